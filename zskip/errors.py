@@ -1,0 +1,191 @@
+"""Everything that zskip raises on purpose.
+
+ZskipError
+├── SqlError (ValueError)        points at its place in the SQL
+│   ├── SqlSyntaxError           the text does not parse
+│   ├── UnknownColumn            no such column; the nearest name is offered
+│   ├── IncomparableTypes        the dialect itself would refuse the comparison
+│   ├── UnknownParameter         a parameter without a value, or a value without a parameter
+│   └── UnsupportedSql           an aggregate, a window or a subquery where only a predicate can stand
+├── SchemaError (ValueError)
+│   ├── NotOrderable             a column whose type has no order cannot be a clustering column
+│   └── SchemaMismatch           rows that do not fit the table
+├── InvalidOption (ValueError)   an argument out of its range, or two that contradict each other
+├── TableError (OSError)
+│   ├── TableNotFound            no snapshot at this path, or not that version
+│   ├── TableExists              a table is there already
+│   ├── NoParquet                the path holds no Parquet file
+│   ├── CorruptFile              a data file that is not what its name says
+│   ├── DamagedIndex             a side-car part is missing or fails its checksum
+│   ├── UnsupportedFormat        written by a newer zskip
+│   ├── UnsafePath               a path that leads out of the table
+│   ├── CommitConflict           another writer changed what this change was based on
+│   └── UnsupportedStore         the store cannot create a file only if it is absent
+└── MissingDependency (ImportError)  an optional package, or Java, is not there
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CommitConflict",
+    "CorruptFile",
+    "DamagedIndex",
+    "IncomparableTypes",
+    "InvalidOption",
+    "MissingDependency",
+    "NoParquet",
+    "NotOrderable",
+    "SchemaError",
+    "SchemaMismatch",
+    "SqlError",
+    "SqlSyntaxError",
+    "TableError",
+    "TableExists",
+    "TableNotFound",
+    "UnknownColumn",
+    "UnknownParameter",
+    "UnsafePath",
+    "UnsupportedFormat",
+    "UnsupportedSql",
+    "UnsupportedStore",
+    "ZskipError",
+]
+
+
+class ZskipError(Exception):
+    """The root of all errors that zskip raises on purpose."""
+
+
+class SqlError(ZskipError, ValueError):
+    """An error with a place in a SQL text; ``str()`` underlines it.
+
+    ``span`` is the half-open character range in ``sql``, or None where the place is not known.
+    """
+
+    def __init__(self, message: str, sql: str | None = None, span: tuple[int, int] | None = None) -> None:
+        self.message = message
+        self.sql = sql
+        self.span = span
+        super().__init__(message if sql is None else f"{message}\n{underline(sql, span)}")
+
+
+class SqlSyntaxError(SqlError):
+    """The text does not parse as a predicate or statement of its dialect."""
+
+
+class UnknownColumn(SqlError):
+    """A name that the schema does not have."""
+
+
+class IncomparableTypes(SqlError):
+    """Two types that the dialect refuses to compare."""
+
+
+class UnknownParameter(SqlError):
+    """A parameter without a value, or a value without a parameter."""
+
+
+class UnsupportedSql(SqlError):
+    """An aggregate, a window or a subquery where only a predicate over one table's rows can stand."""
+
+
+class SchemaError(ZskipError, ValueError):
+    """A column or a type that does not fit what is asked of it."""
+
+
+class NotOrderable(SchemaError):
+    """A column whose type has no order cannot be a clustering column."""
+
+
+class SchemaMismatch(SchemaError):
+    """Rows that do not fit the table's schema."""
+
+
+class InvalidOption(ZskipError, ValueError):
+    """An argument that is out of its range, or two that contradict each other."""
+
+
+class TableError(ZskipError, OSError):
+    """Something about the files of a table; the message names the path."""
+
+
+class TableNotFound(TableError):
+    """There is no snapshot at this path, or not the one asked for."""
+
+
+class TableExists(TableError):
+    """There is a table already, and nothing said that it may be replaced."""
+
+
+class NoParquet(TableError):
+    """The path holds no Parquet file."""
+
+
+class CorruptFile(TableError):
+    """A data file that cannot be read as what its name says."""
+
+
+class DamagedIndex(TableError):
+    """A part of the side-car index is missing or fails its checksum."""
+
+
+class UnsupportedFormat(TableError):
+    """The table was written by a newer version of the format."""
+
+
+class UnsafePath(TableError):
+    """A path that leads out of the table."""
+
+
+class CommitConflict(TableError):
+    """Another writer changed what this change was based on."""
+
+
+class UnsupportedStore(TableError):
+    """The store cannot create a file only if it is absent, so a commit could lose another's."""
+
+
+class MissingDependency(ZskipError, ImportError):
+    """An optional package, or Java, is needed and not there."""
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """A hint that names the closest candidate, or lists a few; empty where there is none.
+
+    >>> nearest("src_pi", ["ts", "src_ip"])
+    ' Did you mean "src_ip"?'
+    """
+    pool = list(candidates)
+    folded = {candidate.lower(): candidate for candidate in pool}
+    close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.5)
+    if close:
+        return f' Did you mean "{folded[close[0]]}"?'
+    if not pool:
+        return ""
+    shown = ", ".join(pool[:8]) + (", …" if len(pool) > 8 else "")
+    return f" There are: {shown}."
+
+
+def underline(sql: str, span: tuple[int, int] | None, width: int = 100) -> str:
+    """The line of ``sql`` that holds ``span``, cut to ``width`` characters, with carets under the span.
+
+    >>> print(underline("a = 1 AND bb = 2", (10, 12)))
+      a = 1 AND bb = 2
+                ^^
+    """
+    if span is None:
+        shown = " ".join(sql.split())
+        return "  " + (shown if len(shown) <= width else shown[: width - 1] + "…")
+    start, end = span
+    first = sql.rfind("\n", 0, start) + 1
+    last = sql.find("\n", start)
+    line = sql[first : last if last >= 0 else len(sql)]
+    start, end = start - first, max(min(end - first, len(line)), start - first + 1)
+    if len(line) > width:
+        cut = max(0, min(start - width // 2, len(line) - width))
+        line = line[cut : cut + width]
+        start, end = start - cut, min(end - cut, width)
+    return "  " + line.replace("\t", " ") + "\n  " + " " * start + "^" * max(1, end - start)

@@ -1,0 +1,164 @@
+"""`DataFiles`: data files and what is known of their rows, in the form that the side-car keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.schema import may_hold_nan
+from zskip.stats.ranges import Ranges, Statistics
+
+__all__ = ["ColumnStatistics", "DataFiles", "FileStatistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """One column's bounds and counts, one slot per unit; null means "unknown" in each of them.
+
+    The bounds leave NULL and NaN out. ``lower_exact`` and ``upper_exact`` say whether a bound is a value of the unit,
+    or merely a bound (a truncated string); a proof of skipping needs no exactness, an answer of min() does.
+    """
+
+    lower: pa.Array
+    upper: pa.Array
+    null_count: pa.Int64Array
+    nan_count: pa.Int64Array
+    lower_exact: pa.BooleanArray
+    upper_exact: pa.BooleanArray
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    @classmethod
+    def unknown(cls, type: pa.DataType, units: int) -> ColumnStatistics:
+        """Nothing is known of a column in any of these units."""
+        bound, count, flag = pa.nulls(units, type), pa.nulls(units, pa.int64()), pa.nulls(units, pa.bool_())
+        return cls(bound, bound, count, count, flag, flag)
+
+    @classmethod
+    def all_null(cls, type: pa.DataType, row_count: pa.Int64Array) -> ColumnStatistics:
+        """Every row of these units is NULL, as in a file that lacks an added column."""
+        bound, flag = pa.nulls(len(row_count), type), pa.nulls(len(row_count), pa.bool_())
+        none = pa.array(np.zeros(len(row_count), np.int64))
+        return cls(bound, bound, row_count, none, flag, flag)
+
+    def ranges(self, row_count: pa.Int64Array) -> Ranges:
+        """The form that proofs are made on. Reversed bounds are a writer's error: they are unknown."""
+        empty = pc.fill_null(pc.equal(row_count, 0), False)
+        has_null = pc.if_else(empty, False, pc.greater(self.null_count, 0))
+        if may_hold_nan(self.lower.type):
+            nan_count = self.nan_count
+            has_nan = pc.if_else(empty, False, pc.greater(nan_count, 0))
+        else:
+            nan_count = pa.array(np.zeros(len(self), np.int64))
+            has_nan = pa.array(np.zeros(len(self), bool))
+        rest = pc.subtract(pc.subtract(row_count, self.null_count), nan_count)
+        has_value = pc.if_else(empty, False, pc.greater(rest, 0))
+        reversed_ = pc.fill_null(pc.greater(self.lower, self.upper), False)
+        nothing = pa.scalar(None, self.lower.type)
+        lower, upper = pc.if_else(reversed_, nothing, self.lower), pc.if_else(reversed_, nothing, self.upper)
+        return Ranges(*(_plain(part) for part in (lower, upper, has_value, has_null, has_nan)))
+
+    def take(self, units: np.ndarray) -> ColumnStatistics:
+        """The statistics of some units, by number."""
+        chosen = pa.array(units)
+        return ColumnStatistics(*(getattr(self, field.name).take(chosen) for field in fields(self)))
+
+    @staticmethod
+    def concat(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
+        """The units of all parts, one after another."""
+        names = [field.name for field in fields(ColumnStatistics)]
+        return ColumnStatistics(*(pa.concat_arrays([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatistics:
+    """Rows and columns of some units (files, or row groups): an absent column means that nothing is known of it."""
+
+    row_count: pa.Int64Array
+    columns: Mapping[str, ColumnStatistics]
+
+    def __len__(self) -> int:
+        return len(self.row_count)
+
+    def statistics(self, paths: Sequence[str] | None = None) -> Statistics:
+        """What proofs over these columns (all of them by default) stand on."""
+        wanted = self.columns if paths is None else [path for path in paths if path in self.columns]
+        return Statistics(self.row_count, {path: self.columns[path].ranges(self.row_count) for path in wanted})
+
+    def take(self, units: np.ndarray) -> FileStatistics:
+        """Some of the units, by number."""
+        columns = {path: column.take(units) for path, column in self.columns.items()}
+        return FileStatistics(self.row_count.take(pa.array(units)), columns)
+
+    @staticmethod
+    def concat(parts: Sequence[FileStatistics]) -> FileStatistics:
+        """The units of all parts; a column that a part lacks is unknown there."""
+        types = {path: column.lower.type for part in parts for path, column in part.columns.items()}
+        columns = {
+            path: ColumnStatistics.concat(
+                [part.columns.get(path) or ColumnStatistics.unknown(type, len(part)) for part in parts]
+            )
+            for path, type in types.items()
+        }
+        return FileStatistics(pa.concat_arrays([part.row_count for part in parts]), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """Data files in layout order, and their row groups: what writers and indexers hand to the side-car.
+
+    ``path``: string, relative to the table, with forward slashes · ``size``: bytes · ``modified``: nanoseconds since
+    the epoch, null where unknown · ``etag``: string, null where the store has none · ``first_row_group``: int64, one
+    slot per file and one more: the row groups of file i are ``first_row_group[i]`` to ``first_row_group[i + 1]``.
+    """
+
+    path: pa.StringArray
+    size: pa.Int64Array
+    modified: pa.Int64Array
+    etag: pa.StringArray
+    files: FileStatistics
+    row_groups: FileStatistics
+    first_row_group: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def take(self, files: np.ndarray) -> DataFiles:
+        """Some of the files, by number, in that order."""
+        chosen = pa.array(files)
+        starts, ends = self.first_row_group[files], self.first_row_group[files + 1]
+        lengths = ends - starts
+        first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        groups = np.repeat(starts - first[:-1], lengths) + np.arange(first[-1])
+        return DataFiles(
+            self.path.take(chosen),
+            self.size.take(chosen),
+            self.modified.take(chosen),
+            self.etag.take(chosen),
+            self.files.take(files),
+            self.row_groups.take(groups),
+            first,
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[DataFiles]) -> DataFiles:
+        """The files of all parts, one after another."""
+        counts = np.concatenate([np.diff(part.first_row_group) for part in parts])
+        return DataFiles(
+            *(
+                pa.concat_arrays([getattr(part, name) for part in parts])
+                for name in ("path", "size", "modified", "etag")
+            ),
+            files=FileStatistics.concat([part.files for part in parts]),
+            row_groups=FileStatistics.concat([part.row_groups for part in parts]),
+            first_row_group=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        )
+
+
+def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

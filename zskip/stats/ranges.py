@@ -1,0 +1,60 @@
+"""`Ranges` and `Statistics`: what may stand in each unit (a shard, a file or a row group), one slot per unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["Ranges", "Statistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Every value of the unit that is neither null nor NaN lies in [lower, upper].
+
+    An Arrow null in a bound means "unknown", never SQL NULL. A flag is True, False, or null for "unknown".
+
+    | the unit                  | lower | upper | has_value | has_null | has_nan |
+    | ------------------------- | ----- | ----- | --------- | -------- | ------- |
+    | 3, 5                      | 3     | 5     | True      | False    | False   |
+    | 3.0, NaN, NULL            | 3.0   | 3.0   | True      | True     | True    |
+    | only NULL                 | null  | null  | False     | True     | False   |
+    | no row at all             | null  | null  | False     | False    | False   |
+    | nothing is known          | null  | null  | null      | null     | null    |
+    """
+
+    lower: pa.Array
+    upper: pa.Array
+    has_value: pa.BooleanArray
+    has_null: pa.BooleanArray
+    has_nan: pa.BooleanArray
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def take(self, units: np.ndarray) -> Ranges:
+        """The ranges of some units, by number."""
+        chosen = pa.array(units)
+        return Ranges(*(getattr(self, field.name).take(chosen) for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is known of each unit: its rows, and its ranges by column path. An absent column means "anything".
+
+    ``row_count`` is an int64 array, null where even that is unknown.
+    """
+
+    row_count: pa.Int64Array
+    columns: Mapping[str, Ranges]
+
+    def __len__(self) -> int:
+        return len(self.row_count)
+
+    def take(self, units: np.ndarray) -> Statistics:
+        """The statistics of some units, by number."""
+        columns = {path: ranges.take(units) for path, ranges in self.columns.items()}
+        return Statistics(self.row_count.take(pa.array(units)), columns)
