@@ -150,13 +150,13 @@ class DataFiles:
         """The files of all parts, one after another."""
         counts = np.concatenate([np.diff(part.first_row_group) for part in parts])
         return DataFiles(
-            *(
-                pa.concat_arrays([getattr(part, name) for part in parts])
-                for name in ("path", "size", "modified", "etag")
-            ),
-            files=FileStatistics.concat([part.files for part in parts]),
-            row_groups=FileStatistics.concat([part.row_groups for part in parts]),
-            first_row_group=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            pa.concat_arrays([part.path for part in parts]),
+            pa.concat_arrays([part.size for part in parts]),
+            pa.concat_arrays([part.modified for part in parts]),
+            pa.concat_arrays([part.etag for part in parts]),
+            FileStatistics.concat([part.files for part in parts]),
+            FileStatistics.concat([part.row_groups for part in parts]),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         )
 
 
