@@ -1,0 +1,15 @@
+"""What every test may use: the real data that is committed under fixtures/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The folder of committed data: zeek.parquet, zeek_dns.parquet, flights.parquet."""
+    return FIXTURES
