@@ -57,6 +57,8 @@ def split_path(path: str) -> tuple[str, ...]:
 def logical_type(arrow: pa.DataType) -> pa.DataType:
     """The type of the values: dictionary and run-end encodings unwrapped, views and large forms made plain.
 
+    Half floats become floats, which hold the same values: Arrow has no comparison for half floats.
+
     >>> logical_type(pa.dictionary(pa.int32(), pa.large_string()))
     DataType(string)
     """
@@ -66,7 +68,7 @@ def logical_type(arrow: pa.DataType) -> pa.DataType:
         return pa.string()
     if t.is_large_binary(arrow) or t.is_binary_view(arrow) or t.is_fixed_size_binary(arrow):
         return pa.binary()
-    return arrow
+    return pa.float32() if t.is_float16(arrow) else arrow
 
 
 _ORDERABLE = (

@@ -1,0 +1,189 @@
+"""Which of a footer's statistics may be believed, by who wrote them and in which physical form.
+
+| what the footer has                                | what is believed                                            |
+| -------------------------------------------------- | ----------------------------------------------------------- |
+| INT96 timestamps                                   | counts: the bounds have no agreed order                     |
+| a type without order, an interval                  | counts                                                      |
+| bytes or unsigned numbers, of an old writer        | counts: it compared bytes as signed                         |
+| a column with a collation                          | counts: the bounds are in byte order, the values are not    |
+| CHAR(n)                                            | counts: padded in one reader, not in the other              |
+| an upper bound that was cut, of an unknown writer  | the lower bound: the upper one may not have been rounded up |
+| dates before 1582, timestamps before 1900, rebased | counts: readers see other values than the footer does       |
+| NaN as a bound                                     | counts: the other bound may have been compared with NaN     |
+| 0 to 0 for floats, of an unknown writer            | counts: some clear NaN bounds to zero                       |
+| lower above upper                                  | counts                                                      |
+| a count below zero or above the rows               | the bounds; a count that is missing is never zero           |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as t
+
+from zskip.schema import is_orderable, join_path, may_hold_nan
+from zskip.stats.files import ColumnStatistics
+
+__all__ = ["Writer", "believed", "doubt", "writer"]
+
+_SPARK_ROW = b"org.apache.spark.sql.parquet.row.metadata"
+_SPARK_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = b"org.apache.spark.version"
+
+# The first version that compares bytes and unsigned numbers as unsigned, by the name in `created_by`.
+_COMPARES_UNSIGNED_SINCE = {
+    "parquet-mr": (1, 10, 0),
+    "parquet-cpp": (1, 3, 0),
+    "parquet-cpp-arrow": (0,),
+    "parquet-rs": (4, 0, 0),
+    "delta-rs": (0,),
+    "duckdb": (0, 9, 0),
+    "polars": (0,),
+    "zskip": (0,),
+}
+# Those that keep strings whole, or round the upper bound up where they cut it, and that never clear a bound to zero.
+_ROUNDS_UP = {"parquet-mr", "parquet-cpp-arrow", "parquet-rs", "delta-rs", "polars", "duckdb", "zskip"}
+# No writer is known to cut at fewer bytes than these.
+_NEVER_CUT_BELOW = 16
+# Where the hybrid Julian calendar, and the zones' local mean times, end for good.
+_DATES_AGREE_SINCE = "1582-10-15"
+_TIMESTAMPS_AGREE_SINCE = "1900-01-01"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who wrote a footer, as far as trust depends on it. Files of equal writers may be judged together.
+
+    ``opaque`` holds the columns whose values are not compared as their bytes, each with the reason.
+    """
+
+    name: str
+    version: tuple[int, ...]
+    rebased: bool = False
+    opaque: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def compares_unsigned(self) -> bool:
+        """Whether it orders bytes and unsigned numbers as the format says. Nobody unknown is believed to."""
+        since = _COMPARES_UNSIGNED_SINCE.get(self.name)
+        return since is not None and self.version >= since
+
+    @property
+    def known(self) -> bool:
+        return self.compares_unsigned and self.name in _ROUNDS_UP
+
+
+def writer(created_by: str | None, metadata: Mapping[bytes, bytes] | None = None) -> Writer:
+    """The writer of a footer from its ``created_by`` and its key-value metadata.
+
+    >>> writer("parquet-mr version 1.8.1 (build 4aba4dae7bb0d4edbcf7923ae1339f28fd3f7fcf)")
+    Writer(name='parquet-mr', version=(1, 8, 1), rebased=True, opaque=())
+    >>> writer(None).compares_unsigned
+    False
+    """
+    pairs = metadata or {}
+    keys = (_SPARK_ROW, *_SPARK_LEGACY, _SPARK_VERSION)
+    return _writer(created_by or "", tuple((key, pairs[key]) for key in keys if key in pairs))
+
+
+@lru_cache(maxsize=1024)
+def _writer(created_by: str, pairs: tuple[tuple[bytes, bytes], ...]) -> Writer:
+    match = re.match(r"\s*([A-Za-z0-9_.-]+?)(?:\s*\(\w+\))?\s+version\s+[A-Za-z-]*(\d+(?:\.\d+)*)", created_by)
+    name, version = (match[1].lower(), tuple(map(int, match[2].split(".")))) if match else ("", ())
+    metadata = dict(pairs)
+    spark = re.match(rb"(\d+)", metadata.get(_SPARK_VERSION, b""))
+    rebased = any(key in metadata for key in _SPARK_LEGACY) or (spark is not None and int(spark[1]) < 3)
+    rebased = rebased or (name == "parquet-mr" and spark is None)
+    return Writer(name, version, rebased, tuple(_opaque(metadata.get(_SPARK_ROW, b""))))
+
+
+def _opaque(row: bytes) -> Iterator[tuple[str, str]]:
+    """Columns of a Spark schema whose strings are collated or padded."""
+    try:
+        schema = json.loads(row) if row else {}
+    except ValueError:  # not Spark's JSON: it says nothing about any column
+        schema = {}
+    yield from _opaque_fields(schema, ())
+
+
+def _opaque_fields(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if not isinstance(node, dict):
+        return
+    for field in node.get("fields", ()):
+        parts = (*above, field.get("name", ""))
+        metadata = field.get("metadata") or {}
+        if "__COLLATIONS" in metadata:
+            # Its keys are paths below the field: all leaves of the field are given up together.
+            yield join_path(parts), "its strings are compared by a collation"
+        elif str(metadata.get("__CHAR_VARCHAR_TYPE_STRING", "")).lower().startswith("char"):
+            yield join_path(parts), "CHAR(n) is padded by some readers"
+        yield from _opaque_fields(field.get("type"), parts)
+
+
+def doubt(origin: Writer, path: str, type: pa.DataType, physical: str) -> str | None:
+    """Why no bound of this column may be believed in the files of a writer; None where bounds may be.
+
+    ``physical`` is Parquet's name of the physical type, ``type`` the logical Arrow type.
+
+    >>> doubt(writer("parquet-mr version 1.8.1"), "s", pa.string(), "BYTE_ARRAY")
+    'parquet-mr 1.8.1 compared bytes as signed'
+    """
+    if physical == "INT96":
+        return "INT96 timestamps have no agreed order"
+    if not is_orderable(type):
+        return f"{type} has no order"
+    for column, reason in origin.opaque:
+        if path == column or path.startswith(column + "."):
+            return reason
+    if not origin.compares_unsigned:
+        who = f"{origin.name} {'.'.join(map(str, origin.version))}" if origin.name else "an unnamed writer"
+        if physical in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
+            return f"{who} {'compared' if origin.name in _COMPARES_UNSIGNED_SINCE else 'may compare'} bytes as signed"
+        if t.is_unsigned_integer(type):
+            return f"{who} may compare unsigned numbers as signed"
+    return None
+
+
+def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writer) -> ColumnStatistics:
+    """The statistics of one column without what the values themselves betray; one slot per unit.
+
+    Give `doubt` a look first: it judges the column, this judges the numbers.
+    """
+    lower, upper, type = statistics.lower, statistics.upper, statistics.lower.type
+    distrusted = pc.greater(lower, upper)
+    if may_hold_nan(type):
+        distrusted = pc.or_kleene(distrusted, pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper)))
+        if not origin.known:
+            zeros = pc.and_(pc.equal(lower, pa.scalar(0, type)), pc.equal(upper, pa.scalar(0, type)))
+            distrusted = pc.or_kleene(distrusted, zeros)
+    if origin.rebased and (t.is_date(type) or t.is_timestamp(type)):
+        since = _DATES_AGREE_SINCE if t.is_date(type) else _TIMESTAMPS_AGREE_SINCE
+        distrusted = pc.or_kleene(distrusted, pc.less(lower, pa.scalar(since).cast(pa.timestamp("s")).cast(type)))
+    distrusted = pc.fill_null(distrusted, False)
+    nothing = pa.scalar(None, type)
+    lower, upper = pc.if_else(distrusted, nothing, lower), pc.if_else(distrusted, nothing, upper)
+    if (t.is_string(type) or t.is_binary(type)) and not origin.known:
+        # The upper bound may have been cut without rounding it up.
+        cut = pc.greater_equal(pc.binary_length(upper), _NEVER_CUT_BELOW)
+        cut = pc.and_(cut, pc.invert(pc.fill_null(statistics.upper_exact, False)))
+        upper = pc.if_else(pc.fill_null(cut, False), nothing, upper)
+    return replace(
+        statistics,
+        lower=lower,
+        upper=upper,
+        null_count=_possible(statistics.null_count, row_count),
+        nan_count=_possible(statistics.nan_count, row_count),
+    )
+
+
+def _possible(count: pa.Int64Array, row_count: pa.Int64Array) -> pa.Int64Array:
+    """The counts that can be: from 0 to the number of rows. Any other is unknown."""
+    can_be = pc.and_(pc.greater_equal(count, 0), pc.less_equal(count, row_count))
+    return pc.if_else(pc.fill_null(can_be, True), count, pa.scalar(None, pa.int64()))
