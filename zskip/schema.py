@@ -55,7 +55,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def logical_type(arrow: pa.DataType) -> pa.DataType:
-    """The type of the values: dictionary and run-end encodings unwrapped, views and large forms made plain.
+    """The type of the values: dictionary and run-end encodings unwrapped, views, large and small forms made plain.
 
     Half floats become floats, which hold the same values: Arrow has no comparison for half floats.
 
@@ -68,7 +68,11 @@ def logical_type(arrow: pa.DataType) -> pa.DataType:
         return pa.string()
     if t.is_large_binary(arrow) or t.is_binary_view(arrow) or t.is_fixed_size_binary(arrow):
         return pa.binary()
-    return pa.float32() if t.is_float16(arrow) else arrow
+    if t.is_float16(arrow):
+        return pa.float32()
+    if t.is_decimal32(arrow) or t.is_decimal64(arrow):
+        return pa.decimal128(arrow.precision, arrow.scale)
+    return arrow
 
 
 _ORDERABLE = (

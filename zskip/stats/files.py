@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.schema import may_hold_nan
+from zskip.schema import is_orderable, may_hold_nan
 from zskip.stats.ranges import Ranges, Statistics
 
 __all__ = ["ColumnStatistics", "DataFiles", "FileStatistics"]
@@ -58,9 +58,11 @@ class ColumnStatistics:
             has_nan = pa.array(np.zeros(len(self), bool))
         rest = pc.subtract(pc.subtract(row_count, self.null_count), nan_count)
         has_value = pc.if_else(empty, False, pc.greater(rest, 0))
-        reversed_ = pc.fill_null(pc.greater(self.lower, self.upper), False)
-        nothing = pa.scalar(None, self.lower.type)
-        lower, upper = pc.if_else(reversed_, nothing, self.lower), pc.if_else(reversed_, nothing, self.upper)
+        lower, upper = self.lower, self.upper
+        if is_orderable(lower.type):
+            reversed_ = pc.fill_null(pc.greater(lower, upper), False)
+            nothing = pa.scalar(None, lower.type)
+            lower, upper = pc.if_else(reversed_, nothing, lower), pc.if_else(reversed_, nothing, upper)
         return Ranges(*(_plain(part) for part in (lower, upper, has_value, has_null, has_nan)))
 
     def take(self, units: np.ndarray) -> ColumnStatistics:

@@ -1,0 +1,148 @@
+"""Statistics of rows in hand, gathered while they are written: exact bounds, null counts and NaN counts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+from zskip.schema import Column, Schema, is_orderable, may_hold_nan
+from zskip.stats.files import ColumnStatistics, FileStatistics
+
+__all__ = ["LONGEST_BOUND", "merged", "row_groups"]
+
+LONGEST_BOUND = 256
+"""A string or binary bound of more bytes than this is cut, the upper one upwards, and is then not called exact."""
+
+
+def row_groups(rows: pa.Table, cuts: np.ndarray, schema: Schema) -> FileStatistics:
+    """The statistics of slices of rows: unit i is the rows ``cuts[i]`` to ``cuts[i + 1]``, half open.
+
+    Columns of the schema that ``rows`` lacks stay unknown; columns without an order get their null counts.
+
+    >>> rows = pa.table({"x": [3, None, 5, 7]})
+    >>> units = row_groups(rows, np.array([0, 2, 4]), Schema(rows.schema))
+    >>> units.columns["x"].lower.to_pylist(), units.columns["x"].null_count.to_pylist()
+    ([3, 5], [1, 0])
+    """
+    present = set(rows.column_names)
+    columns = {column.path: _of_slices(column, rows, cuts) for column in schema if column.parts[0] in present}
+    return FileStatistics(pa.array(np.diff(cuts), pa.int64()), columns)
+
+
+def merged(units: FileStatistics) -> FileStatistics:
+    """Units that `row_groups` made, as one unit: the statistics of a file from those of its row groups."""
+    if len(units) == 1:
+        return units
+    columns = {path: _merged(column) for path, column in units.columns.items()}
+    return FileStatistics(_total(units.row_count), columns)
+
+
+def _merged(column: ColumnStatistics) -> ColumnStatistics:
+    # A null bound means here that the unit has no value at all: it adds nothing to the hull.
+    orderable = is_orderable(column.lower.type)
+    return ColumnStatistics(
+        _one(_bounds(column.lower)[0], column.lower.type) if orderable else column.lower[:1],
+        _one(_bounds(column.upper)[1], column.upper.type) if orderable else column.upper[:1],
+        _total(column.null_count),
+        _total(column.nan_count),
+        _one(pc.min(column.lower_exact), pa.bool_()),
+        _one(pc.min(column.upper_exact), pa.bool_()),
+    )
+
+
+def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatistics:
+    values = _encoded(column, rows)
+    bounds = list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+    slices = [values.slice(start, end - start) for start, end in bounds]
+    null_count = pa.array([part.null_count for part in slices], pa.int64())
+    if not is_orderable(column.type):
+        unknown = ColumnStatistics.unknown(column.type, len(slices))
+        return ColumnStatistics(
+            unknown.lower, unknown.upper, null_count, unknown.nan_count, unknown.lower_exact, unknown.upper_exact
+        )
+    if may_hold_nan(column.type):
+        nan_count = pa.array([pc.sum(pc.is_nan(part), min_count=0).as_py() for part in slices], pa.int64())
+    else:
+        nan_count = pa.array(np.zeros(len(slices), np.int64))
+    ends = [_bounds(part) for part in slices]
+    lower, lower_exact = _cut([lower for lower, _ in ends], column.type, upwards=False)
+    upper, upper_exact = _cut([upper for _, upper in ends], column.type, upwards=True)
+    return ColumnStatistics(lower, upper, null_count, nan_count, lower_exact, upper_exact)
+
+
+def _encoded(column: Column, rows: pa.Table) -> pa.ChunkedArray:
+    """The column's values; still dictionary-encoded where they are, since few values are faster than many rows."""
+    field = rows.column(column.parts[0])
+    encoded = len(column.parts) == 1 and t.is_dictionary(field.type)
+    if encoded and all(chunk.dictionary.null_count == 0 for chunk in field.chunks):
+        return field
+    return column.of(rows)
+
+
+def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
+    """The least and the greatest value that is neither null nor NaN; null scalars where there is none."""
+    if t.is_dictionary(values.type):
+        plain = pa.bool_() if values.num_chunks == 0 else values.type.value_type
+        used = [chunk.dictionary.take(chunk.indices.unique().drop_null()) for chunk in values.chunks]
+        return _bounds(pa.chunked_array(used, plain))
+    if t.is_duration(values.type):
+        # The kernels order no durations; their counts of ticks stand in the same order.
+        ticks = pc.min_max(values.cast(pa.int64()))
+        return ticks["min"].cast(values.type), ticks["max"].cast(values.type)
+    ends = pc.min_max(values)
+    lower, upper = ends["min"], ends["max"]
+    if t.is_floating(values.type) and lower.is_valid and math.isnan(lower.as_py()):
+        return pa.scalar(None, values.type), pa.scalar(None, values.type)
+    return lower, upper
+
+
+def _cut(bounds: list[pa.Scalar], type: pa.DataType, *, upwards: bool) -> tuple[pa.Array, pa.BooleanArray]:
+    """The bounds as an array, and whether each is a value of its unit: long ones are shortened, outwards."""
+    array = pa.concat_arrays([_one(bound, type) for bound in bounds]) if bounds else pa.nulls(0, type)
+    exact = pc.if_else(pc.is_valid(array), True, None)
+    if not (t.is_string(type) or t.is_binary(type)):
+        return array, exact
+    long = pc.fill_null(pc.greater(pc.binary_length(array), LONGEST_BOUND), False)
+    if not pc.any(long).as_py():
+        return array, exact
+    cut = [
+        (_rounded_up(value) if upwards else _prefix(value)) if is_long else value
+        for value, is_long in zip(array.to_pylist(), long.to_pylist(), strict=True)
+    ]
+    shortened = pa.array(cut, type)
+    return shortened, pc.and_(exact, pc.equal(shortened, array))
+
+
+def _prefix(value: str | bytes) -> str | bytes:
+    if isinstance(value, bytes):
+        return value[:LONGEST_BOUND]
+    return value.encode()[:LONGEST_BOUND].decode(errors="ignore")
+
+
+def _rounded_up(value: str | bytes) -> str | bytes:
+    """The least value of few bytes that is above every one with this prefix; the value itself where there is none.
+
+    >>> _rounded_up("a" * 300) == "a" * 255 + "b"
+    True
+    """
+    prefix = _prefix(value)
+    if isinstance(prefix, bytes):
+        kept = prefix.rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else value
+    kept_text = prefix.rstrip("\U0010ffff")
+    if not kept_text:
+        return value
+    after = ord(kept_text[-1]) + 1
+    return kept_text[:-1] + chr(0xE000 if after == 0xD800 else after)  # surrogates are no characters
+
+
+def _one(scalar: pa.Scalar, type: pa.DataType) -> pa.Array:
+    return pa.nulls(1, type) if not scalar.is_valid else pa.repeat(scalar, 1).cast(type)
+
+
+def _total(counts: pa.Int64Array) -> pa.Int64Array:
+    return pa.array([pc.sum(counts, skip_nulls=False, min_count=0).as_py()], pa.int64())
