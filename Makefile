@@ -1,0 +1,48 @@
+# Everything starts from a fresh clone: the first target that you call makes .venv and installs into it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint fuzz torture bench docs clean
+
+help:  ## what there is to make
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | column -t -s '|'
+
+$(READY): pyproject.toml
+	@python=""; \
+	for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+		if "$$candidate" -c '$(SUPPORTED)' 2>/dev/null; then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then echo "zskip needs Python 3.11 to 3.13; name one with PYTHON=…" >&2; exit 1; fi; \
+	echo "Setting up $(VENV) with $$("$$python" --version), once"; \
+	"$$python" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## build a table from real network logs and look things up in it
+	$(BIN)/zskip demo
+
+test: $(READY)  ## all tests: units, properties, doctests, code blocks of the docs, notebooks, Spark
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not spark" --doctest-modules zskip tests
+	$(BIN)/python -m pytest -m spark tests
+
+lint: $(READY)  ## style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fuzz: $(READY)  ## a million random predicates against DuckDB; hours
+	$(BIN)/python -m tests.fuzz
+
+torture: $(READY)  ## writers killed and starved at every step, 500 times
+	$(BIN)/python -m tests.torture
+
+bench: $(READY)  ## the figures of docs/performance.md, against peers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove what make made
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,165 @@
+"""The architecture as docs/architecture.md draws it: the page is read, and the code is held against it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "zskip"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layers() -> dict[str, int]:
+    """The row of every room in the page's drawing: `8  __init__   cli`."""
+    drawing = PAGE.split("## Layers")[1].split("```text\n")[1].split("```")[0]
+    rows: dict[str, int] = {}
+    for line in drawing.splitlines():
+        number, rooms = line.split(maxsplit=1)
+        rows |= {room.rstrip("/"): int(number) for room in re.sub(r"\(.*?\)", "", rooms).split()}
+    return rows
+
+
+def named_in(sentence_start: str) -> list[str]:
+    """The modules in backticks in the page's sentence that begins so."""
+    start = PAGE.index(sentence_start)
+    end = re.compile(r"[.;]\s|\(").search(PAGE, start)
+    assert end is not None
+    return re.findall(r"`([\w/]+)`", PAGE[start : end.start()])
+
+
+LAYERS = layers()
+
+
+def dotted(module: Path) -> str:
+    """`zskip/stats/ranges.py` → `stats.ranges`; a package's own `__init__` is the package."""
+    parts = module.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def imports(module: Path) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: a relative import"
+            yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)
+
+
+def own_room(name: str) -> str | None:
+    """The room that an imported name belongs to; None for another package's."""
+    parts = name.split(".")
+    if parts[0] != "zskip":
+        return None
+    known = len(parts) > 1 and ((PACKAGE / parts[1]).is_dir() or (PACKAGE / f"{parts[1]}.py").exists())
+    return parts[1] if known else "__init__"
+
+
+def lies_in(module: Path, places: list[str]) -> bool:
+    path = dotted(module).replace(".", "/")
+    return any(path == place or path.startswith(f"{place}/") for place in places)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=dotted)
+def test_a_module_imports_only_from_lower_rows(module: Path) -> None:
+    here = room(dotted(module))
+    assert here in LAYERS, f"{here} has no row in docs/architecture.md"
+    upward = [
+        f"{module.name}:{line} imports {name}"
+        for line, name in imports(module)
+        if (there := own_room(name)) is not None and there != here and LAYERS[there] >= LAYERS[here]
+    ]
+    assert not upward
+
+
+def test_every_room_of_the_page_exists() -> None:
+    missing = [room for room in LAYERS if not (PACKAGE / room).is_dir() and not (PACKAGE / f"{room}.py").exists()]
+    assert not missing
+
+
+SQL_ROOMS = named_in("Sqlglot only in")
+FILE_ROOMS = named_in("File I/O lives")
+FILE_MODULES = {"shutil", "tempfile", "fsspec", "obstore", "glob", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.fs"}
+FILE_METHODS = {"read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkdir", "rmdir", "iterdir", "rglob"}
+# What of `os` says something about the machine, and touches no file.
+HARMLESS_OS = {"cpu_count", "environ", "fspath", "getpid", "sched_getaffinity", "PathLike", "path", "sep", "name"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=dotted)
+def test_sqlglot_is_imported_only_where_sql_is_read(module: Path) -> None:
+    found = [line for line, name in imports(module) if name.split(".")[0] == "sqlglot"]
+    assert not found or lies_in(module, SQL_ROOMS)
+
+
+def touches_files(module: Path) -> Iterator[str]:
+    """Everything in a module that reads or writes files, by line."""
+    for line, name in imports(module):
+        if any(name == other or name.startswith(f"{other}.") for other in FILE_MODULES):
+            yield f"{line}: imports {name}"
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            yield f"{node.lineno}: open(…)"
+        elif isinstance(node, ast.Attribute) and node.attr in FILE_METHODS:
+            yield f"{node.lineno}: .{node.attr}"
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os" and node.attr not in HARMLESS_OS:
+            yield f"{node.lineno}: os.{node.attr}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=dotted)
+def test_file_access_lives_where_the_page_says(module: Path) -> None:
+    found = list(touches_files(module))
+    assert not found or lies_in(module, FILE_ROOMS)
+
+
+def test_these_tests_can_fail(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("import os, sqlglot\nfrom zskip.table import Table\nos.remove('x')\nopen('y')\n", encoding="utf-8")
+    assert [name for _, name in imports(bad)] == ["os", "sqlglot", "zskip.table.Table"]
+    assert sorted(touches_files(bad)) == ["3: os.remove", "4: open(…)"]
+    assert LAYERS["schema"] < LAYERS["predicate"] < LAYERS["plan"] < LAYERS["cli"]
+    assert "predicate/sql" in SQL_ROOMS
+    assert not lies_in(PACKAGE / "schema.py", FILE_ROOMS)
+
+
+FRESH = """
+import json, sys, time
+start = time.perf_counter()
+import pyarrow
+between = time.perf_counter()
+import zskip
+end = time.perf_counter()
+public = [name for name in dir(zskip) if not name.startswith("_")]
+loaded = [name for name in ("duckdb", "pyspark", "matplotlib", "pandas", "polars") if name in sys.modules]
+missing = [name for name in zskip.__all__ if not hasattr(zskip, name)]
+print(json.dumps({"arrow": between - start, "zskip": end - between, "loaded": loaded, "missing": missing}))
+"""
+
+
+def test_import_is_light(record_property: pytest.RecordProperty) -> None:
+    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, check=True)
+    facts = json.loads(done.stdout)
+    assert facts["loaded"] == []
+    assert facts["missing"] == []
+    # A figure, not a limit: machines differ.
+    record_property("import_time_against_pyarrow", round(facts["zskip"] / facts["arrow"], 2))
+
+
+def test_the_public_face_is_small() -> None:
+    import zskip
+
+    assert sorted(set(zskip.__all__)) == sorted(zskip.__all__)
+    assert {"write", "index", "open", "sql", "Table", "ZskipError"} <= set(zskip.__all__)
+    assert len(zskip.__all__) <= 24
