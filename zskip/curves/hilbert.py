@@ -1,0 +1,147 @@
+"""The Hilbert key: points that are next to each other on the curve are next to each other in space (Skilling 2004).
+
+Up to four columns and 64 bits go through state tables, several levels of the curve at a look-up; all else through
+Skilling's transform of whole columns, bit by bit. Both give the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zskip.curves.orientation import Orientation
+from zskip.curves.zorder import Keys, coordinates_of, deinterleave, interleave, require
+
+__all__ = ["hilbert_coordinates", "hilbert_key"]
+
+_TABLE_COLUMNS = 4
+_ROWS_AT_ONCE = 1 << 15
+
+
+def hilbert_key(coordinates: Sequence[ArrayLike], bits: int) -> Keys:
+    """The places of some points on the Hilbert curve; arguments, keys and errors as for `interleave`.
+
+    >>> [int(key) for key in hilbert_key(([0, 0, 1, 1], [0, 1, 1, 0]), bits=1)]
+    [0, 1, 2, 3]
+    """
+    columns = coordinates_of(coordinates, bits)
+    if len(columns) > _TABLE_COLUMNS or len(columns) * bits > 64:
+        return interleave(_to_transpose(columns, bits), bits)
+    return _walk(interleave(columns, bits).astype(np.uint64), len(columns), bits, decode=False)
+
+
+def hilbert_coordinates(keys: ArrayLike, columns: int, bits: int) -> list[NDArray[np.uint64]]:
+    """The points at these places of the Hilbert curve: the inverse of `hilbert_key`."""
+    if columns > _TABLE_COLUMNS or columns * bits > 64:
+        return _from_transpose(deinterleave(keys, columns, bits), bits)
+    require(columns, bits)
+    return deinterleave(_walk(np.asarray(keys, np.uint64), columns, bits, decode=True), columns, bits)
+
+
+def _walk(keys: NDArray[np.uint64], columns: int, bits: int, *, decode: bool) -> NDArray[np.uint64]:
+    # A table answers for several levels of the curve at once: table[state, digits in] = state, digits out.
+    levels = {1: 8, 2: 5, 3: 3, 4: 2}[columns]
+    heights = [bits % levels] * (bits % levels > 0) + [levels] * (bits // levels)
+    out = np.empty(len(keys), np.uint64)
+    for first in range(0, len(keys), _ROWS_AT_ONCE):
+        part = keys[first : first + _ROWS_AT_ONCE]
+        state = np.zeros(len(part), np.uint64)
+        found = np.zeros(len(part), np.uint64)
+        left = bits
+        for height in heights:
+            left -= height
+            width = np.uint64(height * columns)
+            mask = np.uint64((1 << (height * columns)) - 1)
+            digit = (part >> np.uint64(left * columns)) & mask
+            entry = _table(columns, height, decode)[(state << width) | digit]
+            found = (found << width) | (entry & mask)
+            state = entry >> width
+        out[first : first + _ROWS_AT_ONCE] = found
+    return out
+
+
+@cache
+def _table(columns: int, levels: int, decode: bool) -> NDArray[np.uint64]:
+    one = _level(columns, decode)
+    if levels == 1:
+        return one.reshape(-1)
+    # the levels above, then one more level from each state that they lead to
+    width = columns * (levels - 1)
+    above = _table(columns, levels - 1, decode)
+    state, digits = above >> np.uint64(width), above & np.uint64((1 << width) - 1)
+    entry = one[state.astype(np.intp)]
+    lower = entry & np.uint64((1 << columns) - 1)
+    digits = (digits[:, None] << np.uint64(columns)) | lower
+    return (((entry >> np.uint64(columns)) << np.uint64(width + columns)) | digits).reshape(-1)
+
+
+@cache
+def _level(columns: int, decode: bool) -> NDArray[np.uint64]:
+    numbers = {Orientation.first(columns): 0}
+    queue = list(numbers)
+    rows: list[list[int]] = []
+    for orientation in queue:  # grows while it is walked
+        row = [0] * (1 << columns)
+        for bits in product((0, 1), repeat=columns):
+            digit = orientation.digit(bits)
+            below = orientation.below(digit)
+            if below not in numbers:
+                numbers[below] = len(numbers)
+                queue.append(below)
+            source, target = (_number(digit), _number(bits)) if decode else (_number(bits), _number(digit))
+            row[source] = numbers[below] << columns | target
+        rows.append(row)
+    return np.array(rows, np.uint64)
+
+
+def _number(bits: Sequence[int]) -> int:
+    return int("".join(map(str, bits)), 2)
+
+
+def _to_transpose(columns: list[NDArray[np.uint64]], bits: int) -> list[NDArray[np.uint64]]:
+    x = [column.copy() for column in columns]
+    for bit in range(bits - 1, 0, -1):
+        place, below = np.uint64(bit), np.uint64((1 << bit) - 1)
+        for column in x:
+            _exchange(x[0], column, (column >> place) & np.uint64(1), below)
+    for before, column in pairwise(x):
+        column ^= before
+    turned = _parities_above(x[-1], bits)
+    for column in x:
+        column ^= turned
+    return x
+
+
+def _from_transpose(x: list[NDArray[np.uint64]], bits: int) -> list[NDArray[np.uint64]]:
+    turned = x[-1] >> np.uint64(1)
+    for number in range(len(x) - 1, 0, -1):
+        x[number] ^= x[number - 1]
+    x[0] ^= turned
+    for bit in range(1, bits):
+        place, below = np.uint64(bit), np.uint64((1 << bit) - 1)
+        for column in reversed(x):
+            _exchange(x[0], column, (column >> place) & np.uint64(1), below)
+    return x
+
+
+def _exchange(first: NDArray[np.uint64], other: NDArray[np.uint64], flip: NDArray[np.uint64], below: np.uint64) -> None:
+    # in the bits below: invert the first column where flip is set, else swap it with the other
+    swapped = np.where(flip == 1, np.uint64(0), (first ^ other) & below)
+    if other is not first:
+        other ^= swapped
+        first ^= swapped
+    first ^= np.where(flip == 1, below, np.uint64(0))
+
+
+def _parities_above(last: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    # bit j: the exclusive or of all bits of `last` above j
+    turned = last >> np.uint64(1)
+    shift = 1
+    while shift < bits:
+        turned ^= turned >> np.uint64(shift)
+        shift *= 2
+    return turned

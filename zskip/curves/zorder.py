@@ -1,0 +1,139 @@
+"""The Z-order key: the coordinates' bits, in turn, from the most significant down (Morton 1966).
+
+x = 3    0   1   1
+y = 6     1   1   0
+key      0 1 1 1 1 0   = 30
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zskip.errors import InvalidOption
+
+__all__ = ["MAX_KEY_BITS", "Keys", "coordinates_of", "deinterleave", "interleave", "require"]
+
+MAX_KEY_BITS = 1024
+_ROWS_AT_ONCE = 1 << 16
+
+Keys = NDArray[np.uint64] | NDArray[np.bytes_]
+
+
+def interleave(coordinates: Sequence[ArrayLike], bits: int) -> Keys:
+    """The Z-order keys of some points.
+
+    ``coordinates``: one array per column, all of one length, each value below ``2**bits``; the first column's bit
+    comes first. Returns ``uint64`` up to 64 bits of key, else byte strings. Raises `InvalidOption`.
+
+    >>> [int(key) for key in interleave(([3, 7, 2], [6, 3, 3]), bits=3)]
+    [30, 47, 13]
+    """
+    columns = coordinates_of(coordinates, bits)
+    if len(columns) * bits > 64:
+        return _interleave_bytes(columns, bits)
+    chunk = 16 if len(columns) <= 4 else 8
+    table = _spread(len(columns), chunk)
+    keys = np.zeros(len(columns[0]), np.uint64)
+    for place, column in enumerate(reversed(columns)):
+        for low in range(0, bits, chunk):
+            part = table[(column >> np.uint64(low)) & np.uint64(len(table) - 1)]
+            keys |= part << np.uint64(low * len(columns) + place)
+    return keys
+
+
+def deinterleave(keys: ArrayLike, columns: int, bits: int) -> list[NDArray[np.uint64]]:
+    """The points that have these Z-order keys: the inverse of `interleave`.
+
+    >>> [int(column[0]) for column in deinterleave([0b1011011000101001], columns=2, bits=8)]
+    [214, 97]
+    """
+    require(columns, bits)
+    if columns * bits > 64:
+        return _deinterleave_bytes(np.asarray(keys, f"S{-(-columns * bits // 8)}"), columns, bits)
+    whole = np.asarray(keys, np.uint64)
+    width = max(1, 16 // columns)
+    tables = _gather(columns, width) if columns <= 16 else None
+    found = [np.zeros(len(whole), np.uint64) for _ in range(columns)]
+    for low in range(0, bits, width):
+        part = whole >> np.uint64(low * columns)
+        for place, column in enumerate(reversed(found)):
+            if tables is None:
+                column |= ((part >> np.uint64(place)) & np.uint64(1)) << np.uint64(low)
+            else:
+                column |= tables[place][part & np.uint64(len(tables[place]) - 1)] << np.uint64(low)
+    return [column & np.uint64((1 << bits) - 1) for column in found]
+
+
+def coordinates_of(coordinates: Sequence[ArrayLike], bits: int) -> list[NDArray[np.uint64]]:
+    """The columns as ``uint64``, once they are known to be of one length and to fit their bits."""
+    require(len(coordinates), bits)
+    arrays = [np.asarray(column) for column in coordinates]
+    for array in arrays:
+        if array.ndim != 1 or len(array) != len(arrays[0]):
+            raise InvalidOption("Coordinates are one-dimensional arrays, all of one length.")
+        if len(array) and (array.dtype.kind not in "uib" or int(array.min()) < 0 or int(array.max()) >> bits):
+            raise InvalidOption(f"Each coordinate is an integer from 0 to 2**{bits} - 1.")
+    return [array.astype(np.uint64) for array in arrays]
+
+
+def require(columns: int, bits: int) -> None:
+    """Raises `InvalidOption` where no key has this shape."""
+    if columns < 1 or not 1 <= bits <= 64 or columns * bits > MAX_KEY_BITS:
+        raise InvalidOption(
+            f"{columns} columns of {bits} bits: a key takes at least one column, 1 to 64 bits each, "
+            f"and at most {MAX_KEY_BITS} bits in all."
+        )
+
+
+@cache
+def _spread(columns: int, chunk: int) -> NDArray[np.uint64]:
+    # bit i goes to bit i * columns; what falls off the top of 64 bits is never asked for
+    values = np.arange(1 << chunk, dtype=np.uint64)
+    spread = np.zeros_like(values)
+    for bit in range(chunk):
+        if bit * columns < 64:
+            spread |= ((values >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * columns)
+    return spread
+
+
+@cache
+def _gather(columns: int, width: int) -> list[NDArray[np.uint64]]:
+    values = np.arange(1 << (width * columns), dtype=np.uint64)
+    tables = []
+    for place in range(columns):
+        table = np.zeros_like(values)
+        for bit in range(width):
+            table |= ((values >> np.uint64(bit * columns + place)) & np.uint64(1)) << np.uint64(bit)
+        tables.append(table)
+    return tables
+
+
+def _interleave_bytes(columns: Sequence[NDArray[np.uint64]], bits: int) -> NDArray[np.bytes_]:
+    total, rows = len(columns) * bits, len(columns[0])
+    width = -(-total // 8)
+    keys = np.zeros((rows, width), np.uint8)
+    for start in range(0, rows, _ROWS_AT_ONCE):
+        stop = min(start + _ROWS_AT_ONCE, rows)
+        planes = np.zeros((stop - start, width * 8), np.uint8)
+        for place, column in enumerate(columns):
+            big_endian = column[start:stop].astype(">u8").view(np.uint8).reshape(-1, 8)
+            planes[:, width * 8 - total + place :: len(columns)] = np.unpackbits(big_endian, axis=1)[:, 64 - bits :]
+        keys[start:stop] = np.packbits(planes, axis=1)
+    return keys.view(f"S{width}").reshape(rows)
+
+
+def _deinterleave_bytes(keys: NDArray[np.bytes_], columns: int, bits: int) -> list[NDArray[np.uint64]]:
+    total, width, rows = columns * bits, keys.dtype.itemsize, len(keys)
+    raw = np.ascontiguousarray(keys).view(np.uint8).reshape(rows, width)
+    found = [np.empty(rows, np.uint64) for _ in range(columns)]
+    for start in range(0, rows, _ROWS_AT_ONCE):
+        planes = np.unpackbits(raw[start : start + _ROWS_AT_ONCE], axis=1)
+        for place, column in enumerate(found):
+            padded = np.zeros((len(planes), 64), np.uint8)
+            padded[:, 64 - bits :] = planes[:, width * 8 - total + place :: columns]
+            column[start : start + len(planes)] = np.packbits(padded, axis=1).view(">u8").reshape(-1)
+    return found

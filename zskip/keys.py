@@ -1,0 +1,277 @@
+"""Values to integers that keep their order: dense codes in a sample, codes between boundaries, raw bits.
+
+One order holds for every type and on every engine: NULL first, then the values, NaN greatest of them, −0.0 equal to
+0.0, strings and binary by their bytes. A **code** numbers the interval that a value lies in:
+
+    boundaries       10       20       30
+    code       NULL   |   1   |   2   |   3  …      0 is NULL's own, and a boundary opens its interval
+                 0    1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import types as t
+
+from zskip.errors import InvalidOption, NotOrderable
+from zskip.schema import is_orderable, logical_type
+
+__all__ = ["Boundaries", "RankScale", "dense_codes", "order_bits"]
+
+Codes = NDArray[np.int32]
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Sorted, distinct values that cut a column into numbered intervals; no NULL among them, NaN at most last.
+
+    >>> Boundaries(pa.array([10, 20])).codes(pa.array([None, 9, 10, 19, 20])).tolist()
+    [0, 1, 2, 2, 3]
+    """
+
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def codes(self, values: Values) -> Codes:
+        """For each value the number of its interval: 0 for NULL, else 1 + the number of boundaries up to the value."""
+        chunks = [values] if isinstance(values, pa.Array) else values.chunks
+        parts = [self._codes(_plain(chunk, self.values.type)) for chunk in chunks]
+        return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+    def _codes(self, values: pa.Array) -> Codes:
+        if t.is_string(values.type) or t.is_binary(values.type) or _is_wide(values.type):
+            codes = _search_words(_words(self.values), _words(values))
+        else:
+            codes = np.searchsorted(fixed(self.values), fixed(values), side="right").astype(np.int32)
+        codes += np.int32(1)
+        if values.null_count:
+            codes[~_valid(values)] = 0
+        return codes
+
+
+def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
+    """Codes of a sample by its own distinct values, and those values, sorted: code i + 1 is the i-th of them.
+
+    >>> dense_codes(pa.array([5, None, 3, 5]))[0].tolist()
+    [2, 0, 1, 2]
+    """
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if not is_orderable(whole.type):
+        raise NotOrderable(f"{whole.type} has no agreed order.")
+    plain = _plain(whole, logical_type(whole.type))
+    codes = np.zeros(len(plain), np.int32)
+    valid = _valid(plain)
+    if t.is_string(plain.type) or t.is_binary(plain.type) or _is_wide(plain.type):
+        encoded = plain.dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        ranks = np.empty(len(order), np.int32)
+        ranks[order] = np.arange(1, len(order) + 1, dtype=np.int32)
+        codes[valid] = ranks[encoded.indices.drop_null().to_numpy(zero_copy_only=False)]
+        return codes, encoded.dictionary.take(pa.array(order))
+    comparable = fixed(plain)[valid]
+    _, first, inverse = np.unique(comparable, return_index=True, return_inverse=True)
+    codes[valid] = inverse.reshape(-1) + 1
+    return codes, plain.take(pa.array(np.flatnonzero(valid)[first]))
+
+
+@dataclass(frozen=True, slots=True)
+class RankScale:
+    """Quantile ranks of a column, scaled to the full range of ``bits``, so that all columns weigh the same on a curve.
+
+    A value's rank is the middle of the share of rows that it fills, so that a heavy value has room of its own and
+    sixteen carriers spread over all bits instead of lying in the lowest four.
+    """
+
+    boundaries: Boundaries
+    ranks: NDArray[np.uint64]
+
+    @staticmethod
+    def fit(sample: Values, bits: int) -> RankScale:
+        """Learn the ranks from a sample."""
+        codes, distinct = dense_codes(sample)
+        counts = np.bincount(codes, minlength=len(distinct) + 1)
+        # a value below all that the sample holds has the code 1 of no row, and stands with the first
+        counts = np.concatenate([counts[:1], [0], counts[1:]])
+        middle = (np.cumsum(counts) - counts / 2) / max(1, counts.sum())
+        return RankScale(Boundaries(distinct), _scale(middle, bits))
+
+    def of(self, values: Values) -> NDArray[np.uint64]:
+        """The rank of each value, from 0 to ``2**bits - 1``."""
+        return self.ranks[self.boundaries.codes(values)]
+
+
+def order_bits(values: Values) -> NDArray[np.uint64]:
+    """64 bits of each value that keep the order, not by rank; of strings the first eight bytes; of NULL zero.
+
+    Wider decimals give their top 64 bits. Different values may share their bits, and order is never reversed.
+    """
+    chunks = [values] if isinstance(values, pa.Array) else values.chunks
+    parts = []
+    for chunk in chunks:
+        plain = _plain(chunk, logical_type(chunk.type))
+        if t.is_string(plain.type) or t.is_binary(plain.type) or _is_wide(plain.type):
+            bits = _words(plain).word(0, np.arange(len(plain)))
+        else:
+            bits = _fixed_bits(fixed(plain))
+        if plain.null_count:
+            bits = np.where(_valid(plain), bits, np.uint64(0))
+        parts.append(bits)
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def fixed(values: pa.Array) -> NDArray[Any]:
+    """The values of a fixed-width type of up to 64 bits as a numpy array that compares alike; NULL is any value."""
+    arrow = values.type
+    if t.is_boolean(arrow):
+        return _buffer(pc.cast(values, pa.uint8()), np.dtype(np.uint8))
+    if t.is_floating(arrow):
+        dtype = np.dtype(f"f{arrow.bit_width // 8}")
+        floats = _buffer(values, dtype).astype(np.float32 if dtype.itemsize == 2 else dtype, copy=False)
+        signless: NDArray[Any] = floats + floats.dtype.type(0)  # -0.0 becomes 0.0
+        return signless
+    if t.is_decimal(arrow):
+        if arrow.bit_width == 32:
+            return _buffer(values, np.dtype(np.int32))
+        # little-endian, and the value fits the lowest word
+        width = arrow.bit_width // 64
+        words: NDArray[Any] = _buffer(values, np.dtype(np.int64), width).reshape(-1, width)
+        return words[:, 0]
+    kind = "u" if t.is_unsigned_integer(arrow) else "i"
+    return _buffer(values, np.dtype(f"{kind}{arrow.bit_width // 8}"))
+
+
+def _plain(values: pa.Array, arrow: pa.DataType) -> pa.Array:
+    if values.type != arrow:
+        values = values.cast(arrow)
+    return values
+
+
+def _is_wide(arrow: pa.DataType) -> bool:
+    return bool(t.is_decimal(arrow) and arrow.bit_width > 64 and arrow.precision > 18)
+
+
+def _valid(values: pa.Array) -> NDArray[np.bool_]:
+    if not values.null_count:
+        return np.ones(len(values), bool)
+    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
+
+
+def _buffer(values: pa.Array, dtype: np.dtype[Any], width: int = 1) -> NDArray[Any]:
+    buffer = values.buffers()[1]
+    if buffer is None or not len(values):
+        whole = np.zeros(len(values) * width, dtype)
+    else:
+        start = values.offset * width * dtype.itemsize
+        whole = np.frombuffer(buffer, dtype, len(values) * width, start)
+    return whole.reshape(-1, width) if width > 1 else whole
+
+
+def _fixed_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    if values.dtype.kind == "u":
+        return values.astype(np.uint64)
+    if values.dtype.kind == "i":
+        return values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
+    wide = values.astype(np.float64)
+    wide[np.isnan(wide)] = np.nan  # one NaN, without a sign
+    bits = wide.view(np.uint64)
+    negative = bits >> np.uint64(63) == 1
+    return np.where(negative, ~bits, bits | np.uint64(1 << 63))
+
+
+def _scale(middle: NDArray[np.float64], bits: int) -> NDArray[np.uint64]:
+    if not 1 <= bits <= 64:
+        raise InvalidOption(f"bits={bits}: ranks have 1 to 64 bits.")
+    # 53 bits of a float hold all that a sample can tell; the rest of the range is filled by shifting
+    precise = min(bits, 52)
+    scaled = np.minimum(middle * 2.0**precise, 2.0**precise - 1).astype(np.uint64)
+    return scaled << np.uint64(bits - precise)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Values as rows of 64-bit words, most significant first, that compare as the values do; then by length."""
+
+    count: int
+    word: Callable[[int, NDArray[np.intp]], NDArray[np.uint64]]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+
+def _words(values: pa.Array) -> _Words:
+    if t.is_decimal(values.type):
+        width = values.type.bit_width // 64
+        raw = np.asarray(_buffer(values, np.dtype(np.uint64), width))
+
+        def decimal_word(number: int, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
+            word: NDArray[np.uint64] = raw[rows, width - 1 - number]
+            return word ^ np.uint64(1 << 63) if number == 0 else word
+
+        return _Words(width, decimal_word, np.zeros(len(values), np.int64))
+    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4) if len(values) else None
+    offsets = np.zeros(1, np.int64) if offsets is None else offsets.astype(np.int64)
+    start, length = offsets[:-1], np.diff(offsets)
+    data = values.buffers()[2]
+    text = np.zeros(8, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    text = text if len(text) >= 8 else np.concatenate([text, np.zeros(8, np.uint8)])
+    windows = np.ndarray((len(text) - 7,), ">u8", text, strides=(1,))
+
+    def text_word(number: int, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
+        place = start[rows] + 8 * number
+        left = np.clip(length[rows] - 8 * number, 0, 8)
+        inside = np.clip(place, 0, len(windows) - 1)
+        beyond = np.clip(place - inside, 0, 8)
+        word = windows[inside].astype(np.uint64) << (8 * beyond).astype(np.uint64)
+        kept: NDArray[np.uint64] = word & _KEPT[left]
+        return kept
+
+    return _Words(int(-(-length.max(initial=0) // 8)), text_word, length)
+
+
+_KEPT = np.array([(1 << 64) - (1 << (64 - 8 * kept)) for kept in range(9)], np.uint64)
+
+
+def _search_words(boundaries: _Words, values: _Words) -> Codes:
+    """How many boundaries each value reaches: word by word, going on with the values that still tie with some."""
+    everything = np.arange(len(boundaries))
+    low = np.zeros(len(values), np.int32)
+    high = np.full(len(values), len(boundaries), np.int32)
+    tied = np.arange(len(values)) if len(boundaries) else np.empty(0, np.intp)
+    for number in range(boundaries.count):
+        table = boundaries.word(number, everything)
+        wanted = values.word(number, tied)
+        if number == 0:
+            low[tied] = np.searchsorted(table, wanted, side="left")
+            high[tied] = np.searchsorted(table, wanted, side="right")
+        else:
+            first, last = low[tied], high[tied]
+            low[tied] = _search_between(table, wanted, first, last, upper=False)
+            high[tied] = _search_between(table, wanted, first, last, upper=True)
+        tied = tied[low[tied] < high[tied]]
+        if not len(tied):
+            return low
+    low[tied] = _search_between(boundaries.length, values.length[tied], low[tied], high[tied], upper=True)
+    return low
+
+
+def _search_between(table: NDArray[Any], wanted: NDArray[Any], low: Codes, high: Codes, *, upper: bool) -> Codes:
+    """`numpy.searchsorted`, where each value looks only between its own low and high."""
+    low, high = low.copy(), high.copy()
+    while (searching := low < high).any():
+        middle = np.where(searching, (low + high) // 2, 0)
+        found = table[middle]
+        right = (found <= wanted) if upper else (found < wanted)
+        low = np.where(searching & right, middle + 1, low)
+        high = np.where(searching & ~right, middle, high)
+    return low
