@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A deadline would make a test of how busy the machine is.
+settings.register_profile("zskip", deadline=None)
+settings.load_profile("zskip")
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
