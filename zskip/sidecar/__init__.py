@@ -1,0 +1,30 @@
+"""The side-car index: the table's folder, its log of snapshots, and the shards of statistics beside the data.
+
+``storage``: where a table lies · ``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the
+table · ``commit``: how it changes · ``index``: what a plan reads.
+"""
+
+from zskip.sidecar.commit import commit, layout_assignment
+from zskip.sidecar.index import FileUnits, Index, RowGroupUnits
+from zskip.sidecar.log import history, latest_version, load, versions
+from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, Totals
+from zskip.sidecar.storage import Listing, Storage, open_storage
+
+__all__ = [
+    "FileUnits",
+    "Index",
+    "LayoutRecord",
+    "Listing",
+    "RowGroupUnits",
+    "Shard",
+    "Snapshot",
+    "Storage",
+    "Totals",
+    "commit",
+    "history",
+    "latest_version",
+    "layout_assignment",
+    "load",
+    "open_storage",
+    "versions",
+]

@@ -1,0 +1,284 @@
+"""`Index`: what a plan reads of a snapshot: by level, by column, only when asked, and then kept."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.errors import UnsafePath
+from zskip.sidecar.shards import ShardReader
+from zskip.sidecar.snapshot import Snapshot
+from zskip.sidecar.storage import Storage, unsafe_paths
+from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
+
+__all__ = ["FileUnits", "Index", "RowGroupUnits"]
+
+_Value = TypeVar("_Value")
+_CACHE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class FileUnits:
+    """Files as units of a proof: ``numbers`` (int64) name them in the snapshot, in its order."""
+
+    numbers: np.ndarray
+    statistics: Statistics
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupUnits:
+    """Row groups as units: ``file`` is the number of each one's file, ``row_group`` its own in that file; both int64."""
+
+    file: np.ndarray
+    row_group: np.ndarray
+    statistics: Statistics
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+
+class Index:
+    """A snapshot's statistics. Immutable as seen from outside; any number of threads may read it.
+
+    A file's number is its place in the snapshot: shard by shard, in layout order; ``first_file[i]`` is the first of
+    shard i, and the last slot the number of files.
+    """
+
+    def __init__(self, storage: Storage, snapshot: Snapshot) -> None:
+        self.storage = storage
+        self.snapshot = snapshot
+        counts = [shard.totals.files for shard in snapshot.shards]
+        self.first_file: np.ndarray = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._kept_bytes = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return int(self.first_file[-1])
+
+    def _once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
+        """A value that is made once and kept while there is room; two threads may both make it, to the same end."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][0]  # type: ignore[no-any-return]
+        value = make()
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = (value, size(value))
+                self._kept_bytes += self._kept[key][1]
+            while self._kept_bytes > _CACHE_BYTES and len(self._kept) > 1:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._kept_bytes -= freed
+        return value
+
+    # --- one unit per shard ---
+
+    def shards(self, paths: Sequence[str]) -> Statistics:
+        """The ranges of these columns over each shard."""
+        return self._once(("shards", tuple(paths)), lambda: self.snapshot.statistics(paths), lambda _: 4096)
+
+    # --- one unit per file ---
+
+    def _file_reader(self, shard: int) -> ShardReader:
+        record = self.snapshot.shards[shard]
+        return self._once(
+            ("file", shard),
+            lambda: ShardReader(self.storage, record.file_part, record.totals.files, self.snapshot.schema),
+            _reader_bytes,
+        )
+
+    def _row_group_reader(self, shard: int) -> ShardReader | None:
+        record = self.snapshot.shards[shard]
+        part = record.row_group_part
+        if part is None:
+            return None
+        return self._once(
+            ("row group", shard),
+            lambda: ShardReader(self.storage, part, record.totals.row_groups, self.snapshot.schema),
+            _reader_bytes,
+        )
+
+    def _shard_statistics(self, level: str, shard: int, paths: Sequence[str]) -> Statistics:
+        """The ranges of a whole shard, column by column from the cache."""
+        reader = self._file_reader(shard) if level == "file" else self._row_group_reader(shard)
+        if reader is None:
+            return self._shard_statistics("file", shard, paths)
+        known = [path for path in paths if path in self.snapshot.schema.columns]
+        row_count = self._once((level, shard, None), reader.row_count, lambda counts: counts.nbytes)
+        columns: dict[str, Ranges] = {}
+        for path in known:
+            columns[path] = self._once(
+                (level, shard, path),
+                lambda path=path: reader.statistics([path]).statistics().columns[path],  # type: ignore[misc]
+                _ranges_bytes,
+            )
+        return Statistics(row_count, columns)
+
+    def files(self, shards: np.ndarray | Sequence[int] | None, paths: Sequence[str]) -> FileUnits:
+        """The files of some shards (by number, ascending; None: all), with the ranges of these columns."""
+        chosen = tuple(range(len(self.snapshot.shards)) if shards is None else (int(shard) for shard in shards))
+        numbers = _runs(self.first_file[list(chosen)], self.first_file[[shard + 1 for shard in chosen]])
+        statistics = self._once(
+            ("files", chosen, tuple(paths)),
+            lambda: _concat([self._shard_statistics("file", shard, paths) for shard in chosen]),
+            _statistics_bytes,
+        )
+        return FileUnits(numbers, statistics)
+
+    def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Each shard that holds some of these files (ascending), with their rows in it."""
+        shard = np.searchsorted(self.first_file, files, side="right") - 1
+        return [(int(one), files[shard == one] - self.first_file[one]) for one in np.unique(shard)]
+
+    def _file_column(self, name: str, files: np.ndarray, type: pa.DataType) -> pa.Array:
+        parts = []
+        for shard, rows in self._by_shard(files):
+            column = self._once(
+                ("column", shard, name),
+                lambda shard=shard: self._file_reader(shard).columns([name]).get(name),  # type: ignore[misc]
+                lambda values: 0 if values is None else values.nbytes,
+            )
+            parts.append(pa.nulls(len(rows), type) if column is None else column.take(pa.array(rows)))
+        return pa.concat_arrays(parts) if parts else pa.array([], type)
+
+    def paths(self, files: np.ndarray) -> pa.StringArray:
+        """The paths of files by number (ascending), in the table and nowhere else. Raises `UnsafePath`."""
+        found = self._file_column("path", files, pa.string())
+        self.storage.contain(found)
+        return found
+
+    def shard_paths(self, shard: int) -> pa.StringArray:
+        """The paths of all files of a shard. Raises `UnsafePath`."""
+        found = self._file_column("path", np.arange(self.first_file[shard], self.first_file[shard + 1]), pa.string())
+        for path in unsafe_paths(found).to_pylist():
+            raise UnsafePath(f'The index of {self.storage.uri} names the file "{path}", which is outside the table.')
+        return found
+
+    def sizes(self, files: np.ndarray) -> pa.Int64Array:
+        """The bytes of files by number (ascending)."""
+        return self._file_column("size", files, pa.int64())
+
+    def modified(self, files: np.ndarray) -> pa.Int64Array:
+        """The modification times of files by number (ascending), nanoseconds since the epoch."""
+        return self._file_column("modified", files, pa.int64())
+
+    def etags(self, files: np.ndarray) -> pa.StringArray:
+        """The ETags of files by number (ascending)."""
+        return self._file_column("etag", files, pa.string())
+
+    def row_counts(self, files: np.ndarray) -> pa.Int64Array:
+        """The rows of files by number (ascending)."""
+        return self._file_column("row_count", files, pa.int64())
+
+    def row_group_counts(self, files: np.ndarray) -> np.ndarray:
+        """The number of row groups of files by number (ascending), int64."""
+        counts = self._file_column("row_groups", files, pa.int32())
+        return np.asarray(counts).astype(np.int64)
+
+    def file_statistics(self, files: np.ndarray, paths: Sequence[str]) -> FileStatistics:
+        """Bounds, counts and exactness of files by number (ascending): more than a proof of skipping needs."""
+        parts = [self._file_reader(shard).statistics(paths).take(rows) for shard, rows in self._by_shard(files)]
+        return FileStatistics.concat(parts) if parts else FileStatistics(pa.array([], pa.int64()), {})
+
+    # --- one unit per row group ---
+
+    def _first_row_group(self, shard: int) -> np.ndarray:
+        numbers = np.arange(self.first_file[shard], self.first_file[shard + 1])
+        return self._once(
+            ("first row group", shard),
+            lambda: np.concatenate([[0], np.cumsum(self.row_group_counts(numbers))]).astype(np.int64),
+            lambda firsts: int(firsts.nbytes),
+        )
+
+    def row_groups(self, files: np.ndarray, paths: Sequence[str]) -> RowGroupUnits:
+        """The row groups of files by number (ascending), with the ranges of these columns."""
+        owners, numbers, parts = [], [], []
+        for shard, rows in self._by_shard(files):
+            first = self._first_row_group(shard)
+            starts, ends = first[rows], first[rows + 1]
+            units = _runs(starts, ends)
+            owners.append(np.repeat(rows + self.first_file[shard], ends - starts))
+            numbers.append(units - np.repeat(starts, ends - starts))
+            parts.append(self._shard_statistics("row group", shard, paths).take(units))
+        nothing = np.zeros(0, np.int64)
+        return RowGroupUnits(np.concatenate([nothing, *owners]), np.concatenate([nothing, *numbers]), _concat(parts))
+
+    # --- everything ---
+
+    def data_files(self, shards: Sequence[int] | None = None) -> DataFiles:
+        """All that is known of the files of some shards (None: all), as `commit` takes it."""
+        chosen = range(len(self.snapshot.shards)) if shards is None else shards
+        parts = [self._data_files(shard) for shard in chosen]
+        return DataFiles.concat(parts) if parts else self._no_files
+
+    def _data_files(self, shard: int) -> DataFiles:
+        numbers = np.arange(self.first_file[shard], self.first_file[shard + 1])
+        paths = list(self.snapshot.schema.columns)
+        files = self._file_reader(shard).statistics(paths)
+        groups = self._row_group_reader(shard)
+        return DataFiles(
+            self.shard_paths(shard),
+            self.sizes(numbers),
+            self.modified(numbers),
+            self.etags(numbers),
+            files,
+            files if groups is None else groups.statistics(paths),
+            self._first_row_group(shard),
+        )
+
+    @cached_property
+    def _no_files(self) -> DataFiles:
+        none = FileStatistics(pa.array([], pa.int64()), {})
+        numbers, texts = pa.array([], pa.int64()), pa.array([], pa.string())
+        return DataFiles(texts, numbers, numbers, texts, none, none, np.zeros(1, np.int64))
+
+
+def _runs(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """All integers of the half-open ranges, one range after another.
+
+    >>> _runs(np.array([2, 7]), np.array([4, 8])).tolist()
+    [2, 3, 7]
+    """
+    lengths = np.asarray(ends) - np.asarray(starts)
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(np.asarray(starts) - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)
+
+
+def _concat(parts: Sequence[Statistics]) -> Statistics:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Statistics(pa.array([], pa.int64()), {})
+    columns = {
+        path: Ranges(
+            *(
+                pa.concat_arrays([getattr(part.columns[path], name) for part in parts])
+                for name in ("lower", "upper", "has_value", "has_null", "has_nan")
+            )
+        )
+        for path in parts[0].columns
+    }
+    return Statistics(pa.concat_arrays([part.row_count for part in parts]), columns)
+
+
+def _reader_bytes(reader: ShardReader) -> int:
+    return reader.nbytes
+
+
+def _ranges_bytes(ranges: Ranges) -> int:
+    return int(ranges.lower.nbytes + ranges.upper.nbytes + 3 * ranges.has_value.nbytes)
+
+
+def _statistics_bytes(statistics: Statistics) -> int:
+    return int(statistics.row_count.nbytes) + sum(_ranges_bytes(ranges) for ranges in statistics.columns.values())

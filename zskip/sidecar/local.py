@@ -1,0 +1,240 @@
+"""`LocalStorage`: a table on a local disk. A link or a rename publishes a file whole, fsync makes it durable."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import pyarrow as pa
+
+from zskip.errors import UnsafePath, UnsupportedStore
+from zskip.sidecar.storage import Listing, table_path, unsafe_paths
+
+if TYPE_CHECKING:
+    import fsspec
+
+__all__ = ["LocalStorage"]
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+class LocalStorage:
+    """A folder on a local disk; it need not exist before the first file is written."""
+
+    def __init__(self, root: Path) -> None:
+        self.local: Path = Path(os.path.abspath(root.expanduser()))
+        self.uri: str = str(self.local)
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({self.uri!r})"
+
+    def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
+        return LocalStorage, (self.local,)
+
+    def uri_of(self, path: str) -> str:
+        return f"{self.uri.rstrip('/')}/{table_path(path)}"
+
+    @cached_property
+    def _real_root(self) -> str:
+        return os.path.realpath(self.local)
+
+    def _locate(self, path: str) -> str:
+        located = self.uri_of(path)
+        self._keep_inside(path, located)
+        return located
+
+    def _keep_inside(self, path: str, located: str) -> None:
+        if os.path.commonpath([os.path.realpath(located), self._real_root]) != self._real_root:
+            raise UnsafePath(f'The path "{path}" of the table {self.uri} is a link to a place outside the table.')
+
+    def contain(self, paths: pa.StringArray) -> None:
+        for path in unsafe_paths(paths).to_pylist():
+            table_path(path)
+        folders: set[str] = set()
+        for path in paths.to_pylist():
+            folder, _, _ = path.rpartition("/")
+            if folder not in folders:
+                folders.add(folder)
+                if folder:
+                    self._keep_inside(folder, self.uri_of(folder))
+            located = f"{self.uri}/{path}"
+            if os.path.islink(located):
+                self._keep_inside(path, located)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self._locate(path))
+
+    def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
+        return Listing.of(self._walk(prefix, hidden))
+
+    def _walk(self, prefix: str, hidden: bool) -> Iterator[tuple[str, int, int, None]]:
+        waiting = [prefix.rstrip("/")]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                entries = os.scandir(self._locate(folder) if folder else self.local)
+            except FileNotFoundError:
+                continue
+            with entries:
+                for entry in entries:
+                    if not hidden and entry.name[0] in "._" and "=" not in entry.name:
+                        continue
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.is_symlink():
+                        self._keep_inside(path, entry.path)
+                    if entry.is_dir():
+                        waiting.append(path)
+                        continue
+                    # A file may be gone by the time that its size is asked for: then it is not listed.
+                    with suppress(FileNotFoundError):
+                        status = entry.stat()
+                        yield path, status.st_size, status.st_mtime_ns, None
+
+    def size_and_modified(self, paths: Sequence[str]) -> Listing:
+        return Listing.of(self._status(path) for path in paths)
+
+    def _status(self, path: str) -> tuple[str, int | None, int | None, None]:
+        try:
+            status = os.stat(self.uri_of(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return path, None, None, None
+        return path, status.st_size, status.st_mtime_ns, None
+
+    def read(self, path: str) -> bytes:
+        with open(self._locate(path), "rb") as file:
+            return file.read()
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        with open(self._locate(path), "rb") as file:
+            if start < 0:
+                start = max(0, file.seek(0, os.SEEK_END) + start)
+            file.seek(start)
+            return file.read(length)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self.open_writer(path) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_folders(self._folders_of([path]))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        target = self._locate(path)
+        temporary = _temporary(target)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise UnsupportedStore(
+                        f"The file system of {self.uri} cannot create a file only if it is absent (no hard links), "
+                        "so a commit could lose another writer's. Keep the table on a POSIX disk or an object store."
+                    ) from error
+                raise
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+        _sync_folders(self._folders_of([path]))
+        return True
+
+    def open_writer(self, path: str) -> BinaryIO:
+        target = self._locate(path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        return cast(BinaryIO, _Unpublished(target))
+
+    def make_durable(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            descriptor = os.open(self._locate(path), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        _sync_folders(self._folders_of(paths))
+
+    def _folders_of(self, paths: Sequence[str]) -> Sequence[str]:
+        """Every folder between the files and the one that holds the table, deepest first."""
+        inner = {
+            "/".join(parts[:depth]) for parts in (path.split("/") for path in paths) for depth in range(len(parts))
+        }
+        ordered = sorted(inner, key=lambda folder: (-folder.count("/"), folder), reverse=False)
+        folders = [f"{self.uri}/{folder}" for folder in ordered if folder]
+        return [*folders, self.uri, str(self.local.parent)]
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):
+                os.unlink(self._locate(path))
+
+    def filesystem(self) -> fsspec.AbstractFileSystem:
+        from fsspec.implementations.local import LocalFileSystem
+
+        return LocalFileSystem()
+
+
+class _Unpublished(io.FileIO):
+    """A file under a temporary name beside its own; `close` renames it, leaving `with` by an exception removes it."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._temporary = _temporary(target)
+        super().__init__(self._temporary, "xb")
+
+    def write(self, data: memoryview | bytes, /) -> int:  # type: ignore[override]  # a buffer's length, never None
+        # The system may take less than all of it: a short write is not the end.
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            done += super().write(view[done:]) or 0
+        return done
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        os.replace(self._temporary, self._target)
+
+    def discard(self) -> None:
+        """Close without publishing, and remove what was written."""
+        if not self.closed:
+            super().close()
+            with suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        # A writer that was forgotten, not closed, was never finished.
+        self.discard()
+
+
+def _temporary(target: str) -> str:
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
+
+
+def _sync_folders(folders: Sequence[str]) -> None:
+    if os.name == "nt":
+        return  # Windows has no handle to a folder; NTFS journals names itself.
+    for folder in folders:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,152 @@
+"""Parts: the side-car's files, each named by a snapshot with its size and a digest of every block of it.
+
+A reader takes the blocks that cover what it needs, and trusts none before its digest is right: so a ranged read is
+checked as well as a whole one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import secrets
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import xxhash
+
+from zskip.errors import DamagedIndex, UnsafePath
+from zskip.sidecar.storage import Storage
+
+__all__ = ["BLOCK_BYTES", "Part", "PartFile", "publish", "read_part"]
+
+BLOCK_BYTES = 1 << 20
+_DIGEST_BYTES = 8
+_NAME = re.compile(r"_zskip/(stats|layout)/[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_LARGEST = 1 << 36
+_SMALL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of the side-car: ``size`` in bytes, and the XXH3-64 digests of its blocks of 1 MiB, one after another."""
+
+    path: str
+    size: int
+    digests: bytes
+
+    def to_json(self) -> dict[str, str | int]:
+        return {"path": self.path, "size": self.size, "xxh3_64": self.digests.hex()}
+
+    @staticmethod
+    def from_json(json: object) -> Part:
+        """Raises `UnsafePath` for a path outside the side-car, `ValueError` for anything else that cannot be."""
+        match json:
+            case {"path": str(path), "size": int(size), "xxh3_64": str(digests)}:
+                if not _NAME.fullmatch(path):
+                    raise UnsafePath(f'A snapshot names "{path}" as a part of its index, which it cannot be.')
+                part = Part(path, size, bytes.fromhex(digests))
+                if not 0 < size < _LARGEST or len(part.digests) != _DIGEST_BYTES * -(-size // BLOCK_BYTES):
+                    raise ValueError(f"the part {path} cannot have {size} bytes and {len(part.digests)} of digests")
+                return part
+        raise ValueError("a part needs a path, a size and its digests")
+
+
+def publish(storage: Storage, folder: str, suffix: str, data: bytes) -> Part:
+    """Write a part durably under a name that no other has. ``folder`` is "stats" or "layout"."""
+    path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
+    storage.put(path, data)
+    blocks = (memoryview(data)[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
+    return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
+
+
+def read_part(storage: Storage, part: Part) -> bytes:
+    """A whole part, every block checked. Raises `DamagedIndex`."""
+    return PartFile(storage, part).read()
+
+
+class PartFile(io.RawIOBase):
+    """A part as a file to read, block by block, each checked when it is first touched. Raises `DamagedIndex`."""
+
+    def __init__(self, storage: Storage, part: Part) -> None:
+        super().__init__()
+        self._storage, self._part = storage, part
+        self._blocks: dict[int, bytes] = {}
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._part.size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1, /) -> bytes:
+        start = self._position
+        end = self._part.size if size < 0 else min(start + size, self._part.size)
+        if end <= start:
+            return b""
+        self.fetch([(start, end)])
+        first, last = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES
+        self._position = end
+        if first == last:
+            return self._blocks[first][start - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
+        whole = b"".join(self._blocks[block] for block in range(first, last + 1))
+        return whole[start - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
+
+    def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Have the blocks of these byte ranges (start, end) at hand: one request for each run of blocks not read yet."""
+        wanted = {
+            block
+            for start, end in ranges
+            for block in range(start // BLOCK_BYTES, -(-end // BLOCK_BYTES))
+            if block not in self._blocks
+        }
+        runs: list[tuple[int, int]] = []
+        for block in sorted(wanted):
+            if runs and runs[-1][1] == block:
+                runs[-1] = (runs[-1][0], block + 1)
+            else:
+                runs.append((block, block + 1))
+        if len(runs) == 1 or self._storage.local is not None:
+            for run in runs:
+                self._read_run(run)
+        elif runs:
+            with ThreadPoolExecutor(min(len(runs), 8)) as pool:
+                list(pool.map(self._read_run, runs))
+
+    def release(self) -> None:
+        """Forget the blocks that were read, all but a small part's."""
+        if self._part.size > _SMALL:
+            self._blocks.clear()
+
+    def _read_run(self, run: tuple[int, int]) -> None:
+        part, (first, last) = self._part, run
+        start = first * BLOCK_BYTES
+        length = min(last * BLOCK_BYTES, part.size) - start
+        try:
+            data = self._storage.read_range(part.path, start, length)
+        except FileNotFoundError as error:
+            raise DamagedIndex(_lost(self._storage, part, "is missing")) from error
+        if len(data) != length:
+            raise DamagedIndex(_lost(self._storage, part, f"is shorter than its {part.size:,} bytes"))
+        for block in range(first, last):
+            piece = data[(block - first) * BLOCK_BYTES : (block - first + 1) * BLOCK_BYTES]
+            expected = part.digests[block * _DIGEST_BYTES : (block + 1) * _DIGEST_BYTES]
+            if xxhash.xxh3_64_digest(piece) != expected:
+                raise DamagedIndex(_lost(self._storage, part, f"fails its checksum in block {block}"))
+            self._blocks[block] = piece
+
+
+def _lost(storage: Storage, part: Part, what: str) -> str:
+    return (
+        f"The part {part.path} of the index of {storage.uri} {what}. "
+        f'Run "zskip index --repair {storage.uri}" to rebuild it from the footers of the data files.'
+    )

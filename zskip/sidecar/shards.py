@@ -1,0 +1,232 @@
+"""Shards: some thousands of files, and what is known of them and of their row groups, as two Parquet parts.
+
+| file part, one row a file | row-group part, one row a row group |
+| --- | --- |
+| path, size, modified, etag, row_count, row_groups | file (its row in the file part), row_count |
+| <path>.lower, .upper, .null_count, .nan_count, .lower_exact, .upper_exact | the same |
+
+A column that is null throughout is left out. Types that Parquet does not keep exactly stand as integers in their unit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+from zskip.errors import DamagedIndex
+from zskip.schema import Schema
+from zskip.sidecar import values
+from zskip.sidecar.parts import Part, PartFile, publish
+from zskip.sidecar.snapshot import Bounds, Shard, Totals
+from zskip.sidecar.storage import Storage
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+
+__all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
+
+FILES_PER_SHARD = 16_384
+_ROWS_PER_ROW_GROUP = 65_536
+_BOUND_LENGTH, _SHARD_BOUND_LENGTH = 256, 64
+_BOUNDED_COLUMNS = 64
+_FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
+_FLAT = ("lower", "upper")
+_LARGEST_EXPANSION, _ALWAYS_FINE = 1000, 1 << 28
+
+
+def write_shards(storage: Storage, files: DataFiles, schema: Schema, first: Sequence[str] = ()) -> tuple[Shard, ...]:
+    """Write the parts of as many shards as these files need, in their order, durably.
+
+    ``first``: the columns whose ranges the snapshot itself must hold (the layout's), before others of the schema.
+    """
+    bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
+    starts = range(0, len(files), FILES_PER_SHARD)
+    return tuple(
+        _write_shard(storage, files.take(np.arange(start, min(start + FILES_PER_SHARD, len(files)))), bounded)
+        for start in starts
+    )
+
+
+def _write_shard(storage: Storage, files: DataFiles, bounded: Sequence[str]) -> Shard:
+    groups = np.diff(files.first_row_group)
+    described = {
+        "path": files.path,
+        "size": files.size,
+        "modified": files.modified,
+        "etag": files.etag,
+        "row_groups": pa.array(groups, pa.int32()),
+    }
+    file_part = _publish(storage, {**described, **_flat(files.files)})
+    row_group_part = None
+    if (groups != 1).any():
+        file = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), groups))
+        row_group_part = _publish(storage, {"file": file, **_flat(files.row_groups)})
+    totals = Totals(len(files), int(files.first_row_group[-1]), _sum(files.files.row_count), _sum(files.size))
+    return Shard(totals, file_part, row_group_part, _bounds(files.files, bounded))
+
+
+def _flat(units: FileStatistics) -> dict[str, pa.Array]:
+    """The statistics as columns, long bounds cut short, Parquet-proof."""
+    flat = {"row_count": units.row_count}
+    for path, column in units.columns.items():
+        lower, lower_cut = values.shorten_lower(column.lower, _BOUND_LENGTH)
+        upper, upper_cut = values.shorten_upper(column.upper, _BOUND_LENGTH)
+        parts = {
+            "lower": _kept(lower),
+            "upper": _kept(upper),
+            "null_count": column.null_count,
+            "nan_count": column.nan_count if t.is_floating(lower.type) else pa.nulls(len(units), pa.int64()),
+            "lower_exact": pc.and_kleene(column.lower_exact, pc.invert(lower_cut)),
+            "upper_exact": pc.and_kleene(column.upper_exact, pc.invert(upper_cut)),
+        }
+        flat |= {f"{path}.{name}": part for name, part in parts.items() if part.null_count < len(part)}
+    return flat
+
+
+def _kept(bounds: pa.Array) -> pa.Array:
+    type = bounds.type
+    if t.is_duration(type) or t.is_date64(type) or (t.is_temporal(type) and getattr(type, "unit", "") == "s"):
+        return bounds.view(values.integral(type))
+    return bounds
+
+
+def _publish(storage: Storage, columns: Mapping[str, pa.Array]) -> Part:
+    table = pa.table(dict(columns))
+    sink = pa.BufferOutputStream()
+    repeated = [name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in ("path", "etag")]
+    pq.write_table(
+        table,
+        sink,
+        compression="none",
+        use_dictionary=repeated,
+        write_statistics=False,
+        row_group_size=_ROWS_PER_ROW_GROUP,
+        version="2.6",
+    )
+    return publish(storage, "stats", ".stats", sink.getvalue().to_pybytes())
+
+
+def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
+    """Each column's range over all units, cut short where it is long."""
+    found = {}
+    for path in paths:
+        column = units.columns.get(path)
+        if column is None or len(units) == 0:
+            continue
+        ranges = column.ranges(units.row_count)
+        may_have_value = pc.fill_null(ranges.has_value, True)
+        lower, _ = values.shorten_lower(_extreme(ranges.lower, may_have_value, "min"), _SHARD_BOUND_LENGTH)
+        upper, _ = values.shorten_upper(_extreme(ranges.upper, may_have_value, "max"), _SHARD_BOUND_LENGTH)
+        nulls, nans = _sum(column.null_count), _sum(column.nan_count)
+        found[path] = Bounds(values.encode(lower)[0], values.encode(upper)[0], nulls, nans)
+    return found
+
+
+def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array:
+    """The least or greatest bound among the units that may hold a value, as one slot; unknown if any of them is."""
+    matter = bounds.filter(matters)
+    if matter.null_count or not len(matter):
+        return pa.nulls(1, bounds.type)
+    number = values.integral(bounds.type)
+    comparable = matter.view(number) if number is not None else matter
+    comparable = comparable.cast(pa.float32()) if t.is_float16(bounds.type) else comparable
+    found = pa.array([pc.min_max(comparable)[which].as_py()], comparable.type)
+    return found.view(bounds.type) if number is not None else found.cast(bounds.type)
+
+
+def _sum(counts: pa.Int64Array) -> int | None:
+    total: int | None = None if counts.null_count else pc.sum(counts, min_count=0).as_py()
+    return total
+
+
+class ShardReader:
+    """One of a shard's parts, read by column; every read is checked against the snapshot's digests.
+
+    Raises `DamagedIndex` where the part is not what the snapshot says.
+    """
+
+    def __init__(self, storage: Storage, part: Part, rows: int, schema: Schema) -> None:
+        self._file = PartFile(storage, part)
+        self._lock = threading.Lock()
+        self._part, self._rows, self._schema = part, rows, schema
+        # One request brings the footer, and the whole part where it is small.
+        self._file.fetch([(max(0, part.size - 65_536), part.size)])
+        try:
+            self._parquet = pq.ParquetFile(self._file)
+        except pa.ArrowException as error:
+            raise DamagedIndex(f"The part {part.path} is no Parquet file: {error}") from error
+        metadata = self._parquet.metadata
+        expanded = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        if metadata.num_rows != rows or expanded > max(_ALWAYS_FINE, part.size * _LARGEST_EXPANSION):
+            raise DamagedIndex(
+                f"The part {part.path} holds {metadata.num_rows:,} rows in {expanded:,} bytes; "
+                f"its snapshot promises {rows:,} rows in a part of {part.size:,} bytes."
+            )
+        self._numbers = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+
+    def columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Whole columns of the part by name, of those that are there."""
+        there = [name for name in names if name in self._numbers]
+        metadata = self._parquet.metadata
+        with self._lock:
+            self._file.fetch(
+                _extent(metadata.row_group(group).column(self._numbers[name]))
+                for group in range(metadata.num_row_groups)
+                for name in there
+            )
+            numbers = [self._numbers[name] for name in there]
+            table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
+            self._file.release()
+        return {name: _one(table.column(name)) for name in there}
+
+    @property
+    def nbytes(self) -> int:
+        """About what it holds in memory: the footer, and a small part's bytes."""
+        return 2000 * len(self._numbers) + min(self._part.size, 1 << 20)
+
+    def row_count(self) -> pa.Int64Array:
+        """Rows of each unit."""
+        return self.columns(["row_count"]).get("row_count", pa.nulls(self._rows, pa.int64()))
+
+    def statistics(self, paths: Sequence[str]) -> FileStatistics:
+        """What is known of these columns, one slot per unit; a column that the schema lacks is left out."""
+        wanted = {path: self._schema.columns[path].type for path in paths if path in self._schema.columns}
+        read = self.columns(["row_count", *(f"{path}.{name}" for path in wanted for name in _FIELDS)])
+        row_count = read.get("row_count", pa.nulls(self._rows, pa.int64()))
+        none = pa.array(np.zeros(self._rows, np.int64))
+        columns = {}
+        for path, type in wanted.items():
+            unknown = ColumnStatistics.unknown(type, self._rows)
+            parts = {name: read.get(f"{path}.{name}", getattr(unknown, name)) for name in _FIELDS}
+            parts |= {name: _widened(parts[name], type) for name in _FLAT}
+            if not t.is_floating(type):
+                parts["nan_count"] = none
+            columns[path] = ColumnStatistics(**parts)
+        return FileStatistics(row_count, columns)
+
+
+def _widened(bounds: pa.Array, type: pa.DataType) -> pa.Array:
+    """Bounds as the table's type of today: a table may have widened a column since they were written."""
+    if bounds.type == type:
+        return bounds
+    if bounds.type == values.integral(type):
+        return bounds.view(type)
+    try:
+        return bounds.cast(type)
+    except pa.ArrowException:
+        return pa.nulls(len(bounds), type)
+
+
+def _extent(chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        start = min(start, chunk.dictionary_page_offset)
+    return start, start + chunk.total_compressed_size
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,152 @@
+"""`Storage`: the folder that a table lives in, on a local disk or in an object store, behind a dozen verbs.
+
+Paths are relative to the table, with forward slashes. A local disk answers with exclusive creation and fsync, an
+object store with conditional puts; nothing above this module knows which it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.errors import InvalidOption, UnsafePath
+
+if TYPE_CHECKING:
+    import fsspec
+
+__all__ = ["Listing", "Storage", "open_storage", "table_path", "unsafe_paths"]
+
+# A path that stays in the table: no empty, "." or ".." segment, nothing that starts at a root, no NUL.
+_UNSAFE = r"(^|/)\.{0,2}(/|$)|\x00|^[A-Za-z]:[\\/]|(^|[\\/])\.\.([\\/]|$)"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Files by name. ``size``: bytes · ``modified``: nanoseconds since the epoch · ``etag``: null where there is none.
+
+    A file that was asked for by name and is not there has a null size.
+    """
+
+    path: pa.StringArray
+    size: pa.Int64Array
+    modified: pa.Int64Array
+    etag: pa.StringArray
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def take(self, files: np.ndarray) -> Listing:
+        """Some of the files, by number or by mask."""
+        chosen = np.flatnonzero(files) if files.dtype == bool else files
+        return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
+
+    @staticmethod
+    def of(rows: Iterable[tuple[str, int | None, int | None, str | None]]) -> Listing:
+        """A listing of rows of path, size, modified and etag, in the order of the paths' bytes."""
+        ordered = sorted(rows)
+        path, size, modified, etag = zip(*ordered, strict=True) if ordered else ((), (), (), ())
+        numbers = pa.int64()
+        return Listing(
+            pa.array(path, pa.string()),
+            pa.array(size, numbers),
+            pa.array(modified, numbers),
+            pa.array(etag, pa.string()),
+        )
+
+
+class Storage(Protocol):
+    """A table's folder. Every verb raises `UnsafePath` for a path that leads out of it."""
+
+    @property
+    def uri(self) -> str:
+        """The table's own address: an absolute path, or a URL without a slash at its end."""
+
+    @property
+    def local(self) -> Path | None:
+        """The folder on the local disk; None for an object store."""
+
+    def uri_of(self, path: str) -> str:
+        """The address of a file of the table, as Arrow, DuckDB and Spark take it."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+
+    def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
+        """All files below a folder, recursively; without ``hidden``, none below a name that starts with _ or a dot."""
+
+    def read(self, path: str) -> bytes:
+        """A whole file. Raises `FileNotFoundError`."""
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """A part of a file, shorter where the file ends; a negative ``start`` counts from the end."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a whole file at once, durably, over whatever was there."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a whole file at once, durably, unless there is one; whether it was written.
+
+        Raises `UnsupportedStore` where that cannot be promised. After any other error the outcome is unknown.
+        """
+
+    def open_writer(self, path: str) -> BinaryIO:
+        """A file to write: `close` publishes it whole under its name, an exception inside ``with`` drops it."""
+
+    def make_durable(self, paths: Sequence[str]) -> None:
+        """Return only when these files, and their names, would survive a loss of power."""
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove files; those that are not there are no error."""
+
+    def size_and_modified(self, paths: Sequence[str]) -> Listing:
+        """What `list` would say of these files, in the order of the paths' bytes."""
+
+    def contain(self, paths: pa.StringArray) -> None:
+        """Raise `UnsafePath` where one of these files lies outside the table, links followed."""
+
+    def filesystem(self) -> fsspec.AbstractFileSystem:
+        """An fsspec file system that reads this storage under `uri_of` addresses without their scheme."""
+
+
+def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
+    """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
+
+    ``storage_options`` are the keys that obstore knows (``aws_region``, ``endpoint``, …, ``client_options``,
+    ``retry_config``); what they leave out comes from the usual environment. A memory:// store lives as long as the
+    process, one for each name after the slashes. Raises `InvalidOption` for a scheme that is not known.
+    """
+    from zskip.sidecar.local import LocalStorage
+    from zskip.sidecar.remote import open_remote
+
+    text = os.fspath(url)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
+    if scheme is None or scheme[1].lower() == "file":
+        if storage_options:
+            raise InvalidOption(f'storage_options are for object stores; "{text}" is a local path.')
+        return LocalStorage(Path(unquote(urlsplit(text).path)) if scheme else Path(text))
+    return open_remote(text, storage_options or {})
+
+
+def table_path(path: str) -> str:
+    """The path itself, if it stays in the table. Raises `UnsafePath`.
+
+    >>> table_path("day=1/part-0.parquet")
+    'day=1/part-0.parquet'
+    """
+    if re.search(_UNSAFE, path):
+        raise UnsafePath(f'The path "{path}" leads out of its table, or is not a plain relative path.')
+    return path
+
+
+def unsafe_paths(paths: pa.StringArray) -> pa.StringArray:
+    """Those of the paths that `table_path` would refuse."""
+    return paths.filter(pc.match_substring_regex(paths, _UNSAFE))

@@ -1,0 +1,139 @@
+"""Bounds as JSON values, exactly, and long bounds cut short without ceasing to be bounds.
+
+| type | in JSON |
+| --- | --- |
+| boolean, integers | true, 7 (64 bits: read them as integers, not as doubles) |
+| floats | 0.5, and "Infinity", "-Infinity" |
+| decimals | "12.50" |
+| string, binary | the text; base64 |
+| dates, times, timestamps, durations | an integer in the type's own unit (date32: days, date64: milliseconds) |
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+__all__ = ["Json", "decode", "encode", "integral", "shorten_lower", "shorten_upper"]
+
+Json = Any  # a JSON value: what json.loads gives
+
+_LAST_CODE_POINT, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
+
+
+def integral(type: pa.DataType) -> pa.DataType | None:
+    """The integer type that holds a temporal type's values in their own unit; None for any other type."""
+    if not t.is_temporal(type) or t.is_interval(type):
+        return None
+    return pa.int32() if type.bit_width == 32 else pa.int64()
+
+
+def encode(values: pa.Array) -> list[Json]:
+    """One JSON value a slot; null stays null.
+
+    >>> encode(pa.array([1.5, float("inf"), None]))
+    [1.5, 'Infinity', None]
+    """
+    number = integral(values.type)
+    if number is not None:
+        values = values.view(number)
+    plain = values.to_pylist()
+    spell = _spelling(values.type)
+    return plain if spell is None else [None if value is None else spell(value) for value in plain]
+
+
+def decode(values: Sequence[Json], type: pa.DataType) -> pa.Array:
+    """The inverse of `encode`. Raises `ValueError`, `TypeError` or an Arrow error for what is not of the type."""
+    number = integral(type)
+    if number is not None:
+        return pa.array(values, number).view(type)
+    read = _reading(type)
+    return pa.array(values if read is None else [None if value is None else read(value) for value in values], type)
+
+
+def _spelling(type: pa.DataType) -> Callable[[Any], Json] | None:
+    if t.is_floating(type):
+        return lambda value: float(value) if np.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+    if t.is_decimal(type):
+        return str
+    if t.is_binary(type):
+        return lambda value: base64.b64encode(value).decode()
+    return None
+
+
+def _reading(type: pa.DataType) -> Callable[[Json], Any] | None:
+    if t.is_float16(type):
+        return lambda value: np.float16(value)
+    if t.is_floating(type):
+        return float
+    if t.is_decimal(type):
+        return Decimal
+    if t.is_binary(type):
+        return lambda value: base64.b64decode(value, validate=True)
+    return None
+
+
+def shorten_lower(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanArray]:
+    """Lower bounds cut to their first ``length`` characters or bytes, and which were cut; a prefix sorts no higher.
+
+    >>> shorten_lower(pa.array(["abc", "b"]), 2)[0].to_pylist()
+    ['ab', 'b']
+    """
+    if not (t.is_string(bounds.type) or t.is_binary(bounds.type)):
+        return bounds, pa.array(np.zeros(len(bounds), bool))
+    cut = pc.fill_null(pc.greater(_length(bounds), length), False)
+    return (pc.if_else(cut, _slice(bounds, 0, length), bounds), cut) if pc.any(cut).as_py() else (bounds, cut)
+
+
+def shorten_upper(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanArray]:
+    """Upper bounds cut to ``length`` characters or bytes and rounded up, and which were cut.
+
+    The last character of what is kept becomes its successor. Where it has none, the bound becomes unknown.
+
+    >>> shorten_upper(pa.array(["abc", "b", "a" + chr(0x10FFFF) + "c"]), 2)[0].to_pylist()
+    ['ac', 'b', None]
+    """
+    shorter, cut = shorten_lower(bounds, length)
+    if not pc.any(cut).as_py():
+        return bounds, cut
+    chosen = np.flatnonzero(cut.to_numpy(zero_copy_only=False))
+    kept = shorter.take(pa.array(chosen))
+    head, last = _slice(kept, 0, length - 1), _slice(kept, length - 1, length)
+    successor, exists = (_next_character if t.is_string(bounds.type) else _next_byte)(last)
+    empty = pa.scalar("" if t.is_string(bounds.type) else b"", bounds.type)
+    raised = pc.if_else(exists, pc.binary_join_element_wise(head, successor, empty), pa.scalar(None, bounds.type))
+    return pc.replace_with_mask(bounds, cut, raised), cut
+
+
+def _length(bounds: pa.Array) -> pa.Array:
+    return pc.utf8_length(bounds) if t.is_string(bounds.type) else pc.binary_length(bounds)
+
+
+def _slice(bounds: pa.Array, start: int, stop: int) -> pa.Array:
+    slicer = pc.utf8_slice_codeunits if t.is_string(bounds.type) else pc.binary_slice
+    return slicer(bounds, start=start, stop=stop)
+
+
+def _next_character(last: pa.Array) -> tuple[pa.Array, pa.BooleanArray]:
+    points = np.array(last.to_pylist(), dtype="U1").view(np.uint32).astype(np.int64) + 1
+    points[points == _SURROGATES[0]] = _SURROGATES[1] + 1
+    exists = points <= _LAST_CODE_POINT
+    points[~exists] = 0x20
+    return pa.array(points.astype(np.uint32).view("U1"), pa.string()), pa.array(exists)
+
+
+def _next_byte(last: pa.Array) -> tuple[pa.Array, pa.BooleanArray]:
+    values = np.array([one[0] for one in last.to_pylist()], np.uint8)
+    exists = values < 0xFF
+    raised = np.where(exists, values + np.uint8(1), 0).astype(np.uint8)
+    offsets = np.arange(len(raised) + 1, dtype=np.int32)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(raised), [None, pa.py_buffer(offsets), pa.py_buffer(raised)]
+    ), pa.array(exists)
