@@ -37,7 +37,7 @@ class FileUnits:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupUnits:
-    """Row groups as units: ``file`` is the number of each one's file, ``row_group`` its own in that file; both int64."""
+    """Row groups as units: ``file`` is the number of each one's file, ``row_group`` its own in that file (int64)."""
 
     file: np.ndarray
     row_group: np.ndarray

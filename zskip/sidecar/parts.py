@@ -102,7 +102,7 @@ class PartFile(io.RawIOBase):
         return whole[start - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
 
     def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Have the blocks of these byte ranges (start, end) at hand: one request for each run of blocks not read yet."""
+        """Have the blocks of these byte ranges (start, end) at hand: one request for each run of missing blocks."""
         wanted = {
             block
             for start, end in ranges
