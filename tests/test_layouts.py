@@ -1,0 +1,170 @@
+"""Layouts: every row in one file, the same file however it comes, files within bounds."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from zskip import layouts
+from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, UnsupportedFormat
+
+ROWS = 6000
+FILES = 20
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+SHAPES = {
+    "uniform": lambda: rng().integers(0, 10**9, ROWS),
+    "zipf": lambda: rng().zipf(1.3, ROWS).clip(max=10**6),
+    "one heavy value": lambda: np.where(rng().random(ROWS) < 0.6, 7, rng(1).integers(0, 1000, ROWS)),
+    "two values": lambda: rng().integers(0, 2, ROWS),
+    "one value": lambda: np.zeros(ROWS, np.int64),
+    "sorted": lambda: np.arange(ROWS),
+    "all null": lambda: pa.nulls(ROWS, pa.int64()),
+    "half null": lambda: pa.array(np.arange(ROWS), mask=rng().random(ROWS) < 0.5),
+    "floats": lambda: np.where(rng().random(ROWS) < 0.1, np.nan, rng(1).normal(size=ROWS)),
+    "strings": lambda: pa.array([f"10.0.{a}.{b}" for a, b in rng().integers(0, 256, (ROWS, 2))]),
+}
+
+
+def table(*names):
+    columns = {name: pa.array(SHAPES[name]()) for name in names}
+    # columns of one shape are turned against each other, and a column outside of by= tells rows apart
+    return pa.table(
+        {f"c{i}": values.take(pa.array(rng(i).permutation(ROWS))) for i, values in enumerate(columns.values())}
+        | {"other": np.arange(ROWS)}
+    )
+
+
+def by(rows):
+    return rows.column_names[:-1]
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("beside", [None, "uniform", "zipf"])
+def test_files_stay_within_bounds(layout, shape, beside):
+    rows = table(shape) if beside is None or beside == shape else table(shape, beside)
+    assignment = layouts.fit(rows, by(rows), layout=layout, files=FILES, total_rows=ROWS)
+    file = assignment.assign(rows)
+    assert file.dtype == np.int64
+    assert len(file) == ROWS
+    sizes = np.bincount(file, minlength=assignment.files)
+    assert len(sizes) == assignment.files <= FILES
+    assert assignment.files >= FILES * 0.6
+    assert sizes.min() >= ROWS / FILES * 0.4
+    assert sizes.max() <= ROWS / FILES * 2.2
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+def test_a_sample_keeps_the_bounds_of_the_whole(layout):
+    rows = table("uniform", "zipf", "strings")
+    sample = rows.take(pa.array(rng(5).choice(ROWS, 2000, replace=False)))
+    assignment = layouts.fit(sample, by(rows), layout=layout, files=FILES, total_rows=ROWS)
+    sizes = np.bincount(assignment.assign(rows), minlength=assignment.files)
+    assert sizes.min() >= ROWS / FILES * 0.4
+    assert sizes.max() <= ROWS / FILES * 2.2
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_same_row_goes_to_the_same_file(layout, shape):
+    rows = table(shape, "uniform")
+    assignment = layouts.fit(rows.slice(0, 1500), by(rows), layout=layout, files=FILES, total_rows=ROWS)
+    file = assignment.assign(rows)
+    order = rng(9).permutation(ROWS)
+    assert np.array_equal(assignment.assign(rows.take(pa.array(order))), file[order])
+    parts = [assignment.assign(batch) for batch in rows.to_batches(max_chunksize=777)]
+    assert np.array_equal(np.concatenate(parts), file)
+    reloaded = layouts.from_json(json.loads(json.dumps(assignment.to_json())))
+    assert np.array_equal(reloaded.assign(rows), file)
+    assert reloaded.to_json() == assignment.to_json()
+
+
+VALUES = st.one_of(st.none(), st.integers(-5, 5), st.integers(-(2**62), 2**62))
+TEXT = st.one_of(st.none(), st.text(max_size=4))
+FLOATS = st.one_of(st.none(), st.floats())
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.tuples(VALUES, TEXT, FLOATS), max_size=60),
+    st.lists(st.tuples(VALUES, TEXT, FLOATS), max_size=20),
+    st.sampled_from(list(layouts.LAYOUTS)),
+    st.integers(1, 12),
+)
+def test_any_row_has_one_file(seen, unseen, layout, files):
+    """Rows that the sample did not hold too; NULL, NaN and both zeros have their place."""
+    types = {"a": pa.int64(), "b": pa.string(), "c": pa.float64()}
+
+    def as_table(rows):
+        return pa.table({n: pa.array([r[i] for r in rows], t) for i, (n, t) in enumerate(types.items())})
+
+    assignment = layouts.fit(as_table(seen), list(types), layout=layout, files=files, total_rows=max(1, len(seen)))
+    rows = as_table(seen + unseen)
+    file = assignment.assign(rows)
+    assert ((file >= 0) & (file < assignment.files)).all()
+    assert assignment.files <= files
+    zeros = [(a, b, -0.0 if c == 0 else c) for a, b, c in seen + unseen]
+    assert np.array_equal(assignment.cell_of(as_table(zeros)), assignment.cell_of(rows))
+
+
+def test_a_heavy_value_is_divided_by_the_other_columns_first():
+    rows = table("one value", "uniform")
+    assignment = layouts.fit(rows, by(rows), files=FILES, total_rows=ROWS)
+    assert (assignment.cells.salt == 1).all()
+    alone = layouts.fit(rows, ["c0"], files=FILES, total_rows=ROWS)
+    assert alone.cells.salt.max() > 1
+
+
+def test_salt_spreads_rows_that_are_equal_in_everything():
+    rows = pa.table({"a": np.zeros(ROWS, np.int64)})
+    assignment = layouts.fit(rows, ["a"], files=FILES, total_rows=ROWS)
+    sizes = np.bincount(assignment.assign(rows), minlength=FILES)
+    assert sizes.min() >= ROWS / FILES * 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"files": 0}, InvalidOption),
+        ({"by": []}, InvalidOption),
+        ({"by": ["nope"]}, UnknownColumn),
+        ({"by": ["list"]}, NotOrderable),
+        ({"weights": [1]}, InvalidOption),
+        ({"weights": [0, 0]}, InvalidOption),
+        ({"weights": [-1, 2]}, InvalidOption),
+        ({"weights": [math.nan, 2]}, InvalidOption),
+        ({"layout": "hillbert"}, InvalidOption),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(change, error):
+    rows = pa.table({"a": [1, 2], "b": [3, 4], "list": [[1], [2]]})
+    arguments = {"by": ["a", "b"], "files": 2, "total_rows": 2} | change
+    with pytest.raises(error):
+        layouts.fit(rows, arguments.pop("by"), **arguments)
+
+
+def test_a_newer_form_is_refused():
+    rows = table("uniform")
+    tree = layouts.fit(rows, ["c0"], files=3, total_rows=ROWS).to_json()
+    with pytest.raises(UnsupportedFormat):
+        layouts.from_json(tree | {"format": 99})
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+@pytest.mark.parametrize("rows", [0, 1, 99, 100, 1000])
+def test_the_order_inside_a_file_is_a_permutation(layout, rows):
+    sample = table("uniform", "strings", "half null")
+    assignment = layouts.fit(sample, by(sample), layout=layout, files=4, total_rows=ROWS)
+    order = assignment.arrange(sample.slice(0, rows), 100)
+    assert np.array_equal(np.sort(order), np.arange(rows))

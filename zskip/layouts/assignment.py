@@ -1,0 +1,210 @@
+"""`Assignment`: a fitted layout as a pure function of a row's values. Row → codes → cell → file.
+
+    codes    per column: 0 for NULL, else 1 + the number of boundaries up to the value      (`zskip.keys`)
+    cell     a walk down a tree: node i leads above where code[column[i]] >= threshold[i], else below
+    file     first[cell]; where salt[cell] > 1, first[cell] + (a hash of the other columns) mod salt[cell]
+
+All of it is in the JSON form, and nothing else is needed to compute the same file numbers elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from zskip.keys import Boundaries, Codes, row_hashes
+from zskip.layouts import typed_json
+from zskip.layouts.cells import Cells, ThresholdTree
+from zskip.layouts.cuts import Files
+from zskip.layouts.order import arrange
+from zskip.layouts.sample import Sample
+from zskip.schema import Schema
+
+__all__ = ["Assignment"]
+
+_ROWS_AT_ONCE = 1 << 16
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which file each row belongs to. Files are numbered in layout order.
+
+    ``columns``: paths of the columns that it reads, ``weights`` how much each counts; ``boundaries``: by column, the
+    values that open an interval; ``tree``: thresholds over the codes that those make; ``cells``: the files of each
+    cell; ``quantiles``: by column, up to 64 values that cut a sample evenly, for ordering inside a file; ``reason``:
+    why this layout, as text.
+    """
+
+    layout: str
+    columns: tuple[str, ...]
+    weights: tuple[float, ...]
+    boundaries: tuple[Boundaries, ...]
+    tree: ThresholdTree
+    cells: Files
+    quantiles: tuple[Boundaries, ...]
+    reason: str = field(default="", compare=False)
+
+    @staticmethod
+    def of(
+        layout: str, sample: Sample, weights: tuple[float, ...], cells: Cells, files: Files, reason: str = ""
+    ) -> Assignment:
+        """Put the values back in place of the sample's codes, keeping only those that a threshold names."""
+        tree = cells.tree
+        threshold = tree.threshold.copy()
+        boundaries = []
+        for number, distinct in enumerate(sample.distinct):
+            here = tree.column == number
+            used = np.unique(tree.threshold[here])
+            used = used[used >= 2]  # the threshold 1 parts NULL from the values, and needs none
+            boundaries.append(Boundaries(distinct.take(pa.array(used - 2 + 1))))
+            threshold[here] = np.where(
+                tree.threshold[here] >= 2, np.searchsorted(used, tree.threshold[here]) + 2, tree.threshold[here]
+            )
+        fitted = ThresholdTree(tree.column, threshold.astype(np.int32), tree.below, tree.above)
+        quantiles = tuple(Boundaries(_quantiles(sample, number)) for number in range(len(sample.columns)))
+        paths = tuple(column.path for column in sample.columns)
+        return Assignment(layout, paths, weights, tuple(boundaries), fitted, files, quantiles, reason)
+
+    @property
+    def files(self) -> int:
+        """How many files there are; some may get no rows."""
+        return self.cells.files
+
+    @cached_property
+    def _walk(self) -> _Walk:
+        return _Walk.of(self.tree, len(self.columns))
+
+    def cell_of(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int32]:
+        """The cell of each row."""
+        schema = Schema(rows.schema)
+        return self._walk.cells(
+            [
+                boundaries.codes(schema.column(path).of(rows))
+                for path, boundaries in zip(self.columns, self.boundaries, strict=True)
+            ],
+            rows.num_rows,
+        )
+
+    def assign(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int64]:
+        """The file number of each row, from 0 to ``files - 1``, in layout order.
+
+        The same values always give the same file, whatever the batch. Only in a cell that is heavier than a file, and
+        that no clustering column can divide, rows are spread by a hash of their other columns, and rows that are
+        equal in all columns by turns. Raises `UnknownColumn`.
+        """
+        cell = self.cell_of(rows)
+        file = self.cells.first[cell]
+        if (self.cells.salt > 1).any():
+            salted = np.flatnonzero(self.cells.salt[cell] > 1)
+            if len(salted):
+                part = rows.take(pa.array(salted))
+                file[salted] += (row_hashes(part) % self.cells.salt[cell[salted]].astype(np.uint64)).astype(np.int64)
+        return file
+
+    def arrange(self, rows: pa.Table, row_group_rows: int) -> NDArray[np.int64]:
+        """An order for the rows of one file that continues the layout: each ``row_group_rows`` rows make a small box.
+
+        A permutation: the numbers of the rows in their new order.
+        """
+        schema = Schema(rows.schema)
+        columns = [schema.column(path).of(rows) for path in self.columns]
+        return arrange(columns, self.quantiles, np.array(self.weights), row_group_rows, linear=self.layout == "linear")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain tree of JSON values: what a snapshot keeps."""
+        return {
+            "format": _FORMAT,
+            "layout": self.layout,
+            "reason": self.reason,
+            "files": self.files,
+            "columns": [
+                {
+                    "path": path,
+                    "weight": weight,
+                    "boundaries": typed_json.encode(boundaries.values),
+                    "quantiles": typed_json.encode(quantiles.values),
+                }
+                for path, weight, boundaries, quantiles in zip(
+                    self.columns, self.weights, self.boundaries, self.quantiles, strict=True
+                )
+            ],
+            "tree": {
+                "column": self.tree.column.tolist(),
+                "threshold": self.tree.threshold.tolist(),
+                "below": self.tree.below.tolist(),
+                "above": self.tree.above.tolist(),
+            },
+            "cells": {"first": self.cells.first.tolist(), "salt": self.cells.salt.tolist()},
+        }
+
+    @staticmethod
+    def from_json(tree: Mapping[str, Any]) -> Assignment:
+        """The assignment that `to_json` described. Raises `UnsupportedFormat` where a newer zskip wrote it."""
+        typed_json.require_format(tree, _FORMAT)
+        columns, nodes, cells = tree["columns"], tree["tree"], tree["cells"]
+        return Assignment(
+            tree["layout"],
+            tuple(column["path"] for column in columns),
+            tuple(float(column["weight"]) for column in columns),
+            tuple(Boundaries(typed_json.decode(column["boundaries"])) for column in columns),
+            ThresholdTree(*(np.array(nodes[key], np.int32) for key in ("column", "threshold", "below", "above"))),
+            Files(np.array(cells["first"], np.int64), np.array(cells["salt"], np.int64), int(tree["files"])),
+            tuple(Boundaries(typed_json.decode(column["quantiles"])) for column in columns),
+            tree["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """The tree as arrays for a walk of many rows at once: a cell is a node whose both children are itself."""
+
+    column: NDArray[np.int32]
+    threshold: NDArray[np.int32]
+    child: NDArray[np.int32]
+    root: int
+    nodes: int
+    columns: int
+
+    @staticmethod
+    def of(tree: ThresholdTree, columns: int) -> _Walk:
+        nodes = len(tree)
+
+        def place(child: NDArray[np.int32]) -> NDArray[np.int32]:
+            return np.where(child < 0, nodes + ~child, child)
+
+        leaves = np.arange(nodes, nodes + tree.cells, dtype=np.int32)
+        child = np.stack([np.concatenate([place(tree.below), leaves]), np.concatenate([place(tree.above), leaves])], 1)
+        column = np.concatenate([tree.column, np.zeros(tree.cells, np.int32)])
+        threshold = np.concatenate([tree.threshold, np.zeros(tree.cells, np.int32)])
+        return _Walk(column, threshold, child.reshape(-1).astype(np.int32), 0, nodes, columns)
+
+    def cells(self, codes: list[Codes], rows: int) -> NDArray[np.int32]:
+        found = np.zeros(rows, np.int32)
+        if not self.nodes:
+            return found
+        for start in range(0, rows, _ROWS_AT_ONCE):
+            part = np.stack([code[start : start + _ROWS_AT_ONCE] for code in codes], axis=1).reshape(-1)
+            base = np.arange(0, len(part), self.columns)
+            node = np.zeros(len(base), np.int32)
+            active = np.arange(len(base))
+            while len(active):
+                here = node[active]
+                reached = part[base[active] + self.column[here]] >= self.threshold[here]
+                node[active] = here = self.child[2 * here + reached]
+                active = active[here < self.nodes]
+            found[start : start + _ROWS_AT_ONCE] = node - self.nodes
+        return found
+
+
+def _quantiles(sample: Sample, column: int, most: int = 64) -> pa.Array:
+    reach = sample.reach[column]
+    codes = np.unique(np.searchsorted(reach, np.arange(1, most) / most, side="right"))
+    codes = codes[(codes >= 1) & (codes <= len(sample.distinct[column]))]
+    return sample.distinct[column].take(pa.array(codes - 1))

@@ -1,0 +1,93 @@
+"""Cells: the sample's rows, cut by thresholds into boxes that stand in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zskip.layouts.sample import Sample
+
+__all__ = ["Cells", "Split", "ThresholdTree", "grow"]
+
+Way = TypeVar("Way")
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdTree:
+    """Node i sends a row ``above[i]`` where its code in ``column[i]`` reaches ``threshold[i]``, else ``below[i]``.
+
+    A child is a node's number, or ~c for the cell c. Without nodes everything is the cell 0.
+    """
+
+    column: NDArray[np.int32]
+    threshold: NDArray[np.int32]
+    below: NDArray[np.int32]
+    above: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    @property
+    def cells(self) -> int:
+        return len(self) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A tree over the codes of a sample, and the cell of each sampled row. Cells are numbered in layout order."""
+
+    tree: ThresholdTree
+    cell: NDArray[np.int32]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """How many sampled rows each cell holds."""
+        return np.bincount(self.cell, minlength=self.tree.cells)
+
+
+class Split(NamedTuple):
+    """Cut a cell in two by a threshold; which side comes first; and what the rule wants to know in each side."""
+
+    column: int
+    threshold: int
+    upper_first: bool
+    below: object
+    above: object
+
+
+def grow(sample: Sample, rule: Callable[[NDArray[np.intp], Way], Split | None], start: Way) -> Cells:
+    """The cells that a rule leads to: it is asked for each cell's split, given the numbers of the sampled rows in it.
+
+    A split has rows on both sides.
+    """
+    column: list[int] = []
+    threshold: list[int] = []
+    children: list[list[int]] = []
+    cell = np.zeros(sample.rows, np.int32)
+    cells = 0
+    # rows, what the rule keeps, and where the number of the node or cell is to be written: a parent and its side
+    waiting: list[tuple[NDArray[np.intp], object, int, int]] = [(np.arange(sample.rows), start, -1, 0)]
+    while waiting:
+        rows, way, parent, side = waiting.pop()
+        split = rule(rows, way)  # type: ignore[arg-type]  # a rule gets back what it gave
+        if split is None:
+            number = ~cells
+            cell[rows] = cells
+            cells += 1
+        else:
+            number = len(column)
+            column.append(split.column)
+            threshold.append(split.threshold)
+            children.append([0, 0])
+            high = sample.codes[split.column][rows] >= split.threshold
+            sides = [(rows[~high], split.below, number, 0), (rows[high], split.above, number, 1)]
+            waiting.extend(sides if split.upper_first else reversed(sides))
+        if parent >= 0:
+            children[parent][side] = number
+    below, above = np.array(children, np.int32).reshape(-1, 2).T
+    tree = ThresholdTree(np.array(column, np.int32), np.array(threshold, np.int32), below.copy(), above.copy())
+    return Cells(tree, cell)

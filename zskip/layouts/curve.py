@@ -1,0 +1,97 @@
+"""Cells that are prefixes of a curve's key: Z-order, Hilbert, and linear order, whose key is the columns themselves.
+
+A prefix of a key over quantile ranks is a box with dyadic borders, so these layouts too are trees of thresholds: each
+bit of the key halves one column, and the curve says which, and which half comes first. No key is ever built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zskip.curves import Orientation
+from zskip.layouts.cells import Cells, Split, grow
+from zskip.layouts.sample import Sample
+
+__all__ = ["hilbert_cells", "linear_cells", "zorder_cells"]
+
+_MOST_HALVINGS = 50
+
+
+def zorder_cells(sample: Sample, cell_rows: float) -> Cells:
+    """Prefixes of the Z-order key, halved until they hold at most ``cell_rows`` sampled rows or a single point."""
+    return _curve_cells(sample, cell_rows, lambda way, digit: way)
+
+
+def hilbert_cells(sample: Sample, cell_rows: float) -> Cells:
+    """Prefixes of the Hilbert key; see `zorder_cells`."""
+    return _curve_cells(sample, cell_rows, Orientation.below)
+
+
+def linear_cells(sample: Sample, cell_rows: float) -> Cells:
+    """Runs of the rows sorted by the columns in turn; equal values of a column stay together as far as that goes."""
+
+    def rule(rows: NDArray[np.intp], _: None) -> Split | None:
+        if len(rows) <= cell_rows:
+            return None
+        for column, codes in enumerate(sample.codes):
+            mine = np.sort(codes[rows])
+            if mine[0] == mine[-1]:
+                continue
+            middle = mine[len(mine) // 2]
+            starts, ends = np.searchsorted(mine, middle), np.searchsorted(mine, middle, side="right")
+            # the border of the middle value that is nearer to an even cut, and that cuts at all
+            threshold = middle if starts and (len(mine) - ends < starts or ends == len(mine)) else mine[ends]
+            return Split(column, int(threshold), False, None, None)
+        return None
+
+    return grow(sample, rule, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where the rule stands on the curve: the box by rank, the way through it, the bits of the digit so far."""
+
+    box: tuple[tuple[float, float], ...]
+    orientation: Orientation
+    digit: tuple[int, ...] = ()
+
+    def halved(self, column: int, upper: bool, key_bit: int, below: Callable[..., Orientation]) -> _Way:
+        low, high = self.box[column]
+        middle = (low + high) / 2
+        box = (*self.box[:column], (middle, high) if upper else (low, middle), *self.box[column + 1 :])
+        digit = (*self.digit, key_bit)
+        if len(digit) < len(box):
+            return replace(self, box=box, digit=digit)
+        return _Way(box, below(self.orientation, digit))
+
+
+def _curve_cells(sample: Sample, cell_rows: float, below: Callable[..., Orientation]) -> Cells:
+    columns = len(sample.columns)
+    positions = [sample.positions(column) for column in range(columns)]
+    hilbert = below is Orientation.below
+
+    def rule(rows: NDArray[np.intp], way: _Way) -> Split | None:
+        if len(rows) <= cell_rows:
+            return None
+        lowest = [int(codes[rows].min()) for codes in sample.codes]
+        highest = [int(codes[rows].max()) for codes in sample.codes]
+        if lowest == highest:
+            return None
+        for _ in range(_MOST_HALVINGS * columns):
+            place = len(way.digit)
+            column = way.orientation.axes[place]
+            upper_first = hilbert and way.orientation.upper_first(place, way.digit[-1] if place else 0)
+            threshold = int(np.searchsorted(positions[column], sum(way.box[column]) / 2))
+            if lowest[column] < threshold <= highest[column]:
+                down = way.halved(column, False, int(upper_first), below)
+                up = way.halved(column, True, int(not upper_first), below)
+                return Split(column, threshold, upper_first, down, up)
+            upper = threshold <= lowest[column]
+            way = way.halved(column, upper, int(upper != upper_first), below)
+        return None
+
+    return grow(sample, rule, _Way(((0.0, 1.0),) * columns, Orientation.first(columns)))
