@@ -1,0 +1,196 @@
+"""The outcomes of predicates over one column at a time are sound, and as tight as the ranges allow."""
+
+from __future__ import annotations
+
+import random
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from zskip import interpret, predicate
+from zskip.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+CONNECTION = duckdb.connect()
+SMALL = list(range(-3, 10))
+
+
+def units(values: list[list[object]], type: pa.DataType) -> tuple[pa.Table, Statistics]:
+    """Rows with a column ``unit``, and the exact statistics of each unit."""
+    rows = pa.table(
+        {
+            "unit": pa.array([i for i, rows in enumerate(values) for _ in rows], pa.int64()),
+            "x": pa.array([value for rows in values for value in rows], type),
+        }
+    )
+    lower, upper, has_value, has_null, has_nan = [], [], [], [], []
+    for unit in values:
+        plain = [v for v in unit if v is not None and v == v]
+        lower.append(min(plain, default=None))
+        upper.append(max(plain, default=None))
+        has_value.append(bool(plain))
+        has_null.append(None in unit)
+        has_nan.append(any(v is not None and v != v for v in unit))
+    flags = (pa.array(flag, pa.bool_()) for flag in (has_value, has_null, has_nan))
+    ranges = Ranges(pa.array(lower, type), pa.array(upper, type), *flags)
+    return rows, Statistics(pa.array([len(unit) for unit in values]), {"x": ranges})
+
+
+def engine_outcomes(rows: pa.Table, count: int, sql: str) -> dict[object, np.ndarray]:
+    con = CONNECTION
+    con.register("rows", rows)
+    found = con.execute(f"SELECT DISTINCT unit, ({sql}) AS outcome FROM rows").fetchall()
+    answers = {key: np.zeros(count, bool) for key in (True, False, None)}
+    for unit, outcome in found:
+        answers[outcome][unit] = True
+    return answers
+
+
+def bound(sql: str, type: pa.DataType) -> predicate.Predicate:
+    return predicate.bind(sql, Schema(pa.schema({"x": type})))
+
+
+def random_predicate(draw: random.Random, values: list[str], level: int = 0) -> str:
+    pick = draw.random()
+    value = lambda: draw.choice(values)  # noqa: E731
+    if level < 3 and pick < 0.5:
+        left, right = (random_predicate(draw, values, level + 1) for _ in range(2))
+        return draw.choice([f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})", f"({left}) IS TRUE"])
+    return draw.choice(
+        [
+            f"x {draw.choice(['=', '<>', '<', '<=', '>', '>='])} {value()}",
+            f"{value()} {draw.choice(['=', '<>', '<', '<=', '>', '>='])} x",
+            f"x {draw.choice(['', 'NOT '])}IN ({value()}, {value()}, {value()})",
+            f"x {draw.choice(['', 'NOT '])}BETWEEN {value()} AND {value()}",
+            f"x IS {draw.choice(['', 'NOT '])}NULL",
+        ]
+    )
+
+
+CASES = {
+    "int64": (pa.int64(), SMALL, [str(v) for v in SMALL] + ["2.5", "NULL", "99999999999999999999", "3e0"]),
+    "uint64": (
+        pa.uint64(),
+        [0, 1, 5, 2**63, 2**64 - 1],
+        ["0", "1", "5", "9223372036854775808", "18446744073709551615"],
+    ),
+    "uint8": (pa.uint8(), [0, 1, 200, 255], ["-1", "0", "1", "200", "255", "300", "NULL", "0.5"]),
+    "double": (
+        pa.float64(),
+        [float("nan"), -0.0, 0.0, 1.5, float("inf"), -2.0],
+        ["0", "1.5", "-2", "'NaN'::DOUBLE", "1e0"],
+    ),
+    "float": (
+        pa.float32(),
+        [float("nan"), 0.10000000149011612, 1.5, -3.0],
+        ["0.1", "1e-1", "1.5", "'Infinity'::DOUBLE"],
+    ),
+    "string": (
+        pa.string(),
+        ["", "a", "ab", "b", "é", "\U0001f600"],
+        ["''", "'a'", "'ab'", "'b'", "'zz'", "NULL", "'é'"],
+    ),
+    "date": (
+        pa.date32(),
+        [__import__("datetime").date(2024, 1, day) for day in (1, 2, 5, 9)],
+        ["'2024-01-01'", "DATE '2024-01-05'", "TIMESTAMP '2024-01-02 12:00:00'", "'2024-01-09'", "NULL"],
+    ),
+    "decimal": (
+        pa.decimal128(5, 2),
+        [__import__("decimal").Decimal(v) for v in ("1.00", "1.01", "-3.50", "999.99")],
+        ["1", "1.005", "1.01", "12345.6", "-3.5", "1e0", "1.01e0"],
+    ),
+    "wide decimal": (
+        pa.decimal128(30, 2),
+        [__import__("decimal").Decimal(v) for v in ("1.00", "-1.01", "12345678901234567890.50")],
+        ["1", "-1.01", "12345678901234567890.50", "0"],
+    ),
+    "bool": (pa.bool_(), [True, False], ["TRUE", "FALSE", "NULL", "1"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_column_is_sound_and_tight(name: str) -> None:
+    type, values, literals = CASES[name]
+    draw = random.Random(name)
+    for _ in range(6):
+        drawn = [[draw.choice([*values, None]) for _ in range(draw.randint(0, 4))] for _ in range(20)]
+        rows, statistics = units(drawn, type)
+        # The hull of a unit's values, filled with all values of the domain: the best that ranges can know.
+        full = [
+            [v for v in values if v == v and any(w == w and w is not None for w in unit) and _within(v, unit)]
+            + [v for v in unit if v is None or v != v]
+            for unit in drawn
+        ]
+        hull, _ = units(full, type)
+        for _ in range(12):
+            sql = random_predicate(draw, literals)
+            found = interpret.outcomes(bound(sql, type), statistics)
+            real = engine_outcomes(rows, len(drawn), sql)
+            for outcome, claimed in ((True, found.can_be_true), (False, found.can_be_false), (None, found.can_be_null)):
+                assert not (real[outcome] & ~claimed).any(), (sql, outcome, drawn)
+            if name in ("bool", "string"):
+                continue
+            possible = engine_outcomes(hull, len(drawn), sql)
+            if name == "int64":
+                assert (found.can_be_true == possible[True]).all(), (sql, drawn)
+                assert (found.can_be_false == possible[False]).all(), (sql, drawn)
+
+
+def _within(value: object, unit: list[object]) -> bool:
+    plain = [v for v in unit if v is not None and v == v]
+    return bool(plain) and min(plain) <= value <= max(plain)  # type: ignore[operator, type-var]
+
+
+def test_an_unknown_bound_keeps() -> None:
+    unknown = pa.nulls(1, pa.int64())
+    flag = pa.nulls(1, pa.bool_())
+    statistics = Statistics(pa.nulls(1, pa.int64()), {"x": Ranges(unknown, unknown, flag, flag, flag)})
+    found = interpret.outcomes(bound("x = 5", pa.int64()), statistics)
+    assert found.may_match.all()
+    assert not found.all_match.any()
+
+
+def test_a_hundred_thousand_terms_neither_overflow_nor_crawl() -> None:
+    _, statistics = units([[1, 3], [200_001, 200_005]], pa.int64())
+    for word, expected in (("OR", [True, False]), ("AND", [False, False])):
+        sql = f" {word} ".join(f"x = {i}" for i in range(20_000))
+        assert interpret.outcomes(bound(sql, pa.int64()), statistics).may_match.tolist() == expected
+
+
+def test_a_thousand_parentheses() -> None:
+    _, statistics = units([[1, 3], [7, 9]], pa.int64())
+    sql = "(" * 1000 + "x = 1" + ")" * 1000
+    assert interpret.outcomes(bound(sql, pa.int64()), statistics).may_match.tolist() == [True, False]
+    nested = "".join(f"(x <> {i} {'AND' if i % 2 else 'OR'} " for i in range(1000)) + "x = 1" + ")" * 1000
+    assert len(interpret.outcomes(bound(nested, pa.int64()), statistics)) == 2
+
+
+def test_ten_thousand_values_prune_the_gaps_between_them() -> None:
+    _, statistics = units([[1, 3], [15, 15], [20, 25]], pa.int64())
+    sql = f"x IN ({', '.join(str(10 * i) for i in range(10_000))})"
+    assert interpret.outcomes(bound(sql, pa.int64()), statistics).may_match.tolist() == [False, False, True]
+
+
+def test_residuals_leave_out_what_is_proved() -> None:
+    _, statistics = units([[1, 3], [6, 9], [4, 6]], pa.int64())
+    found, numbers = interpret.residuals(bound("x > 5 AND x < 100", pa.int64()), statistics)
+    assert [None if found[n] is None else found[n].sql() for n in numbers] == ['"x" > 5', None, '"x" > 5']
+
+
+def test_binary_search_over_strings_agrees_with_sorting() -> None:
+    words = pa.array([f"{i:04d}" for i in range(0, 200, 7)])
+    lower, upper = pa.array(["0003", "0007", "0190", "01"]), pa.array(["0006", "0007", "0202", "0150"])
+    yes, no = pa.array([True] * 4), pa.array([False] * 4)
+    statistics = Statistics(pa.array([3] * 4), {"x": Ranges(lower, upper, yes, no, no)})
+    found = interpret.outcomes(
+        bound(f"x IN ({', '.join(repr(w) for w in words.to_pylist())})", pa.string()), statistics
+    )
+    expected = [
+        pc.any(pc.and_(pc.greater_equal(words, low), pc.less_equal(words, high))).as_py()
+        for low, high in zip(lower, upper, strict=True)
+    ]
+    assert found.may_match.tolist() == expected

@@ -1,0 +1,15 @@
+"""What a predicate can be in each unit: one evaluation for all units at once.
+
+``outcomes``: the three values · ``spans``: ranges of columns and terms · ``steps``: everything that is said of one
+term, decided on the set of its values · ``walk``: the one tree walk · ``residuals``: what is left of a predicate
+where parts of it are proved · ``reasons``: what removed how much, and what could not.
+"""
+
+from __future__ import annotations
+
+from zskip.interpret.outcomes import Outcomes
+from zskip.interpret.reasons import Reason, reasons
+from zskip.interpret.residuals import residuals
+from zskip.interpret.walk import outcomes
+
+__all__ = ["Outcomes", "Reason", "outcomes", "reasons", "residuals"]

@@ -1,0 +1,114 @@
+"""`Outcomes`: what a predicate may yield for the rows of each unit, and the three-valued logic over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FAIL", "FALSE", "NULL", "TRUE", "Bools", "Outcomes", "all_of", "any_of"]
+
+Bools = npt.NDArray[np.bool_]
+
+TRUE, FALSE, NULL, FAIL = 1, 2, 4, 8
+"""The bits of a mask of outcomes; FAIL: the engine may raise instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Every outcome that some row of the unit can have; possibly more. One slot per unit.
+
+    ``can_fail``: some row may make the engine raise. It forbids the claim that all rows match.
+
+    | the unit                    | can_be_true | can_be_false | can_be_null |
+    | --------------------------- | ----------- | ------------ | ----------- |
+    | holds no row                | no          | no           | no          |
+    | x > 5 over 7, 8             | yes         | no           | no          |
+    | x > 5 over 3, 8, NULL       | yes         | yes          | yes         |
+    | nothing is known            | yes         | yes          | yes         |
+    """
+
+    can_be_true: Bools
+    can_be_false: Bools
+    can_be_null: Bools
+    can_fail: Bools
+
+    def __len__(self) -> int:
+        return len(self.can_be_true)
+
+    @property
+    def may_match(self) -> Bools:
+        """Must the unit be kept? False is a proof that no row makes the predicate TRUE."""
+        return self.can_be_true
+
+    @property
+    def all_match(self) -> Bools:
+        """Does every row make the predicate TRUE? True is a proof: the filter can go, and counting needs no reading."""
+        return ~(self.can_be_false | self.can_be_null | self.can_fail)
+
+    @staticmethod
+    def of(mask: int, units: int) -> Outcomes:
+        """The same outcomes for every unit."""
+        return Outcomes(*(np.full(units, bool(mask & bit)) for bit in (TRUE, FALSE, NULL, FAIL)))
+
+    def where(self, units: Bools) -> Outcomes:
+        """No outcome at all in the other units."""
+        return Outcomes(
+            *(mask & units for mask in (self.can_be_true, self.can_be_false, self.can_be_null, self.can_fail))
+        )
+
+    def negated(self) -> Outcomes:
+        """NOT: TRUE and FALSE change places, and nothing is rewritten."""
+        return Outcomes(self.can_be_false, self.can_be_true, self.can_be_null, self.can_fail)
+
+    def tested(self, outcome: bool | None) -> Outcomes:
+        """IS TRUE, IS FALSE or IS UNKNOWN (None)."""
+        wanted = {True: self.can_be_true, False: self.can_be_false, None: self.can_be_null}
+        others = [mask for key, mask in wanted.items() if key is not outcome]
+        return Outcomes(wanted[outcome], others[0] | others[1], np.zeros(len(self), bool), self.can_fail)
+
+    def within(self, other: Outcomes) -> Outcomes:
+        """What both allow: for two sound answers to the same question."""
+        return Outcomes(
+            self.can_be_true & other.can_be_true,
+            self.can_be_false & other.can_be_false,
+            self.can_be_null & other.can_be_null,
+            self.can_fail & other.can_fail,
+        )
+
+    def chosen(self, then: Outcomes, otherwise: Outcomes) -> Outcomes:
+        """CASE WHEN self THEN then ELSE otherwise END."""
+        taken, left = self.can_be_true, self.can_be_false | self.can_be_null
+        return Outcomes(
+            taken & then.can_be_true | left & otherwise.can_be_true,
+            taken & then.can_be_false | left & otherwise.can_be_false,
+            taken & then.can_be_null | left & otherwise.can_be_null,
+            self.can_fail | taken & then.can_fail | left & otherwise.can_fail,
+        )
+
+
+def all_of(parts: Sequence[Outcomes]) -> Outcomes:
+    """AND of parts about which nothing more is known together than each alone.
+
+    NULL needs one part NULL and no part FALSE; which is why only TRUE and NULL may stand beside it.
+    """
+    first = parts[0]
+    true, false, null, fail = (
+        mask.copy() for mask in (first.can_be_true, first.can_be_false, first.can_be_null, first.can_fail)
+    )
+    not_false = true | null
+    for part in parts[1:]:
+        true &= part.can_be_true
+        false |= part.can_be_false
+        null |= part.can_be_null
+        not_false &= part.can_be_true | part.can_be_null
+        fail |= part.can_fail
+    # A unit where one part has no outcome at all has no rows.
+    return Outcomes(true, false, null & not_false, fail)
+
+
+def any_of(parts: Sequence[Outcomes]) -> Outcomes:
+    """OR, by De Morgan."""
+    return all_of([part.negated() for part in parts]).negated()

@@ -1,0 +1,34 @@
+"""`Terms`: the span of each scalar in each unit, computed once."""
+
+from __future__ import annotations
+
+from zskip.interpret.spans import Span, of_column
+from zskip.predicate.tree import Call, Foreign, Literal, Reference, Scalar
+from zskip.stats import Statistics
+
+__all__ = ["Terms"]
+
+
+class Terms:
+    """The spans of scalars over the units of some statistics."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.statistics = statistics
+        self._known: dict[Scalar, Span] = {}
+
+    def __len__(self) -> int:
+        return len(self.statistics)
+
+    def __getitem__(self, term: Scalar) -> Span:
+        if term not in self._known:
+            self._known[term] = self._span(term)
+        return self._known[term]
+
+    def _span(self, term: Scalar) -> Span:
+        match term:
+            case Reference(path, type):
+                return of_column(self.statistics.columns.get(path), type, len(self))
+            case Literal(value):
+                return Span.constant(value, len(self))
+            case Call(_, _, type, _) | Foreign(_, _, _, type, _):
+                return Span.anything(type, len(self))

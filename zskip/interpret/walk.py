@@ -1,0 +1,185 @@
+"""The one tree walk: a bound tree becomes a proof, once; the proof asks any number of units, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.interpret.comparison import compared
+from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
+from zskip.interpret.spans import key_family
+from zskip.interpret.steps import Steps
+from zskip.interpret.terms import Terms
+from zskip.predicate import Predicate
+from zskip.predicate.depth import with_room
+from zskip.predicate.tree import And, Choose, Compare, In, Is, IsNull, Literal, Node, Not, Opaque, Or, Scalar
+from zskip.stats import Statistics
+
+__all__ = ["outcomes"]
+
+ANYTHING = TRUE | FALSE | NULL | FAIL
+
+
+def outcomes(predicate: Predicate, statistics: Statistics) -> Outcomes:
+    """What the predicate may yield for the rows of each unit: a superset of what they really yield.
+
+        >>> import pyarrow as pa
+    import pyarrow.compute as pc
+        >>> from zskip.predicate import bind
+        >>> from zskip.schema import Schema
+        >>> from zskip.stats import Ranges
+        >>> no = pa.array([False, False])
+        >>> x = Ranges(pa.array([1, 7]), pa.array([4, 9]), pa.array([True, True]), no, no)
+        >>> large = bind("x > 5", Schema(pa.schema({"x": pa.int64()})))
+    >>> found = outcomes(large, Statistics(pa.array([10, 10]), {"x": x}))
+        >>> found.may_match.tolist(), found.all_match.tolist()
+        ([False, True], [False, True])
+    """
+    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), Terms(statistics)))
+    empty = pc.equal(statistics.row_count, 0)
+    if pc.any(empty).as_py():
+        return found.where(~np.asarray(pc.fill_null(empty, False).to_numpy(zero_copy_only=False), bool))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """AND or OR of proofs about different terms."""
+
+    conjunction: bool
+    parts: tuple[Proof, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Negated:
+    part: Proof
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tested:
+    part: Proof
+    outcome: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    condition: Proof
+    then: Proof
+    otherwise: Proof
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implied:
+    """An opaque predicate that is TRUE only where ``implies`` is."""
+
+    opaque: Opaque
+    implies: Proof
+
+
+Proof = Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
+
+
+@lru_cache(maxsize=512)
+def _proof(predicate: Predicate) -> Proof:
+    return proof_of(predicate.tree)
+
+
+def proof_of(node: Node) -> Proof:
+    """The proof of a node: what is said of one term becomes one step function."""
+    match node:
+        case Compare(op, left, right):
+            return _comparison(op, left, right, node)
+        case In(term, values, or_null):
+            return Steps.among(term, values, or_null) if key_family(term.type) else _opaque(term, node)
+        case IsNull(term):
+            return Steps.is_null(term)
+        case And(parts):
+            return _joint(True, [proof_of(part) for part in parts])
+        case Or(parts):
+            return _joint(False, [proof_of(part) for part in parts])
+        case Not(part):
+            inner = proof_of(part)
+            return inner.negated() if isinstance(inner, Steps) else Negated(inner)
+        case Is(part, outcome):
+            inner = proof_of(part)
+            return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
+        case Choose(condition, then, otherwise):
+            return Chosen(proof_of(condition), proof_of(then), proof_of(otherwise))
+        case Opaque(_, _, _, implies, _, _):
+            return node if implies is None else Implied(node, proof_of(implies))
+
+
+def _opaque(term: Scalar, node: In) -> Proof:
+    if len(node.values) == 0:
+        # Never TRUE, whatever the type: FALSE for a value, NULL for NULL.
+        return Steps.is_null(term)._mapped(
+            np.array([0, NULL if node.or_null else FALSE, 0, 0, 0, 0, 0, 0] * 2, np.uint8)
+        )
+    return Opaque("", (), f"IN over {term.type}")
+
+
+def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:
+    if isinstance(right, Literal) and not isinstance(left, Literal):
+        if op == "=":
+            return Steps.among(left, pa.array([right.value], right.type), False)
+        return Steps.below(left, right.value, op == "<=")
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        if op == "=":
+            return Steps.among(right, pa.array([left.value], left.type), False)
+        # 5 < x is NOT x <= 5: NULL stays NULL under NOT.
+        return Steps.below(right, left.value, op == "<").negated()
+    return node
+
+
+def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
+    """AND or OR: all steps of one term are merged first."""
+    by_term: dict[Scalar, list[Steps]] = {}
+    others: list[Proof] = []
+    for part in parts:
+        if isinstance(part, Steps):
+            by_term.setdefault(part.term, []).append(part)
+        else:
+            others.append(part)
+    merge = Steps.all_of if conjunction else Steps.any_of
+    merged: list[Proof] = [merge(group) for group in by_term.values()]
+    if len(merged) + len(others) == 1:
+        return (merged or others)[0]
+    return Joint(conjunction, (*merged, *others))
+
+
+def _ask(proof: Proof, terms: Terms) -> Outcomes:
+    match proof:
+        case Steps():
+            return proof.outcomes(terms[proof.term])
+        case Joint(conjunction, parts):
+            if not parts:
+                return Outcomes.of(TRUE if conjunction else FALSE, len(terms))
+            return (all_of if conjunction else any_of)([_ask(part, terms) for part in parts])
+        case Negated(part):
+            return _ask(part, terms).negated()
+        case Tested(part, outcome):
+            return _ask(part, terms).tested(outcome)
+        case Chosen(condition, then, otherwise):
+            return _ask(condition, terms).chosen(_ask(then, terms), _ask(otherwise, terms))
+        case Compare(op, left, right):
+            return compared(op, terms[left], terms[right])
+        case Implied(opaque, implies):
+            return _implied(opaque, _ask(implies, terms), terms)
+        case Opaque():
+            return Outcomes.of(ANYTHING, len(terms))
+    raise TypeError(f"no proof: {proof}")
+
+
+def _implied(opaque: Opaque, implied: Outcomes, terms: Terms) -> Outcomes:
+    everything = np.ones(len(terms), bool)
+    if not opaque.strict:
+        return Outcomes(implied.can_be_true, everything, everything, everything)
+    # NULL only where a column is, and then what is implied is NULL as well.
+    return Outcomes(
+        implied.can_be_true, implied.can_be_true | implied.can_be_false, implied.can_be_null, implied.can_fail
+    )

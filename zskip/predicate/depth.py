@@ -1,0 +1,51 @@
+"""Room for deep nesting: a predicate of a thousand parentheses is a deep tree, and Python's own stack is shallow."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["SHALLOW", "with_room"]
+
+Result = TypeVar("Result")
+
+SHALLOW = 20
+"""Nesting that always fits the caller's own stack: a level of parentheses costs the parser about 20 frames."""
+
+_FRAMES_A_LEVEL = 80
+_STACK_BYTES = 512 * 2**20
+_lock = threading.Lock()
+
+
+def with_room(nesting: int, work: Callable[[], Result]) -> Result:
+    """The result of ``work``, on a thread with a large stack where ``nesting`` levels ask for it.
+
+    Raises what ``work`` raises; RecursionError above about 10,000 levels.
+    """
+    if nesting <= SHALLOW:
+        return work()
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # handed to the caller below, whatever it is
+            errors.append(error)
+
+    with _lock:
+        # The limit and the stack size belong to the process: one deep predicate at a time.
+        limit, stack = sys.getrecursionlimit(), threading.stack_size(_STACK_BYTES)
+        try:
+            sys.setrecursionlimit(max(limit, min(nesting, 10_000) * _FRAMES_A_LEVEL))
+            thread = threading.Thread(target=run, name="zskip-deep")
+            thread.start()
+            thread.join()
+        finally:
+            sys.setrecursionlimit(limit)
+            threading.stack_size(stack)
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,147 @@
+"""`bind`: the door. Text and schema in, `Predicate` out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token
+
+from zskip.errors import InvalidOption, SqlSyntaxError
+from zskip.predicate import tree
+from zskip.predicate.bound import Dialect, Predicate
+from zskip.predicate.depth import with_room
+from zskip.predicate.sql.binder import Binder
+from zskip.predicate.sql.freeze import Source, freeze
+from zskip.predicate.sql.split import Part, nesting, skeleton
+from zskip.predicate.tree import Node
+from zskip.schema import Schema
+
+__all__ = ["bind"]
+
+
+def bind(
+    sql: str,
+    schema: Schema,
+    *,
+    dialect: str = "duckdb",
+    timezone: str = "UTC",
+    params: Sequence[object] | Mapping[str, object] | None = None,
+    now: datetime | None = None,
+    ansi: bool = True,
+    case_sensitive: bool = False,
+) -> Predicate:
+    """The meaning of a predicate for the columns of a schema.
+
+    ``dialect`` is sqlglot's name; ``timezone`` the session's zone, an IANA name; ``params`` the values of ``?`` and
+    ``$1`` (a sequence) or of ``$name`` and ``:name`` (a mapping); ``now`` what now() and current_date read, the
+    clock by default; ``ansi`` Spark's ANSI mode.
+
+    Raises `SqlSyntaxError`, `UnknownColumn`, `IncomparableTypes`, `UnknownParameter`, `UnsupportedSql`, each
+    pointing at its place; `InvalidOption` for an unknown dialect or time zone. What is valid but cannot be proved
+    from statistics does not raise: it keeps everything, and `zskip.interpret.reasons` says why.
+
+    >>> import pyarrow as pa
+    >>> bind("a > 5 AND b LIKE 'x%'", Schema(pa.schema({"a": pa.int32(), "b": pa.string()}))).columns == {"a", "b"}
+    True
+    """
+    settings = Dialect(dialect, _zone(timezone), ansi)
+    try:
+        parser = sqlglot.Dialect.get_or_raise(dialect)
+    except ValueError as error:
+        raise InvalidOption(f'There is no dialect "{dialect}".') from error
+    source = freeze(sql, _tokens(parser, sql), dialect, params, now, settings.timezone)
+    tokens = _tokens(parser, source.frozen)
+    if not tokens:
+        raise SqlSyntaxError("The predicate is empty.", sql)
+    binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
+    return with_room(nesting(tokens), lambda: binding.predicate(skeleton(tokens)))
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise InvalidOption(f'There is no time zone "{name}".') from error
+    return name
+
+
+def _tokens(parser: sqlglot.Dialect, sql: str) -> list[Token]:
+    try:
+        return parser.tokenize(sql)
+    except TokenError as error:
+        raise SqlSyntaxError(f"The predicate does not parse: {str(error).splitlines()[0]}.", sql) from error
+
+
+class _Binding:
+    """One call of `bind`."""
+
+    def __init__(
+        self,
+        source: Source,
+        tokens: list[Token],
+        parser: sqlglot.Dialect,
+        schema: Schema,
+        dialect: Dialect,
+        case_sensitive: bool,
+    ) -> None:
+        self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
+        self.binder = Binder(schema, dialect, source, case_sensitive)
+
+    def predicate(self, part: Part) -> Predicate:
+        """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
+        if part.kind == "and":
+            parts = tuple(each for inner in part.parts for each in self.predicate(inner).conjuncts)
+            node = tree.and_([each.tree for each in parts])
+        else:
+            parts = ()
+            node = self._node(part)
+        return Predicate(self._text(part), self._frozen(part), node, self.schema, self.dialect, parts)
+
+    def _node(self, part: Part) -> Node:
+        match part.kind:
+            case "and":
+                return tree.and_([self._node(each) for each in part.parts])
+            case "or":
+                return tree.or_([self._node(each) for each in part.parts])
+            case "not":
+                return tree.not_(self._node(part.parts[0]))
+        return self.binder.predicate(self._parse(part))
+
+    def _parse(self, part: Part) -> exp.Expr:
+        tokens = self.tokens[part.start : part.end]
+        try:
+            found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
+        except ParseError as error:
+            detail = error.errors[0] if error.errors else {}
+            raise SqlSyntaxError(
+                f"The predicate does not parse: {detail.get('description') or 'something is missing'}.",
+                self.source.original,
+                self._place(detail, tokens),
+            ) from error
+        statement = found[0] if len(found) == 1 else None
+        if statement is None:
+            raise SqlSyntaxError("There is more than one statement.", self.source.original, self._span(part))
+        return statement  # type: ignore[no-any-return]  # sqlglot's parse is untyped here
+
+    def _place(self, detail: Mapping[str, object], tokens: Sequence[Token]) -> tuple[int, int] | None:
+        for token in tokens:
+            if (token.line, token.col) == (detail.get("line"), detail.get("col")):
+                return self.source.span(token.start, token.end + 1)
+        return self.source.span(tokens[0].start, tokens[-1].end + 1) if tokens else None
+
+    def _span(self, part: Part) -> tuple[int, int]:
+        return self.source.span(self.tokens[part.start].start, self.tokens[part.end - 1].end + 1)
+
+    def _text(self, part: Part) -> str:
+        start, end = self._span(part)
+        return self.source.original[start:end]
+
+    def _frozen(self, part: Part) -> str:
+        start, end = self.tokens[part.start].start, self.tokens[part.end - 1].end + 1
+        return self.binder.named(start, end)

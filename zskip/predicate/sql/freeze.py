@@ -1,0 +1,253 @@
+"""Parameters and the clock become constants in the text, before anything reads it.
+
+So the proof, the residual and the engine all see the same values.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from zskip.errors import UnknownParameter, nearest
+
+__all__ = ["Source", "freeze", "literal"]
+
+_CLOCK = {
+    "duckdb": {
+        "now": "instant",
+        "get_current_timestamp": "instant",
+        "transaction_timestamp": "instant",
+        "current_timestamp": "instant",
+        "current_localtimestamp": "local",
+        "localtimestamp": "local",
+        "today": "date",
+        "current_date": "date",
+    },
+    "spark": {
+        "now": "instant",
+        "current_timestamp": "instant",
+        "localtimestamp": "local",
+        "current_date": "date",
+        "curdate": "date",
+    },
+}
+"""The functions that read the clock, by dialect, and what they give."""
+
+_BARE = {"current_timestamp", "current_date", "localtimestamp"}
+"""Those that stand without parentheses too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text with constants put in, and the way back to the places of the original.
+
+    ``edges`` holds, for each piece of the frozen text, its start there and in the original, ascending.
+    """
+
+    original: str
+    frozen: str
+    edges: tuple[tuple[int, int, bool], ...] = ((0, 0, False),)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The half-open range in the original of one in the frozen text."""
+        if self.original == self.frozen:
+            return start, end
+        return self._origin(start, False), self._origin(end, True)
+
+    def _origin(self, offset: int, as_end: bool) -> int:
+        index = max(0, bisect.bisect_right(self.edges, (offset - as_end, math.inf)) - 1)
+        frozen, original, replaced = self.edges[index]
+        if not replaced:
+            return original + offset - frozen
+        following = self.edges[index + 1][1] if index + 1 < len(self.edges) else len(self.original)
+        return following if as_end else original
+
+
+def freeze(
+    sql: str,
+    tokens: Sequence[Token],
+    dialect: str,
+    params: Sequence[object] | Mapping[str, object] | None,
+    now: datetime | None,
+    zone: str,
+) -> Source:
+    """The text with every parameter and every reading of the clock replaced by its value.
+
+    Raises `UnknownParameter` where a parameter has no value, or a value no parameter.
+    """
+    moment = now or datetime.now(UTC)
+    replacements = [*_parameters(sql, tokens, params, dialect), *_clocks(tokens, dialect, moment, zone)]
+    if not replacements:
+        return Source(sql, sql)
+    pieces: list[str] = []
+    edges: list[tuple[int, int, bool]] = []
+    at = length = 0
+    for start, end, text in sorted(replacements):
+        edges += [(length, at, False), (length + start - at, start, True)]
+        pieces += [sql[at:start], text]
+        length += start - at + len(text)
+        at = end
+    edges.append((length, at, False))
+    return Source(sql, "".join([*pieces, sql[at:]]), tuple(edges))
+
+
+def _clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:
+    names = _CLOCK.get(dialect, {})
+    for index, token in enumerate(tokens):
+        name = token.text.lower()
+        if name not in names or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        if index and tokens[index - 1].token_type is TokenType.DOT:
+            continue
+        called = [each.token_type for each in tokens[index + 1 : index + 3]]
+        if called == [TokenType.L_PAREN, TokenType.R_PAREN]:
+            yield token.start, tokens[index + 2].end + 1, clock_literal(names[name], dialect, now, zone)
+        elif name in _BARE and called[:1] not in ([TokenType.L_PAREN], [TokenType.DOT]):
+            yield token.start, token.end + 1, clock_literal(names[name], dialect, now, zone)
+
+
+def clock_literal(kind: str, dialect: str, now: datetime, zone: str) -> str:
+    """The moment as the literal that one of the clock's functions would give."""
+    aware = now if now.tzinfo else now.replace(tzinfo=UTC)
+    if kind == "instant":
+        return literal(aware, dialect)
+    local = aware.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    return literal(local.date() if kind == "date" else local, dialect)
+
+
+_BEFORE_PARAMETER = {
+    TokenType.VAR,
+    TokenType.IDENTIFIER,
+    TokenType.NUMBER,
+    TokenType.STRING,
+    TokenType.R_PAREN,
+    TokenType.R_BRACKET,
+}
+
+
+def _parameters(
+    sql: str, tokens: Sequence[Token], params: Sequence[object] | Mapping[str, object] | None, dialect: str
+) -> Iterable[tuple[int, int, str]]:
+    named = params if isinstance(params, Mapping) else {}
+    ordered = [] if params is None or isinstance(params, Mapping) else list(params)
+    used: set[object] = set()
+    position = 0
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        follower = tokens[index + 1] if index + 1 < len(tokens) else None
+        start, end = token.start, token.end + 1
+        key: int | str | None = None
+        if token.token_type is TokenType.PLACEHOLDER:
+            key = position
+            position += 1
+        elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and follower and token.text in ("$", ":"):
+            after_value = index > 0 and tokens[index - 1].token_type in _BEFORE_PARAMETER
+            if follower.start == token.end + 1 and not after_value:
+                key = follower.text
+                end = follower.end + 1
+                index += 1
+        elif token.token_type is TokenType.VAR and token.text.startswith("$") and len(token.text) > 1:
+            key = token.text[1:]
+        index += 1
+        if key is None:
+            continue
+        shown = sql[start:end]
+        if isinstance(key, str) and key.isdigit() and not isinstance(params, Mapping):
+            key = int(key) - 1
+        if isinstance(key, int):
+            if not 0 <= key < len(ordered):
+                raise UnknownParameter(
+                    f"There is no value for the parameter {shown}: params= has {len(ordered)}.", sql, (start, end)
+                )
+            value = ordered[key]
+        else:
+            if key not in named:
+                raise UnknownParameter(
+                    f"There is no value for the parameter {shown}.{nearest(key, named)}", sql, (start, end)
+                )
+            value = named[key]
+        used.add(key)
+        yield start, end, literal(value, dialect)
+    unused = [f"${name}" for name in named if name not in used] + [
+        f"number {i + 1}" for i in range(len(ordered)) if i not in used
+    ]
+    if unused:
+        raise UnknownParameter(f"The predicate has no parameter for the value {unused[0]}.", sql)
+
+
+def literal(value: object, dialect: str) -> str:
+    """A value of Python, numpy or Arrow as a constant of SQL, of the same type.
+
+    >>> literal(date(2024, 1, 31), "duckdb"), literal("it's", "duckdb")
+    ("DATE '2024-01-31'", "'it''s'")
+    """
+    for unwrap in ("as_py", "item"):
+        if hasattr(value, unwrap):
+            value = getattr(value, unwrap)()
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value) if value >= 0 else f"({value})"
+        case float():
+            text = (
+                "NaN"
+                if math.isnan(value)
+                else ("-" if value < 0 else "") + "Infinity"
+                if math.isinf(value)
+                else repr(value)
+            )
+            return f"CAST({quoted(text, dialect)} AS DOUBLE)"
+        case Decimal():
+            if not value.is_finite():
+                raise UnknownParameter(f"SQL has no decimal {value}.")
+            digits = f"{value:f}"
+            scale = len(digits.partition(".")[2])
+            precision = max(len(digits.lstrip("-").replace(".", "")), scale, 1)
+            if precision > 38:
+                raise UnknownParameter(f"The decimal {value} has more than 38 digits.")
+            return f"CAST({quoted(digits, dialect)} AS DECIMAL({precision}, {scale}))"
+        case str():
+            return quoted(value, dialect)
+        case bytes():
+            return f"X'{value.hex()}'" if dialect == "spark" else f"from_hex('{value.hex()}')"
+        case datetime():
+            return _timestamp(value, dialect)
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case time():
+            return f"TIME '{value.isoformat()}'"
+        case timedelta():
+            micros = value // timedelta(microseconds=1)
+            return f"INTERVAL '{micros}' MICROSECONDS"
+        case list() | tuple() | set() | frozenset():
+            return "(" + ", ".join(literal(each, dialect) for each in value) + ")"
+    raise UnknownParameter(
+        f"A parameter cannot hold a {type(value).__name__}: give a number, a text, a date or a time."
+    )
+
+
+def quoted(text: str, dialect: str) -> str:
+    """A text as a string literal."""
+    if dialect == "spark":
+        text = text.replace("\\", "\\\\").replace("'", "\\'")
+    else:
+        text = text.replace("'", "''")
+    return f"'{text}'"
+
+
+def _timestamp(value: datetime, dialect: str) -> str:
+    if value.tzinfo is None:
+        return f"{'TIMESTAMP_NTZ' if dialect == 'spark' else 'TIMESTAMP'} '{value.isoformat(' ')}'"
+    utc = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    return f"{'TIMESTAMP' if dialect == 'spark' else 'TIMESTAMPTZ'} '{utc}+00:00'"
