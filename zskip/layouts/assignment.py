@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from zskip.keys import Boundaries, Codes, row_hashes
 from zskip.layouts import typed_json
-from zskip.layouts.cells import Cells, ThresholdTree
-from zskip.layouts.cuts import Files
+from zskip.layouts.cells import Cells, Files, ThresholdTree
 from zskip.layouts.order import arrange
 from zskip.layouts.sample import Sample
 from zskip.schema import Schema

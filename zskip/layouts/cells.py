@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zskip.layouts.sample import Sample
 
-__all__ = ["Cells", "Split", "ThresholdTree", "grow"]
+__all__ = ["Cells", "Files", "Split", "ThresholdTree", "grow"]
 
 Way = TypeVar("Way")
 
@@ -47,6 +47,15 @@ class Cells:
     def rows(self) -> NDArray[np.int64]:
         """How many sampled rows each cell holds."""
         return np.bincount(self.cell, minlength=self.tree.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """For each cell its first file, and over how many files from there its rows are salted (1: not at all)."""
+
+    first: NDArray[np.int64]
+    salt: NDArray[np.int64]
+    files: int
 
 
 class Split(NamedTuple):

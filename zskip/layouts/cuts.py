@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from zskip.layouts.cells import Files
 from zskip.layouts.reads import Reads
 from zskip.layouts.sample import Boxes
 
-__all__ = ["Bounds", "Files", "plan_cuts"]
+__all__ = ["Bounds", "plan_cuts"]
 
 _LONGEST_RUN = 96
 
@@ -38,15 +39,6 @@ class Bounds:
             min(least + 3 * np.sqrt(least * unseen), 0.9 * target),
             max(most - 3 * np.sqrt(most * unseen), 1.2 * target),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """For each cell its first file, and over how many files from there its rows are salted (1: not at all)."""
-
-    first: NDArray[np.int64]
-    salt: NDArray[np.int64]
-    files: int
 
 
 def plan_cuts(rows: NDArray[np.int64], boxes: Boxes, reads: Reads, files: int, bounds: Bounds) -> Files:

@@ -9,23 +9,20 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts.assignment import Assignment
-from zskip.layouts.cells import Cells
+from zskip.layouts.cells import Cells, Files
 from zskip.layouts.curve import hilbert_cells, linear_cells, zorder_cells
 from zskip.layouts.cuts import Bounds, plan_cuts
-from zskip.layouts.reads import LookUps
+from zskip.layouts.reads import LookUps, share_read
 from zskip.layouts.sample import Sample
+from zskip.layouts.tiles import tile
+from zskip.layouts.tree import tree_cells
 from zskip.schema import Schema
 
 __all__ = ["LAYOUTS", "fit"]
 
 CELLS_PER_FILE = 8
 
-LAYOUTS: Mapping[str, Callable[[Sample, float], Cells]] = {
-    "auto": hilbert_cells,
-    "hilbert": hilbert_cells,
-    "zorder": zorder_cells,
-    "linear": linear_cells,
-}
+Fitted = Callable[[Sample, LookUps, int, Bounds], tuple[Cells, Files]]
 
 
 def fit(
@@ -55,10 +52,29 @@ def fit(
     codes = Sample.of(sample, columns)
     files = max(1, min(files, codes.rows, total_rows))
     bounds = Bounds.of(max(codes.rows, 1), max(total_rows, 1), files)
-    cells = LAYOUTS[layout](codes, max(1.0, bounds.target / CELLS_PER_FILE))
-    reads = LookUps(codes, shares)
-    cut = plan_cuts(cells.rows, codes.boxes(cells.cell, cells.tree.cells), reads, files, bounds)
-    return Assignment.of(layout, codes, tuple(shares.tolist()), cells, cut)
+    look_ups = LookUps(codes, shares)
+    if layout == "auto":
+        layout, (cells, cut), reason = _cheapest(codes, look_ups, files, bounds)
+    else:
+        (cells, cut), reason = LAYOUTS[layout](codes, look_ups, files, bounds), "as asked for"
+    return Assignment.of(layout, codes, tuple(shares.tolist()), cells, cut, reason)
+
+
+def _cheapest(sample: Sample, look_ups: LookUps, files: int, bounds: Bounds) -> tuple[str, tuple[Cells, Files], str]:
+    """The candidate that is expected to read the least of the sample, and what was expected of each."""
+    fitted = {name: LAYOUTS[name](sample, look_ups, files, bounds) for name in _CANDIDATES}
+    read = {name: share_read(sample, look_ups, cells, cut) for name, (cells, cut) in fitted.items()}
+    best = min(read, key=lambda name: read[name])
+    expected = ", ".join(f"{name} {share:.4f}" for name, share in sorted(read.items(), key=lambda pair: pair[1]))
+    return best, fitted[best], f"{best}: the least of the rows expected to be read on the sample ({expected})"
+
+
+def _planned(cells_of: Callable[[Sample, float, LookUps], Cells]) -> Fitted:
+    def fitted(sample: Sample, look_ups: LookUps, files: int, bounds: Bounds) -> tuple[Cells, Files]:
+        cells = cells_of(sample, max(1.0, bounds.target / CELLS_PER_FILE), look_ups)
+        return cells, plan_cuts(cells.rows, sample.boxes(cells.cell, cells.tree.cells), look_ups, files, bounds)
+
+    return fitted
 
 
 def _weights(weights: Sequence[float] | None, columns: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -72,3 +88,15 @@ def _weights(weights: Sequence[float] | None, columns: int) -> np.ndarray[tuple[
         )
     shares: np.ndarray[tuple[int], np.dtype[np.float64]] = given / given.sum()
     return shares
+
+
+_CANDIDATES = ("tiles", "tree")
+
+LAYOUTS: Mapping[str, Fitted] = {
+    "auto": lambda *given: _cheapest(*given)[1],
+    "tiles": tile,
+    "tree": _planned(tree_cells),
+    "hilbert": _planned(lambda sample, cell_rows, _: hilbert_cells(sample, cell_rows)),
+    "zorder": _planned(lambda sample, cell_rows, _: zorder_cells(sample, cell_rows)),
+    "linear": _planned(lambda sample, cell_rows, _: linear_cells(sample, cell_rows)),
+}

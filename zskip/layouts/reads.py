@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zskip.layouts.cells import Cells, Files
 from zskip.layouts.sample import Boxes, Sample
 
-__all__ = ["LookUps", "Reads", "limit"]
+__all__ = ["LookUps", "Reads", "least_extents", "limit", "share_read", "whole_read"]
+
+_MOST_ROUNDED = 6
 
 
 class Reads(Protocol):
@@ -44,6 +48,15 @@ class LookUps:
         return np.maximum(reach[upper] - reach[lower - 1], 0.0)
 
 
+def share_read(sample: Sample, reads: Reads, cells: Cells, files: Files) -> float:
+    """The share of the sample's rows that a query is expected to read, by the boxes of whole files."""
+    # rows of a salted cell lie in any of its files, so each of those has the box of all
+    file = files.first[cells.cell] + np.arange(sample.rows) % files.salt[cells.cell]
+    rows = np.bincount(file, minlength=files.files)
+    read = reads(sample.boxes(file, files.files))
+    return float((rows * read).sum() / max(1, sample.rows))
+
+
 def limit(files: float, weights: Sequence[float] | NDArray[np.float64]) -> float:
     """The greatest share of rows that any layout can skip on average, over even data: N files, look-ups by weight.
 
@@ -57,31 +70,62 @@ def limit(files: float, weights: Sequence[float] | NDArray[np.float64]) -> float
     if not len(positive) or files <= 1:
         return 0.0
     positive /= positive.sum()
-    return 1.0 - float(least_read(np.ones((1, len(positive))), positive, files)[0])
+    return 1.0 - float(
+        least_extents(np.ones((1, len(positive))), positive, files, np.zeros(len(positive)))[0] @ positive
+    )
 
 
-def least_read(
+def least_extents(
     extents: NDArray[np.float64],
     weights: NDArray[np.float64],
     parts: NDArray[np.float64] | float,
-    least: NDArray[np.float64] | None = None,
+    least: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The least Σ weight · extent that boxes of these extents can reach when each is cut into so many parts.
+    """The extents, by box and column, that read least when each box is cut into so many parts (water-filling).
 
-    ``extents``: (boxes, columns); ``least``: how small an extent can become, since a value cannot be divided.
+    ``extents``: (boxes, columns), each with its own ``parts``; ``least``: how small an extent can become, since a
+    value cannot be divided. The product of old by new extents comes to ``parts``, as far as ``least`` allows.
     """
-    cost = extents * weights
-    floor = np.zeros_like(cost) if least is None else np.minimum(least, extents) * weights
-    # each column's share is clip(level, floor, cost); the product of cost / share must come to `parts`
-    need = np.log(np.maximum(np.broadcast_to(parts, cost.shape[:1]), 1.0))
     tiny = 1e-300
-    low = np.full(len(cost), tiny)
-    high = np.maximum(cost.max(axis=1, initial=0.0), tiny)
-    logs = np.log(np.maximum(cost, tiny))
-    for _ in range(40):
-        level = np.sqrt(low * high)
-        share = np.clip(level[:, None], np.maximum(floor, tiny), np.maximum(cost, tiny))
-        enough = (logs - np.log(share)).sum(axis=1) >= need
+    cost = np.maximum(extents * weights, tiny)
+    floor = np.minimum(np.maximum(least * weights, tiny), cost)
+    # each column's part of the cost is clip(level, floor, cost), and the level is found by bisection of its logarithm
+    need = np.log(np.maximum(np.broadcast_to(parts, cost.shape[:1]), 1.0))
+    low, high, logs = np.full(len(cost), np.log(tiny)), np.log(cost.max(axis=1, initial=tiny)), np.log(cost)
+    floors = np.log(floor)
+    for _ in range(50):
+        level = (low + high) / 2
+        enough = (logs - np.clip(level[:, None], floors, logs)).sum(axis=1) >= need
         low, high = np.where(enough, level, low), np.where(enough, high, level)
-    result: NDArray[np.float64] = np.clip(high[:, None], floor, cost).sum(axis=1)
-    return result
+    reached: NDArray[np.float64] = extents * np.exp(np.clip(high[:, None], floors, logs) - logs)
+    return reached
+
+
+def whole_read(
+    extents: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    parts: NDArray[np.float64],
+    least: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """About the least Σ weight · extent that boxes can reach in ``parts`` files each, cut into whole slabs.
+
+    All columns but one are cut into whole numbers of slabs, next to what water-filling wants; the one left over takes
+    what remains, which may be a fraction, since some of the slabs can be cut once more than others.
+    """
+    wanted = np.where(extents > 0, extents / np.maximum(least_extents(extents, weights, parts, least), 1e-300), 1.0)
+    columns = np.flatnonzero(weights > 0)
+    if len(columns) > _MOST_ROUNDED:
+        return np.asarray((least_extents(extents, weights, parts, least) * weights).sum(axis=1))
+    down = np.maximum(np.floor(wanted + 1e-9), 1.0)
+    best = np.full(len(extents), np.inf)
+    for last in columns:
+        others = [column for column in columns if column != last]
+        for ups in product((0, 1), repeat=len(others)):
+            slabs = down[:, others] + np.array(ups)
+            rest = parts / slabs.prod(axis=1)
+            read = (
+                np.maximum(extents[:, others] / slabs, np.minimum(least[others], extents[:, others])) @ weights[others]
+            )
+            read += np.maximum(extents[:, last] / rest, np.minimum(least[last], extents[:, last])) * weights[last]
+            best = np.where((rest >= 1 - 1e-9) & (read < best), read, best)
+    return np.where(np.isfinite(best), best, (extents * weights).sum(axis=1))

@@ -1,0 +1,174 @@
+"""Tiles: sort-tile-recursive (Leutenegger 1997), with the column and the number of slabs chosen at each node.
+
+A node that is to become f files is cut into slabs along one column. The choice is the one that leaves the least to
+read: each slab's measured extents, lowered by what the best cutting into its own files could still win (the limit
+formula, with no extent below what a single value fills).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zskip.layouts.cells import Cells, Files, Split, grow
+from zskip.layouts.cuts import Bounds
+from zskip.layouts.reads import LookUps, least_extents, whole_read
+from zskip.layouts.sample import Boxes, Sample
+
+__all__ = ["tile"]
+
+_SLABS = (2, 3, 4, 5, 6, 7, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slabs:
+    """Slabs along a column: the codes that open the second and later ones, and how many files each becomes."""
+
+    column: int
+    thresholds: tuple[int, ...]
+    files: tuple[int, ...]
+
+    def split(self) -> Split:
+        middle = len(self.files) // 2
+        below = _Slabs(self.column, self.thresholds[: middle - 1], self.files[:middle])
+        above = _Slabs(self.column, self.thresholds[middle:], self.files[middle:])
+        return Split(self.column, self.thresholds[middle - 1], False, below, above)
+
+
+def tile(sample: Sample, look_ups: LookUps, files: int, bounds: Bounds) -> tuple[Cells, Files]:
+    """Cut the sample into ``files`` boxes; a box that no column divides gets several files, by salt."""
+    per_cell: list[int] = []
+    atoms = [_atoms(sample, column) for column in range(len(sample.columns))]
+
+    def rule(rows: NDArray[np.intp], way: _Slabs) -> Split | None:
+        if len(way.files) > 1:
+            return way.split()
+        slabs = _best_slabs(sample, look_ups, atoms, rows, way.files[0], bounds) if way.files[0] > 1 else None
+        if slabs is None:
+            per_cell.append(way.files[0])
+            return None
+        return slabs.split()
+
+    cells = grow(sample, rule, _Slabs(0, (), (files,)))
+    salt = np.array(per_cell, np.int64)
+    return cells, Files(np.cumsum(salt) - salt, salt, int(salt.sum()))
+
+
+def _atoms(sample: Sample, column: int) -> NDArray[np.float64]:
+    """For each row the share of the column's values that equal its own."""
+    reach = sample.reach[column]
+    share = np.diff(reach, prepend=0.0)
+    share[0] = 0.0
+    return share[sample.codes[column]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    slabs: _Slabs
+    lower: NDArray[np.int32]
+    upper: NDArray[np.int32]
+    rows: NDArray[np.int64]
+
+
+def _best_slabs(
+    sample: Sample,
+    look_ups: LookUps,
+    atoms: list[NDArray[np.float64]],
+    rows: NDArray[np.intp],
+    files: int,
+    bounds: Bounds,
+) -> _Slabs | None:
+    weights = look_ups.weights
+    least = np.array([values[rows].mean() for values in atoms])
+    whole = _boxes(sample, rows, np.zeros(1, np.intp))
+    extents = _extents(look_ups, whole)
+    wanted = _wanted_slabs(extents[0], least, weights, files)
+    candidates = []
+    for column in np.flatnonzero((extents[0] > 0) | (whole.lower[0] != whole.upper[0])):
+        candidates += _candidates(sample, rows, int(column), files, wanted[column], bounds)
+    if not candidates:
+        return None
+    boxes = Boxes(
+        np.concatenate([candidate.lower for candidate in candidates]),
+        np.concatenate([candidate.upper for candidate in candidates]),
+    )
+    parts = np.concatenate([np.array(candidate.slabs.files, float) for candidate in candidates])
+    counts = np.concatenate([candidate.rows for candidate in candidates])
+    owner = np.repeat(np.arange(len(candidates)), [len(candidate.rows) for candidate in candidates])
+    read = whole_read(_extents(look_ups, boxes), weights, parts, least)
+    cost = np.bincount(owner, counts * read)
+    return candidates[int(cost.argmin())].slabs
+
+
+def _wanted_slabs(
+    extents: NDArray[np.float64], least: NDArray[np.float64], weights: NDArray[np.float64], files: int
+) -> NDArray[np.float64]:
+    """Into how many slabs each column would be cut if fractions were possible."""
+    reached = least_extents(extents[None, :], weights, float(files), least)[0]
+    wanted: NDArray[np.float64] = np.clip(extents / np.maximum(reached, 1e-300), 1.0, files)
+    return wanted
+
+
+def _candidates(
+    sample: Sample, rows: NDArray[np.intp], column: int, files: int, wanted: float, bounds: Bounds
+) -> list[_Candidate]:
+    order = rows[np.argsort(sample.codes[column][rows], kind="stable")]
+    codes = sample.codes[column][order]
+    border = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+    near = int(wanted)
+    numbers = {number for number in (*_SLABS, *range(near - 2, near + 4), files) if 2 <= number <= files}
+    found: dict[tuple[int, ...], _Candidate] = {}
+    for number in sorted(numbers):
+        goal = np.round(np.arange(1, number) * files / number) / files * len(codes)
+        right = np.clip(np.searchsorted(border, goal), 1, len(border) - 1)
+        cuts = np.where(goal - border[right - 1] <= border[right] - goal, border[right - 1], border[right])
+        cuts = np.unique(cuts[(cuts > 0) & (cuts < len(codes))])
+        shared = _share_files(np.diff(np.concatenate([[0], cuts, [len(codes)]])), cuts, files, bounds)
+        if shared is None:
+            continue
+        cuts, counts, each = shared
+        if len(cuts) and tuple(cuts) not in found:
+            slabs = _Slabs(column, tuple(int(code) for code in codes[cuts]), tuple(int(count) for count in each))
+            boxes = _boxes(sample, order, np.concatenate([[0], cuts]))
+            found[tuple(cuts)] = _Candidate(slabs, boxes.lower, boxes.upper, counts)
+    return list(found.values())
+
+
+def _share_files(
+    counts: NDArray[np.int64], cuts: NDArray[np.int64], files: int, bounds: Bounds
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
+    """Whole files for slabs of unequal rows, slabs that come out without one joined to a neighbour.
+
+    None where a slab's files would be out of bounds.
+    """
+    while True:
+        share = counts / counts.sum() * files
+        each = np.floor(share).astype(np.int64)
+        missing = files - int(each.sum())
+        # the slab whose files would be fullest gets the next one
+        for _ in range(missing):
+            each[int((share / (each + 0.5)).argmax())] += 1
+        if each.all():
+            break
+        empty = int(np.flatnonzero(each == 0)[0])
+        joined = (
+            empty if empty + 1 < len(counts) and (empty == 0 or counts[empty + 1] < counts[empty - 1]) else empty - 1
+        )
+        counts = np.concatenate([counts[:joined], [counts[joined] + counts[joined + 1]], counts[joined + 2 :]])
+        cuts = np.delete(cuts, joined)
+    size = counts / each
+    if len(cuts) and (size.min() < bounds.least or size.max() > bounds.most):
+        return None
+    return cuts, counts, each
+
+
+def _boxes(sample: Sample, order: NDArray[np.intp], starts: NDArray[np.integer]) -> Boxes:
+    lower = [np.minimum.reduceat(low[order], starts) for low in sample.low]
+    upper = [np.maximum.reduceat(codes[order], starts) for codes in sample.codes]
+    return Boxes(np.stack(lower, axis=1), np.stack(upper, axis=1))
+
+
+def _extents(look_ups: LookUps, boxes: Boxes) -> NDArray[np.float64]:
+    return np.stack([look_ups.extents(boxes, column) for column in range(boxes.lower.shape[1])], axis=1)
