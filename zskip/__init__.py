@@ -1,1 +1,55 @@
 """zskip: needle-in-the-haystack queries over Parquet, made cheap by reading only what can match."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from zskip.errors import (
+    CommitConflict,
+    SchemaError,
+    SqlError,
+    TableError,
+    TableExists,
+    TableNotFound,
+    UnknownColumn,
+    ZskipError,
+)
+
+if TYPE_CHECKING:
+    from zskip.table import Table, open, write  # noqa: A004  # the name that a user says
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CommitConflict",
+    "SchemaError",
+    "SqlError",
+    "Table",
+    "TableError",
+    "TableExists",
+    "TableNotFound",
+    "UnknownColumn",
+    "ZskipError",
+    "__version__",
+    "open",
+    "write",
+]
+
+# Loaded on first use: Arrow, numpy and sqlglot together would double the time of `import zskip`.
+_HOMES = {
+    "Table": "zskip.table",
+    "open": "zskip.table",
+    "write": "zskip.table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+    raise AttributeError(f"module 'zskip' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,93 @@
+"""Writing: every source gives the same table, every type comes back, and a failure leaves nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.errors import InvalidOption, TableExists
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def points() -> pa.Table:
+    generator = np.random.default_rng(7)
+    return pa.table(
+        {
+            "id": np.arange(ROWS),
+            "x": generator.integers(0, 1000, ROWS),
+            "y": generator.integers(0, 1000, ROWS),
+            "name": [f"n{number % 131}" for number in range(ROWS)],
+            "day": pa.array((np.arange(ROWS) % 3).astype("int32")).cast(pa.date32()),
+        }
+    )
+
+
+def stored(table: zskip.Table) -> pa.Table:
+    """The rows of a table's own files, by id."""
+    paths = [table.storage.uri_of(path) for path in table.index.data_files().path.to_pylist()]
+    return pa.concat_tables([pq.read_table(path) for path in paths]).sort_by("id").combine_chunks()
+
+
+def test_write_keeps_every_row_and_skips(points: pa.Table, tmp_path: Path) -> None:
+    table = zskip.write(points, tmp_path / "t", by=["x", "y"], files=16)
+    assert stored(table).equals(points)
+    assert table.schema.equals(points.schema)
+    assert table.version == 1
+    found = table.index.data_files().files.columns["x"]
+    hits = [
+        lower <= 500 <= upper for lower, upper in zip(found.lower.to_pylist(), found.upper.to_pylist(), strict=True)
+    ]
+    assert 0 < sum(hits) <= len(hits) / 2
+
+
+def test_spilled_and_resident_writes_make_the_same_files(points: pa.Table, tmp_path: Path) -> None:
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    options = {"by": ["x", "y"], "files": 8}
+    resident = zskip.write(points, tmp_path / "a", **options)
+    stream = points.to_reader(max_chunksize=999)
+    spilled = zskip.write(stream, tmp_path / "b", memory_limit=200_000, temp_directory=spill, **options)
+    assert list(spill.iterdir()) == []
+    one, other = resident.index.data_files(), spilled.index.data_files()
+    assert one.files.row_count.equals(other.files.row_count)
+    for path, column in one.files.columns.items():
+        assert column.lower.equals(other.files.columns[path].lower)
+        assert column.upper.equals(other.files.columns[path].upper)
+    for left, right in zip(one.path.to_pylist(), other.path.to_pylist(), strict=True):
+        assert pq.read_table(tmp_path / "a" / left).equals(pq.read_table(tmp_path / "b" / right))
+
+
+def test_an_existing_table_is_not_replaced_unasked(points: pa.Table, tmp_path: Path) -> None:
+    zskip.write(points, tmp_path / "t", by="x", files=2)
+    with pytest.raises(TableExists, match="overwrite"):
+        zskip.write(points, tmp_path / "t", by="x")
+    table = zskip.write(points.slice(0, 100), tmp_path / "t", by="y", files=2, mode="overwrite")
+    assert table.snapshot.totals.rows == 100
+    assert zskip.write(points.slice(0, 50), tmp_path / "t", mode="append").snapshot.totals.rows == 150
+
+
+@pytest.mark.parametrize("bad", [{"files": 0}, {"files": 2, "rows_per_file": 2}, {"file_size": "many"}, {"mode": "x"}])
+def test_options_are_checked_at_the_door(points: pa.Table, tmp_path: Path, bad: dict[str, object]) -> None:
+    with pytest.raises(InvalidOption):
+        zskip.write(points, tmp_path / "t", by="x", **bad)
+    assert not (tmp_path / "t").exists()
+
+
+def test_partitions_are_folders_and_their_columns_have_statistics(points: pa.Table, tmp_path: Path) -> None:
+    table = zskip.write(points, tmp_path / "t", by=["x"], files=6, partition_by=["day"])
+    days = table.index.data_files().files.columns["day"]
+    assert days.lower.equals(days.upper)
+    assert sorted(path.name for path in (tmp_path / "t").glob("day=*")) == [
+        "day=1970-01-01",
+        "day=1970-01-02",
+        "day=1970-01-03",
+    ]
+    file = next((tmp_path / "t").glob("day=1970-01-02/*.parquet"))
+    assert "day" not in pq.read_schema(file).names

@@ -1,0 +1,151 @@
+"""Changes to a table: create, append. Data files first, then the commit; an error leaves no file behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow.compute as pc
+
+from zskip.errors import InvalidOption
+from zskip.schema import Schema
+from zskip.sidecar import LayoutRecord, Snapshot, Storage, commit, layout_assignment
+from zskip.writer import hive
+from zskip.writer.evolution import evolved
+from zskip.writer.options import WriteOptions
+from zskip.writer.routing import Routing
+from zskip.writer.sources import Source
+from zskip.writer.write import Written, write_files
+
+__all__ = ["Appended", "append", "create", "recorded", "routing_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append did. ``rows``, ``files`` and ``bytes`` that it added; the version that it made."""
+
+    version: int
+    rows: int
+    files: int
+    bytes: int
+
+
+def create(storage: Storage, base: Snapshot | None, source: Source, options: WriteOptions) -> Snapshot:
+    """Write a table; in place of all rows of ``base``, where there is one."""
+    if base is not None:
+        _be_managed(storage, base)
+    schema = Schema(source.schema)
+    for name in options.partition_by:
+        hive.refuse_unfit(name, schema.column(name).type)
+    partition_by = tuple(schema.column(name).parts[0] for name in options.partition_by)
+    if set(partition_by) >= set(schema.arrow.names):
+        raise InvalidOption("partition_by= names every column; at least one must stay in the files.")
+    schema.orderable(options.by)
+    options = replace(options, partition_by=partition_by)
+    written = write_files(source, storage, schema, options)
+    with removed_on_error(storage, written):
+        return commit(
+            storage,
+            base,
+            "write" if base is None else "overwrite",
+            add=written.files,
+            replace_all=base is not None,
+            schema=schema,
+            layout=recorded(written, options),
+            partition_by=partition_by,
+            details={"rows": written.rows, "files": len(written.files)},
+        )
+
+
+def append(
+    storage: Storage,
+    base: Snapshot,
+    source: Source,
+    options: WriteOptions,
+    batch: tuple[str, int] | None = None,
+) -> tuple[Snapshot, Appended]:
+    """Write rows as new files of a table, after its own layout; nothing that is there is touched."""
+    _be_managed(storage, base)
+    kept = kept_options(base, options)
+    schema = Schema(evolved(base.schema.arrow, source.schema, "the rows"))
+    for name in base.partition_by:
+        if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
+            raise InvalidOption(f'The partition column "{name}" cannot change its type.')
+    routing, rows_per_file = routing_of(storage, base)
+    written = write_files(source, storage, schema, kept, routing, rows_per_file)
+    if not written.rows:
+        return base, Appended(base.version, 0, 0, 0)
+    grown = routing is None or len(written.routing.keys) > len(routing.keys)
+    with removed_on_error(storage, written):
+        snapshot = commit(
+            storage,
+            base,
+            "append",
+            add=written.files,
+            schema=None if schema.arrow.equals(base.schema.arrow) else schema,
+            layout=recorded(written, kept) if grown else None,
+            details={"rows": written.rows, "files": len(written.files)},
+            batch=batch,
+        )
+    return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
+
+
+def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
+    """How the rows were laid out, as the snapshot keeps it, so that appends follow it."""
+    assignments = written.routing.assignments
+    columns = assignments[0].columns if assignments else ()
+    kept = {
+        "files": options.files,
+        "rows_per_file": options.rows_per_file,
+        "file_size": options.file_size,
+        "fitted_rows_per_file": written.rows_per_file,
+        "row_group_rows": options.row_group_rows,
+        "compression": options.compression,
+        "weights": dict(options.weights) if isinstance(options.weights, Mapping) else options.weights,
+        "workload": None if options.workload is None else list(options.workload),
+        "layout": options.layout,
+    }
+    name = assignments[0].layout if assignments else options.layout
+    return LayoutRecord(name, columns, kept, written.routing.to_json())
+
+
+def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, int | None]:
+    """The routing that a table's rows follow, and how many rows make one file."""
+    layout = snapshot.layout
+    form: Any = None if layout is None else layout_assignment(storage, layout)
+    if layout is None or form is None or not form["assignments"]:
+        return None, None
+    return Routing.from_json(form, snapshot.partition_by), int(layout.options["fitted_rows_per_file"])
+
+
+def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
+    """The options of an append: those that the table was written with, but for memory, threads and progress."""
+    layout = snapshot.layout
+    said = {} if layout is None else layout.options
+    names = ("files", "rows_per_file", "file_size", "row_group_rows", "compression", "weights", "workload", "layout")
+    return replace(
+        options,
+        by=() if layout is None else layout.columns,
+        partition_by=snapshot.partition_by,
+        **{name: said[name] for name in names if said.get(name) is not None},
+    )
+
+
+@contextmanager
+def removed_on_error(storage: Storage, written: Written) -> Iterator[None]:
+    """Remove data files that were written, where their commit fails."""
+    try:
+        yield
+    except BaseException:
+        storage.delete(written.files.path.to_pylist())
+        raise
+
+
+def _be_managed(storage: Storage, base: Snapshot) -> None:
+    if not base.managed:
+        raise InvalidOption(
+            f"zskip only indexes the files at {storage.uri}; it did not write them and will not change them. "
+            "Write a table of its own from them: zskip.write(path, new_path, by=…)."
+        )

@@ -1,0 +1,193 @@
+"""One data file: rows in their order, cut into row groups, with footers that no engine is misled by.
+
+NaN stands outside Parquet's bounds: with bounds 1 to 2 and a NaN among the rows, Spark and DuckDB skip the file for
+``x > 5``, although NaN is greater. So a column that holds NaN gets no bounds in the footer. (The side-car keeps them.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+from zskip.schema import logical_type, may_hold_nan, split_path
+from zskip.stats import FileStatistics
+
+__all__ = ["Encoding", "even_cuts", "fitted_encoding", "stored_bytes", "write_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How columns are encoded: the codec, and the leaves whose values repeat so that a dictionary pays."""
+
+    compression: str
+    dictionary: tuple[str, ...] | bool
+
+
+def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
+    """The encoding that suits rows like these: a dictionary for the columns whose values repeat."""
+    head = rows.slice(0, _LOOKED_AT)
+    repeated = [
+        path
+        for path, values in _leaves(head)
+        if len(values) and pc.count_distinct(values, mode="all").as_py() <= _REPEATED * len(values)
+    ]
+    return Encoding(compression, tuple(repeated) if repeated else not rows.num_rows)
+
+
+_LOOKED_AT = 16_384
+_REPEATED = 0.7
+
+
+def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
+    """How large a file of these rows would be, in bytes; of any order of the rows."""
+    with pa.BufferOutputStream() as target:
+        write_file(
+            target,
+            rows,
+            even_cuts(rows.num_rows, max(1, rows.num_rows)),
+            FileStatistics(pa.array([], pa.int64()), {}),
+            encoding,
+            (),
+        )
+        return int(target.tell())
+
+
+def even_cuts(rows: int, row_group_rows: int) -> np.ndarray:
+    """The first rows of row groups of equal length, none longer than asked for, and the end.
+
+    >>> even_cuts(130, 100).tolist()
+    [0, 65, 130]
+    """
+    groups = max(1, -(-rows // row_group_rows))
+    length = max(1, -(-rows // groups))
+    return np.minimum(np.arange(groups + 1, dtype=np.int64) * length, rows)
+
+
+def write_file(
+    target: BinaryIO,
+    rows: pa.Table,
+    cuts: np.ndarray,
+    units: FileStatistics,
+    encoding: Encoding,
+    sorted_by: Sequence[str],
+) -> None:
+    """Write rows as one Parquet file, a row group for each slice between the cuts.
+
+    ``units``: the statistics of the row groups · ``sorted_by``: the top-level columns by which rows may stand in
+    order; the footer says so only as far as it is true.
+    """
+    with_nan = _columns_with_nan(rows, units)
+    leaves = [path for path, _ in _leaves(rows.slice(0, 0))]
+    statistics: Any = True if not with_nan else [path for path in leaves if path not in with_nan]
+    writer = pq.ParquetWriter(
+        target,
+        rows.schema,
+        compression=encoding.compression,
+        use_dictionary=list(encoding.dictionary) if isinstance(encoding.dictionary, tuple) else encoding.dictionary,
+        write_statistics=statistics,
+        write_page_index=True,
+        store_decimal_as_integer=True,
+        sorting_columns=sorting_columns(rows, cuts, sorted_by) or None,
+    )
+    with writer:
+        for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
+
+
+def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) -> list[pq.SortingColumn]:
+    """The longest run of these columns by which every row group is in ascending order, NULLs at one end."""
+    found: list[pq.SortingColumn] = []
+    within = np.ones(max(0, rows.num_rows - 1), bool)
+    within[cuts[1:-1] - 1] = False
+    tied = within
+    leaf_of = {path: number for number, (path, _) in enumerate(_leaves(rows.slice(0, 0)))}
+    for name in sorted_by:
+        if name not in leaf_of:
+            return found
+        values = rows.column(name).combine_chunks() if rows.num_rows else pa.array([], rows.schema.field(name).type)
+        if t.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if t.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            return found
+        nulls = values.is_null().to_numpy(zero_copy_only=False)
+        before, after = values[:-1], values[1:]
+        both = ~nulls[:-1] & ~nulls[1:]
+        descends = _true(pc.greater(before, after)) if len(before) else np.zeros(0, bool)
+        if (descends & tied & both).any():
+            return found
+        falls, rises = nulls[:-1] & ~nulls[1:] & tied, ~nulls[:-1] & nulls[1:] & tied
+        if falls.any() and rises.any():
+            return found
+        found.append(pq.SortingColumn(leaf_of[name], nulls_first=bool(falls.any())))
+        same = _true(pc.equal(before, after)) if len(before) else np.zeros(0, bool)
+        tied = tied & ((same & both) | (nulls[:-1] & nulls[1:]))
+    return found
+
+
+def _true(mask: pa.BooleanArray) -> np.ndarray:
+    return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), bool)
+
+
+def _columns_with_nan(rows: pa.Table, units: FileStatistics) -> set[str]:
+    """The Parquet paths of leaves that hold NaN somewhere: known from the statistics, but for those inside of lists."""
+    counted = {
+        ".".join(split_path(path))
+        for path, column in units.columns.items()
+        if may_hold_nan(column.lower.type) and pc.sum(column.nan_count).as_py() != 0
+    }
+    listed = [field.name for field in rows.schema if _has_listed_floats(field.type)]
+    return counted | {
+        path
+        for path, values in _leaves(rows.select(listed))
+        if t.is_floating(values.type) and pc.any(pc.is_nan(values.cast(logical_type(values.type)))).as_py()
+    }
+
+
+def _has_listed_floats(type: pa.DataType, listed: bool = False) -> bool:
+    if isinstance(type, pa.BaseExtensionType):
+        return _has_listed_floats(type.storage_type, listed)
+    if t.is_nested(type):
+        below = (type.field(index).type for index in range(type.num_fields))
+        return any(_has_listed_floats(inner, listed or not t.is_struct(type)) for inner in below)
+    return listed and may_hold_nan(type)
+
+
+def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:
+    """The leaves of rows under the paths that Parquet gives them, in its order, lists flattened."""
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        yield from _below(field.name, column)
+
+
+def _below(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    type = values.type
+    if isinstance(type, pa.BaseExtensionType):
+        values = pa.chunked_array([chunk.storage for chunk in values.chunks], type.storage_type)
+        type = type.storage_type
+    if t.is_struct(type):
+        for index in range(type.num_fields):
+            yield from _below(f"{path}.{type.field(index).name}", pc.struct_field(values, [index]))
+    elif t.is_map(type):
+        keys = pa.chunked_array([_map_part(chunk, "keys") for chunk in values.chunks], type.key_type)
+        items = pa.chunked_array([_map_part(chunk, "items") for chunk in values.chunks], type.item_type)
+        yield from _below(f"{path}.key_value.key", keys)
+        yield from _below(f"{path}.key_value.value", items)
+    elif t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type):
+        yield from _below(f"{path}.list.element", pc.list_flatten(values))
+    else:
+        yield path, values
+
+
+def _map_part(chunk: pa.MapArray, part: str) -> pa.Array:
+    # The children of a slice are those of the whole array: cut them to it.
+    child = getattr(chunk, part)
+    if not len(chunk):
+        return child[:0]
+    start, end = chunk.offsets[0].as_py(), chunk.offsets[len(chunk)].as_py()
+    return child.slice(start, end - start) if len(child) != end - start else child

@@ -1,0 +1,130 @@
+"""Schemas that grow: added columns and lossless widening; everything else is refused, naming the column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.errors import SchemaMismatch
+
+__all__ = ["evolved", "united", "widened"]
+
+_INTEGER_BITS = {
+    pa.int8(): (True, 8),
+    pa.int16(): (True, 16),
+    pa.int32(): (True, 32),
+    pa.int64(): (True, 64),
+    pa.uint8(): (False, 8),
+    pa.uint16(): (False, 16),
+    pa.uint32(): (False, 32),
+    pa.uint64(): (False, 64),
+}
+
+
+def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
+    """The schema of a table after rows with another storable schema were added to it.
+
+    A column that only the rows have is added, nullable; one that only the table has becomes nullable. Where the types
+    differ, the table's column is widened, if that loses nothing. Raises `SchemaMismatch`; ``where`` names the rows.
+    """
+    fields = []
+    known = {name.lower(): name for name in table.names}
+    for field in table:
+        index = rows.get_field_index(field.name)
+        if index < 0:
+            fields.append(field.with_nullable(True))
+            continue
+        given = rows.field(index)
+        type = widened(field.type, given.type)
+        if type is None:
+            raise SchemaMismatch(
+                f'The column "{field.name}" is {field.type} in the table and {given.type} in {where}: neither type '
+                "holds every value of the other. Cast the rows, or write them to another column."
+            )
+        fields.append(pa.field(field.name, type, field.nullable or given.nullable))
+    for field in rows:
+        if field.name in table.names:
+            continue
+        if field.name.lower() in known:
+            raise SchemaMismatch(
+                f'The column "{field.name}" of {where} differs only in case from '
+                f'"{known[field.name.lower()]}" of the table.'
+            )
+        fields.append(field.with_nullable(True))
+    return pa.schema(fields, table.metadata)
+
+
+def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+    """The schema that holds the rows of all named schemas. Raises `SchemaMismatch`."""
+    schema = schemas[0][1]
+    for where, other in schemas[1:]:
+        if not other.equals(schema):
+            schema = evolved(schema, other, where)
+    return schema
+
+
+def widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type that holds every value of both, exactly; None where there is none.
+
+    Timestamps of two units have none: the finer unit reaches less far, the coarser one rounds.
+
+    >>> widened(pa.int16(), pa.uint16()), widened(pa.int64(), pa.float64())
+    (DataType(int32), None)
+    """
+    if one == other:
+        return one
+    if t.is_null(one) or t.is_null(other):
+        return other if t.is_null(one) else one
+    for left, right in ((one, other), (other, one)):
+        found = _widened(left, right)
+        if found is not None:
+            return found
+    return None
+
+
+def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if one in _INTEGER_BITS and other in _INTEGER_BITS:
+        return _wider_integer(one, other)
+    if t.is_integer(one) and t.is_floating(other):
+        digits = {16: 11, 32: 24, 64: 53}[other.bit_width]
+        signed, bits = _INTEGER_BITS[one]
+        if bits - signed <= digits:
+            return other
+        return pa.float64() if bits - signed <= 53 else None
+    if t.is_floating(one) and t.is_floating(other):
+        return one if one.bit_width > other.bit_width else other
+    if t.is_decimal(one) and (t.is_decimal(other) or t.is_integer(other)):
+        return _wider_decimal(one, other)
+    if t.is_dictionary(one) and (one.value_type == other or t.is_dictionary(other)):
+        return widened(one.value_type, other.value_type) if t.is_dictionary(other) else other
+    if t.is_list(one) and t.is_list(other):
+        item = widened(one.value_type, other.value_type)
+        return None if item is None else pa.list_(pa.field(one.value_field.name, item))
+    if t.is_struct(one) and t.is_struct(other):
+        try:
+            return pa.struct(list(evolved(pa.schema(list(one)), pa.schema(list(other)), "the other")))
+        except SchemaMismatch:
+            return None
+    return None
+
+
+def _wider_integer(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    (signed, bits), (other_signed, other_bits) = _INTEGER_BITS[one], _INTEGER_BITS[other]
+    if signed == other_signed:
+        return one if bits > other_bits else other
+    needed = max(bits if signed else bits + 1, other_bits if other_signed else other_bits + 1)
+    return next((type for type, (has_sign, size) in _INTEGER_BITS.items() if has_sign and size >= needed), None)
+
+
+def _wider_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    if t.is_decimal(other):
+        whole, scale = other.precision - other.scale, other.scale
+    else:
+        whole, scale = {8: 3, 16: 5, 32: 10, 64: 20}[other.bit_width], 0
+    scale_of_both = max(one.scale, scale)
+    precision = max(one.precision - one.scale, whole) + scale_of_both
+    if precision > 76:
+        return None
+    return pa.decimal128(precision, scale_of_both) if precision <= 38 else pa.decimal256(precision, scale_of_both)

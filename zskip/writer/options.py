@@ -1,0 +1,110 @@
+"""`WriteOptions`: how a table is written, checked at the door."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zskip.errors import InvalidOption, nearest
+
+__all__ = ["WriteOptions", "bytes_of", "named"]
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+
+Progress = Callable[[str, int, int | None], None]
+"""Called now and then with a phase ("sample", "scatter", "write"), the rows done in it, and all rows where known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How rows become files. At most one of ``files``, ``rows_per_file`` and ``file_size`` is given.
+
+    ``file_size`` and ``memory_limit`` are bytes, or text as "128MB". ``weights``: the share of look-ups on each
+    clustering column. ``workload``: predicates that stand for the queries to come. ``seed`` chooses the sample.
+    """
+
+    by: Sequence[str] = ()
+    layout: str = "auto"
+    files: int | None = None
+    rows_per_file: int | None = None
+    file_size: int | str | None = None
+    row_group_rows: int = 122_880
+    compression: str = "zstd"
+    weights: Mapping[str, float] | Sequence[float] | None = None
+    workload: Sequence[str] | None = None
+    partition_by: Sequence[str] = ()
+    memory_limit: int | str | None = None
+    temp_directory: str | os.PathLike[str] | None = None
+    threads: int | None = None
+    seed: int = 0
+    progress: Progress | None = field(default=None, compare=False)
+    storage_options: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        sizes = [name for name in ("files", "rows_per_file", "file_size") if getattr(self, name) is not None]
+        if len(sizes) > 1:
+            raise InvalidOption(f"Give one of files, rows_per_file and file_size, not {' and '.join(sizes)}.")
+        for name in ("files", "rows_per_file", "row_group_rows", "threads"):
+            _at_least_one(name, getattr(self, name))
+        for name in ("file_size", "memory_limit"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, bytes_of(value, name))
+        codec = str(self.compression).lower()
+        if codec not in _CODECS:
+            raise InvalidOption(f'There is no compression "{self.compression}".{nearest(codec, _CODECS)}')
+        object.__setattr__(self, "compression", codec)
+        for name in ("by", "partition_by"):
+            object.__setattr__(self, name, named(getattr(self, name), name))
+
+    def reported(self, phase: str, done: int, total: int | None) -> None:
+        """Tell the caller how far a phase is."""
+        if self.progress is not None:
+            self.progress(phase, done, total)
+
+
+def bytes_of(value: int | str, name: str) -> int:
+    """A size in bytes. Raises `InvalidOption`.
+
+    >>> bytes_of("128MB", "file_size"), bytes_of("1.5 GiB", "memory_limit")
+    (128000000, 1610612736)
+    """
+    size = -1
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", value.lower())
+        if match and match[2] in _UNITS:
+            size = int(float(match[1]) * _UNITS[match[2]])
+    elif isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    if size < 1:
+        raise InvalidOption(f'{name} is a size above zero, as 128_000_000 or "128MB", not {value!r}.')
+    return size
+
+
+def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
+    """The columns of an option; one name may stand alone. Raises `InvalidOption` for one that is there twice."""
+    listed = (columns,) if isinstance(columns, str) else tuple(columns)
+    twice = [column for index, column in enumerate(listed) if column in listed[:index]]
+    if twice:
+        raise InvalidOption(f'The column "{twice[0]}" stands twice in {name}.')
+    return listed
+
+
+def _at_least_one(name: str, value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise InvalidOption(f"{name} is a whole number of at least 1, not {value!r}.")

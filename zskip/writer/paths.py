@@ -1,0 +1,235 @@
+"""Sources that are paths: Parquet by row group, CSV and JSON by DuckDB, a zskip table by its snapshot."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zskip.errors import CorruptFile, InvalidOption, NoParquet
+from zskip.sidecar import Index, Storage, load, open_storage
+from zskip.writer import hive, sources
+from zskip.writer.evolution import united
+from zskip.writer.sources import Part, Source
+from zskip.writer.storable import storable_rows, storable_schema
+
+__all__ = ["open_paths"]
+
+KINDS = {
+    ".parquet": "parquet",
+    ".parq": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_PACKED = (".gz", ".zst")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file to read.
+
+    ``inner``: its path below the folder, or in the storage. ``partition``: what its folders' names mean, where known.
+    """
+
+    name: str
+    inner: str = ""
+    storage: Storage | None = None
+    partition: pa.Schema | None = None
+
+    def opened(self) -> Any:
+        """What pyarrow opens."""
+        if self.storage is None:
+            return self.name
+        return self.storage.filesystem().open(self.storage.uri_of(self.inner))
+
+
+def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> Source:
+    """The rows of files, in the order of the paths, and inside a glob or folder in the order of their names.
+
+    Raises `NoParquet` where there is no file to read, `CorruptFile` for one that cannot be read.
+    """
+    files = [file for path in paths for file in _expanded(path, storage_options)]
+    kinds = sorted({_kind(file.name) for file in files})
+    if len(kinds) > 1:
+        raise InvalidOption(f"The paths mix {' and '.join(kinds)} files; write them one kind after another.")
+    return _of_parquet(files) if kinds == ["parquet"] else _of_text(files, kinds[0])
+
+
+def _kind(name: str) -> str:
+    stem, ending = os.path.splitext(name.lower())
+    return KINDS.get(os.path.splitext(stem)[1] if ending in _PACKED else ending, "parquet")
+
+
+def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
+    """The files of a path, glob, folder or URL. A zskip table gives those of its newest snapshot."""
+    if "://" in path:
+        return _remote(path, storage_options)
+    path = os.path.expanduser(path)
+    if os.path.isdir(os.path.join(path, "_zskip")):
+        return _of_snapshot(path, storage_options)
+    if os.path.isdir(path):
+        found = [_File(name, os.path.relpath(name, path)) for name in _walked(path)]
+    elif os.path.exists(path):
+        found = [_File(path)]
+    else:
+        found = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
+    if not found:
+        raise NoParquet(f'There is no Parquet, CSV or JSON file at "{path}".')
+    return found
+
+
+def _walked(folder: str) -> Iterator[str]:
+    for above, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name[0] not in "._")
+        for name in sorted(names):
+            if name[0] not in "._" and _has_known_ending(name):
+                yield os.path.join(above, name)
+
+
+def _has_known_ending(name: str) -> bool:
+    stem, ending = os.path.splitext(name.lower())
+    return (os.path.splitext(stem)[1] if ending in _PACKED else ending) in KINDS
+
+
+def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
+    scheme, _, rest = url.partition("://")
+    segments = rest.split("/")
+    fixed = next((index for index, segment in enumerate(segments) if glob.has_magic(segment)), len(segments))
+    if fixed == len(segments):
+        if open_storage(url, storage_options).list("_zskip"):
+            return _of_snapshot(url, storage_options)
+        fixed = fixed if not _has_known_ending(segments[-1]) else fixed - 1
+    root = f"{scheme}://{'/'.join(segments[:fixed])}"
+    storage = open_storage(root, storage_options)
+    pattern = "/".join(segments[fixed:])
+    names = storage.list("", hidden=False).path.to_pylist()
+    chosen = [name for name in names if (_globbed(name, pattern) if pattern else _has_known_ending(name))]
+    if not chosen:
+        raise NoParquet(f'There is no Parquet, CSV or JSON file at "{url}".')
+    return [_File(storage.uri_of(name), name, storage) for name in chosen]
+
+
+def _globbed(name: str, pattern: str) -> bool:
+    """Whether a path matches a glob in which ``**`` stands for any folders, and ``*`` for a part of one name.
+
+    >>> _globbed("a/b/c.parquet", "**/*.parquet"), _globbed("a/b.parquet", "*.parquet")
+    (True, False)
+    """
+    parts = []
+    for part in pattern.split("/"):
+        letters = ("[^/]*" if letter == "*" else "[^/]" if letter == "?" else re.escape(letter) for letter in part)
+        parts.append("(?:.*/)?" if part == "**" else "".join(letters) + "/")
+    return re.fullmatch("".join(parts).removesuffix("/"), name) is not None
+
+
+def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
+    storage = open_storage(url, storage_options)
+    snapshot = load(storage)
+    index = Index(storage, snapshot)
+    names = index.paths(np.arange(len(index))).to_pylist()
+    partition = pa.schema([snapshot.schema.arrow.field(name) for name in snapshot.partition_by])
+    return [_File(storage.uri_of(name), name, None if storage.local else storage, partition) for name in names]
+
+
+def _of_parquet(files: Sequence[_File]) -> Source:
+    """Parquet by row group. Footers are read once, by threads; files may differ in schema as tables may evolve."""
+    with ThreadPoolExecutor(8) as pool:
+        footers = list(pool.map(_footer, files))
+    folders = _folder_values(files)
+    try:
+        schemas = [
+            (file.name, storable_schema(_with_folders(footer.schema.to_arrow_schema(), values)))
+            for file, footer, values in zip(files, footers, folders, strict=True)
+        ]
+    except pa.ArrowException as error:
+        raise CorruptFile(f"A footer holds no schema that Arrow knows: {error}") from error
+    schema = united(schemas)
+    opened = threading.local()
+
+    def read(number: int, group: int, columns: Sequence[str] | None) -> pa.Table:
+        file, footer = files[number], footers[number]
+        # One reader per thread and file: a reader is not safe to share, and opening one costs nothing beside reading.
+        if getattr(opened, "number", None) != number:
+            opened.number, opened.reader = (
+                number,
+                pq.ParquetFile(file.opened(), metadata=footer, pre_buffer=bool(file.storage)),
+            )
+        wanted = schema.names if columns is None else list(columns)
+        there = [name for name in footer.schema.to_arrow_schema().names if name in set(wanted)]
+        try:
+            rows = opened.reader.read_row_group(group, columns=there, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFile(f'"{file.name}" cannot be read as Parquet: {error}') from error
+        for name, value in folders[number].items():
+            if name in wanted:
+                rows = rows.append_column(name, pa.repeat(value, footer.row_group(group).num_rows))
+        return storable_rows(rows, pa.schema([schema.field(name) for name in wanted]))
+
+    def parts(columns: Sequence[str] | None) -> Iterator[Part]:
+        for number, footer in enumerate(footers):
+            for group in range(footer.num_row_groups):
+                yield lambda number=number, group=group: read(number, group, columns)  # type: ignore[misc]  # defaults bind
+
+    return Source(schema, sum(footer.num_rows for footer in footers), True, parts)
+
+
+def _footer(file: _File) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(file.opened())
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f'"{file.name}" is not a whole Parquet file: {error}') from error
+
+
+def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
+    """The values that the folders' names give each file; their types are inferred where no table says them."""
+    texts = [hive.values_of(file.inner) for file in files]
+    names = {name: None for values in texts for name in values}
+    types = {name: hive.inferred([values.get(name) for values in texts]) for name in names}
+    told = files[0].partition
+    if told is not None:
+        types = {field.name: field.type for field in told}
+    return [hive.scalars(values, types) for values in texts]
+
+
+def _with_folders(schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Schema:
+    for name, value in values.items():
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, value.type))
+    return schema
+
+
+def _of_text(files: Sequence[_File], kind: str) -> Source:
+    """CSV or JSON through DuckDB, which infers the types and reads lazily."""
+    import duckdb
+
+    names = [file.name for file in files]
+
+    def query(columns: Sequence[str] | None) -> pa.RecordBatchReader:
+        connection = duckdb.connect(config={"threads": 2})
+        connection.execute("SET TimeZone = 'UTC'")
+        for storage in {id(file.storage): file.storage for file in files if file.storage}.values():
+            connection.register_filesystem(storage.filesystem())
+        chosen = "*" if columns is None else ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        try:
+            return connection.execute(
+                f"SELECT {chosen} FROM read_{kind}_auto($files)", {"files": names}
+            ).to_arrow_reader(sources.PART_ROWS)
+        except duckdb.Error as error:
+            raise CorruptFile(f'"{names[0]}" cannot be read as {kind.upper()}: {error}') from error
+
+    return sources.of_streams(storable_schema(query(None).schema), query)

@@ -1,0 +1,122 @@
+"""`Routing`: which file each row goes to: first by partition, then by the layout's assignment inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from zskip import layouts
+from zskip.layouts import Assignment
+from zskip.schema import Schema
+from zskip.writer import hive
+
+__all__ = ["Routing", "partition_numbers", "top_level"]
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """An assignment per partition; a table without partitions has one, whose key is empty.
+
+    ``keys``: the partition's values as text, in the order of the files.
+    """
+
+    partition_by: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    assignments: tuple[Assignment, ...]
+
+    @property
+    def first_file(self) -> np.ndarray:
+        """The number of each partition's first file, and of all files."""
+        return np.concatenate([[0], np.cumsum([assignment.files for assignment in self.assignments])]).astype(np.int64)
+
+    @property
+    def files(self) -> int:
+        return int(self.first_file[-1])
+
+    def route(self, rows: pa.Table) -> np.ndarray:
+        """The file number of each row. Every partition of the rows must be known."""
+        first = self.first_file
+        if not self.partition_by:
+            return np.asarray(self.assignments[0].assign(_needed(self.assignments[0], rows)), np.int64)
+        keys, numbers = partition_numbers(rows, self.partition_by)
+        mine = {key: number for number, key in enumerate(self.keys)}
+        routed = np.empty(rows.num_rows, np.int64)
+        for number, key in enumerate(keys):
+            chosen = np.flatnonzero(numbers == number)
+            partition = mine[key]
+            assignment = self.assignments[partition]
+            routed[chosen] = assignment.assign(_needed(assignment, rows).take(pa.array(chosen))) + first[partition]
+        return routed
+
+    def partition_of(self, file: int) -> int:
+        """The number of the partition that a file belongs to."""
+        return int(np.searchsorted(self.first_file, file, "right")) - 1
+
+    def folder_of(self, file: int) -> str:
+        """The hive folder of a file; empty for a table without partitions."""
+        return hive.folder(self.partition_by, self.keys[self.partition_of(file)]) if self.partition_by else ""
+
+    def assignment_of(self, file: int) -> Assignment:
+        return self.assignments[self.partition_of(file)]
+
+    def extended(self, keys: Sequence[tuple[str, ...]], assignment: Assignment) -> Routing:
+        """The same with more partitions, which all share one assignment."""
+        new = tuple(key for key in keys if key not in set(self.keys))
+        return replace(self, keys=self.keys + new, assignments=self.assignments + (assignment,) * len(new))
+
+    def to_json(self) -> Any:
+        """A form that JSON holds; the assignments that partitions share are said once."""
+        distinct: dict[int, int] = {}
+        forms: list[Any] = []
+        numbers = []
+        for assignment in self.assignments:
+            if id(assignment) not in distinct:
+                distinct[id(assignment)] = len(forms)
+                forms.append(assignment.to_json())
+            numbers.append(distinct[id(assignment)])
+        return {"keys": [list(key) for key in self.keys], "assignment": numbers, "assignments": forms}
+
+    @staticmethod
+    def from_json(json: Mapping[str, Any], partition_by: Sequence[str]) -> Routing:
+        forms = [layouts.from_json(form) for form in json["assignments"]]
+        keys = tuple(tuple(key) for key in json["keys"])
+        return Routing(tuple(partition_by), keys, tuple(forms[number] for number in json["assignment"]))
+
+
+def _needed(assignment: Assignment, rows: pa.Table) -> pa.Table:
+    """The columns that the assignment reads: all of them only where it spreads a heavy cell by a hash of the rest."""
+    if (assignment.cells.salt > 1).any():
+        return rows
+    return rows.select(top_level(assignment.columns, Schema(rows.schema)))
+
+
+def partition_numbers(rows: pa.Table, partition_by: Sequence[str]) -> tuple[list[tuple[str, ...]], np.ndarray]:
+    """The distinct partitions of some rows, as texts in their order, and for each row the number of its partition."""
+    if not partition_by or not rows.num_rows:
+        return ([()] if rows.num_rows else []), np.zeros(rows.num_rows, np.int64)
+    texts, codes = [], np.zeros(rows.num_rows, np.int64)
+    for name in partition_by:
+        encoded = hive.partition_texts(rows.column(name), name).combine_chunks().dictionary_encode()
+        texts.append(encoded.dictionary.to_pylist())
+        codes = codes * len(texts[-1]) + encoded.indices.to_numpy()
+    distinct, numbers = np.unique(codes, return_inverse=True)
+    keys = []
+    for code in distinct.tolist():
+        key = []
+        for values in reversed(texts):
+            code, index = divmod(code, len(values))
+            key.append(values[index])
+        keys.append(tuple(reversed(key)))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = np.arange(len(keys))
+    return [keys[index] for index in order], rank[numbers]
+
+
+def top_level(paths: Sequence[str], schema: Schema) -> list[str]:
+    """The top-level columns that these leaves are in, each once."""
+    return list(dict.fromkeys(schema.columns[path].parts[0] for path in paths))

@@ -1,0 +1,64 @@
+"""A uniform sample of rows that are seen once, in whatever parts: the rows whose numbers hash to the least values.
+
+Which rows are taken depends on their numbers alone, so the same rows in the same order give the same sample, from a
+table, a stream or files. (Bottom-k sampling: Cohen and Kaplan 2007; the hash is splitmix64: Steele 2014.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["Sample"]
+
+
+class Sample:
+    """The rows of a sample of at most ``size`` rows, gathered part by part; all rows where there are no more.
+
+    >>> sample = Sample(3, seed=0)
+    >>> sample.add(pa.table({"x": list(range(100))}), first=0)
+    >>> sample.rows().num_rows
+    3
+    """
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self._size = size
+        self._seed = seed
+        self._limit = np.uint64(2**64 - 1)
+        self._kept: list[pa.Table] = []
+        self._hashes: list[np.ndarray] = []
+        self._held = 0
+
+    def add(self, rows: pa.Table, first: int) -> None:
+        """Look at some rows, whose numbers are ``first`` and those that follow."""
+        hashes = _splitmix(np.arange(first, first + rows.num_rows, dtype=np.uint64), self._seed)
+        chosen = np.flatnonzero(hashes <= self._limit)
+        if len(chosen) == 0:
+            return
+        self._kept.append(rows if len(chosen) == rows.num_rows else rows.take(pa.array(chosen)))
+        self._hashes.append(hashes[chosen])
+        self._held += len(chosen)
+        if self._held > 2 * self._size:
+            self._shrink()
+
+    def rows(self) -> pa.Table | None:
+        """The sampled rows, in the order of their numbers; None where none was seen."""
+        if self._held > self._size:
+            self._shrink()
+        return pa.concat_tables(self._kept).combine_chunks() if self._kept else None
+
+    def _shrink(self) -> None:
+        hashes = np.concatenate(self._hashes)
+        self._limit = np.partition(hashes, self._size - 1)[self._size - 1]
+        chosen = np.flatnonzero(hashes <= self._limit)
+        self._kept = [pa.concat_tables(self._kept).combine_chunks().take(pa.array(chosen))]
+        self._hashes = [hashes[chosen]]
+        self._held = len(chosen)
+
+
+def _splitmix(numbers: np.ndarray, seed: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        mixed = numbers + np.uint64((seed * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)))

@@ -1,0 +1,130 @@
+"""Scatter and gather: rows go part by part to buckets of neighbouring files, and each bucket becomes its files.
+
+A bucket lies in memory, or in a spill file (Arrow IPC, LZ4) where the rows exceed the memory limit. Both hold the same
+pieces in the same order, so a table's files do not depend on the limit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["FILE", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
+
+FILE = "\x00file"
+"""The name of the column that carries each row's file number from scatter to gather."""
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
+
+
+def in_parallel(
+    pool: ThreadPoolExecutor, make: Callable[[_Given], _Made], given: Iterable[_Given], window: int
+) -> Iterator[_Made]:
+    """What ``make`` gives for each, in order; at most ``window`` of them are under way or waiting at any time."""
+    waiting: list[Future[_Made]] = []
+    try:
+        for one in given:
+            waiting.append(pool.submit(make, one))
+            if len(waiting) >= window:
+                yield waiting.pop(0).result()
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def split(rows: pa.Table, files: np.ndarray, bucket_of: np.ndarray) -> list[tuple[int, pa.Table]]:
+    """The rows by bucket, those of a bucket in their old order, with their file numbers as the last column."""
+    if not rows.num_rows:
+        return []
+    buckets = bucket_of[files]
+    order = np.argsort(buckets.astype(_smallest(int(bucket_of[-1]))), kind="stable")
+    counts = np.bincount(buckets, minlength=int(bucket_of[-1]) + 1)
+    rows = rows.append_column(FILE, pa.array(files.astype(np.int32)))
+    taken = rows.combine_chunks().take(pa.array(order))
+    ends = np.cumsum(counts)
+    return [
+        (bucket, taken.slice(int(ends[bucket] - counts[bucket]), int(counts[bucket])))
+        for bucket in np.flatnonzero(counts).tolist()
+    ]
+
+
+def _smallest(most: int) -> type[np.unsignedinteger]:
+    # numpy sorts 16-bit numbers by radix, in linear time.
+    return np.uint16 if most < 1 << 16 else np.uint32
+
+
+class MemoryBuckets:
+    """Buckets in memory. `take` gives a bucket's rows once."""
+
+    def __init__(self, count: int) -> None:
+        self._pieces: list[list[pa.Table]] = [[] for _ in range(count)]
+
+    def add(self, bucket: int, rows: pa.Table) -> None:
+        self._pieces[bucket].append(rows)
+
+    def finish(self) -> None:
+        """Nothing more is added."""
+
+    def rows(self, bucket: int) -> int:
+        return sum(piece.num_rows for piece in self._pieces[bucket])
+
+    def take(self, bucket: int) -> pa.Table:
+        pieces, self._pieces[bucket] = self._pieces[bucket], []
+        return pa.concat_tables(pieces).combine_chunks()
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+
+class SpilledBuckets:
+    """Buckets in files of a folder of their own, which `remove` deletes."""
+
+    def __init__(self, count: int, folder: str, schema: pa.Schema) -> None:
+        self._folder = folder
+        self._schema = schema.append(pa.field(FILE, pa.int32()))
+        self._writers: list[pa.RecordBatchStreamWriter | None] = [None] * count
+        self._rows = [0] * count
+
+    def add(self, bucket: int, rows: pa.Table) -> None:
+        # Written at once: a piece that waited would keep the whole part alive that it is a slice of.
+        self._rows[bucket] += rows.num_rows
+        writer = self._writers[bucket]
+        if writer is None:
+            writer = pa.ipc.new_stream(
+                self._path(bucket), self._schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+            )
+            self._writers[bucket] = writer
+        writer.write_table(rows)
+
+    def _path(self, bucket: int) -> str:
+        return os.path.join(self._folder, f"{bucket:06d}.arrows")
+
+    def finish(self) -> None:
+        """Nothing more is added."""
+        for writer in self._writers:
+            if writer is not None:
+                writer.close()
+
+    def rows(self, bucket: int) -> int:
+        return self._rows[bucket]
+
+    def take(self, bucket: int) -> pa.Table:
+        path = self._path(bucket)
+        with (
+            pa.OSFile(path) as file,
+            pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
+        ):
+            rows = reader.read_all().combine_chunks()
+        os.unlink(path)
+        return rows
+
+    def __len__(self) -> int:
+        return len(self._writers)

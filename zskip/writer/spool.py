@@ -1,0 +1,95 @@
+"""Streams that can be read once, kept so that they can be read again; and the memory that there is for it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+import psutil
+import pyarrow as pa
+
+from zskip.writer.sources import Source, of_parts, of_streams
+
+__all__ = ["SpillFolders", "free_memory", "kept"]
+
+
+class SpillFolders:
+    """Makes folders for spill files below one place, and removes them on success, error and interrupt."""
+
+    def __init__(self, parent: str | os.PathLike[str] | None) -> None:
+        self._parent = parent
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> SpillFolders:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._cleanup.close()
+
+    def make(self) -> str:
+        """A new folder."""
+        folder = tempfile.mkdtemp(prefix="zskip-spill-", dir=self._parent)
+        self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+
+def kept(source: Source, most_bytes: int, folders: SpillFolders, report: Callable[[int], None]) -> Source:
+    """The same rows, repeatable: in memory while they fit into so many bytes, else in a spill file."""
+    if source.repeatable:
+        return source
+    parts = source.parts(None)
+    tables: list[pa.Table] = []
+    size = rows = 0
+    for part in parts:
+        table = part()
+        tables.append(table)
+        size, rows = size + table.nbytes, rows + table.num_rows
+        report(rows)
+        if size > most_bytes:
+            return _spooled(
+                source.schema, itertools.chain(_popped(tables), (part() for part in parts)), folders, report
+            )
+    return of_parts(source.schema, tables)
+
+
+def _spooled(
+    schema: pa.Schema, tables: Iterator[pa.Table], folders: SpillFolders, report: Callable[[int], None]
+) -> Source:
+    path = os.path.join(folders.make(), "rows.arrows")
+    rows = 0
+    with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        for table in tables:
+            writer.write_table(table.combine_chunks())
+            rows += table.num_rows
+            report(rows)
+
+    def again(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        fields = None if columns is None else [schema.get_field_index(name) for name in columns]
+        with (
+            pa.OSFile(path) as file,
+            pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(included_fields=fields)) as reader,
+        ):
+            yield from reader
+
+    return of_streams(schema, again, rows)
+
+
+def _popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """The tables one after another, each let go as the next is asked for."""
+    tables.reverse()
+    while tables:
+        yield tables.pop()
+
+
+def free_memory() -> int:
+    """Bytes of memory that are free now, the control group's limit respected."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:
+            return max(0, min(free, int(most.read()) - int(used.read())))
+    except (OSError, ValueError):
+        return free  # There is no control group, or it sets no limit.

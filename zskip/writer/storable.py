@@ -1,0 +1,136 @@
+"""Rows in the types that a table keeps: what Parquet gives back exactly as it was written.
+
+| given                                        | kept                                              |
+| -------------------------------------------- | ------------------------------------------------- |
+| large and view forms of strings and binaries | the plain form                                    |
+| large and view forms of lists                | the plain form                                    |
+| dictionary of strings                        | the same, with 32-bit indices                     |
+| dictionary of anything else, run-end encoded | its values                                        |
+| timestamp[s], time32[s]                      | milliseconds: Parquet knows no seconds            |
+| date64                                       | date32                                            |
+| intervals, unions, structs without fields    | refused: Parquet cannot hold them                 |
+
+Everything else stays as it is, metadata of single fields and of pandas left out.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+from zskip.errors import SchemaError, SchemaMismatch
+
+__all__ = ["storable_rows", "storable_schema", "storable_type"]
+
+
+def storable_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema that a table keeps of rows with this one. Raises `SchemaError`, naming the column."""
+    if not len(schema):
+        raise SchemaError("The rows have no column at all.")
+    names: dict[str, str] = {}
+    for name in schema.names:
+        if name.lower() in names:
+            raise SchemaError(
+                f'The columns "{names[name.lower()]}" and "{name}" differ in case at most: SQL cannot tell them apart.'
+            )
+        names[name.lower()] = name
+    kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
+    for field in kept:
+        try:
+            pq.write_metadata(pa.schema([field]), io.BytesIO())
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise SchemaError(f'Parquet cannot hold the column "{field.name}" of type {field.type}.') from error
+    metadata = {key: value for key, value in (schema.metadata or {}).items() if key not in _ENGINE_METADATA}
+    return kept.with_metadata(metadata or None)
+
+
+_ENGINE_METADATA = {b"pandas", b"ARROW:schema"}
+
+
+def storable_type(type: pa.DataType) -> pa.DataType:
+    """The type that a table keeps of values of this one.
+
+    >>> storable_type(pa.list_view(pa.string_view()))
+    ListType(list<item: string>)
+    """
+    if t.is_large_string(type) or t.is_string_view(type):
+        return pa.string()
+    if t.is_large_binary(type) or t.is_binary_view(type):
+        return pa.binary()
+    if t.is_dictionary(type):
+        values = storable_type(type.value_type)
+        return pa.dictionary(pa.int32(), values, type.ordered) if t.is_string(values) else values
+    if t.is_run_end_encoded(type):
+        return storable_type(type.value_type)
+    if t.is_timestamp(type) and type.unit == "s":
+        return pa.timestamp("ms", type.tz)
+    if t.is_time32(type):
+        return pa.time32("ms")
+    if t.is_date64(type):
+        return pa.date32()
+    if t.is_list(type) or t.is_large_list(type) or t.is_list_view(type) or t.is_large_list_view(type):
+        return pa.list_(_storable_field(type.value_field))
+    if t.is_fixed_size_list(type):
+        return pa.list_(_storable_field(type.value_field), type.list_size)
+    if t.is_map(type):
+        return pa.map_(_storable_field(type.key_field), _storable_field(type.item_field), type.keys_sorted)
+    if t.is_struct(type):
+        return pa.struct([_storable_field(type.field(index)) for index in range(type.num_fields)])
+    return type
+
+
+def _storable_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, storable_type(field.type), field.nullable)
+
+
+def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """Rows with the columns of a storable schema, in its order, in its types. A column that is not there is all NULL.
+
+    Raises `SchemaMismatch` for a value that the type cannot hold, and for a NULL where the schema allows none.
+    """
+    columns = []
+    for field in schema:
+        index = rows.schema.get_field_index(field.name)
+        if index < 0:
+            values = pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        else:
+            given = rows.column(index)
+            chunks = given.chunks if isinstance(given, pa.ChunkedArray) else [given]
+            try:
+                values = pa.chunked_array([_stored(chunk, field.type) for chunk in chunks], field.type)
+            except pa.ArrowInvalid as error:
+                raise SchemaMismatch(
+                    f'A value of the column "{field.name}" does not fit {field.type}: {error}'
+                ) from error
+        if not field.nullable and values.null_count:
+            raise SchemaMismatch(f'The column "{field.name}" allows no NULL, and the rows hold one.')
+        columns.append(values)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
+    if t.is_dictionary(values.type) and values.dictionary.null_count:
+        values = values.dictionary_decode()  # A null among the values is a null that the indices do not show.
+    if values.type == type:
+        return values
+    if t.is_run_end_encoded(values.type):
+        return _stored(pc.run_end_decode(values), type)
+    if t.is_list_view(values.type) or t.is_large_list_view(values.type):
+        # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        items = _stored(values.flatten(), type.value_type)
+        return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
+    if t.is_struct(values.type) and t.is_struct(type):
+        children = [_stored(values.field(index), type.field(index).type) for index in range(type.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(type), mask=values.is_null())
+    if t.is_dictionary(type):
+        return _stored(values, type.value_type).dictionary_encode().cast(type)
+    if t.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values if values.type == type else values.cast(type)

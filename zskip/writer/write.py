@@ -1,0 +1,356 @@
+"""`write_files`: from rows to data files. Sample → fit → scatter by bucket → gather → arrange → encode.
+
+    source ──parts──▶ sample ──▶ layouts.fit ──▶ routing
+       └────parts──▶ file of each row ──▶ buckets (memory, or spill files) ──▶ order ──▶ Parquet and statistics
+
+Parts and buckets are worked on by as many threads as there are cores; Arrow and numpy release Python's lock.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip import layouts
+from zskip.errors import InvalidOption, nearest
+from zskip.schema import Schema
+from zskip.sidecar import Storage
+from zskip.stats import DataFiles, FileStatistics, collect
+from zskip.writer.encode import Encoding, even_cuts, fitted_encoding, stored_bytes, write_file
+from zskip.writer.options import WriteOptions
+from zskip.writer.routing import Routing, partition_numbers, top_level
+from zskip.writer.sample import Sample
+from zskip.writer.scatter import FILE, MemoryBuckets, SpilledBuckets, in_parallel, split
+from zskip.writer.sources import Part, Source
+from zskip.writer.spool import SpillFolders, free_memory, kept
+from zskip.writer.storable import storable_rows
+
+__all__ = ["Written", "write_files"]
+
+DEFAULT_FILE_SIZE = 128_000_000
+_SAMPLED_PER_FILE = 400
+_LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
+_MOST_BUCKETS = 256
+# Shares of the memory limit: rows that are kept in memory, and the rows of one bucket that is being made into files.
+_RESIDENT_SHARE, _BUCKET_SHARE = 0.4, 0.125
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write made: the routing that it followed, its files in layout order, and all their rows."""
+
+    routing: Routing
+    files: DataFiles
+    rows: int
+    rows_per_file: int
+
+
+def write_files(
+    source: Source,
+    storage: Storage,
+    schema: Schema,
+    options: WriteOptions,
+    routing: Routing | None = None,
+    rows_per_file: int | None = None,
+) -> Written:
+    """Lay out the rows of a source as new data files, after ``routing``, or after one that is fitted to them.
+
+    Columns that the source lacks are NULL. With a routing, a file that would get over twice ``rows_per_file`` is cut.
+    Nothing refers to the files yet: that is the commit's part. After an error, or an interrupt, those that were
+    written are removed again.
+    """
+    with ExitStack() as cleanup:
+        folders = cleanup.enter_context(SpillFolders(options.temp_directory))
+        cores = options.threads or available_cores()
+        pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-write")
+        cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
+        write = _Write(storage, schema, options, folders, pool, cores, int(options.memory_limit or free_memory() // 2))
+        try:
+            return write.run(source, routing, rows_per_file)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            storage.delete(write.begun)
+            raise
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the first rows tell of all: bytes of a row in memory and in a file, and how columns are best encoded."""
+
+    in_memory: float
+    stored: float
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that was written. ``units``: the statistics of its row groups."""
+
+    path: str
+    units: FileStatistics
+
+
+@dataclass(slots=True)
+class _Write:
+    """One write under way: what its threads share. ``begun``: the files to be removed if it fails."""
+
+    storage: Storage
+    schema: Schema
+    options: WriteOptions
+    folders: SpillFolders
+    pool: ThreadPoolExecutor
+    cores: int
+    limit: int
+    begun: list[str] = field(default_factory=list)
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def run(self, source: Source, routing: Routing | None, rows_per_file: int | None) -> Written:
+        most = int(self.limit * _RESIDENT_SHARE)
+        source = kept(source, most, self.folders, lambda rows: self.options.reported("read", rows, None))
+        look = self._look(source)
+        if routing is None:
+            routing, rows = self._fitted(source, look)
+            rows_per_file = max(1, -(-rows // max(routing.files, 1)))
+        else:
+            routing, rows = self._extended(source, routing)
+        buckets, bucket_of = self._buckets(routing, int(rows * look.in_memory))
+        self._scatter(source, routing, buckets, bucket_of, rows)
+        files = self._gather(routing, buckets, look, rows, 2 * rows_per_file if rows_per_file else rows + 1)
+        return Written(routing, self._data_files(files), rows, rows_per_file or max(rows, 1))
+
+    def _look(self, source: Source) -> _Look:
+        for part in source.parts(None):
+            rows = storable_rows(part(), self.schema.arrow)
+            if rows.num_rows:
+                encoding = fitted_encoding(rows, self.options.compression)
+                wanted = self.options.files is None and self.options.rows_per_file is None
+                head = rows.slice(0, 1 << 16)
+                stored = stored_bytes(head, encoding) / head.num_rows if wanted else 0.0
+                return _Look(rows.nbytes / rows.num_rows, stored, encoding)
+        return _Look(0.0, 0.0, fitted_encoding(self.schema.arrow.empty_table(), self.options.compression))
+
+    # --- sample and fit ---
+
+    def _fitted(self, source: Source, look: _Look) -> tuple[Routing, int]:
+        options = self.options
+        by = [column.path for column in self.schema.orderable(options.by)]
+        columns = list(dict.fromkeys([*top_level(by, self.schema), *options.partition_by]))
+        size = (
+            _LARGEST_SAMPLE if options.files is None and source.row_count is None else self._sample_size(source, look)
+        )
+        sample = Sample(size, options.seed)
+        rows = 0
+        counts: dict[tuple[str, ...], int] = {}
+
+        def load(part: Part) -> tuple[pa.Table, list[tuple[str, ...]], np.ndarray]:
+            table = part().select(columns)
+            keys, numbers = partition_numbers(table, options.partition_by)
+            return table, keys, np.bincount(numbers, minlength=len(keys))
+
+        for table, keys, tally in in_parallel(self.pool, load, source.parts(columns), self.cores + 1):
+            sample.add(table, rows)
+            rows += table.num_rows
+            for key, count in zip(keys, tally.tolist(), strict=True):
+                counts[key] = counts.get(key, 0) + count
+            options.reported("sample", rows, source.row_count)
+        sampled = sample.rows()
+        if sampled is None:
+            sampled = pa.schema([self.schema.arrow.field(name) for name in columns]).empty_table()
+            counts = {} if options.partition_by else {(): 0}
+        wanted = self._files(rows, look)
+        weights = _weights(options.weights, options.by)
+        keys_of, numbers = partition_numbers(sampled, options.partition_by)
+        number_of = {key: number for number, key in enumerate(keys_of)}
+        assignments = []
+        for key in sorted(counts):
+            # A partition that the sample missed is small: any order suits it, fitted to no rows at all.
+            mine = (
+                sampled.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
+                if options.partition_by
+                else sampled
+            )
+            assignments.append(
+                layouts.fit(
+                    mine,
+                    by,
+                    layout=options.layout,
+                    files=max(1, round(wanted * counts[key] / max(rows, 1))),
+                    weights=weights,
+                    workload=options.workload,
+                    total_rows=counts[key],
+                )
+            )
+        return Routing(tuple(options.partition_by), tuple(sorted(counts)), tuple(assignments)), rows
+
+    def _files(self, rows: int, look: _Look) -> int:
+        options = self.options
+        if options.files is not None:
+            return options.files
+        if options.rows_per_file is not None:
+            return max(1, -(-rows // options.rows_per_file))
+        return max(1, round(rows * look.stored / int(options.file_size or DEFAULT_FILE_SIZE)))
+
+    def _sample_size(self, source: Source, look: _Look) -> int:
+        files = self._files(source.row_count or 0, look)
+        return min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
+
+    def _extended(self, source: Source, routing: Routing) -> tuple[Routing, int]:
+        """The routing with the partitions that these rows bring, and how many rows there are."""
+        if not routing.partition_by and source.row_count is not None:
+            return routing, source.row_count
+        columns = list(routing.partition_by)
+        rows = 0
+        keys: dict[tuple[str, ...], None] = {}
+        for part in source.parts(columns or None):
+            table = part()
+            rows += table.num_rows
+            keys.update(dict.fromkeys(partition_numbers(table, columns)[0]))
+        return routing.extended(sorted(keys), self._one_file(routing)), rows
+
+    def _one_file(self, routing: Routing) -> layouts.Assignment:
+        """An assignment for partitions that no one has fitted: one file each."""
+        like = routing.assignments[0] if routing.assignments else None
+        by = list(like.columns) if like else [column.path for column in self.schema.orderable(self.options.by)]
+        empty = self.schema.arrow.empty_table()
+        return layouts.fit(empty, by, layout=like.layout if like else self.options.layout, files=1, total_rows=0)
+
+    # --- scatter ---
+
+    def _buckets(self, routing: Routing, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
+        """Empty buckets, and the bucket of each file."""
+        in_memory = size <= self.limit * _RESIDENT_SHARE
+        wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
+        count = max(1, min(routing.files, wanted, _MOST_BUCKETS))
+        bucket_of = np.arange(routing.files, dtype=np.int64) * count // max(routing.files, 1)
+        if in_memory:
+            return MemoryBuckets(count), bucket_of
+        return SpilledBuckets(count, self.folders.make(), self.schema.arrow), bucket_of
+
+    def _scatter(
+        self,
+        source: Source,
+        routing: Routing,
+        buckets: MemoryBuckets | SpilledBuckets,
+        bucket_of: np.ndarray,
+        total: int,
+    ) -> None:
+        def scattered(part: Part) -> list[tuple[int, pa.Table]]:
+            rows = storable_rows(part(), self.schema.arrow)
+            return split(rows, routing.route(rows), bucket_of) if rows.num_rows else []
+
+        done = 0
+        for pieces in in_parallel(self.pool, scattered, source.parts(None), self.cores + 1):
+            for bucket, rows in pieces:
+                buckets.add(bucket, rows)
+                done += rows.num_rows
+            self.options.reported("scatter", done, total)
+        buckets.finish()
+
+    # --- gather ---
+
+    def _gather(
+        self, routing: Routing, buckets: MemoryBuckets | SpilledBuckets, look: _Look, total: int, most_rows: int
+    ) -> list[_File]:
+        memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
+
+        def made(bucket: int) -> list[_File]:
+            # A bucket is there three times: as it was read, as one piece, and in the order of its files.
+            with memory.reserved(int(3 * look.in_memory * buckets.rows(bucket))):
+                return list(self._files_of(buckets.take(bucket), routing, look.encoding, most_rows))
+
+        filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
+        files: list[_File] = []
+        done = 0
+        for made_here in in_parallel(self.pool, made, filled, 2 * self.cores):
+            files.extend(made_here)
+            done += sum(pc.sum(file.units.row_count).as_py() for file in made_here)
+            self.options.reported("write", done, total)
+        return files
+
+    def _files_of(self, rows: pa.Table, routing: Routing, encoding: Encoding, most_rows: int) -> Iterator[_File]:
+        """Write the files of one bucket."""
+        numbers = rows.column(FILE).to_numpy()
+        rows = rows.drop_columns([FILE])
+        order = np.argsort(numbers, kind="stable")
+        present, starts = np.unique(numbers[order], return_index=True)
+        for file, chosen in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            assignment = routing.assignment_of(file)
+            keys = rows.select(top_level(assignment.columns, self.schema))
+            length = int(even_cuts(len(chosen), self.options.row_group_rows)[1])
+            arranged = chosen[assignment.arrange(keys.take(pa.array(chosen)), length)]
+            count = 1 if len(chosen) <= most_rows else -(-2 * len(chosen) // most_rows)
+            for piece, numbered in enumerate(np.array_split(arranged, count)):
+                name = f"part-{file:06d}-{self.id}{f'-{piece}' if count > 1 else ''}.parquet"
+                yield self._written(routing.folder_of(file) + name, rows.take(pa.array(numbered)), assignment, encoding)
+
+    def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment, encoding: Encoding) -> _File:
+        cuts = even_cuts(rows.num_rows, self.options.row_group_rows)
+        units = collect.row_groups(rows, cuts, self.schema)
+        stored = rows.drop_columns(list(self.options.partition_by)) if self.options.partition_by else rows
+        self.begun.append(path)
+        with self.storage.open_writer(path) as target:
+            write_file(target, stored, cuts, units, encoding, top_level(assignment.columns, self.schema))
+        return _File(path, units)
+
+    def _data_files(self, files: Sequence[_File]) -> DataFiles:
+        paths = [file.path for file in files]
+        listed = self.storage.size_and_modified(paths)
+        place = pc.index_in(pa.array(paths, pa.string()), listed.path)
+        groups = [file.units for file in files]
+        nothing = FileStatistics(pa.array([], pa.int64()), {})
+        return DataFiles(
+            pa.array(paths, pa.string()),
+            listed.size.take(place),
+            listed.modified.take(place),
+            listed.etag.take(place),
+            FileStatistics.concat([collect.merged(units) for units in groups]) if groups else nothing,
+            FileStatistics.concat(groups) if groups else nothing,
+            np.concatenate([[0], np.cumsum([len(units) for units in groups])]).astype(np.int64),
+        )
+
+
+class _Memory:
+    """So many bytes for threads to share. One that needs more than there are waits until it has them all."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._free = size
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def reserved(self, size: int) -> Iterator[None]:
+        size = min(size, self._size)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size)
+            self._free -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
+
+
+def _weights(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:
+    """The weights in the order of ``by``; a column that a mapping leaves out weighs nothing. Raises `InvalidOption`."""
+    if weights is None:
+        return None
+    if not isinstance(weights, Mapping):
+        return [float(weight) for weight in weights]
+    unknown = [name for name in weights if name not in by]
+    if unknown:
+        raise InvalidOption(f'weights name the column "{unknown[0]}", which by= does not.{nearest(unknown[0], by)}')
+    return [float(weights.get(name, 0)) for name in by]
