@@ -39,7 +39,7 @@ class _Change:
     add: DataFiles | None
     remove: tuple[str, ...]
     replace_all: bool
-    shards: tuple[Shard, ...] | None
+    restored: Snapshot | None
     schema: Schema | None
     layout: LayoutRecord | None
     details: Mapping[str, Json]
@@ -79,7 +79,7 @@ def commit(
         operation, add, tuple(remove), replace_all, None, schema, _kept_apart(storage, layout), details or {}, batch
     )
     if restore is not None:
-        change = replace(change, shards=restore.shards, schema=restore.schema, layout=restore.layout, replace_all=True)
+        change = replace(change, restored=restore, schema=restore.schema, layout=restore.layout)
     if add is not None:
         _be_safe(add)
         storage.make_durable([] if not managed else add.path.to_pylist())
@@ -104,7 +104,7 @@ def _first(storage: Storage, change: _Change, commit_id: str, managed: bool, par
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     if change.schema is None:
         raise CommitConflict(f"The table at {storage.uri} is gone: it cannot be changed without a version to change.")
-    shards = () if change.add is None else _shards_of(storage, change.add, change.schema, change.layout)
+    shards = () if change.add is None else _shards_of(storage, change.add, change.schema, 1, change.layout)
     candidate = Snapshot(
         version=1,
         table_id=secrets.token_hex(16),
@@ -135,13 +135,17 @@ def _applied(storage: Storage, change: _Change, base: Snapshot, newest: Snapshot
         if wanted is not None and now != before and now != wanted:
             raise CommitConflict(f"{storage.uri}: version {newest.version} changed the table's {name} meanwhile.")
     schema, layout = change.schema or newest.schema, change.layout or newest.layout
-    if change.shards is not None:
-        kept = change.shards
+    if change.restored is not None:
+        kept = change.restored.shards
     elif change.replace_all:
         kept = ()
     else:
-        kept = _without(storage, newest, change.remove, schema, layout)
-    added = () if change.add is None or not len(change.add) else _shards_of(storage, change.add, schema, layout)
+        kept = _without(storage, newest, change.remove, layout)
+    added = (
+        ()
+        if change.add is None or not len(change.add)
+        else _shards_of(storage, change.add, schema, newest.version + 1, layout)
+    )
     applications = dict(newest.applications)
     if change.batch is not None:
         applications[change.batch[0]] = change.batch[1]
@@ -157,11 +161,24 @@ def _applied(storage: Storage, change: _Change, base: Snapshot, newest: Snapshot
         parent=newest.version,
         details=change.details,
         applications=applications,
+        added=_added(change, newest),
     )
 
 
+def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:
+    """Since when the table has its later columns. A table that starts afresh has no later ones."""
+    if change.restored is not None:
+        return change.restored.added
+    if change.replace_all:
+        return {}
+    later = (
+        () if change.schema is None else [path for path in change.schema.columns if path not in newest.schema.columns]
+    )
+    return {**newest.added, **dict.fromkeys(later, newest.version + 1)}
+
+
 def _without(
-    storage: Storage, snapshot: Snapshot, remove: Sequence[str], schema: Schema, layout: LayoutRecord | None
+    storage: Storage, snapshot: Snapshot, remove: Sequence[str], layout: LayoutRecord | None
 ) -> tuple[Shard, ...]:
     """The snapshot's shards without some files: a shard that holds none of them stays as it is."""
     if not remove:
@@ -177,7 +194,7 @@ def _without(
             kept.append(shard)
         elif not hit.all():
             rest = index.data_files([number]).take(np.flatnonzero(~hit))
-            kept.extend(_shards_of(storage, rest, schema, layout))
+            kept.extend(_shards_of(storage, rest, snapshot.schema, snapshot.version, layout))
     if found < len(gone):
         raise CommitConflict(
             f"{storage.uri}: {len(gone) - found} of the {len(gone)} files to be removed are not in version "
@@ -186,8 +203,10 @@ def _without(
     return tuple(kept)
 
 
-def _shards_of(storage: Storage, files: DataFiles, schema: Schema, layout: LayoutRecord | None) -> tuple[Shard, ...]:
-    return write_shards(storage, files, schema, () if layout is None else layout.columns)
+def _shards_of(
+    storage: Storage, files: DataFiles, schema: Schema, version: int, layout: LayoutRecord | None
+) -> tuple[Shard, ...]:
+    return write_shards(storage, files, schema, version, () if layout is None else layout.columns)
 
 
 def _create(storage: Storage, candidate: Snapshot) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.errors import UnsafePath
+from zskip.sidecar.parts import Part
 from zskip.sidecar.shards import ShardReader
 from zskip.sidecar.snapshot import Snapshot
 from zskip.sidecar.storage import Storage, unsafe_paths
@@ -90,11 +91,15 @@ class Index:
 
     # --- one unit per file ---
 
+    def _reader(self, shard: int, part: Part, rows: int) -> ShardReader:
+        lacking = self.snapshot.lacking(self.snapshot.shards[shard])
+        return ShardReader(self.storage, part, rows, self.snapshot.schema, lacking)
+
     def _file_reader(self, shard: int) -> ShardReader:
         record = self.snapshot.shards[shard]
         return self._once(
             ("file", shard),
-            lambda: ShardReader(self.storage, record.file_part, record.totals.files, self.snapshot.schema),
+            lambda: self._reader(shard, record.file_part, record.totals.files),
             _reader_bytes,
         )
 
@@ -105,7 +110,7 @@ class Index:
             return None
         return self._once(
             ("row group", shard),
-            lambda: ShardReader(self.storage, part, record.totals.row_groups, self.snapshot.schema),
+            lambda: self._reader(shard, part, record.totals.row_groups),
             _reader_bytes,
         )
 
@@ -157,6 +162,10 @@ class Index:
         found = self._file_column("path", files, pa.string())
         self.storage.contain(found)
         return found
+
+    def recorded_paths(self, files: np.ndarray) -> pa.StringArray:
+        """The paths of files by number (ascending), whether or not they are still there."""
+        return self._file_column("path", files, pa.string())
 
     def shard_paths(self, shard: int) -> pa.StringArray:
         """The paths of all files of a shard. Raises `UnsafePath`."""

@@ -26,6 +26,7 @@ from zskip.sidecar.parts import Part, PartFile, publish
 from zskip.sidecar.snapshot import Bounds, Shard, Totals
 from zskip.sidecar.storage import Storage
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.widen import widened
 
 __all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
 
@@ -38,20 +39,23 @@ _FLAT = ("lower", "upper")
 _LARGEST_EXPANSION, _ALWAYS_FINE = 1000, 1 << 28
 
 
-def write_shards(storage: Storage, files: DataFiles, schema: Schema, first: Sequence[str] = ()) -> tuple[Shard, ...]:
+def write_shards(
+    storage: Storage, files: DataFiles, schema: Schema, version: int, first: Sequence[str] = ()
+) -> tuple[Shard, ...]:
     """Write the parts of as many shards as these files need, in their order, durably.
 
-    ``first``: the columns whose ranges the snapshot itself must hold (the layout's), before others of the schema.
+    ``version``: of the table that is to hold them; a column that is added later is NULL in all their rows. ``first``:
+    the columns whose ranges the snapshot itself must hold (the layout's), before others of the schema.
     """
     bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
     starts = range(0, len(files), FILES_PER_SHARD)
     return tuple(
-        _write_shard(storage, files.take(np.arange(start, min(start + FILES_PER_SHARD, len(files)))), bounded)
+        _write_shard(storage, files.take(np.arange(start, min(start + FILES_PER_SHARD, len(files)))), version, bounded)
         for start in starts
     )
 
 
-def _write_shard(storage: Storage, files: DataFiles, bounded: Sequence[str]) -> Shard:
+def _write_shard(storage: Storage, files: DataFiles, version: int, bounded: Sequence[str]) -> Shard:
     groups = np.diff(files.first_row_group)
     described = {
         "path": files.path,
@@ -66,7 +70,7 @@ def _write_shard(storage: Storage, files: DataFiles, bounded: Sequence[str]) -> 
         file = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), groups))
         row_group_part = _publish(storage, {"file": file, **_flat(files.row_groups)})
     totals = Totals(len(files), int(files.first_row_group[-1]), _sum(files.files.row_count), _sum(files.size))
-    return Shard(totals, file_part, row_group_part, _bounds(files.files, bounded))
+    return Shard(version, totals, file_part, row_group_part, _bounds(files.files, bounded))
 
 
 def _flat(units: FileStatistics) -> dict[str, pa.Array]:
@@ -146,13 +150,16 @@ def _sum(counts: pa.Int64Array) -> int | None:
 class ShardReader:
     """One of a shard's parts, read by column; every read is checked against the snapshot's digests.
 
-    Raises `DamagedIndex` where the part is not what the snapshot says.
+    ``lacking``: columns that the table got later, and that are NULL in all rows. Raises `DamagedIndex` where the part
+    is not what the snapshot says.
     """
 
-    def __init__(self, storage: Storage, part: Part, rows: int, schema: Schema) -> None:
+    def __init__(
+        self, storage: Storage, part: Part, rows: int, schema: Schema, lacking: frozenset[str] = frozenset()
+    ) -> None:
         self._file = PartFile(storage, part)
         self._lock = threading.Lock()
-        self._part, self._rows, self._schema = part, rows, schema
+        self._part, self._rows, self._schema, self._lacking = part, rows, schema, lacking
         # One request brings the footer, and the whole part where it is small.
         self._file.fetch([(max(0, part.size - 65_536), part.size)])
         try:
@@ -200,25 +207,21 @@ class ShardReader:
         none = pa.array(np.zeros(self._rows, np.int64))
         columns = {}
         for path, type in wanted.items():
+            if path in self._lacking:
+                columns[path] = ColumnStatistics.all_null(type, row_count)
+                continue
             unknown = ColumnStatistics.unknown(type, self._rows)
             parts = {name: read.get(f"{path}.{name}", getattr(unknown, name)) for name in _FIELDS}
-            parts |= {name: _widened(parts[name], type) for name in _FLAT}
+            parts |= {name: _restored(parts[name], type) for name in _FLAT}
             if not t.is_floating(type):
                 parts["nan_count"] = none
             columns[path] = ColumnStatistics(**parts)
         return FileStatistics(row_count, columns)
 
 
-def _widened(bounds: pa.Array, type: pa.DataType) -> pa.Array:
+def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:
     """Bounds as the table's type of today: a table may have widened a column since they were written."""
-    if bounds.type == type:
-        return bounds
-    if bounds.type == values.integral(type):
-        return bounds.view(type)
-    try:
-        return bounds.cast(type)
-    except pa.ArrowException:
-        return pa.nulls(len(bounds), type)
+    return bounds.view(type) if bounds.type == values.integral(type) else widened(bounds, type)
 
 
 def _extent(chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:

@@ -72,9 +72,11 @@ class Bounds:
 class Shard:
     """Up to some thousands of files, and the parts that hold their statistics.
 
-    ``row_group_part`` is None where every file has exactly one row group: then the file's statistics are its own.
+    ``version``: of the table that these parts were written for. ``row_group_part`` is None where every file has
+    exactly one row group: then the file's statistics are its own.
     """
 
+    version: int
     totals: Totals
     file_part: Part
     row_group_part: Part | None
@@ -82,6 +84,7 @@ class Shard:
 
     def to_json(self) -> dict[str, Json]:
         return {
+            "version": self.version,
             **self.totals.to_json(),
             "file_part": self.file_part.to_json(),
             "row_group_part": None if self.row_group_part is None else self.row_group_part.to_json(),
@@ -92,6 +95,7 @@ class Shard:
     def from_json(json: Json) -> Shard:
         groups = json["row_group_part"]
         return Shard(
+            _get(json, "version", int),
             Totals.from_json(json),
             Part.from_json(json["file_part"]),
             None if groups is None else Part.from_json(groups),
@@ -138,6 +142,7 @@ class Snapshot:
     ``partition_by``: the columns whose values stand in the folders' names. ``operation``: the verb that made this
     state, with what it did in ``details``. ``time``: UTC, later than the parent's. ``parent``: the version before, or
     None. ``applications``: the last batch that each application has appended, so that none is appended twice.
+    ``added``: the version that added a column, for those that were not there from the start.
     """
 
     version: int
@@ -153,6 +158,11 @@ class Snapshot:
     parent: int | None
     details: Mapping[str, Json] = field(default_factory=dict)
     applications: Mapping[str, int] = field(default_factory=dict)
+    added: Mapping[str, int] = field(default_factory=dict)
+
+    def lacking(self, shard: Shard) -> frozenset[str]:
+        """The columns that the table got after a shard was written: they are NULL in all its rows."""
+        return frozenset(path for path, version in self.added.items() if version > shard.version)
 
     @property
     def totals(self) -> Totals:
@@ -164,7 +174,11 @@ class Snapshot:
         columns = {}
         for path in paths:
             column = self.schema.columns.get(path)
-            bounds = [shard.ranges.get(path) for shard in self.shards]
+            since = self.added.get(path, 0)
+            bounds = [
+                Bounds(None, None, shard.totals.rows, 0) if since > shard.version else shard.ranges.get(path)
+                for shard in self.shards
+            ]
             if column is None or not column.orderable or not any(bounds):
                 continue
             known = [bound or Bounds(None, None, None, None) for bound in bounds]
@@ -197,6 +211,7 @@ class Snapshot:
             "managed": self.managed,
             "partition_by": list(self.partition_by),
             "applications": dict(self.applications),
+            "added": dict(self.added),
             "layout": None if self.layout is None else self.layout.to_json(),
             "schema": base64.b64encode(self.schema.arrow.serialize().to_pybytes()).decode(),
             "shards": [shard.to_json() for shard in self.shards],
@@ -220,6 +235,7 @@ class Snapshot:
             parent=_get(json, "parent", int, optional=True),
             details=_get(json, "details", dict),
             applications={str(name): int(batch) for name, batch in _get(json, "applications", dict).items()},
+            added={str(path): int(version) for path, version in _get(json, "added", dict).items()},
         )
 
 

@@ -1,0 +1,328 @@
+"""Footers: what is read of them is what other readers see, and never more than may be believed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zskip import sidecar
+from zskip.errors import CorruptFile, SchemaMismatch
+from zskip.schema import Schema
+from zskip.stats import DataFiles, deep, footers, thrift
+
+TYPED = {
+    "i8": pa.array([-128, 127, None], pa.int8()),
+    "i16": pa.array([-(2**15), 2**15 - 1, None], pa.int16()),
+    "i32": pa.array([-(2**31), 2**31 - 1, None], pa.int32()),
+    "i64": pa.array([-(2**63), 2**63 - 1, None], pa.int64()),
+    "u8": pa.array([0, 255, None], pa.uint8()),
+    "u16": pa.array([0, 2**16 - 1, None], pa.uint16()),
+    "u32": pa.array([0, 2**32 - 1, None], pa.uint32()),
+    "u64": pa.array([0, 2**64 - 1, None], pa.uint64()),
+    "f16": pa.array([np.float16(-1.5), np.float16(2.5), None], pa.float16()),
+    "f32": pa.array([-1.5, math.inf, None], pa.float32()),
+    "f64": pa.array([-math.inf, 1e300, None], pa.float64()),
+    "bool": pa.array([False, True, None], pa.bool_()),
+    "text": pa.array(["", "žluťoučký 🐎", None], pa.string()),
+    "large": pa.array(["a" * 3000, "b" * 3000, None], pa.large_string()),
+    "bytes": pa.array([b"\x00\xff", b"\xff\x00", None], pa.binary()),
+    "fixed": pa.array([b"abcd", b"\xff\xff\xff\xff", None], pa.binary(4)),
+    "dictionary": pa.array(["x", "y", None]).dictionary_encode(),
+    "d5": pa.array([Decimal("-9.99"), Decimal("9.99"), None], pa.decimal128(5, 2)),
+    "d15": pa.array([Decimal("-1234567890.12345"), Decimal("9.5"), None], pa.decimal128(15, 5)),
+    "d38": pa.array([Decimal(-(10**38 - 1)), Decimal(10**38 - 1), None], pa.decimal128(38, 0)),
+    "d76": pa.array([Decimal(-(10**75)), Decimal(10**75), None], pa.decimal256(76, 0)),
+    "date32": pa.array([dt.date(1, 1, 1), dt.date(9999, 12, 31), None], pa.date32()),
+    "date64": pa.array([dt.date(1970, 1, 1), dt.date(2018, 3, 24), None], pa.date64()),
+    "t32": pa.array([dt.time(0), dt.time(23, 59, 59), None], pa.time32("ms")),
+    "t64": pa.array([dt.time(0), dt.time(23, 59, 59, 999999), None], pa.time64("us")),
+    "ts_s": pa.array([-(10**9), 10**9, None], pa.timestamp("s")),
+    "ts_ms": pa.array([-(10**12), 10**12, None], pa.timestamp("ms")),
+    "ts_us": pa.array([-(2**62), 2**62, None], pa.timestamp("us")),
+    "ts_ns": pa.array([-(2**63) + 1, 2**63 - 1, None], pa.timestamp("ns")),
+    "ts_tz": pa.array([0, 10**15, None], pa.timestamp("us", "Europe/Berlin")),
+    "duration": pa.array([-5, 2**40, None], pa.duration("us")),
+}
+
+
+def read(folder: Path, **options: object) -> tuple[Schema, DataFiles]:
+    storage = sidecar.open_storage(folder)
+    return footers.read(storage, storage.list("", hidden=False).path.to_pylist(), **options)  # type: ignore[arg-type]
+
+
+def as_numbers(values: pa.Array) -> pa.Array:
+    return values.cast(pa.int64()) if pa.types.is_duration(values.type) else values
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_bounds_of_every_type_are_the_values_own(tmp_path: Path, name: str) -> None:
+    values = TYPED[name]
+    pq.write_table(pa.table({"c": values}), tmp_path / "a.parquet")
+    schema, files = read(tmp_path)
+    column = files.files.columns["c"]
+    plain = schema.columns["c"].of(pq.read_table(tmp_path / "a.parquet")).combine_chunks()
+    assert column.null_count.to_pylist() == [1]
+    assert column.lower.equals(plain[:1])
+    assert column.upper.equals(plain[1:2])
+    assert column.lower.type == schema.columns["c"].type
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_bounds_of_every_type_survive_the_index(tmp_path: Path, name: str) -> None:
+    values = TYPED[name]
+    rows = pa.table({"c": values.take(pa.array([0, 1, 2, 0, 2]))})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
+    storage = sidecar.open_storage(tmp_path)
+    schema, files = read(tmp_path)
+    sidecar.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    index = sidecar.Index(storage, sidecar.load(storage))
+    by_file = index.files(None, ["c"]).statistics.columns["c"]
+    by_group = index.row_groups(np.array([0]), ["c"]).statistics.columns["c"]
+    by_shard = index.shards(["c"]).columns["c"]
+    expected = files.row_groups.columns["c"].ranges(files.row_groups.row_count)
+    if name != "large":
+        assert by_group.lower.equals(expected.lower)
+        assert by_group.upper.equals(expected.upper)
+        assert by_file.lower.equals(expected.lower[:1])
+        assert by_file.upper.equals(expected.upper[:1])
+        assert by_shard.lower.equals(expected.lower[:1])
+        assert by_shard.upper.equals(expected.upper[:1])
+    else:
+        cut = index.file_statistics(np.array([0]), ["c"]).columns["c"]
+        assert (cut.lower[0].as_py(), cut.upper[0].as_py()) == ("a" * 256, "b" * 255 + "c")
+        assert (cut.lower_exact[0].as_py(), cut.upper_exact[0].as_py()) == (False, False)
+        assert by_shard.lower[0].as_py() <= "a" * 3000
+        assert by_shard.upper[0].as_py() >= "b" * 3000
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_what_is_read_holds_every_row(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Each bound and count of each row group and file is true of the rows in it."""
+    folder = tmp_path_factory.mktemp("rows")
+    texts = st.text(st.characters(codec="utf-8"), max_size=12)
+    numbers = st.integers(-(2**63), 2**63 - 1)
+    for file in range(data.draw(st.integers(1, 4))):
+        count = data.draw(st.integers(0, 12))
+        columns = {
+            "n": pa.array(data.draw(st.lists(st.none() | numbers, min_size=count, max_size=count)), pa.int64()),
+            "f": pa.array(data.draw(st.lists(st.none() | st.floats(), min_size=count, max_size=count)), pa.float64()),
+            "s": pa.array(data.draw(st.lists(st.none() | texts, min_size=count, max_size=count)), pa.string()),
+        }
+        pq.write_table(pa.table(columns), folder / f"{file}.parquet", row_group_size=data.draw(st.integers(1, 5)))
+    schema, files = read(folder)
+    everything = deep.completed(sidecar.open_storage(folder), schema, files)
+    for known in (files, everything):
+        for file, path in enumerate(known.path.to_pylist()):
+            with pq.ParquetFile(folder / path) as parquet:
+                first, last = int(known.first_row_group[file]), int(known.first_row_group[file + 1])
+                assert parquet.num_row_groups == last - first
+                whole = parquet.read()
+                for path in schema.columns:
+                    assert_true_of(known.files, file, path, whole)
+                    for group in range(last - first):
+                        assert_true_of(known.row_groups, first + group, path, parquet.read_row_group(group))
+
+
+def assert_true_of(units: object, unit: int, path: str, rows: pa.Table) -> None:
+    column = units.columns[path]  # type: ignore[attr-defined]
+    values = rows.column(path)
+    assert column.null_count[unit].as_py() in (None, values.null_count)
+    nans = sum(value != value for value in values.drop_null().to_pylist())
+    assert column.nan_count[unit].as_py() in (None, nans)
+    spoken = [value for value in values.drop_null().to_pylist() if value == value]
+    if spoken:
+        lower, upper = column.lower[unit].as_py(), column.upper[unit].as_py()
+        assert lower is None or lower <= min(spoken)
+        assert upper is None or upper >= max(spoken)
+        assert column.lower_exact[unit].as_py() is not True or lower == min(spoken)
+        assert column.upper_exact[unit].as_py() is not True or upper == max(spoken)
+
+
+def test_shapes_that_differ_are_told_apart(tmp_path: Path) -> None:
+    """Many files of few shapes, read in lockstep, give what each file gives alone."""
+    random = np.random.default_rng(7)
+    for number in range(60):
+        size = int(random.integers(0, 30))
+        rows = pa.table({"a": random.integers(-(10**12), 10**12, size), "b": [f"v{x}" for x in range(size)]})
+        if number % 3 == 0:
+            rows = rows.append_column("c", pa.nulls(size, pa.float64()))
+        pq.write_table(rows, tmp_path / f"{number:03}.parquet", row_group_size=10, write_statistics=number % 7 != 0)
+    schema, together = read(tmp_path)
+    storage = sidecar.open_storage(tmp_path)
+    for number, path in enumerate(together.path.to_pylist()):
+        _, alone = footers.read(storage, [path], schema)
+        for name in ("a", "b", "c"):
+            for mine, other in zip(
+                together.take(np.array([number])).row_groups.columns[name].ranges(alone.row_groups.row_count)
+                and [together.take(np.array([number])).row_groups.columns[name]],
+                [alone.row_groups.columns[name]],
+                strict=True,
+            ):
+                assert mine == other
+
+
+def test_lockstep_agrees_with_a_single_trace(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    tails = []
+    for number in range(40):
+        rows = pa.table({"a": random.integers(0, 10 ** int(random.integers(1, 18)), 20), "b": ["x" * number] * 20})
+        pq.write_table(rows, tmp_path / "one.parquet", row_group_size=int(random.choice([7, 20])))
+        data = (tmp_path / "one.parquet").read_bytes()
+        tails.append(data[-8 - int.from_bytes(data[-8:-4], "little") : -8])
+    groups, broken = thrift.parse(tails)
+    assert not broken
+    assert sum(len(group.files) for group in groups) == 40
+    assert len(groups) < 20
+    for group in groups:
+        for place, number in enumerate(group.files):
+            (single,), _ = thrift.parse([tails[number]])
+            per = int(group.row_groups[place])
+            assert (single.chunks == group.chunks[place * per : place * per + per]).all()
+            assert (single.rows == group.rows[place * per : place * per + per]).all()
+
+
+def test_footer_cut_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 2], "s": ["x", "y"]}), tmp_path / "a.parquet")
+    whole = (tmp_path / "a.parquet").read_bytes()
+    length = int.from_bytes(whole[-8:-4], "little")
+    footer = whole[-8 - length : -8]
+    for cut in range(0, length, 7):
+        (tmp_path / "a.parquet").write_bytes(b"PAR1" + footer[:cut] + cut.to_bytes(4, "little") + b"PAR1")
+        with pytest.raises(CorruptFile, match=r"a\.parquet"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all, surely", b"PAR1\xff\xff\xff\x7fPAR1"])
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.parquet").write_bytes(content)
+    with pytest.raises(CorruptFile, match=r"bad\.parquet"):
+        read(tmp_path)
+
+
+def test_nan_is_unknown_in_floats_of_others(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"f": [1.0, math.nan, 3.0]}), tmp_path / "a.parquet")
+    schema, files = read(tmp_path)
+    assert files.files.columns["f"].nan_count.to_pylist() == [None]
+    ranges = files.files.statistics().columns["f"]
+    assert ranges.has_nan.to_pylist() == [None]
+    known = deep.completed(sidecar.open_storage(tmp_path), schema, files)
+    assert known.files.columns["f"].nan_count.to_pylist() == [1]
+    assert known.files.statistics().columns["f"].has_nan.to_pylist() == [True]
+
+
+def test_a_column_that_a_file_lacks_is_null_there(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [3], "b": ["x"]}), tmp_path / "b.parquet")
+    _, files = read(tmp_path)
+    assert files.files.columns["b"].null_count.to_pylist() == [2, 0]
+    assert files.files.statistics().columns["b"].has_value.to_pylist() == [False, True]
+
+
+def test_a_column_of_another_case_is_not_taken_for_a_missing_one(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"A": [3]}), tmp_path / "b.parquet")
+    _, files = read(tmp_path)
+    assert files.files.columns["a"].null_count.to_pylist() == [0, None]
+    assert files.files.columns["A"].null_count.to_pylist() == [None, 0]
+
+
+def test_numbers_are_widened_and_other_changes_of_type_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": pa.array([2**40], pa.int64())}), tmp_path / "b.parquet")
+    schema, files = read(tmp_path)
+    assert schema.columns["a"].type == pa.int64()
+    assert files.files.columns["a"].upper.to_pylist() == [1, 2**40]
+    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "c.parquet")
+    with pytest.raises(SchemaMismatch, match="a"):
+        read(tmp_path)
+
+
+def test_bounds_that_the_tables_type_cannot_hold_are_unknown(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [2**60 + 1]}), tmp_path / "a.parquet")
+    _, files = read(tmp_path, schema=Schema(pa.schema({"a": pa.float64()})))
+    assert files.files.columns["a"].lower.to_pylist() == [None]
+    assert files.files.columns["a"].null_count.to_pylist() == [None]
+
+
+def test_one_unknown_row_group_makes_its_file_unknown(tmp_path: Path) -> None:
+    """The bounds of one row group are not the file's."""
+    rows = pa.table({"f": [1.0, 2.0, math.nan, math.nan, None, None]})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=2)
+    _, files = read(tmp_path)
+    assert files.row_groups.columns["f"].lower.to_pylist() == [1.0, None, None]
+    assert files.files.columns["f"].lower.to_pylist() == [None]
+    assert files.files.columns["f"].null_count.to_pylist() == [2]
+
+
+def test_hive_folders_are_columns(tmp_path: Path) -> None:
+    for folder in ("k=01/d=2018-03-24/n=5", "k=02/d=2018-03-25/n=-7", "k=a%2Fb/d=__HIVE_DEFAULT_PARTITION__/n="):
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"a": [1, 2]}), tmp_path / folder / "a.parquet")
+    schema, files = read(tmp_path)
+    assert [schema.columns[name].type for name in ("k", "d")] == [pa.string(), pa.date32()]
+    by_path = dict(zip(files.path.to_pylist(), range(3), strict=True))
+    last = by_path["k=a%2Fb/d=__HIVE_DEFAULT_PARTITION__/n=/a.parquet"]
+    assert files.files.columns["k"].lower[last].as_py() == "a/b"
+    assert sorted(files.files.columns["k"].lower.to_pylist()) == ["01", "02", "a/b"]
+    assert files.files.columns["d"].null_count[last].as_py() == 2
+    assert files.files.columns["n"].null_count[last].as_py() is None
+    assert files.files.columns["n"].lower[last].as_py() is None
+
+
+def test_a_data_column_beside_a_folder_of_its_name_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "a=5").mkdir()
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a=5" / "x.parquet")
+    _, files = read(tmp_path)
+    assert files.files.columns["a"].lower.to_pylist() == [None]
+
+
+def test_struct_fields_have_bounds_and_lists_have_none(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "l": pa.array([[1, 2], None, []], pa.list_(pa.int64())),
+            "s": pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}]),
+            "m": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+            "z": [7, 8, 9],
+        }
+    )
+    pq.write_table(rows, tmp_path / "a.parquet")
+    _, files = read(tmp_path)
+    columns = files.files.columns
+    assert columns["s.x"].lower.to_pylist() == [1]
+    assert columns["s.x"].null_count.to_pylist() == [2]
+    assert columns["s.y"].upper.to_pylist() == ["b"]
+    assert columns["z"].lower.to_pylist() == [7]
+    assert columns["l"].null_count.to_pylist() == [None]
+
+
+def test_names_with_dots_and_quotes(tmp_path: Path) -> None:
+    rows = pa.table({"a.b": [1], "select": [2], 'q"q': [3], "a": [{"b": 4}]})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    schema, files = read(tmp_path)
+    for path, value in zip(schema.columns, (1, 2, 3, 4), strict=True):
+        assert files.files.columns[path].lower.to_pylist() == [value]
+    storage = sidecar.open_storage(tmp_path)
+    sidecar.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    found = sidecar.Index(storage, sidecar.load(storage)).files(None, list(schema.columns)).statistics
+    assert [found.columns[path].upper[0].as_py() for path in schema.columns] == [1, 2, 3, 4]
+
+
+def test_footers_of_a_memory_store(tmp_path: Path) -> None:
+    storage = sidecar.open_storage("memory://footers/table")
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": pc.add(pa.array(range(1000)), 5)}), sink)
+    storage.put("a.parquet", sink.getvalue().to_pybytes())
+    _, files = footers.read(storage, ["a.parquet"])
+    assert files.files.columns["a"].lower.to_pylist() == [5]
+    assert files.etag[0].as_py()

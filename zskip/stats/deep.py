@@ -1,0 +1,100 @@
+"""What footers lack, from the rows themselves: NaN counts, exact bounds, the bounds of writers that left none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+from zskip.errors import CorruptFile
+from zskip.schema import Column, Schema, may_hold_nan
+from zskip.stats import collect, trust
+from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.footers import Readable, hull
+from zskip.stats.widen import widened, widens
+
+__all__ = ["completed"]
+
+
+def completed(storage: Readable, schema: Schema, files: DataFiles) -> DataFiles:
+    """The same files with what their rows say of every column that the footers leave in doubt.
+
+    Row groups are read one at a time, and of them only the doubtful columns. Values that readers do not agree on, as
+    dates of a rebased calendar or collated strings, stay unknown. Raises `CorruptFile`.
+    """
+    doubtful = {path: _in_doubt(files.row_groups, path) for path, column in schema.columns.items() if column.orderable}
+    owner = np.repeat(np.arange(len(files)), np.diff(files.first_row_group))
+    found: dict[str, list[tuple[int, ColumnStatistics]]] = {path: [] for path in doubtful}
+    names = files.path.to_pylist()
+    for number in np.unique(owner[np.logical_or.reduce([*doubtful.values(), np.zeros(len(owner), bool)])]):
+        first = int(files.first_row_group[number])
+        try:
+            for path, unit, statistics in _scanned(storage, names[number], schema, doubtful, first):
+                found[path].append((unit, statistics))
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFile(f"The file {storage.uri_of(names[number])} cannot be read: {error}") from error
+    columns = {
+        path: _overlaid(files.row_groups.columns[path], found.get(path, [])) for path in files.row_groups.columns
+    }
+    row_groups = FileStatistics(files.row_groups.row_count, columns)
+    return replace(files, row_groups=row_groups, files=hull(row_groups, owner, len(files)))
+
+
+def _in_doubt(units: FileStatistics, path: str) -> np.ndarray:
+    """Which row groups have something that is not known of a column."""
+    column = units.columns[path]
+    ranges = column.ranges(units.row_count)
+    has_value = np.asarray(pc.fill_null(ranges.has_value, True))
+    doubt = np.asarray(pc.or_(pc.is_null(ranges.lower), pc.is_null(ranges.upper))) & has_value
+    doubt |= ~np.asarray(pc.fill_null(pc.and_(column.lower_exact, column.upper_exact), False)) & has_value
+    doubt |= np.asarray(pc.is_null(column.null_count))
+    if may_hold_nan(column.lower.type):
+        doubt |= np.asarray(pc.is_null(column.nan_count)) & has_value
+    return np.asarray(doubt, dtype=bool)
+
+
+def _scanned(
+    storage: Readable, path: str, schema: Schema, doubtful: Mapping[str, np.ndarray], first: int
+) -> list[tuple[str, int, ColumnStatistics]]:
+    source = (
+        storage.uri_of(path) if storage.local is not None else pa.BufferReader(storage.read_range(path, 0, 1 << 62))
+    )
+    with pq.ParquetFile(source) as file:
+        metadata = file.metadata
+        own = Schema(file.schema_arrow)
+        origin = trust.writer(metadata.created_by, metadata.metadata or {})
+        agreed = {column.path for column in own if column.path in doubtful and _readers_agree(origin, column)}
+        agreed = {name for name in agreed if widens(own.columns[name].type, schema.columns[name].type)}
+        scanned = []
+        for group in range(metadata.num_row_groups):
+            wanted = [name for name in agreed if doubtful[name][first + group]]
+            if not wanted:
+                continue
+            rows = file.read_row_group(group, columns=sorted({own.columns[name].parts[0] for name in wanted}))
+            seen = collect.row_groups(rows, np.array([0, rows.num_rows]), Schema(rows.schema))
+            scanned += [(name, first + group, _as(seen.columns[name], schema.columns[name].type)) for name in wanted]
+    return scanned
+
+
+def _readers_agree(origin: trust.Writer, column: Column) -> bool:
+    opaque = any(column.path == path or column.path.startswith(path + ".") for path, _ in origin.opaque)
+    return not opaque and not (origin.rebased and (t.is_date(column.type) or t.is_timestamp(column.type)))
+
+
+def _as(column: ColumnStatistics, type: pa.DataType) -> ColumnStatistics:
+    return replace(column, lower=widened(column.lower, type), upper=widened(column.upper, type))
+
+
+def _overlaid(column: ColumnStatistics, found: list[tuple[int, ColumnStatistics]]) -> ColumnStatistics:
+    """A column's units with some of them replaced."""
+    if not found:
+        return column
+    both = ColumnStatistics.concat([column, *(statistics for _, statistics in found)])
+    place = np.arange(len(column))
+    place[[unit for unit, _ in found]] = len(column) + np.arange(len(found))
+    return both.take(place)

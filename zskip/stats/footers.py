@@ -1,0 +1,387 @@
+"""Statistics of Parquet files that lie there already: their footers' own, as far as they may be believed."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
+from zskip.schema import Column, Schema
+from zskip.stats import hive, trust
+from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.plain import Spelled, extremes
+from zskip.stats.thrift import SLOTS, Footers, parse
+from zskip.stats.widen import widened, widens
+
+__all__ = ["Listed", "Readable", "hull", "read"]
+
+_BATCH = 4096
+_LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10
+_SIGNED = (t.is_signed_integer, t.is_floating, t.is_decimal, t.is_boolean, t.is_date, t.is_time, t.is_timestamp)
+_TYPE_ORDER = 1
+
+
+class Listed(Protocol):
+    """What a storage says of its files, by path."""
+
+    @property
+    def path(self) -> pa.StringArray: ...
+    @property
+    def size(self) -> pa.Int64Array: ...
+    @property
+    def modified(self) -> pa.Int64Array: ...
+    @property
+    def etag(self) -> pa.StringArray: ...
+
+
+class Readable(Protocol):
+    """What is needed of a storage to read footers."""
+
+    @property
+    def local(self) -> Path | None: ...
+    def uri_of(self, path: str) -> str: ...
+    def read_range(self, path: str, start: int, length: int) -> bytes: ...
+    def size_and_modified(self, paths: Sequence[str]) -> Listed: ...
+    def contain(self, paths: pa.StringArray) -> None: ...
+
+
+def read(
+    storage: Readable,
+    paths: Sequence[str],
+    schema: Schema | None = None,
+    *,
+    grow: bool = False,
+    threads: int | None = None,
+    listing: Listed | None = None,
+) -> tuple[Schema, DataFiles]:
+    """The schema of Parquet files and what their footers tell, in the order of the paths' bytes.
+
+    ``schema``: the table's, where it is known; without one it is the union of the files', numbers widened, with the
+    columns that hive folders name behind it; with ``grow``, the union of the given one and those. A file that lacks a
+    column has only NULL in it; in one whose type the table's does not hold, nothing is known of it. ``listing``: what
+    the storage said of these files before; a file that has changed since is noticed by it.
+
+    Raises `CorruptFile`, `NoParquet` and `SchemaMismatch`.
+    """
+    if not len(paths):
+        raise NoParquet("There is no Parquet file to index.")
+    listed = storage.size_and_modified(paths) if listing is None else listing
+    names = listed.path
+    for path in names.filter(pc.is_null(listed.size)).to_pylist():
+        raise CorruptFile(f"The file {storage.uri_of(path)} is not there.")
+    storage.contain(names)
+    groups = [
+        group
+        for start in range(0, len(names), _BATCH)
+        for group in _groups(storage, names.slice(start, _BATCH), listed.size.slice(start, _BATCH), start, threads)
+    ]
+    folders = hive.partitions(names)
+    table = schema
+    if table is None or grow:
+        table = _united([*([] if table is None else [table]), *(group.schema for group in groups)], folders)
+    order = np.argsort(np.concatenate([group.files for group in groups]), kind="stable")
+    counts = np.concatenate([group.row_group_counts for group in groups])
+    units = FileStatistics.concat([_statistics(group, table, folders) for group in groups])
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    row_groups = units.take(_runs(first[order], first[order + 1]))
+    counts = counts[order]
+    owner = np.repeat(np.arange(len(names)), counts)
+    in_files = {field.name.lower() for group in groups for field in group.schema.arrow}
+    files = _with_partitions(hull(row_groups, owner, len(names)), folders, table, in_files)
+    row_groups = _with_partitions(
+        row_groups, {key: values.take(pa.array(owner)) for key, values in folders.items()}, table, in_files
+    )
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return table, DataFiles(names, listed.size, listed.modified, listed.etag, files, row_groups, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Files whose footers have one shape. ``data`` holds the footers, from ``base`` on, one slot per file."""
+
+    files: np.ndarray
+    footers: Footers
+    schema: Schema
+    leaves: pq.ParquetSchema
+    data: np.ndarray
+    base: np.ndarray
+
+    @property
+    def row_group_counts(self) -> np.ndarray:
+        return self.footers.row_groups
+
+
+def _groups(
+    storage: Readable, paths: pa.StringArray, sizes: pa.Int64Array, first: int, threads: int | None
+) -> Iterator[_Group]:
+    names = paths.to_pylist()
+    footers = _footers(storage, names, sizes.to_pylist(), threads)
+    parsed, broken = parse(footers)
+    for number, why in broken:
+        raise CorruptFile(f"The footer of {storage.uri_of(names[number])} cannot be read: {why}.")
+    lengths = np.array([len(footer) for footer in footers], np.int64)
+    base = np.cumsum(lengths) - lengths
+    data = np.frombuffer(b"".join(footers) + bytes(64), np.uint8)
+    for found in parsed:
+        example = int(found.files[0])
+        footer = footers[example]
+        try:
+            whole = pq.ParquetFile(pa.BufferReader(b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"))
+            schema, leaves = Schema(whole.schema_arrow), whole.metadata.schema
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFile(f"The footer of {storage.uri_of(names[example])} cannot be read: {error}") from error
+        if found.paths and found.paths != tuple(leaves.column(n).path.encode() for n in range(len(leaves.names))):
+            raise CorruptFile(f"The columns of {storage.uri_of(names[example])} are not in the order of its schema.")
+        yield _Group(found.files + first, found, schema, leaves, data, base[found.files])
+
+
+def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int | None) -> list[bytes]:
+    workers = threads or (4 if storage.local is not None else 32)
+    if storage.local is not None:
+        root = str(storage.local)
+
+        def tail(path: str, size: int, length: int) -> bytes:
+            descriptor = os.open(f"{root}/{path}", os.O_RDONLY)
+            try:
+                return os.pread(descriptor, length, max(0, size - length))
+            finally:
+                os.close(descriptor)
+
+        guess = _LOCAL_TAIL
+    else:
+
+        def tail(path: str, size: int, length: int) -> bytes:
+            return storage.read_range(path, max(0, size - length), min(size, length))
+
+        guess = _REMOTE_TAIL
+
+    def footer(path: str, size: int) -> bytes:
+        end = tail(path, size, guess)
+        if len(end) < 12 or end[-4:] != b"PAR1":
+            encrypted = " It is encrypted." if end[-4:] == b"PARE" else ""
+            raise CorruptFile(
+                f"The file {storage.uri_of(path)} is no Parquet file: it ends in {end[-4:]!r}.{encrypted}"
+            )
+        length = int.from_bytes(end[-8:-4], "little")
+        if length + 12 > size:
+            raise CorruptFile(f"The file {storage.uri_of(path)} is shorter than its footer says that it is.")
+        if length + 8 > len(end):
+            end = tail(path, size, length + 8)
+        return end[-8 - length : -8]
+
+    def run(start: int) -> list[bytes]:
+        stop = start + step
+        return [footer(path, size) for path, size in zip(names[start:stop], sizes[start:stop], strict=True)]
+
+    step = max(1, min(256, -(-len(names) // workers)))
+    with ThreadPoolExecutor(workers) as pool:
+        return [one for part in pool.map(run, range(0, len(names), step)) for one in part]
+
+
+def _statistics(group: _Group, table: Schema, folders: dict[str, pa.StringArray]) -> FileStatistics:
+    """The row groups of a group's files, in the columns of the table."""
+    row_count = pa.array(group.footers.rows, pa.int64())
+    origin = trust.writer(group.footers.created_by.decode(errors="replace"), group.footers.pairs)
+    leaf = dict(_leaf_numbers(group.schema))
+    columns = {}
+    for column in table:
+        own = group.schema.columns.get(column.path)
+        if own is None:
+            absent = group.schema.arrow.get_field_index(column.parts[0]) < 0 and column.parts[0] not in folders
+            known = _no_such_column(column, group, row_count) if absent else None
+        else:
+            known = _leaf_statistics(group, own, leaf.get(column.path), column.type, row_count, origin)
+        columns[column.path] = known or ColumnStatistics.unknown(column.type, len(row_count))
+    return FileStatistics(row_count, columns)
+
+
+def _no_such_column(column: Column, group: _Group, row_count: pa.Int64Array) -> ColumnStatistics | None:
+    # A reader that folds case would take a column of another spelling for this one.
+    folded = {field.name.lower() for field in group.schema.arrow}
+    return None if column.parts[0].lower() in folded else ColumnStatistics.all_null(column.type, row_count)
+
+
+def _leaf_statistics(
+    group: _Group, own: Column, number: int | None, type: pa.DataType, row_count: pa.Int64Array, origin: trust.Writer
+) -> ColumnStatistics | None:
+    if t.is_null(own.type):
+        return ColumnStatistics.all_null(type, row_count)
+    if number is None or not widens(own.type, type):
+        return None
+    leaf = group.leaves.column(number)
+    if leaf.max_repetition_level or not group.footers.chunks.shape[0]:
+        return None
+    slots = {name: group.footers.chunks[:, number, place] for name, place in SLOTS.items()}
+    null_count = _known(slots["null_count"])
+    order = group.footers.orders[number] if number < len(group.footers.orders) else None
+    bounded = order in (None, _TYPE_ORDER) and trust.doubt(origin, own.path, own.type, leaf.physical_type) is None
+    unknown = ColumnStatistics.unknown(own.type, len(row_count))
+    statistics = ColumnStatistics(
+        unknown.lower,
+        unknown.upper,
+        null_count,
+        _known(slots["nan_count"]) if t.is_floating(own.type) else pa.array(np.zeros(len(row_count), np.int64)),
+        unknown.lower_exact,
+        unknown.upper_exact,
+    )
+    if bounded:
+        statistics = _with_bounds(group, statistics, slots, own.type, leaf, origin)
+    statistics = trust.believed(statistics, row_count, origin)
+    return ColumnStatistics(
+        widened(statistics.lower, type),
+        widened(statistics.upper, type),
+        statistics.null_count,
+        statistics.nan_count,
+        statistics.lower_exact,
+        statistics.upper_exact,
+    )
+
+
+def _with_bounds(
+    group: _Group,
+    statistics: ColumnStatistics,
+    slots: dict[str, np.ndarray],
+    type: pa.DataType,
+    leaf: pq.ColumnSchema,
+    origin: trust.Writer,
+) -> ColumnStatistics:
+    base = np.repeat(group.base, group.row_group_counts)
+    # The bounds of old compare as signed numbers do, whatever the type: only where that is right do they count.
+    old = any(holds(type) for holds in _SIGNED) and leaf.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+    bounds = {}
+    for side in ("lower", "upper"):
+        at, length = slots[f"{side}_at"], slots[f"{side}_length"]
+        if old:
+            absent = at < 0
+            at = np.where(absent, slots[f"old_{side}_at"], at)
+            length = np.where(absent, slots[f"old_{side}_length"], length)
+        spelled = Spelled(group.data, np.where(at < 0, -1, at + base), length)
+        bounds[side] = spelled.values(type, leaf.physical_type, leaf.logical_type.to_json(), upper=side == "upper")
+    fixed = not (t.is_string(type) or t.is_binary(type))
+    exact = {
+        side: pa.array(
+            np.where(slots[f"{side}_exact"] < 0, fixed, slots[f"{side}_exact"] == 1),
+            mask=_unsaid(slots[f"{side}_exact"], fixed and origin.known, bounds[side]),
+        )
+        for side in bounds
+    }
+    return ColumnStatistics(
+        bounds["lower"], bounds["upper"], statistics.null_count, statistics.nan_count, exact["lower"], exact["upper"]
+    )
+
+
+def _unsaid(flag: np.ndarray, whole: bool, bound: pa.Array) -> np.ndarray:
+    """Where nothing is known of a bound's exactness."""
+    unsaid: np.ndarray = np.asarray(pc.is_null(bound))
+    return unsaid if whole else unsaid | (flag < 0)
+
+
+def _known(counts: np.ndarray) -> pa.Int64Array:
+    return pa.array(counts, pa.int64(), mask=counts < 0)
+
+
+def _leaf_numbers(schema: Schema) -> Iterator[tuple[str, int]]:
+    """The number of each column among the leaves of its Parquet schema."""
+    number = 0
+    for column in schema:
+        leaves = _leaf_count(column.type)
+        if leaves == 1:
+            yield column.path, number
+        number += leaves
+
+
+def _leaf_count(type: pa.DataType) -> int:
+    if isinstance(type, pa.BaseExtensionType):
+        return _leaf_count(type.storage_type)
+    if t.is_struct(type):
+        return sum(_leaf_count(type.field(index).type) for index in range(type.num_fields))
+    if t.is_map(type):
+        return _leaf_count(type.key_type) + _leaf_count(type.item_type)
+    if t.is_nested(type) and hasattr(type, "value_type"):
+        return _leaf_count(type.value_type)
+    return 1
+
+
+def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Schema:
+    """The columns of all files, numbers widened, and behind them those of the folders."""
+    distinct = list({schema.arrow.remove_metadata(): None for schema in schemas})
+    try:
+        united = pa.unify_schemas(distinct, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise SchemaMismatch(f"The files have columns of one name that no one type holds: {error}") from error
+    for key, values in folders.items():
+        if united.get_field_index(key) < 0:
+            united = united.append(pa.field(key, hive.column_type(values)))
+    return Schema(united)
+
+
+def _with_partitions(
+    units: FileStatistics, folders: dict[str, pa.StringArray], table: Schema, in_files: set[str]
+) -> FileStatistics:
+    """With the columns that folders name. Where files have a column of that name too, engines differ: it is unknown."""
+    columns = dict(units.columns)
+    for key, values in folders.items():
+        column = table.find([key])
+        if column is None:
+            continue
+        if key.lower() in in_files or not column.orderable:
+            columns[column.path] = ColumnStatistics.unknown(column.type, len(units))
+        else:
+            columns[column.path] = hive.statistics(values, column.type, units.row_count)
+    return FileStatistics(units.row_count, columns)
+
+
+def hull(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStatistics:
+    """The statistics of files from those of their row groups: unknown where one that may hold a value is unknown."""
+    totals = _totals(row_groups.row_count, owner, files)
+    columns = {}
+    for path, column in row_groups.columns.items():
+        ranges = column.ranges(row_groups.row_count)
+        matters = np.asarray(pc.fill_null(ranges.has_value, True))
+        bounds, exact = {}, {}
+        for side, known, flags in (
+            ("lower", ranges.lower, column.lower_exact),
+            ("upper", ranges.upper, column.upper_exact),
+        ):
+            lost = np.zeros(files, bool)
+            lost[owner[np.asarray(pc.is_null(known)) & matters]] = True
+            bound = extremes(known, owner, files, upper=side == "upper")
+            bounds[side] = pc.if_else(pa.array(lost), pa.scalar(None, known.type), bound)
+            vague = np.zeros(files, bool)
+            vague[owner[~np.asarray(pc.fill_null(flags, False)) & matters]] = True
+            exact[side] = pc.if_else(pa.array(vague | lost), pa.scalar(None, pa.bool_()), pc.is_valid(bounds[side]))
+        columns[path] = ColumnStatistics(
+            bounds["lower"],
+            bounds["upper"],
+            _totals(column.null_count, owner, files),
+            _totals(column.nan_count, owner, files),
+            exact["lower"],
+            exact["upper"],
+        )
+    return FileStatistics(totals, columns)
+
+
+def _totals(counts: pa.Int64Array, owner: np.ndarray, files: int) -> pa.Int64Array:
+    values = np.asarray(pc.fill_null(counts, 0))
+    unknown = np.zeros(files, bool)
+    unknown[owner[np.asarray(pc.is_null(counts))]] = True
+    summed = np.bincount(owner, minlength=files) * 0
+    np.add.at(summed, owner, values)
+    return pa.array(summed, pa.int64(), mask=unknown)
+
+
+def _runs(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    lengths = ends - starts
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)
