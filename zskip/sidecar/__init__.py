@@ -1,16 +1,19 @@
 """The side-car index: the table's folder, its log of snapshots, and the shards of statistics beside the data.
 
 ``storage``: where a table lies · ``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the
-table · ``commit``: how it changes · ``index``: what a plan reads.
+table · ``commit``: how it changes · ``index``: what a plan reads · ``indexing``, ``freshness``: folders of others' files.
 """
 
 from zskip.sidecar.commit import commit, layout_assignment
+from zskip.sidecar.freshness import Changes, changes
 from zskip.sidecar.index import FileUnits, Index, RowGroupUnits
+from zskip.sidecar.indexing import index_files, refresh
 from zskip.sidecar.log import history, latest_version, load, versions
 from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, Totals
 from zskip.sidecar.storage import Listing, Storage, open_storage
 
 __all__ = [
+    "Changes",
     "FileUnits",
     "Index",
     "LayoutRecord",
@@ -20,11 +23,14 @@ __all__ = [
     "Snapshot",
     "Storage",
     "Totals",
+    "changes",
     "commit",
     "history",
+    "index_files",
     "latest_version",
     "layout_assignment",
     "load",
     "open_storage",
+    "refresh",
     "versions",
 ]

@@ -21,13 +21,13 @@ from zskip.sidecar.storage import Listing, Storage
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, deep, footers, hive
 from zskip.stats.widen import widens
 
-__all__ = ["create", "from_statistics", "refresh"]
+__all__ = ["from_statistics", "index_files", "refresh"]
 
 # A file system's clock moves in ticks of some milliseconds: within one, a file can be replaced unseen.
 _TICK_NS = 20_000_000
 
 
-def create(
+def index_files(
     storage: Storage,
     *,
     schema: Schema | None = None,
