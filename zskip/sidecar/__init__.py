@@ -1,7 +1,7 @@
 """The side-car index: the table's folder, its log of snapshots, and the shards of statistics beside the data.
 
 ``storage``: where a table lies · ``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the
-table · ``commit``: how it changes · ``index``: what a plan reads · ``indexing``, ``freshness``: folders of others' files.
+table · ``commit``: how it changes · ``index``: what a plan reads · ``indexing``, ``freshness``: folders of others.
 """
 
 from zskip.sidecar.commit import commit, layout_assignment
