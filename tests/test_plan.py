@@ -1,0 +1,147 @@
+"""Plans: what survives at each level, what is counted without reading, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.tables import build_table, plan_of, sorted_rows, whole_scan
+from zskip.errors import InvalidOption
+from zskip.plan import Share, plan
+from zskip.sidecar import Index
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    numbers = np.arange(4000)
+    return pa.table(
+        {
+            "a": pa.array(numbers // 4, pa.int64()),
+            "b": pa.array(numbers % 7, pa.int32()),
+            "s": pa.array([f"x{number % 13}" if number % 5 else None for number in numbers]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Index:
+    return build_table(tmp_path_factory.mktemp("lake") / "t", rows, by="a", files=20, row_group_rows=40)
+
+
+def test_a_point_look_up_keeps_one_file_and_one_row_group(index: Index) -> None:
+    found = plan_of(index, "a = 123")
+    assert [path.rsplit("/", 1)[1] for path in found.paths] == ["part-00002.parquet"]
+    assert found.files[0].row_groups == (2,)
+    assert found.files[0].rows == 200
+    assert found.files[0].bytes == (Path(found.paths[0])).stat().st_size
+    assert found.files[0].residual is not None
+    assert found.skipped.files == Share(19, 20)
+    assert found.skipped.row_groups == Share(99, 100)
+    assert found.skipped.rows == Share(3960, 4000)
+
+
+def test_nothing_survives_a_contradiction(index: Index) -> None:
+    found = plan_of(index, "a > 5000")
+    assert (found.paths, list(found.files), found.count()) == ([], [], 0)
+    assert found.to_arrow().schema == index.snapshot.schema.arrow
+    assert found.to_duckdb().columns == ["a", "b", "s"]
+    assert found.skipped.files.fraction == 1.0
+
+
+def test_files_that_match_wholly_have_no_residual_and_are_counted_unread(index: Index) -> None:
+    found = plan_of(index, "a BETWEEN 50 AND 149")
+    assert found.all_match
+    assert [file.residual for file in found.files] == [None, None]
+    for path in found.paths:
+        Path(path).rename(path + ".away")
+    try:
+        assert found.count() == 400
+    finally:
+        for path in found.paths:
+            Path(path + ".away").rename(path)
+
+
+def test_a_file_that_matches_in_part_is_counted_by_its_row_groups(index: Index) -> None:
+    found = plan_of(index, "a < 60")
+    assert [file.residual is None for file in found.files] == [True, False]
+    assert found.files[1].row_groups == (0,)
+    counted, rest = found.without_counted()
+    assert (counted, len(rest), found.count()) == (240, 0, 240)
+
+
+def test_no_predicate_reads_everything(index: Index, rows: pa.Table) -> None:
+    found = plan(index, None)
+    assert len(found) == 20
+    assert found.count() == 4000
+    assert found.to_arrow().equals(rows)
+    assert found.skipped.files == Share(0, 20)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "a = 7 OR a = 990",
+        "a IN (1, 2, 500) AND b = 3",
+        "NOT (a < 900)",
+        "s IS NULL AND a < 10",
+        "s LIKE 'x1%' AND a BETWEEN 100 AND 300",
+        "b <> 3",
+        "a = 3 AND s = 'nothing'",
+        "TRUE",
+        "NULL",
+    ],
+)
+def test_every_engine_gives_the_rows_of_a_full_scan(index: Index, rows: pa.Table, where: str) -> None:
+    con = duckdb.connect()
+    expected = whole_scan(con, rows, where)
+    found = plan_of(index, where)
+    assert found.to_arrow().equals(expected)
+    assert pa.Table.from_batches(found.to_batches(["s", "a"]), schema=expected.select(["s", "a"]).schema).equals(
+        expected.select(["s", "a"])
+    )
+    assert sorted_rows(found.to_duckdb(con).fetchall()) == sorted_rows(expected)
+    assert found.count() == len(expected)
+    assert found.to_arrow([]).num_rows == len(expected)
+
+
+def test_explain_says_what_each_condition_removes(index: Index) -> None:
+    found = plan_of(index, "a < 60 AND b = 3")
+    facts = found.as_dict()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["skipped"]["files"] == {"skipped": 18, "total": 20}
+    assert [(part["text"], part["files"]["removed"]) for part in facts["conjuncts"]] == [("a < 60", 18), ("b = 3", 0)]
+    text = found.explain()
+    assert "18 of 20 (90 %)" in text
+    assert "18 files        94 row groups   a < 60" in text
+
+
+def test_explain_of_a_file_shows_its_ranges_and_verdicts(index: Index) -> None:
+    found = plan_of(index, "a < 60 AND b = 3")
+    facts = found.as_dict("part-00001.parquet")
+    assert facts["verdict"] == "kept"
+    assert facts["conjuncts"][0]["ranges"]["a"]["lower"] == 50
+    assert [group["verdict"] for group in facts["row_groups"]] == ["some row may match"] + ["no row matches"] * 4
+    skipped = found.explain(found.index.storage.uri_of("part-00019.parquet"))
+    assert "skipped" in skipped.splitlines()[0]
+    assert "a from 950 to 999" in skipped
+    with pytest.raises(InvalidOption, match=r'Did you mean "part-'):
+        found.explain("part-0001.parquet")
+
+
+def test_files_are_made_when_they_are_looked_at(index: Index) -> None:
+    files = plan_of(index, "b = 3").files
+    assert len(files) == 20
+    assert [file.path for file in files[3:5]] == [files[3].path, files[-16].path]
+    with pytest.raises(IndexError):
+        files[20]
+
+
+def test_a_share_never_rounds_to_all_or_nothing() -> None:
+    assert str(Share(999_999, 1_000_000)) == "999,999 of 1,000,000 (99.9999 %)"
+    assert str(Share(1_000, 1_000)) == "1,000 of 1,000 (100 %)"
+    assert str(Share(None, 5)) == "unknown"

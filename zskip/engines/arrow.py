@@ -1,0 +1,199 @@
+"""The matching rows of a plan as Arrow batches: DuckDB scans and filters, and the table's own types come back.
+
+Columns that DuckDB cannot carry without loss (wide decimals, extension types, names that differ only in case) are read
+by Arrow instead, row group by row group, and DuckDB only says which rows match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+from zskip.engines.duckdb.relation import condition, planned_scan
+from zskip.engines.duckdb.scan import literal, partition_values
+from zskip.engines.duckdb.types import ambiguous, duckdb_type, lossless, quoted
+from zskip.errors import SchemaError, UnknownColumn, nearest
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from zskip.plan import Plan
+
+__all__ = ["count", "to_arrow", "to_batches"]
+
+_BATCH_ROWS = 122_880
+
+
+def to_arrow(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
+    """The matching rows as a table in the table's own order and types. Raises `UnknownColumn`, `UnsupportedSql`."""
+    schema = output_schema(plan, columns)
+    return pa.Table.from_batches(to_batches(plan, columns), schema)
+
+
+def to_batches(plan: Plan, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The matching rows as record batches, in bounded memory. Raises `UnknownColumn` and `UnsupportedSql` at once."""
+    schema = output_schema(plan, columns)
+    where = condition(plan)
+    if len(plan) == 0:
+        return iter(())
+    if not ambiguous(plan.snapshot.schema.arrow.names) and all(lossless(field.type) for field in schema):
+        return _native_batches(plan, schema)
+    return _arrow_batches(plan, schema, where)
+
+
+def count(plan: Plan) -> int:
+    """How many rows match. Files, and row groups, that match wholly are counted without being read."""
+    if plan.predicate is None or plan.all_match:
+        rows = pc.sum(plan.rows, skip_nulls=False, min_count=0).as_py()
+        if rows is not None:
+            return int(rows)
+    counted: int
+    counted, rest = plan.without_counted()
+    if len(rest) == 0:
+        return counted
+    if ambiguous(plan.snapshot.schema.arrow.names):
+        read: int = sum(batch.num_rows for batch in to_batches(rest, []))
+        return counted + read
+    con = connection(rest)
+    scan = planned_scan(rest, con, [])
+    (row,) = con.execute(f"SELECT count(*) FROM ({scan.sql})", dict(scan.parameters)).fetchall()
+    found: int = row[0]
+    return counted + found
+
+
+def connection(plan: Plan) -> duckdb.DuckDBPyConnection:
+    """A connection of zskip's own for one operation, with the plan's clock."""
+    import duckdb
+
+    con = duckdb.connect(":memory:zskip").cursor()
+    if plan.predicate is not None:
+        con.execute("SET TimeZone = " + literal(plan.predicate.dialect.timezone))
+    return con
+
+
+def output_schema(plan: Plan, columns: Sequence[str] | None) -> pa.Schema:
+    """The table's own fields, those of ``columns`` and in that order. Raises `UnknownColumn`."""
+    arrow = plan.snapshot.schema.arrow
+    if columns is None:
+        return arrow
+    for name in columns:
+        if name not in arrow.names:
+            raise UnknownColumn(f'There is no column "{name}".{nearest(name, arrow.names)}')
+    return pa.schema([arrow.field(name) for name in columns], arrow.metadata)
+
+
+def _native_batches(plan: Plan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """DuckDB reads and filters; each batch is cast to the table's types."""
+    con = connection(plan)
+    scan = planned_scan(plan, con, schema.names)
+    for batch in con.sql(scan.sql, params=dict(scan.parameters)).to_arrow_reader(_BATCH_ROWS):
+        if batch.num_rows:
+            yield _cast(batch, schema)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if not len(schema):
+        return _empty_rows(batch.num_rows)
+    columns = [
+        pa.nulls(batch.num_rows, pa.null()) if t.is_null(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _empty_rows(rows: int) -> pa.RecordBatch:
+    """Rows without a column."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def _arrow_batches(plan: Plan, schema: pa.Schema, where: str | None) -> Iterator[pa.RecordBatch]:
+    """Arrow reads, one row group at a time; DuckDB sees the predicate's columns alone and says which rows match."""
+    con = connection(plan)
+    asked = [] if where is None or plan.predicate is None else plan.predicate.columns
+    roots = list(dict.fromkeys(plan.snapshot.schema.columns[path].parts[0] for path in asked))
+    if ambiguous(roots):
+        raise SchemaError(
+            "DuckDB cannot tell columns apart whose names differ only in case, and the predicate reads two of them: "
+            + ", ".join(f'"{root}"' for root in sorted(roots, key=str.lower))
+            + "."
+        )
+    table = plan.snapshot.schema.arrow
+    partitions = plan.snapshot.partition_by
+    filesystem = None if plan.index.storage.local is not None else plan.index.storage.filesystem()
+    for position, path in enumerate(plan.paths):
+        with pq.ParquetFile(path, filesystem=filesystem) as file:
+            groups = plan.row_groups_of(position)
+            values = partition_values(path, {name: table.field(name).type for name in partitions})
+            for group in range(file.num_row_groups) if groups is None else groups:
+                rows = _rows(file, group, table, dict.fromkeys([*schema.names, *roots]), values)
+                if where is not None:
+                    rows = rows.take(_matching(con, rows.select(roots), where))
+                yield from (
+                    rows.select(schema.names).to_batches(_BATCH_ROWS) if len(schema) else [_empty_rows(len(rows))]
+                )
+
+
+def _rows(
+    file: pq.ParquetFile, group: int, table: pa.Schema, names: Iterable[str], values: Mapping[str, pa.Scalar]
+) -> pa.Table:
+    """A row group's rows in the table's types; a column that the file lacks is NULL."""
+    there = file.schema_arrow.names
+    wanted = list(names)
+    stored = file.read_row_group(group, columns=[name for name in wanted if name in there and name not in values])
+    count = file.metadata.row_group(group).num_rows
+    fields = [table.field(name) for name in wanted]
+    columns = [
+        pa.repeat(values[field.name], count)
+        if field.name in values
+        else _as(stored.column(field.name), field.type)
+        if field.name in there
+        else pa.nulls(count, field.type)
+        for field in fields
+    ]
+    if not fields:
+        return pa.table({"": pa.nulls(count)}).select([])
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _as(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    return values if values.type == type else values.cast(type)
+
+
+def _matching(con: duckdb.DuckDBPyConnection, rows: pa.Table, where: str) -> np.ndarray:
+    """The numbers of the rows that match. Columns take the types that DuckDB gives them in Parquet."""
+    schema = rows.schema
+    carried = [_carried(rows.column(index), field.type) for index, field in enumerate(schema)]
+    numbered = pa.table([*carried, pa.array(np.arange(len(rows)))], [*schema.names, _ROW_NUMBER])
+    names = {name: duckdb_type(type) for name, type in zip(schema.names, schema.types, strict=True)}
+    typed = ", ".join(f"CAST({quoted(name)} AS {type}) AS {quoted(name)}" for name, type in names.items())
+    con.register(_ROWS, numbered)
+    found = con.execute(
+        f"SELECT {_ROW_NUMBER} FROM (SELECT {typed}{', ' if typed else ''}{_ROW_NUMBER} FROM {_ROWS}) WHERE {where} "
+        f"ORDER BY {_ROW_NUMBER}"
+    )
+    numbers = found.fetchnumpy()[_ROW_NUMBER]
+    con.unregister(_ROWS)
+    return np.asarray(numbers)
+
+
+_ROW_NUMBER = "_zskip_row_number"
+_ROWS = "_zskip_rows"
+
+
+def _carried(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    """Values in a type that DuckDB takes from Arrow: a duration is an integer, a wide decimal a float."""
+    if isinstance(type, pa.BaseExtensionType):
+        return _carried(values.cast(type.storage_type), type.storage_type)
+    if t.is_dictionary(type):
+        return _carried(values.cast(type.value_type), type.value_type)
+    if t.is_duration(type):
+        return values.cast(pa.int64())
+    if t.is_decimal256(type) and type.precision > 38:
+        return values.cast(pa.float64())
+    return values

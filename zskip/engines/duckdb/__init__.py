@@ -1,0 +1,10 @@
+"""DuckDB: relations over planned files, whole statements, and a table that prunes itself.
+
+``scan``: the SQL of a native scan · ``types``: Arrow types as DuckDB reads them · ``remote``: files in object stores ·
+``relation``: a plan as a relation · ``statement``: whole statements · ``conjuncts``: which conditions bind a table.
+"""
+
+from zskip.engines.duckdb.relation import to_duckdb
+from zskip.engines.duckdb.statement import sql
+
+__all__ = ["sql", "to_duckdb"]

@@ -1,0 +1,110 @@
+"""A plan as a DuckDB relation: a native scan of the survivors under the predicate that is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyarrow import types as t
+
+from zskip.engines.duckdb.remote import KnownFile, register_storage
+from zskip.engines.duckdb.scan import Scan, native_scan
+from zskip.errors import InvalidOption, UnsupportedSql
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from zskip.plan import Plan
+    from zskip.predicate import Predicate
+
+__all__ = ["condition", "planned_scan", "readable_paths", "same_clock", "to_duckdb"]
+
+
+def to_duckdb(
+    plan: Plan, con: duckdb.DuckDBPyConnection | None = None, columns: Sequence[str] | None = None
+) -> duckdb.DuckDBPyRelation:
+    """The matching rows of a plan as a lazy relation of ``con`` (of DuckDB's default connection where it is None).
+
+    The types are those that DuckDB itself gives these files. Raises `UnsupportedSql` where the predicate cannot be
+    said in DuckDB's SQL, and `InvalidOption` where the connection's time zone is not the plan's and matters.
+    """
+    import duckdb
+
+    con = duckdb.default_connection() if con is None else con
+    same_clock(plan, con)
+    scan = planned_scan(plan, con, columns)
+    return con.sql(scan.sql, params=dict(scan.parameters))
+
+
+def planned_scan(plan: Plan, con: duckdb.DuckDBPyConnection, columns: Sequence[str] | None) -> Scan:
+    """The SELECT of the matching rows, on a connection that can read the files after this call."""
+    rows = plan.rows
+    return native_scan(
+        readable_paths(plan, con),
+        plan.snapshot.schema.arrow,
+        columns=columns,
+        partition_by=plan.snapshot.partition_by,
+        where=condition(plan),
+        rows=None if rows.null_count else sum(rows.to_pylist()),
+    )
+
+
+def condition(plan: Plan) -> str | None:
+    """What is left of the predicate in DuckDB's SQL; None where every row of every file matches."""
+    if plan.predicate is None or plan.all_match:
+        return None
+    said = plan.predicate.sql("duckdb")
+    if said is None:
+        raise UnsupportedSql(
+            f'The predicate "{plan.predicate}", read as {plan.predicate.dialect.name} reads it, cannot be said in '
+            f"DuckDB's SQL. Read the plan with that engine, or plan in the dialect of DuckDB."
+        )
+    return said
+
+
+def readable_paths(plan: Plan, con: duckdb.DuckDBPyConnection) -> list[str]:
+    """The survivors' names on this connection; a remote table is made readable there."""
+    storage = plan.index.storage
+    if storage.local is not None:
+        return plan.paths
+    paths: list[str] = plan.relative_paths.to_pylist()
+    modified = plan.index.modified(plan.numbers).to_pylist()
+    modified += [None] * (len(paths) - len(modified))
+    sizes = plan.bytes.to_pylist()
+    if None in sizes:
+        listed = storage.size_and_modified(paths)
+        found = dict(zip(listed.path.to_pylist(), listed.size.to_pylist(), strict=True))
+        sizes = [found[path] for path in paths]
+    prefix = register_storage(con, storage, dict(zip(paths, map(KnownFile, sizes, modified), strict=True)))
+    return [prefix + path for path in paths]
+
+
+def same_clock(plan: Plan, con: duckdb.DuckDBPyConnection) -> None:
+    """Raise `InvalidOption` where a zoned comparison would mean something else to the connection than to the proof."""
+    if plan.all_match or plan.predicate is None or not _reads_a_clock(plan.predicate):
+        return
+    ((theirs,),) = con.sql("SELECT current_setting('TimeZone')").fetchall()
+    ours = plan.predicate.dialect.timezone
+    if _UTC.get(theirs, theirs) != _UTC.get(ours, ours):
+        raise InvalidOption(
+            f'The plan reads times in the zone "{ours}", the connection in "{theirs}". '
+            f"Plan with timezone=\"{theirs}\", or say SET TimeZone = '{ours}' on the connection."
+        )
+
+
+_UTC = dict.fromkeys(
+    ("Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal", "GMT", "Etc/GMT"), "UTC"
+)
+
+
+def _reads_a_clock(predicate: Predicate) -> bool:
+    """Whether the session's time zone may matter to the predicate."""
+    types = [predicate.schema.columns[path].type for path in predicate.columns]
+    said = predicate.sql("duckdb") or ""
+    return any(t.is_timestamp(type) and type.tz is not None for type in types) or bool(_ZONED.search(said))
+
+
+_ZONED = re.compile(
+    r"timestamptz|time zone|timetz|timezone|to_timestamp|make_timestamptz|current_|now|today", re.IGNORECASE
+)

@@ -1,0 +1,118 @@
+"""A table's files in an object store, as DuckDB reads them: one ranged request for each range that it asks for.
+
+The index knows each file's name and size, so opening a file costs no listing and no request of its own.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import fsspec
+import xxhash
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from zskip.sidecar import Storage
+
+__all__ = ["KnownFile", "register_storage"]
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class KnownFile(NamedTuple):
+    """What the index knows of a file. ``size``: bytes · ``modified``: nanoseconds since the epoch, if known."""
+
+    size: int
+    modified: int | None
+
+
+# By protocol and path: connections share what is known of a table's files.
+_FILES: dict[str, dict[str, KnownFile]] = {}
+
+
+def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Mapping[str, KnownFile]) -> str:
+    """Make files of a remote table readable on a connection; the prefix that their paths take there.
+
+    The prefix is the table's own, so that it meets neither another table's credentials nor another library's
+    file system. Registering again adds to the files that are known.
+    """
+    protocol = f"zskip-{xxhash.xxh64_hexdigest(storage.uri.encode())}"
+    known = _FILES.setdefault(protocol, {})
+    known.update(files)
+    if not con.filesystem_is_registered(protocol):
+        con.register_filesystem(_TableFiles(protocol, storage, known))
+    return f"{protocol}://"
+
+
+class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is untyped
+    """The read-only verbs that DuckDB calls."""
+
+    cachable = False
+
+    def __init__(self, protocol: str, storage: Storage, files: dict[str, KnownFile]) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self._storage = storage
+        self._files = files
+
+    def _path(self, path: str) -> str:
+        return path.removeprefix(f"{self.protocol}://")
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        """The path itself, brackets around wildcards taken off: planned files are named one by one."""
+        plain = self._path(path)
+        for wild in "[*?":
+            plain = plain.replace(f"[{wild}]", wild)
+        return [plain]
+
+    def exists(self, path: str, **_: Any) -> bool:
+        return self._path(path) in self._files
+
+    def isfile(self, path: str) -> bool:
+        return self.exists(path)
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        plain = self._path(path)
+        return {"name": plain, "size": self._files[plain].size, "type": "file"}
+
+    def modified(self, path: str) -> datetime.datetime:
+        # DuckDB's cache of ranges compares this instant: a file that was replaced is read anew.
+        return _EPOCH + datetime.timedelta(microseconds=(self._files[self._path(path)].modified or 0) // 1000)
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> io.RawIOBase:
+        plain = self._path(path)
+        return _RangedFile(self._storage, plain, self._files[plain].size)
+
+
+class _RangedFile(io.RawIOBase):
+    """A file of known size; each read is one ranged request."""
+
+    def __init__(self, storage: Storage, path: str, size: int) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = path
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        length = self._size - self._position if size < 0 else min(size, self._size - self._position)
+        data = self._storage.read_range(self._path, self._position, length) if length > 0 else b""
+        self._position += len(data)
+        return data

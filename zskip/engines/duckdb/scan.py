@@ -1,0 +1,143 @@
+"""A native DuckDB scan of planned files, as SQL text and its parameters.
+
+The table's schema goes along by name, so that no file is opened to learn it: a column that a file lacks is NULL
+there, a narrower type is widened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.engines.duckdb.types import duckdb_type, quoted
+from zskip.errors import SchemaError
+
+__all__ = ["Scan", "literal", "native_scan", "partition_values", "without_patterns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A SELECT statement and the values of its named parameters."""
+
+    sql: str
+    parameters: Mapping[str, Any]
+
+
+def native_scan(
+    files: Sequence[str],
+    schema: pa.Schema,
+    *,
+    columns: Sequence[str] | None = None,
+    partition_by: Sequence[str] = (),
+    where: str | None = None,
+    rows: int | None = None,
+    files_parameter: str = "zskip_files",
+) -> Scan:
+    """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
+
+    ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
+    ``rows``: how many rows the files hold, for DuckDB's planner. No file at all gives no row, with the right types.
+    Raises `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
+    """
+    names = list(schema.names if columns is None else columns)
+    types = {field.name: duckdb_type(field.type) for field in schema}
+    _refuse_ambiguous(schema.names)
+    projection = ", ".join(quoted(name) for name in names) or "NULL"
+    condition = "" if where is None else f" WHERE {where}"
+    if not files:
+        nothing = ", ".join(f"CAST(NULL AS {type}) AS {quoted(name)}" for name, type in types.items())
+        return Scan(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'} WHERE false)", {})
+    stored = {name: type for name, type in types.items() if name not in partition_by}
+    source = f"read_parquet(${files_parameter}, {_options(schema, stored, rows)})"
+    if partition_by:
+        folders = _folders(files[0])
+        values = ", ".join(
+            f"{_partition_value(folders.get(name, name), types[name])} AS {quoted(name)}" for name in partition_by
+        )
+        source = f"(SELECT *, {values} FROM {source})"
+    return Scan(
+        f"SELECT {projection} FROM {source}{condition}", {files_parameter: [without_patterns(file) for file in files]}
+    )
+
+
+def literal(text: str) -> str:
+    """A string as an SQL literal.
+
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def without_patterns(path: str) -> str:
+    """A path in which DuckDB sees no wildcard.
+
+    >>> without_patterns("a[1]*.parquet")
+    'a[[]1][*].parquet'
+    """
+    return re.sub(r"[\[*?]", r"[\g<0>]", path) if re.search(r"[\[*?]", path) else path
+
+
+def _options(schema: pa.Schema, stored: Mapping[str, str], rows: int | None) -> str:
+    columns = ", ".join(
+        f"{literal(name)}: {{name: {literal(name)}, type: {literal(type)}, default_value: NULL}}"
+        for name, type in stored.items()
+    )
+    options = ["hive_partitioning = false", f"schema = MAP {{{columns}}}"]
+    if any(_holds_floats(field.type) for field in schema):
+        # Without it, DuckDB takes a footer's bounds to cover NaN too, and loses such rows of files by pyarrow.
+        options.append("can_have_nan = true")
+    if rows is not None:
+        options.append(f"explicit_cardinality = {max(rows, 1)}")
+    return ", ".join(options)
+
+
+def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:
+    """The values that a path's folders give to columns; a column that no folder names is NULL.
+
+    >>> partition_values("/lake/day=7/host=a%2Fb/x.parquet", {"day": pa.int64(), "host": pa.string()})
+    {'day': <pyarrow.Int64Scalar: 7>, 'host': <pyarrow.StringScalar: 'a/b'>}
+    """
+    texts = {
+        unquote(name): None if text == _HIVE_NULL else unquote(text)
+        for name, text in _HIVE_FOLDER.findall(path.rsplit("/", 1)[0] + "/")
+    }
+    return {name: pa.array([texts.get(name)], pa.string()).cast(type)[0] for name, type in types.items()}
+
+
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_HIVE_FOLDER = re.compile(r"(?<=/)([^/=]+)=([^/]*)(?=/)")
+
+
+def _folders(path: str) -> dict[str, str]:
+    """How a path writes the names of its partition columns."""
+    return {unquote(name): name for name, _ in _HIVE_FOLDER.findall(path)}
+
+
+def _partition_value(folder: str, type: str) -> str:
+    pattern = f".*/{re.escape(folder)}=([^/]*)/.*"
+    value = f"url_decode(regexp_extract(filename, {literal(pattern)}, 1))"
+    return f"CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {type})"
+
+
+def _holds_floats(arrow: pa.DataType) -> bool:
+    if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
+        return _holds_floats(arrow.value_type)
+    return bool(t.is_floating(arrow)) or any(_holds_floats(arrow.field(i).type) for i in range(arrow.num_fields))
+
+
+def _refuse_ambiguous(names: Sequence[str]) -> None:
+    folded: dict[str, str] = {}
+    for name in names:
+        other = folded.setdefault(name.lower(), name)
+        if other != name:
+            raise SchemaError(
+                f'DuckDB cannot tell the columns "{other}" and "{name}" apart. '
+                "Read the plan with to_arrow(), which can, or rename one of them."
+            )

@@ -1,0 +1,331 @@
+"""Whole SQL statements over zskip tables: each table in FROM is replaced by a native read of its survivors.
+
+The text around the tables runs as it stands. What prunes a table are only conditions that every row of it must meet to
+matter to the result (`conjuncts`), so that the statement means the same over the survivors as over all files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
+from zskip.engines.duckdb.relation import readable_paths
+from zskip.engines.duckdb.scan import native_scan
+from zskip.engines.duckdb.types import duckdb_type, quoted
+from zskip.errors import SqlError, SqlSyntaxError, TableNotFound, UnknownParameter
+from zskip.interpret import outcomes
+from zskip.plan import Plan, plan
+from zskip.predicate import Predicate, bind, conjunction
+from zskip.predicate.sql.freeze import _clocks as clocks
+from zskip.sidecar import Index, load, open_storage
+from zskip.stats import ColumnStatistics, FileStatistics
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["Rewritten", "rewrite", "sql"]
+
+_PREFIX = re.compile(r"\s*(?:EXPLAIN(?:\s+ANALYZE)?\s)", re.IGNORECASE)
+_KEPT_INDEXES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A statement that reads the survivors alone. ``plans``: by the text of each table, in the order of the text."""
+
+    sql: str
+    parameters: Mapping[str, Any] | Sequence[Any] | None
+    plans: tuple[tuple[str, Plan], ...]
+
+
+def sql(
+    statement: str,
+    con: duckdb.DuckDBPyConnection | None = None,
+    *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Run a statement in which zskip tables stand by their quoted path, and read only the files that matter.
+
+    ``SELECT count(*) FROM 'lake/conn' c JOIN 'lake/dns' d USING (uid) WHERE c.src_ip = '10.47.1.100'``: each table is
+    planned with the conditions that bind it, through joins, subqueries and CTEs; everything else is DuckDB's.
+    ``con``: the connection, DuckDB's default one where it is None · ``params``: for ``?``, ``$1`` (a sequence) or
+    ``$name`` (a mapping) · ``tables``: names for tables or paths, as in ``FROM conn`` · ``storage_options``: for paths
+    that are URLs. The result is a lazy relation, and None for a statement that yields none.
+
+    Raises `SqlSyntaxError`, `UnknownParameter` and `SchemaError`; everything else is raised by DuckDB itself.
+    """
+    import duckdb
+
+    con = duckdb.default_connection() if con is None else con
+    rewritten = rewrite(statement, con, params=params, tables=tables, storage_options=storage_options)
+    return con.sql(rewritten.sql, params=rewritten.parameters)
+
+
+def rewrite(
+    statement: str,
+    con: duckdb.DuckDBPyConnection,
+    *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Rewritten:
+    """The statement that `sql` runs, with its plans. Remote tables are readable on ``con`` afterwards."""
+    ((timezone, micros),) = con.sql("SELECT current_setting('TimeZone'), epoch_us(now())").fetchall()
+    now = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
+    text = _frozen(statement, now, timezone)
+    catalog = _Catalog(tables or {}, storage_options)
+    edits: list[tuple[int, int, str]] = []
+    values = _Parameters(params)
+    plans: list[tuple[str, Plan]] = []
+    for tree in _parsed(text):
+        known = [table for table in tree.find_all(exp.Table) if catalog.index_of(table) is not None]
+        scopes = Scopes(tree, catalog.columns_of)
+        for table in sorted(known, key=lambda table: table.this.meta["start"]):
+            index = catalog.index_of(table)
+            assert index is not None
+            planned = plan(index, _predicate(index, scopes.of(table), values, timezone))
+            start, end = table.this.meta["start"], table.this.meta["end"] + 1
+            edits.append((start, end, _read(planned, con, table, values)))
+            plans.append((text[start:end], planned))
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = text[:start] + replacement + text[end:]
+    return Rewritten(text, values.all, tuple(plans))
+
+
+def _parsed(text: str) -> list[exp.Expr]:
+    """The statements of a text. EXPLAIN is blanked out: what it explains is parsed in its place."""
+    prefix = _PREFIX.match(text)
+    body = text if prefix is None else " " * prefix.end() + text[prefix.end() :]
+    try:
+        return [tree for tree in sqlglot.parse(body, dialect="duckdb") if tree is not None]
+    except sqlglot.errors.SqlglotError as error:
+        details = getattr(error, "errors", None) or [{}]
+        place = details[0]
+        raise SqlSyntaxError(
+            f"The statement does not parse: {place.get('description', error)}.", text, _span(text, place)
+        ) from error
+
+
+def _span(text: str, place: Mapping[str, Any]) -> tuple[int, int] | None:
+    line, column, word = place.get("line"), place.get("col"), place.get("highlight") or ""
+    if not isinstance(line, int) or not isinstance(column, int):
+        return None
+    start = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1])
+    end = start + column
+    return max(start, end - len(word)), end
+
+
+# --- tables ---
+
+
+class _Catalog:
+    """The zskip tables that a statement may name: by quoted path, or by a name that was given."""
+
+    def __init__(self, tables: Mapping[str, Any], storage_options: Mapping[str, Any] | None) -> None:
+        self._named = {name.lower(): table for name, table in tables.items()}
+        self._options = storage_options
+        self._found: dict[str, Index | None] = {}
+
+    def index_of(self, table: exp.Table) -> Index | None:
+        """The index of a table in FROM or JOIN; None where it is not one of zskip's."""
+        identifier = table.this
+        if not isinstance(identifier, exp.Identifier) or "start" not in identifier.meta or table.args.get("db"):
+            return None
+        if table.find_ancestor(exp.From, exp.Join, exp.Pivot) is None:
+            return None
+        name = identifier.name
+        if name not in self._found:
+            given = self._named.get(name.lower())
+            if given is not None and not isinstance(given, str):
+                self._found[name] = given if isinstance(given, Index) else given.index
+            elif given is None and not identifier.quoted:
+                self._found[name] = None
+            else:
+                self._found[name] = _opened(given or name, self._options)
+        return self._found[name]
+
+    def columns_of(self, table: exp.Table) -> Mapping[str, str] | None:
+        """A zskip table's columns by lower-case name, with their types; None for any other table."""
+        index = self.index_of(table)
+        if index is None:
+            return None
+        return {field.name.lower(): duckdb_type(field.type) for field in index.snapshot.schema.arrow}
+
+
+_INDEXES: dict[str, Index] = {}
+
+
+def _opened(path: str, options: Mapping[str, Any] | None) -> Index | None:
+    """The newest state of the table at a path; what was loaded of that very state before is used again."""
+    storage = open_storage(path, options)
+    try:
+        snapshot = load(storage)
+    except TableNotFound:
+        return None
+    kept = _INDEXES.get(storage.uri)
+    if kept is None or kept.snapshot.commit_id != snapshot.commit_id or options:
+        kept = Index(storage, snapshot)
+        if len(_INDEXES) >= _KEPT_INDEXES:
+            _INDEXES.clear()
+        _INDEXES[storage.uri] = kept
+    return kept
+
+
+def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, values: _Parameters) -> str:
+    """What stands in a table's place: a read of its survivors, under the name that the table had."""
+    rows = planned.rows
+    name = values.fresh_name()
+    scan = native_scan(
+        readable_paths(planned, con),
+        planned.snapshot.schema.arrow,
+        partition_by=planned.snapshot.partition_by,
+        rows=None if rows.null_count else sum(rows.to_pylist()),
+        files_parameter=name,
+    )
+    for key, value in scan.parameters.items():
+        values.add(key, value)
+    alias = "" if table.args.get("alias") else f" AS {quoted(default_alias(table.name))}"
+    return f"({scan.sql}){alias}"
+
+
+# --- conditions ---
+
+
+def _predicate(index: Index, conjuncts: Sequence[Conjunct], values: _Parameters, timezone: str) -> Predicate | None:
+    """What the conditions prove about a table; None where they prove nothing."""
+    bound = []
+    for conjunct in conjuncts:
+        predicate = _bound(index, conjunct.condition, values, timezone)
+        if predicate is not None and not (conjunct.rejects_null and _may_hold_for_nulls(predicate)):
+            bound.append(predicate)
+    return conjunction(bound) if bound else None
+
+
+def _bound(index: Index, condition: exp.Expr, values: _Parameters, timezone: str) -> Predicate | None:
+    used: dict[str, Any] = {}
+
+    def named(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Parameter):
+            used[f"p{node.name}"] = values.value_of(node.name)
+            return exp.Parameter(this=exp.var(f"p{node.name}"))
+        return node
+
+    renamed = condition.copy().transform(named)
+    said = renamed.sql(dialect="duckdb")
+    try:
+        # Only what survives being written and read again is taken for what the statement says.
+        if sqlglot.parse_one(said, dialect="duckdb") != renamed:
+            return None
+        return bind(said, index.snapshot.schema, timezone=timezone, params=used or None)
+    except (SqlError, sqlglot.errors.SqlglotError):
+        # DuckDB says what is wrong with the statement; here it merely proves nothing.
+        return None
+
+
+def _may_hold_for_nulls(predicate: Predicate) -> bool:
+    """Whether the predicate might be TRUE for a row of NULLs, such as an outer join makes."""
+    one = pa.array([1], pa.int64())
+    columns = {path: ColumnStatistics.all_null(predicate.schema.columns[path].type, one) for path in predicate.columns}
+    return bool(outcomes(predicate, FileStatistics(one, columns).statistics()).may_match[0])
+
+
+class _Parameters:
+    """The statement's own parameters and those of the reads, in the one style that the statement uses."""
+
+    def __init__(self, params: Sequence[Any] | Mapping[str, Any] | None) -> None:
+        self._named = params is None or isinstance(params, Mapping)
+        given = {} if params is None else params
+        self._values: dict[str, Any] = (
+            dict(given) if isinstance(given, Mapping) else {str(i): value for i, value in enumerate(given, start=1)}
+        )
+
+    @property
+    def all(self) -> Mapping[str, Any] | Sequence[Any] | None:
+        """As DuckDB takes them."""
+        return (self._values or None) if self._named else list(self._values.values())
+
+    def value_of(self, name: str) -> Any:
+        """A parameter's value. Raises `UnknownParameter`."""
+        if name not in self._values:
+            raise UnknownParameter(f"There is no value for the parameter ${name}.")
+        return self._values[name]
+
+    def fresh_name(self) -> str:
+        """A name that no parameter has."""
+        number = len(self._values) + 1
+        if not self._named:
+            return str(number)
+        while f"zskip_{number}" in self._values:
+            number += 1
+        return f"zskip_{number}"
+
+    def add(self, name: str, value: Any) -> None:
+        """One more parameter."""
+        self._values[name] = value
+
+
+# --- the clock ---
+
+
+def _frozen(statement: str, now: datetime.datetime, timezone: str) -> str:
+    """The statement with ``?`` numbered, and with the clock read once, before anything is proved from it.
+
+    Only what SELECT lists say of the clock stays: it names columns, and decides nothing.
+    """
+    try:
+        tokens = sqlglot.tokenize(statement, read="duckdb")
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The statement does not parse: {error}.", statement) from error
+    listed = _in_select_lists(tokens)
+    edits = [edit for edit in clocks(tokens, "duckdb", now, timezone) if edit[0] not in listed]
+    marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER and token.text == "?"]
+    edits += [(mark.start, mark.end + 1, f"${number}") for number, mark in enumerate(marks, start=1)]
+    for start, end, replacement in sorted(edits, reverse=True):
+        statement = statement[:start] + replacement + statement[end:]
+    return statement
+
+
+_AFTER_LIST = {
+    TokenType.FROM,
+    TokenType.WHERE,
+    TokenType.JOIN,
+    TokenType.ON,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.QUALIFY,
+    TokenType.ORDER_BY,
+    TokenType.LIMIT,
+    TokenType.UNION,
+    TokenType.EXCEPT,
+    TokenType.INTERSECT,
+    TokenType.VALUES,
+    TokenType.SEMICOLON,
+}
+
+
+def _in_select_lists(tokens: Sequence[Token]) -> set[int]:
+    """Where the tokens start that stand between SELECT and what follows its list."""
+    within, outer, found = False, [], set()
+    for token in tokens:
+        if token.token_type is TokenType.SELECT:
+            within = True
+        elif token.token_type in _AFTER_LIST:
+            within = False
+        elif token.token_type is TokenType.L_PAREN:
+            outer.append(within)
+        elif token.token_type is TokenType.R_PAREN and outer:
+            within = outer.pop()
+        if within:
+            found.add(token.start)
+    return found

@@ -1,0 +1,231 @@
+"""Why a plan skips what it skips: facts as plain values, and the same as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.errors import InvalidOption, nearest
+from zskip.interpret import Outcomes, outcomes, reasons
+from zskip.predicate import Predicate
+from zskip.stats import ColumnStatistics, FileStatistics
+
+if TYPE_CHECKING:
+    from zskip.plan.planned import Plan, Share
+
+__all__ = ["explain", "facts"]
+
+_SHOWN_PATHS = 5
+_SHOWN_GROUPS = 20
+
+
+def facts(plan: Plan, file: str | None = None) -> Mapping[str, Any]:
+    """What `explain` says, in plain values. Raises `InvalidOption` for a file that the table does not have."""
+    return _facts_of_plan(plan) if file is None else _facts_of_file(plan, file)
+
+
+def explain(plan: Plan, file: str | None = None) -> str:
+    """The facts as text: of the whole plan, or of one file beside its ranges."""
+    found = facts(plan, file)
+    return _text_of_plan(found) if file is None else _text_of_file(found)
+
+
+# --- the whole plan ---
+
+
+def _facts_of_plan(plan: Plan) -> dict[str, Any]:
+    skipped = plan.skipped
+    predicate = plan.predicate
+    found: dict[str, Any] = {
+        "table": plan.index.storage.uri,
+        "version": plan.snapshot.version,
+        "predicate": None if predicate is None else predicate.text,
+        "dialect": None if predicate is None else predicate.dialect.name,
+        "timezone": None if predicate is None else predicate.dialect.timezone,
+        "skipped": {name: _share(getattr(skipped, name)) for name in skipped._fields},
+        "files_without_residual": int(plan.whole.sum()),
+        "conjuncts": [] if predicate is None else _conjuncts(plan, predicate),
+    }
+    if plan.changes is not None:
+        found["changes"] = {name: getattr(plan.changes, name).to_pylist() for name in ("new", "changed", "gone")}
+    return found
+
+
+def _conjuncts(plan: Plan, predicate: Predicate) -> list[dict[str, Any]]:
+    index = plan.index
+    columns = sorted(predicate.columns)
+    files = index.files(range(len(plan.snapshot.shards)), columns)
+    by_file = reasons(predicate, files.statistics)
+    by_group = by_file
+    if any(shard.row_group_part is not None for shard in plan.snapshot.shards):
+        by_group = reasons(predicate, index.row_groups(files.numbers, columns).statistics)
+    return [
+        {
+            "text": alone.text,
+            "files": {"removed": alone.removed, "proved": alone.proved, "total": alone.units},
+            "row_groups": {"removed": group.removed, "proved": group.proved, "total": group.units},
+            "opaque": [{"sql": sql, "why": why} for sql, why in alone.opaque],
+            "rewrite": alone.rewrite,
+        }
+        for alone, group in zip(by_file, by_group, strict=True)
+    ]
+
+
+def _share(share: Share) -> dict[str, int | None]:
+    return {"skipped": share.part, "total": share.whole}
+
+
+def _text_of_plan(found: Mapping[str, Any]) -> str:
+    said = "every row" if found["predicate"] is None else found["predicate"]
+    lines = [f"{found['table']} (version {found['version']})", f"  WHERE {said}", "skipped"]
+    lines += [f"  {name.replace('_', ' '):<11}{_of(share)}" for name, share in found["skipped"].items()]
+    if found["files_without_residual"]:
+        lines.append(f"  in {found['files_without_residual']:,} of the files that are read, every row matches")
+    if found["conjuncts"]:
+        lines.append("each condition alone removes")
+    for conjunct in found["conjuncts"]:
+        files, groups = conjunct["files"], conjunct["row_groups"]
+        lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(conjunct['text'])}")
+        lines += [f"{'':33}not used: {_short(part['sql'])}: {part['why']}" for part in conjunct["opaque"]]
+        if conjunct["rewrite"]:
+            lines.append(f"{'':33}would prune: {conjunct['rewrite']}")
+    for kind, paths in found.get("changes", {}).items():
+        if paths:
+            shown = ", ".join(paths[:_SHOWN_PATHS]) + (", …" if len(paths) > _SHOWN_PATHS else "")
+            what = "left out" if kind == "gone" else "read in full"
+            lines.append(f"{len(paths):,} files {kind} since the index was made, {what}: {shown}")
+    return "\n".join(lines)
+
+
+def _of(share: Mapping[str, int | None]) -> str:
+    from zskip.plan.planned import Share
+
+    return str(Share(share["skipped"], share["total"]))
+
+
+def _short(text: str, width: int = 90) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= width else plain[: width - 1] + "…"
+
+
+# --- one file ---
+
+
+def _facts_of_file(plan: Plan, file: str) -> dict[str, Any]:
+    number = _number_of(plan, file)
+    chosen = np.array([number])
+    predicate = plan.predicate
+    path = plan.index.paths(chosen)[0].as_py()
+    found: dict[str, Any] = {
+        "file": path,
+        "rows": plan.index.row_counts(chosen)[0].as_py(),
+        "bytes": plan.index.sizes(chosen)[0].as_py(),
+        "predicate": None if predicate is None else predicate.text,
+        "conjuncts": [],
+        "row_groups": [],
+        "verdict": "kept",
+        "all_rows_match": predicate is None,
+    }
+    if plan.changes is not None and path in plan.changes.changed.to_pylist():
+        return {**found, "verdict": "kept", "reason": "the file has changed since the index was made"}
+    if plan.changes is not None and path in plan.changes.gone.to_pylist():
+        return {**found, "verdict": "skipped", "reason": "the file is gone"}
+    if predicate is None:
+        return found
+    columns = sorted(predicate.columns)
+    statistics = plan.index.file_statistics(chosen, columns)
+    for conjunct in predicate.conjuncts:
+        outcome = outcomes(conjunct, statistics.statistics(sorted(conjunct.columns)))
+        found["conjuncts"].append(
+            {
+                "text": conjunct.text,
+                "verdict": _verdict(outcome, 0),
+                "ranges": {column: _range(statistics, column) for column in sorted(conjunct.columns)},
+            }
+        )
+    whole = outcomes(predicate, statistics.statistics(columns))
+    groups = plan.index.row_groups(chosen, columns)
+    by_group = outcomes(predicate, groups.statistics)
+    found["row_groups"] = [
+        {"row_group": int(group), "verdict": _verdict(by_group, position)}
+        for position, group in enumerate(groups.row_group)
+    ]
+    kept = bool(whole.may_match[0] and (by_group.may_match.any() or not len(groups)))
+    found |= {"verdict": "kept" if kept else "skipped", "all_rows_match": bool(kept and whole.all_match[0])}
+    return found
+
+
+def _number_of(plan: Plan, file: str) -> int:
+    """The number of the file with this path, in the table or as `Plan.paths` has it."""
+    uri = plan.index.storage.uri
+    inner = file.removeprefix(uri).lstrip("/") if file.startswith(uri) else file
+    paths: list[str] = []
+    for shard in range(len(plan.snapshot.shards)):
+        names = plan.index.shard_paths(shard)
+        position = pc.index(names, pa.scalar(inner)).as_py()
+        if position >= 0:
+            return int(plan.index.first_file[shard]) + int(position)
+        paths += names[: max(0, 1000 - len(paths))].to_pylist()
+    if plan.changes is not None and inner in plan.changes.new.to_pylist():
+        raise InvalidOption(
+            f'The file "{file}" is newer than the index, which knows nothing of it: it is read in full.'
+        )
+    raise InvalidOption(f'The table has no file "{file}".{nearest(inner, paths)}')
+
+
+def _verdict(outcome: Outcomes, position: int) -> str:
+    if not outcome.may_match[position]:
+        return "no row matches"
+    return "every row matches" if outcome.all_match[position] else "some row may match"
+
+
+def _range(statistics: FileStatistics, column: str) -> dict[str, Any]:
+    found = statistics.columns.get(column)
+    if found is None:
+        return dict.fromkeys(("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact"))
+    return {name: _plain(found, name) for name in ColumnStatistics.__slots__}
+
+
+def _plain(found: ColumnStatistics, name: str) -> Any:
+    """A value as JSON takes it: text for what JSON has no form of."""
+    scalar = getattr(found, name)[0]
+    value = scalar.as_py()
+    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else str(value)
+
+
+def _text_of_file(found: Mapping[str, Any]) -> str:
+    rows, size = ("unknown" if found[name] is None else f"{found[name]:,}" for name in ("rows", "bytes"))
+    lines = [f"{found['file']}: {rows} rows, {size} bytes: {found['verdict']}"]
+    if "reason" in found:
+        lines.append(f"  {found['reason']}")
+    for conjunct in found["conjuncts"]:
+        lines.append(f"  {_short(conjunct['text'])}: {conjunct['verdict']}")
+        lines += [f"    {column} {_range_text(of)}" for column, of in conjunct["ranges"].items()]
+    groups: Sequence[Mapping[str, Any]] = found["row_groups"]
+    if len(groups) > 1:
+        kept = sum(group["verdict"] != "no row matches" for group in groups)
+        lines.append(f"  row groups: {kept:,} of {len(groups):,} are read")
+        lines += [f"    {group['row_group']}: {group['verdict']}" for group in groups[:_SHOWN_GROUPS]]
+        if len(groups) > _SHOWN_GROUPS:
+            lines.append(f"    … {len(groups) - _SHOWN_GROUPS:,} more")
+    return "\n".join(lines)
+
+
+def _range_text(of: Mapping[str, Any]) -> str:
+    if of["lower"] is None and of["upper"] is None:
+        between = "holds no known value"
+    else:
+        between = f"from {_shown(of['lower'])} to {_shown(of['upper'])}"
+    nulls = "an unknown number of NULLs" if of["null_count"] is None else f"{of['null_count']:,} NULLs"
+    nans = f", {of['nan_count']:,} NaNs" if of["nan_count"] else ""
+    return f"{between}, {nulls}{nans}"
+
+
+def _shown(value: Any) -> str:
+    return "unknown" if value is None else _short(repr(value) if isinstance(value, str) else str(value), 40)

@@ -1,0 +1,54 @@
+"""The survey: shards, then the files of surviving shards, then the row groups of surviving files.
+
+Each level is judged by the same evaluation over arrays, so that the cost of a selective plan follows its survivors
+and not the table. The levels are small materialized aggregates (Moerkotte 1998) of one another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zskip.interpret import outcomes
+from zskip.plan.planned import Changes, Groups, Plan
+from zskip.predicate import Predicate
+from zskip.sidecar import Index
+
+__all__ = ["plan"]
+
+
+def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
+    """The files and row groups that may hold a row for which the predicate is TRUE; all of them where it is None.
+
+    ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known
+    of them; files that are gone are left out.
+    """
+    everything = np.arange(len(index), dtype=np.int64)
+    if predicate is None:
+        return Plan(index, None, everything, np.ones(len(everything), bool), Groups.none(), changes).without_stale()
+    columns = sorted(predicate.columns)
+    shards = _surviving_shards(index, predicate, columns)
+    units = index.files(shards, columns)
+    found = outcomes(predicate, units.statistics)
+    kept = np.flatnonzero(found.may_match)
+    files, whole = units.numbers[kept], found.all_match[kept]
+    groups = _surviving_groups(index, predicate, columns, files[~whole])
+    if groups is None:
+        return Plan(index, predicate, files, whole, Groups.none(), changes).without_stale()
+    alive = whole | np.isin(files, groups.file)
+    return Plan(index, predicate, files[alive], whole[alive], groups, changes).without_stale()
+
+
+def _surviving_shards(index: Index, predicate: Predicate, columns: list[str]) -> np.ndarray:
+    """The numbers of shards that may hold a match. A single shard's files say more than the shard does."""
+    if len(index.snapshot.shards) < 2:
+        return np.arange(len(index.snapshot.shards))
+    return np.flatnonzero(outcomes(predicate, index.shards(columns)).may_match)
+
+
+def _surviving_groups(index: Index, predicate: Predicate, columns: list[str], files: np.ndarray) -> Groups | None:
+    """The row groups of these files that may hold a match; None where a row group says no more than its file."""
+    if not len(files) or all(shard.row_group_part is None for shard in index.snapshot.shards):
+        return None
+    units = index.row_groups(files, columns)
+    found = outcomes(predicate, units.statistics)
+    return Groups.of(units, found.may_match, found.all_match)
