@@ -1,0 +1,126 @@
+"""`Plan.to_spark`: the matching rows, from the surviving files alone, whatever the paths look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.hostile import hostile
+from tests.tables import build_table, plan_of, sorted_rows
+from zskip.engines.spark import read_files, spark_schema
+from zskip.errors import CorruptFile, SchemaError
+from zskip.sidecar import open_storage
+
+PREDICATES = [
+    "i < -900",
+    "code = 'k000123'",
+    "day BETWEEN DATE '1970-01-01' AND DATE '1970-01-09'",
+    "few = 1",
+    "i > 9999",
+]
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    return hostile()
+
+
+@pytest.mark.parametrize("where", PREDICATES)
+def test_rows_and_files_are_those_of_the_plan(spark: SparkSession, tmp_path: Path, rows: pa.Table, where: str) -> None:
+    index = build_table(tmp_path / "t", rows, files=20)
+    plan = plan_of(index, where, dialect="spark")
+    found = plan.to_spark(spark)
+    assert len(plan) < 20
+    assert len(found.inputFiles()) == len(plan)
+    everything = spark.read.parquet(str(tmp_path / "t" / "*.parquet"))
+    assert sorted_rows(found.toArrow()) == sorted_rows(everything.where(where).toArrow())
+    assert found.schema == everything.schema
+
+
+def test_columns_are_chosen_even_those_that_are_not_filtered(
+    spark: SparkSession, tmp_path: Path, rows: pa.Table
+) -> None:
+    plan = plan_of(build_table(tmp_path / "t", rows), "few = 2", dialect="spark")
+    found = plan.to_spark(spark, ["we ird`x", "i"])
+    assert found.columns == ["we ird`x", "i"]
+    assert found.count() == 500
+
+
+def test_the_session_keeps_its_settings(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
+    plan = plan_of(build_table(tmp_path / "t", rows), "few = 2", dialect="spark")
+    before = spark.sql("SET").collect()
+    plan.to_spark(spark).count()
+    assert spark.sql("SET").collect() == before
+
+
+@pytest.mark.parametrize("name", ["plain", "a b", "a%20b", "a[1]{x}", "what?*", "o=1/t", "ü"])
+def test_any_folder_name(spark: SparkSession, tmp_path: Path, rows: pa.Table, name: str) -> None:
+    plan = plan_of(build_table(tmp_path / name, rows), "few = 2", dialect="spark")
+    assert plan.to_spark(spark, ["few"]).count() == 500
+
+
+@pytest.mark.parametrize("name", ["plain", "a b%20[1]", "o=1/t"])
+def test_hive_folders_become_columns(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    parts = {"p=1/q=x%2F%20y": [1, 2], "p=2/q=__HIVE_DEFAULT_PARTITION__": [3], "p=07/q=z": [4]}
+    for part, values in parts.items():
+        (folder / part).mkdir(parents=True)
+        pq.write_table(pa.table({"id": values}), folder / part / "a.parquet")
+    storage = open_storage(str(folder))
+    files = storage.list()
+    schema = pa.schema([("p", pa.int32()), ("id", pa.int64()), ("q", pa.string())])
+    named = list(zip(files.path.to_pylist(), files.size.to_pylist(), strict=True))
+    found = read_files(spark, storage, named, schema, ["p", "q"])
+    assert sorted(map(tuple, found.collect()), key=lambda row: row[1]) == [
+        (1, 1, "x/ y"),
+        (1, 2, "x/ y"),
+        (2, 3, None),
+        (7, 4, "z"),
+    ]
+
+
+def test_a_file_that_is_not_taken_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    schema = pa.schema([("id", pa.int64())])
+    with pytest.raises(CorruptFile, match="1 of the 2 files"):
+        read_files(spark, open_storage(str(tmp_path)), [("a.parquet", 400), ("a.parquet", 400)], schema)
+
+
+TYPES = {
+    "int8": pa.int8(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float32": pa.float32(),
+    "large_string": pa.large_string(),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "fixed": pa.binary(3),
+    "decimal32": pa.decimal32(5, 2),
+    "decimal": pa.decimal128(38, 10),
+    "date64": pa.date64(),
+    "seconds": pa.timestamp("s"),
+    "zoned": pa.timestamp("ms", "Europe/Berlin"),
+    "duration": pa.duration("us"),
+    "null": pa.null(),
+    "nested": pa.struct([("l", pa.list_(pa.map_(pa.string(), pa.int16())))]),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_types_are_those_that_spark_reads(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    rows = pa.table({"x": pa.nulls(2, TYPES[name])})
+    pq.write_table(rows, tmp_path / "x.parquet")
+    assert spark_schema(rows.schema) == spark.read.parquet(str(tmp_path / "x.parquet")).schema
+
+
+@pytest.mark.parametrize(
+    "type", [pa.float16(), pa.decimal256(50, 2), pa.time64("us"), pa.timestamp("ns", "UTC"), pa.uuid()]
+)
+def test_types_that_spark_lacks_are_named(spark: SparkSession, type: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match=r'"st\.x"'):
+        spark_schema(pa.schema([("st", pa.struct([("x", type)]))]))

@@ -1,0 +1,1 @@
+"""Spark: tables that prune themselves, and clustered writes."""
