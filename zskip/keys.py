@@ -10,8 +10,10 @@ One order holds for every type and on every engine: NULL first, then the values,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +31,7 @@ Codes = NDArray[np.int32]
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Boundaries:
     """Sorted, distinct values that cut a column into numbered intervals; no NULL among them, NaN at most last.
 
@@ -42,18 +44,27 @@ class Boundaries:
     def __len__(self) -> int:
         return len(self.values)
 
+    @cached_property
+    def _count(self) -> Callable[[pa.Array], Codes]:
+        if _has_words(self.values.type):
+            words = _words(self.values)
+            first = words.word(0, np.arange(len(words)))
+            steps, starts = np.unique(first, return_index=True)
+            return partial(_search_words, words, Steps(steps), np.append(starts, len(words)).astype(np.int32))
+        numbers = Steps(fixed(self.values))
+        return lambda values: numbers.count(fixed(values))
+
     def codes(self, values: Values) -> Codes:
         """For each value the number of its interval: 0 for NULL, else 1 + the number of boundaries up to the value."""
         chunks = [values] if isinstance(values, pa.Array) else values.chunks
         parts = [self._codes(_plain(chunk, self.values.type)) for chunk in chunks]
-        return np.concatenate(parts) if parts else np.empty(0, np.int32)
+        return np.concatenate([np.empty(0, np.int32), *parts]) if len(parts) != 1 else parts[0]
 
     def _codes(self, values: pa.Array) -> Codes:
-        if t.is_string(values.type) or t.is_binary(values.type) or _is_wide(values.type):
-            codes = _search_words(_words(self.values), _words(values))
+        if not len(self.values):
+            codes = np.ones(len(values), np.int32)
         else:
-            codes = np.searchsorted(fixed(self.values), fixed(values), side="right").astype(np.int32)
-        codes += np.int32(1)
+            codes = self._count(values) + np.int32(1)
         if values.null_count:
             codes[~_valid(values)] = 0
         return codes
@@ -71,7 +82,7 @@ def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
     plain = _plain(whole, logical_type(whole.type))
     codes = np.zeros(len(plain), np.int32)
     valid = _valid(plain)
-    if t.is_string(plain.type) or t.is_binary(plain.type) or _is_wide(plain.type):
+    if _has_words(plain.type):
         encoded = plain.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         ranks = np.empty(len(order), np.int32)
@@ -119,7 +130,7 @@ def order_bits(values: Values) -> NDArray[np.uint64]:
     parts: list[NDArray[np.uint64]] = []
     for chunk in chunks:
         plain = _plain(chunk, logical_type(chunk.type))
-        if t.is_string(plain.type) or t.is_binary(plain.type) or _is_wide(plain.type):
+        if _has_words(plain.type):
             bits = _words(plain).word(0, np.arange(len(plain)))
         else:
             bits = _fixed_bits(fixed(plain))
@@ -156,8 +167,8 @@ def _plain(values: pa.Array, arrow: pa.DataType) -> pa.Array:
     return values
 
 
-def _is_wide(arrow: pa.DataType) -> bool:
-    return bool(t.is_decimal(arrow) and arrow.bit_width > 64 and arrow.precision > 18)
+def _has_words(arrow: pa.DataType) -> bool:
+    return bool(t.is_string(arrow) or t.is_binary(arrow) or (t.is_decimal(arrow) and arrow.precision > 18))
 
 
 def _valid(values: pa.Array) -> NDArray[np.bool_]:
@@ -242,27 +253,87 @@ def _words(values: pa.Array) -> _Words:
 _KEPT = np.array([(1 << 64) - (1 << (64 - 8 * kept)) for kept in range(9)], np.uint64)
 
 
-def _search_words(boundaries: _Words, values: _Words) -> Codes:
-    """How many boundaries each value reaches: word by word, going on with the values that still tie with some."""
+def _search_words(boundaries: _Words, steps: Steps, starts: Codes, rows: pa.Array) -> Codes:
+    """How many boundaries each value reaches: word by word, going on with the values that still tie with some.
+
+    ``steps``: the distinct first words of the boundaries, ``starts``: where each begins among them.
+    """
+    values = _words(rows)
+    wanted = values.word(0, np.arange(len(values)))
+    step = steps.count(wanted)
+    low = starts[step]
+    # a word that equals a step ties with the boundaries from that step's start to the next
+    tied = np.flatnonzero(steps.values[step - 1] == wanted)
+    tied = tied[step[tied] > 0]
+    high = low.copy()
+    low[tied] = starts[step[tied] - 1]
     everything = np.arange(len(boundaries))
-    low = np.zeros(len(values), np.int32)
-    high = np.full(len(values), len(boundaries), np.int32)
-    tied = np.arange(len(values)) if len(boundaries) else np.empty(0, np.intp)
-    for number in range(boundaries.count):
+    for number in range(1, boundaries.count):
         table = boundaries.word(number, everything)
         wanted = values.word(number, tied)
-        if number == 0:
-            low[tied] = np.searchsorted(table, wanted, side="left")
-            high[tied] = np.searchsorted(table, wanted, side="right")
-        else:
-            first, last = low[tied], high[tied]
-            low[tied] = _search_between(table, wanted, first, last, upper=False)
-            high[tied] = _search_between(table, wanted, first, last, upper=True)
+        first, last = low[tied], high[tied]
+        low[tied] = _search_between(table, wanted, first, last, upper=False)
+        high[tied] = _search_between(table, wanted, first, last, upper=True)
         tied = tied[low[tied] < high[tied]]
         if not len(tied):
             return low
     low[tied] = _search_between(boundaries.length, values.length[tied], low[tied], high[tied], upper=True)
     return low
+
+
+class Steps:
+    """Sorted distinct numbers, ready to be counted up to many values: `numpy.searchsorted` by buckets, and faster.
+
+    A bucket is a monotone function of the value in floating point. Where a value's bucket holds no step, or one, a
+    look-up and a comparison decide; the values of fuller buckets are searched for.
+    """
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values = values
+        self.floats = values.dtype.kind == "f"
+        # NaN is above all numbers, so that it reaches every step, and no number reaches a last step that is NaN
+        self.numbers = values[~np.isnan(values)] if self.floats else values
+        finite = self.numbers[np.isfinite(self.numbers)]
+        self.low, high = (float(finite[0]), float(finite[-1])) if len(finite) else (0.0, 0.0)
+        scale = (_BUCKETS - 3) / max(high - self.low, 1e-290)
+        self.scale = scale if math.isfinite(scale) else 0.0  # one bucket for all, that is searched
+        bucket = self._bucket(self.numbers)
+        self.first = np.searchsorted(bucket, np.arange(_BUCKETS)).astype(np.int32)
+        self.full = np.bincount(bucket, minlength=_BUCKETS) > 1
+        self.padded = np.append(self.numbers, self.numbers[-1:])
+
+    def _bucket(self, values: NDArray[Any]) -> NDArray[np.int32]:
+        with np.errstate(invalid="ignore", over="ignore"):
+            place = (values.astype(np.float64) - self.low) * self.scale + 1.0
+        np.fmax(place, 0.0, out=place)
+        return np.minimum(place, _BUCKETS - 1.0, out=place).astype(np.int32)
+
+    def count(self, values: NDArray[Any]) -> Codes:
+        """How many steps are at most each value."""
+        found = np.empty(len(values), np.int32)
+        for start in range(0, len(values), _ROWS_AT_ONCE):
+            part = values[start : start + _ROWS_AT_ONCE]
+            found[start : start + _ROWS_AT_ONCE] = self._count(part)
+        return found
+
+    def _count(self, values: NDArray[Any]) -> Codes:
+        if len(values) < _FEW or not len(self.numbers):
+            count = np.searchsorted(self.numbers, values, side="right").astype(np.int32)
+        else:
+            bucket = self._bucket(values)
+            count = self.first[bucket]
+            count += (values >= self.padded[count]) & (count < len(self.numbers))
+            full = np.flatnonzero(self.full[bucket])
+            if len(full):
+                count[full] = np.searchsorted(self.numbers, values[full], side="right")
+        if self.floats:
+            count[np.isnan(values)] = len(self.values)
+        return count
+
+
+_BUCKETS = 1 << 14
+_FEW = 1 << 10
+_ROWS_AT_ONCE = 1 << 15
 
 
 def _search_between(table: NDArray[Any], wanted: NDArray[Any], low: Codes, high: Codes, *, upper: bool) -> Codes:
@@ -300,7 +371,7 @@ def row_hashes(rows: pa.Table | pa.RecordBatch) -> NDArray[np.uint64]:
 
 
 def _chunk_hashes(values: pa.Array) -> NDArray[np.uint64]:
-    if t.is_string(values.type) or t.is_binary(values.type) or _is_wide(values.type):
+    if _has_words(values.type):
         words = _words(values)
         rows = np.arange(len(values))
         hashes: NDArray[np.uint64] = _mixed(words.length.astype(np.uint64))

@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.keys import Boundaries, Codes, row_hashes
+from zskip.keys import Boundaries, row_hashes
 from zskip.layouts import typed_json
-from zskip.layouts.cells import Cells, Files, ThresholdTree
+from zskip.layouts.cells import Cells, Files, ThresholdTree, merged
 from zskip.layouts.order import arrange
 from zskip.layouts.sample import Sample
+from zskip.layouts.walk import Grid, Walk
 from zskip.schema import Schema
 
 __all__ = ["Assignment"]
 
-_ROWS_AT_ONCE = 1 << 16
 _FORMAT = 1
 
 
@@ -55,7 +55,7 @@ class Assignment:
         layout: str, sample: Sample, weights: tuple[float, ...], cells: Cells, files: Files, reason: str = ""
     ) -> Assignment:
         """Put the values back in place of the sample's codes, keeping only those that a threshold names."""
-        tree = cells.tree
+        tree, files = merged(cells.tree, files)
         threshold = tree.threshold.copy()
         boundaries = []
         for number, distinct in enumerate(sample.distinct):
@@ -77,8 +77,17 @@ class Assignment:
         return self.cells.files
 
     @cached_property
-    def _walk(self) -> _Walk:
-        return _Walk.of(self.tree, len(self.columns))
+    def _walk(self) -> Walk:
+        return Walk.of(self.tree, self.code_counts)
+
+    @property
+    def code_counts(self) -> tuple[int, ...]:
+        """How many codes each column has: one for NULL, one for each interval between boundaries."""
+        return tuple(len(boundaries) + 2 for boundaries in self.boundaries)
+
+    def grid(self, most_entries: int) -> Grid:
+        """The top of the tree as a table with at most so many entries; see `Grid`."""
+        return Grid.of(self.tree, self.code_counts, most_entries)
 
     def cell_of(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int32]:
         """The cell of each row."""
@@ -87,8 +96,7 @@ class Assignment:
             [
                 boundaries.codes(schema.column(path).of(rows))
                 for path, boundaries in zip(self.columns, self.boundaries, strict=True)
-            ],
-            rows.num_rows,
+            ]
         )
 
     def assign(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int64]:
@@ -158,48 +166,6 @@ class Assignment:
             tuple(Boundaries(typed_json.decode(column["quantiles"])) for column in columns),
             tree["reason"],
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """The tree as arrays for a walk of many rows at once: a cell is a node whose both children are itself."""
-
-    column: NDArray[np.int32]
-    threshold: NDArray[np.int32]
-    child: NDArray[np.int32]
-    root: int
-    nodes: int
-    columns: int
-
-    @staticmethod
-    def of(tree: ThresholdTree, columns: int) -> _Walk:
-        nodes = len(tree)
-
-        def place(child: NDArray[np.int32]) -> NDArray[np.int32]:
-            return np.where(child < 0, nodes + ~child, child)
-
-        leaves = np.arange(nodes, nodes + tree.cells, dtype=np.int32)
-        child = np.stack([np.concatenate([place(tree.below), leaves]), np.concatenate([place(tree.above), leaves])], 1)
-        column = np.concatenate([tree.column, np.zeros(tree.cells, np.int32)])
-        threshold = np.concatenate([tree.threshold, np.zeros(tree.cells, np.int32)])
-        return _Walk(column, threshold, child.reshape(-1).astype(np.int32), 0, nodes, columns)
-
-    def cells(self, codes: list[Codes], rows: int) -> NDArray[np.int32]:
-        found = np.zeros(rows, np.int32)
-        if not self.nodes:
-            return found
-        for start in range(0, rows, _ROWS_AT_ONCE):
-            part = np.stack([code[start : start + _ROWS_AT_ONCE] for code in codes], axis=1).reshape(-1)
-            base = np.arange(0, len(part), self.columns)
-            node = np.zeros(len(base), np.int32)
-            active = np.arange(len(base))
-            while len(active):
-                here = node[active]
-                reached = part[base[active] + self.column[here]] >= self.threshold[here]
-                node[active] = here = self.child[2 * here + reached]
-                active = active[here < self.nodes]
-            found[start : start + _ROWS_AT_ONCE] = node - self.nodes
-        return found
 
 
 def _quantiles(sample: Sample, column: int, most: int = 64) -> pa.Array:

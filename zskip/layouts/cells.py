@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zskip.layouts.sample import Sample
 
-__all__ = ["Cells", "Files", "Split", "ThresholdTree", "grow"]
+__all__ = ["Cells", "Files", "Split", "ThresholdTree", "grow", "merged"]
 
 Way = TypeVar("Way")
 
@@ -100,3 +100,34 @@ def grow(sample: Sample, rule: Callable[[NDArray[np.intp], Way], Split | None], 
     below, above = np.array(children, np.int32).reshape(-1, 2).T
     tree = ThresholdTree(np.array(column, np.int32), np.array(threshold, np.int32), below.copy(), above.copy())
     return Cells(tree, cell)
+
+
+def merged(tree: ThresholdTree, files: Files) -> tuple[ThresholdTree, Files]:
+    """The same function of a row with the fewest nodes: a node whose cells all go to one file becomes one cell."""
+    nodes = len(tree)
+    # children stand after their parents, so that from the end each node's file is known before its parent asks:
+    # the one file of all its cells, or -1 for several
+    file = np.where(files.salt == 1, files.first, -1)
+    alone = np.full(nodes, -1, np.int64)
+    for node in range(nodes - 1, -1, -1):
+        below, above = int(tree.below[node]), int(tree.above[node])
+        here = file[~below] if below < 0 else alone[below]
+        if here >= 0 and here == (file[~above] if above < 0 else alone[above]):
+            alone[node] = here
+    kept = np.flatnonzero(alone < 0)
+    number = np.cumsum(alone < 0) - 1
+    first: list[int] = []
+    salt: list[int] = []
+    children = np.zeros((len(kept), 2), np.int32)
+    for new, node in enumerate(kept.tolist()):
+        for side, child in enumerate((int(tree.below[node]), int(tree.above[node]))):
+            if child >= 0 and alone[child] < 0:
+                children[new, side] = number[child]
+            else:
+                children[new, side] = ~len(first)
+                first.append(int(files.first[~child] if child < 0 else alone[child]))
+                salt.append(int(files.salt[~child]) if child < 0 else 1)
+    if not len(kept):
+        first, salt = [int(files.first[0])], [int(files.salt[0])]
+    small = ThresholdTree(tree.column[kept], tree.threshold[kept], children[:, 0].copy(), children[:, 1].copy())
+    return small, Files(np.array(first, np.int64), np.array(salt, np.int64), files.files)

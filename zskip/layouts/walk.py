@@ -1,0 +1,121 @@
+"""From codes to cells, for many rows at once: a table look-up for the top of the tree, a walk for what is below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zskip.keys import Codes
+from zskip.layouts.cells import ThresholdTree
+
+__all__ = ["Grid", "Walk"]
+
+_ROWS_AT_ONCE = 1 << 15
+_GRID_ENTRIES = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The top of a tree as a table: for each combination of coarse codes the node where the walk goes on.
+
+    ``coarse``: by column, the coarse code of each code. ``stride``: by column, how far apart in ``node`` its
+    neighbouring coarse codes stand. So a row's entry is ``node[sum(coarse[c][code[c]] * stride[c] for c in columns)]``:
+    a node's number, or ``len(tree) + cell`` where the table alone decides.
+    """
+
+    coarse: tuple[NDArray[np.int32], ...]
+    stride: tuple[int, ...]
+    node: NDArray[np.int32]
+
+    @staticmethod
+    def of(tree: ThresholdTree, code_counts: Sequence[int], most_entries: int) -> Grid:
+        """The thresholds of the nodes from the root down, level by level, as long as the table stays small."""
+        chosen: list[set[int]] = [set() for _ in code_counts]
+        level = [0] if len(tree) else []
+        while level:
+            for column, threshold in zip(tree.column[level].tolist(), tree.threshold[level].tolist(), strict=True):
+                if threshold not in chosen[column]:
+                    chosen[column].add(threshold)
+                    if np.prod([float(len(thresholds) + 1) for thresholds in chosen]) > most_entries:
+                        chosen[column].remove(threshold)
+            children = np.concatenate([tree.below[level], tree.above[level]])
+            level = children[children >= 0].tolist()
+        edges = [np.array(sorted(thresholds), np.int32) for thresholds in chosen]
+        coarse = [
+            np.searchsorted(edge, np.arange(count), side="right").astype(np.int32)
+            for edge, count in zip(edges, code_counts, strict=True)
+        ]
+        shape = [len(edge) + 1 for edge in edges]
+        places = np.unravel_index(np.arange(int(np.prod(shape))), shape)
+        lowest = np.stack([np.concatenate([[0], e])[p] for e, p in zip(edges, places, strict=True)])
+        highest = np.stack(
+            [np.concatenate([e, [n]])[p] - 1 for e, p, n in zip(edges, places, code_counts, strict=True)]
+        )
+        found = np.zeros(lowest.shape[1], np.int32)
+        active = np.arange(len(found)) if len(tree) else np.empty(0, np.intp)
+        while len(active):
+            here = found[active]
+            cut, at = tree.column[here], tree.threshold[here]
+            above, below = lowest[cut, active] >= at, highest[cut, active] < at
+            active, here, above = active[above | below], here[above | below], above[above | below]
+            child = np.where(above, tree.above[here], tree.below[here])
+            found[active] = np.where(child < 0, len(tree) + ~child, child)
+            active = active[child >= 0]
+        stride = [int(np.prod(shape[number + 1 :])) for number in range(len(shape))]
+        return Grid(tuple(coarse), tuple(stride), found)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A tree made ready for many rows: node i goes on at ``child[2 * i + 1]`` from its threshold on, else ``[2 * i]``.
+
+    Cells are numbered behind the nodes.
+    """
+
+    grid: Grid
+    steps: tuple[NDArray[np.int32], ...]
+    column: NDArray[np.int32]
+    threshold: NDArray[np.int32]
+    child: NDArray[np.int32]
+    whole: bool
+
+    @staticmethod
+    def of(tree: ThresholdTree, code_counts: Sequence[int]) -> Walk:
+        """``code_counts``: how many codes each column has."""
+        child = np.stack([tree.below, tree.above], axis=1).reshape(-1)
+        child = np.where(child < 0, len(tree) + ~child, child).astype(np.int32)
+        grid = Grid.of(tree, code_counts, _GRID_ENTRIES)
+        steps = tuple((c * s).astype(np.int32) for c, s in zip(grid.coarse, grid.stride, strict=True))
+        whole = bool((grid.node >= len(tree)).all())
+        return Walk(grid, steps, tree.column, tree.threshold, child, whole)
+
+    def cells(self, codes: Sequence[Codes]) -> NDArray[np.int32]:
+        """The cell of each row, from its codes by column."""
+        rows, nodes = len(codes[0]), len(self.column)
+        found = np.empty(rows, np.int32)
+        for start in range(0, rows, _ROWS_AT_ONCE):
+            part = [code[start : start + _ROWS_AT_ONCE] for code in codes]
+            place = self.steps[0][part[0]]
+            for step, code in zip(self.steps[1:], part[1:], strict=True):
+                place += step[code]
+            node = self.grid.node[place]
+            if not self.whole:
+                self._descend(node, part)
+            found[start : start + _ROWS_AT_ONCE] = node
+        return found - np.int32(nodes)
+
+    def _descend(self, node: NDArray[np.int32], codes: Sequence[Codes]) -> None:
+        nodes = len(self.column)
+        flat = np.concatenate(codes)
+        rows = len(node)
+        active = np.flatnonzero(node < nodes)
+        here = node[active]
+        while len(active):
+            reached = flat[self.column[here] * rows + active] >= self.threshold[here]
+            here = self.child[2 * here + reached]
+            node[active] = here
+            walking = here < nodes
+            active, here = active[walking], here[walking]
