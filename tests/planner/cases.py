@@ -36,19 +36,15 @@ UNKNOWN = object()
 EPOCH = dt.datetime(1970, 1, 1)
 TYPES = {
     **{f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")() for bits in (8, 16, 32, 64) for sign in ("", "u")},
-    **{
-        "float32": pa.float32(),
-        "float64": pa.float64(),
-        "bool": pa.bool_(),
-        "string": pa.string(),
-        "binary": pa.binary(),
-    },
-    **{
-        "date": pa.date32(),
-        "time": pa.time64("us"),
-        "timestamp": pa.timestamp("us"),
-        "zoned": pa.timestamp("us", "UTC"),
-    },
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "zoned": pa.timestamp("us", "UTC"),
     **{f"timestamp_{unit}": pa.timestamp(unit) for unit in ("s", "ms", "ns")},
 }
 
@@ -286,7 +282,11 @@ def _candidates(type: pa.DataType, low: Any, high: Any, sql: str) -> Iterator[An
             for end in range(len(text) + 1)
         }
         grown = {text + more for text in cut for more in ("", "a", "b", "m", "z", "%", "_", "~", "\U0001f600")}
-        ends = {low, *(low[: end] + chr(ord(low[end]) + 1) for end in range(len(low)) if ord(low[end]) < 126)} if isinstance(low, str) else set()
+        ends = (
+            {low, *(low[:end] + chr(ord(low[end]) + 1) for end in range(len(low)) if ord(low[end]) < 126)}
+            if isinstance(low, str)
+            else set()
+        )
         grown |= {end + text for end in ends for text in texts} | {end + "~" + text for end in ends for text in texts}
         grown |= {text.upper() for text in grown} | {text.lower() for text in grown}
         grown |= {text.replace("%", "x").replace("_", "y").replace("\\", "") for text in grown}

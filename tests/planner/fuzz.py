@@ -11,13 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 
 import numpy as np
-
-sys.path[:0] = [str(Path(__file__).parent)]
-
 from grammar import Grammar
 from oracles import TRUE, DuckDBOracle, breaches, described
 from tables import Units, random_statistics, random_units

@@ -63,6 +63,8 @@ PARTS = (
     "epoch",
     "isodow",
 )
+NUMBER_TYPES = ("TINYINT", "INTEGER", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(9,2)", "DECIMAL(18,0)", "SMALLINT")
+TRUTHS = ("TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN")
 TRUNCATIONS = (
     "year",
     "quarter",
@@ -160,7 +162,8 @@ class Grammar:
     def expression(self, family: str, depth: int) -> str:
         make = {
             "number": self.numeric, "string": self.string, "date": self.date, "timestamp": self.timestamp,
-            "zoned": self.zoned, "time": self.time, "binary": self.binary, "boolean": self.boolean, "duration": self.duration,
+            "zoned": self.zoned, "time": self.time, "duration": self.duration,
+            "binary": self.binary, "boolean": self.boolean,
         }[family]  # fmt: skip
         if depth > 0 and self.chance(0.08):
             return self.conditional(family, depth)
@@ -192,9 +195,7 @@ class Grammar:
         x = lambda: self.numeric(depth - 1)  # noqa: E731
         day = lambda: self.expression(self.one(["date", "timestamp", "date", "timestamp", "zoned"]), depth - 1)  # noqa: E731
         small = lambda: self.one(["1", "2", "3", "-1", "10", "0", "7", "0.5", "-2", "1.5"])  # noqa: E731
-        type = lambda: self.one(
-            ["TINYINT", "INTEGER", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(9,2)", "DECIMAL(18,0)", "SMALLINT"]
-        )  # noqa: E731
+        type = lambda: self.one(NUMBER_TYPES)  # noqa: E731
         choices = [
             lambda: f"({x()} {self.one('+-*')} {small()})",
             lambda: f"({small()} {self.one('+-*')} {x()})",
@@ -227,9 +228,7 @@ class Grammar:
                 lambda: f"extract({self.one(PARTS)} FROM {day()})",
                 lambda: f"date_part('{self.one(PARTS)}', {day()})",
                 lambda: f"epoch({day()})",
-                lambda: (
-                    f"date_diff('{self.one(['day', 'hour', 'month', 'year', 'week'])}', {self.timestamp(depth - 1)}, {self.timestamp(0)})"
-                ),
+                lambda: f"date_diff('{self.one(PARTS[:5])}', {self.timestamp(depth - 1)}, {self.timestamp(0)})",
             ]
         else:
             choices += [lambda: f"({x()} DIV {small()})", lambda: f"unix_timestamp({self.zoned(depth - 1)})"]
@@ -247,7 +246,7 @@ class Grammar:
             lambda: f"{self.one(['upper', 'lower', 'trim', 'ltrim', 'rtrim', 'reverse'])}({s()})",
             lambda: f"concat('{self.one(['p', '', 'a'])}', {s()})",
             lambda: f"({s()} || {s()})",
-            lambda: f"CAST({self.numeric(depth - 1)} AS VARCHAR)" if not self.spark else f"CAST({self.numeric(0)} AS STRING)",
+            lambda: f"CAST({self.numeric(0 if self.spark else depth - 1)} AS {'STRING' if self.spark else 'VARCHAR'})",
             lambda: f"CAST({self.date(depth - 1)} AS {'STRING' if self.spark else 'VARCHAR'})",
             lambda: f"replace({s()}, 'a', 'b')",
         ])  # fmt: skip
@@ -431,9 +430,7 @@ class Grammar:
             lambda: f"{subject} LIKE '{pattern}'{escape}",
             lambda: f"{subject} NOT LIKE '{pattern}'{escape}",
             lambda: f"{subject} ILIKE '{pattern}'",
-            lambda: (
-                f"{self.one(['startswith', 'endswith', 'contains']) if self.spark else 'starts_with'}({subject}, {self.constant(KINDS['s'])})"
-            ),
+            lambda: f"{'startswith' if self.spark else 'starts_with'}({subject}, {self.constant(KINDS['s'])})",
             lambda: (
                 f"{subject} RLIKE '{self.one(REGULAR[:4])}'"
                 if self.spark
@@ -453,7 +450,7 @@ class Grammar:
         return self.first_of([
             lambda: flag if flag.isidentifier() else f"({flag})",
             lambda: f"NOT ({flag})",
-            lambda: f"({flag}) IS {self.one(['TRUE', 'NOT TRUE', 'FALSE', 'NOT FALSE', 'UNKNOWN', 'NOT UNKNOWN'][: 4 if self.spark else 6])}",
+            lambda: f"({flag}) IS {self.one(TRUTHS[: 4 if self.spark else 6])}",
             lambda: f"({flag}) = {self.one(['TRUE', 'FALSE'])}",
         ])  # fmt: skip
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
-
 from cases import Case
-
 from zskip.interpret import Outcomes
+
 from zskip.stats import Statistics
 
 # What a row yields. RAISED: the engine refuses this row, so that nothing is asked of the plan.
@@ -83,7 +82,7 @@ def described(statistics: Statistics, unit: int) -> str:
 
 
 def observed(oracle: DuckDBOracle, case: Case) -> frozenset[str]:
-    """The outcomes that DuckDB gives over rows that fill a case's box. Raises duckdb.Error where it refuses them all."""
+    """The outcomes that DuckDB gives over rows that fill a case's box. Raises duckdb.Error where it refuses it."""
     oracle.read(case.rows())
     oracle.con.execute(f"SET TimeZone = '{case.settings.get('timezone', 'UTC')}'")
     sql = case.sql

@@ -494,7 +494,7 @@ def literal(kind: Kind, value: Any) -> str:
     if kind.family == "boolean":
         return str(value).upper()
     if kind.family == "float":
-        return f"CAST('{str(value)}' AS DOUBLE)" if not math.isfinite(value) else repr(value)
+        return f"CAST('{value!s}' AS DOUBLE)" if not math.isfinite(value) else repr(value)
     if kind.family == "string":
         return "'" + value.replace("'", "''") + "'"
     if kind.family == "binary":
