@@ -69,9 +69,15 @@ class Binder:
         if op is not None:
             return self._compare(op, node.this, node.expression, node)
         bound = _PREDICATES.get(type(node))
-        if bound is not None:
-            return bound(self, node)
-        return self._truth(node)
+        if bound is None:
+            return self._truth(node)
+        try:
+            found = bound(self, node)
+        except Refused as refusal:
+            return self._opaque(node, str(refusal))
+        # The parser keeps the NOT of NOT LIKE as a flag of the LIKE, within ESCAPE too.
+        pattern = node.this if isinstance(node, exp.Escape) else node
+        return tree.not_(found) if pattern.args.get("negate") else found
 
     def _truth(self, node: exp.Expr) -> Node:
         """A boolean column, a constant, or an expression that zskip does not know."""
