@@ -35,7 +35,7 @@ lint: $(READY)  ## style and types
 	$(BIN)/mypy
 
 fuzz: $(READY)  ## a million random predicates against DuckDB; hours
-	$(BIN)/python -m tests.fuzz
+	$(BIN)/python tests/planner/fuzz.py --cases 1000000
 
 torture: $(READY)  ## writers killed and starved at every step, 500 times
 	$(BIN)/python -m tests.torture

@@ -1,7 +1,7 @@
 """SQL's three-valued logic, a row at a time and as plain as can be: the oracle that shares no code with zskip.
 
-`outcome` walks sqlglot's tree over one row of Python values and gives True, False, or None for NULL. It knows a fragment
-of DuckDB's dialect; what lies outside raises `NotCovered`. Overflow is the engine's affair: numbers here have no width.
+`outcome` walks sqlglot's tree over one row of Python values and gives True, False, or None for NULL. It knows a
+fragment of DuckDB's dialect; what lies outside raises `NotCovered`. Numbers have no width: overflow is the engine's.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ OPERATORS: dict[type[exp.Expression], Callable[..., Any]] = {
     exp.Between: lambda v, low, high: conjunction(UP_TO(low, v), UP_TO(v, high)),
     exp.In: lambda v, *listed: disjunction(*(EQUAL(v, x) for x in listed)), exp.Like: strict(like),
     exp.Add: arithmetic(operator.add), exp.Sub: arithmetic(operator.sub), exp.Mul: arithmetic(operator.mul),
-    exp.Neg: lambda v: OPERATORS[exp.Sub](0, v), exp.Abs: strict(abs), exp.Nullif: lambda a, b: None if EQUAL(a, b) else a,
+    exp.Neg: lambda v: OPERATORS[exp.Sub](0, v), exp.Abs: strict(abs),
+    exp.Nullif: lambda a, b: None if EQUAL(a, b) else a,
     exp.Coalesce: lambda *values: next((v for v in values if v is not None), None),
     exp.Year: strict(lambda v: v.year), exp.Month: strict(lambda v: v.month), exp.Day: strict(lambda v: v.day),
     exp.StartsWith: strict(str.startswith), exp.Length: strict(len), exp.DPipe: strict(operator.add),

@@ -84,6 +84,14 @@ class Case:
         return f"{self.file}:{self.line}: {self.sql}"
 
     @property
+    def options(self) -> dict[str, Any]:
+        """What `bind` is given: of named parameters those that the predicate has."""
+        named = self.settings.get("params")
+        if not isinstance(named, dict):
+            return self.settings
+        return {**self.settings, "params": {name: value for name, value in named.items() if f"${name}" in self.sql}}
+
+    @property
     def statistics(self) -> Statistics:
         return Statistics(pa.array([1_000_000], pa.int64()), {box.path: box.ranges() for box in self.table})
 

@@ -9,8 +9,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 from cases import Case
-from zskip.interpret import Outcomes
 
+from zskip.interpret import Outcomes
 from zskip.stats import Statistics
 
 # What a row yields. RAISED: the engine refuses this row, so that nothing is asked of the plan.
@@ -94,8 +94,6 @@ def observed(oracle: DuckDBOracle, case: Case) -> frozenset[str]:
     asked = f"SELECT DISTINCT coalesce(TRY(coalesce(({sql})::TINYINT, {NULL})), {RAISED}) FROM units"
     if "random()" in sql or "uuid()" in sql:  # TRY takes no volatile function
         asked = f"SELECT DISTINCT coalesce(({sql})::TINYINT, {NULL}) FROM units"
-    parameters = case.settings.get("params", [])
-    if isinstance(parameters, dict):
-        parameters = {name: value for name, value in parameters.items() if f"${name}" in sql}
+    parameters = case.options.get("params", [])
     found = {value for (value,) in oracle.con.execute(asked, parameters).fetchall()} - {RAISED}
     return frozenset(NAMES[value].lower() for value in found)

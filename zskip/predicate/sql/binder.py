@@ -220,7 +220,7 @@ class Binder:
 
     def _opaque(self, node: exp.Expr, reason: str) -> Node:
         self._refuse(node)
-        paths = tuple(sorted({self._column(column).path for column in node.find_all(exp.Column)}))
+        paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in self._paths(column)}))
         start, end = self._place(node)
         return Opaque(self.named(start, end) if start < end else node.sql(self.dialect.name), paths, reason)
 
@@ -241,6 +241,8 @@ class Binder:
         parts = list(node.parts) if isinstance(node, exp.Column | exp.Dot) else []
         names = [part.name for part in parts]
         found = self._find(names)
+        if found is None and self._inside(names[0]):
+            raise Refused(f"{join_path(names)} is not a leaf of its column")
         if found is None:
             shown = join_path(names)
             raise UnknownColumn(
@@ -257,11 +259,23 @@ class Binder:
         return Reference(found.path, found.type)
 
     def _find(self, names: list[str]) -> Column | None:
-        for skip in range(len(names)):
+        # A first name that is a column of its own is no table's: what follows is inside of it, perhaps a map's key.
+        for skip in range(1 if self._inside(names[0]) else len(names)):
             found = self.schema.find(names[skip:], case_sensitive=self.case_sensitive)
             if found is not None:
                 return found
         return None
+
+    def _inside(self, name: str) -> list[str]:
+        """The leaves of a top-level column, whatever its case."""
+        return [column.path for column in self.schema if column.parts[0].lower() == name.lower()]
+
+    def _paths(self, node: exp.Column) -> list[str]:
+        """The leaves that a name reads: those of a whole struct, too."""
+        try:
+            return [self._column(node).path]
+        except Refused:
+            return self._inside(node.parts[0].name)
 
     # ── places and refusals ──
 
