@@ -122,7 +122,10 @@ def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scala
     if t.is_date(type) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         return pa.scalar(_date(text))
     if t.is_timestamp(type):
-        return timestamp(text, type.tz is not None, timezone, dialect)
+        moment = timestamp(text, type.tz is not None, timezone, dialect)
+        if moment.value * _UNIT_NANOSECONDS[moment.type.unit] % _UNIT_NANOSECONDS[type.unit]:
+            raise Refused(f"the text {text!r} is finer than {type}: readers round or cut it")
+        return moment
     if t.is_time(type) and (parts := re.fullmatch(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)):
         return time_of_day(parts)
     if t.is_binary(type) and text.isascii() and "\\" not in text:
