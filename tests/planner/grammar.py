@@ -113,6 +113,9 @@ class Grammar:
         if self.chance(0.02):
             return "NULL"
         seen = self.table.values[near.path] if near is not None and self.chance(0.5) else ()
+        if near is not None and kind.family in ("timestamp", "zoned") and self.chance(0.15):
+            kind = KINDS[kind.name[0] + self.one(["s", "ms", "us", "ns"])]
+            seen = ()
         value = self.random.choice([v for v in seen if v is not None] or kind.pool)
         if kind.family == "string" and "\x00" in value:
             value = "a"
@@ -127,6 +130,9 @@ class Grammar:
         if self.spark and kind.family == "timestamp":
             return literal(kind, value).replace("TIMESTAMP", "TIMESTAMP_NTZ")
         if kind.family in (*TIMES, "time") and self.chance(0.25):
+            if kind.family in ("timestamp", "zoned") and self.chance(0.3):  # finer than the column, or coarser
+                kind = KINDS[kind.name[0] + self.one(["s", "ms", "us", "ns"])]
+                value = self.random.choice(kind.pool)
             return literal(kind, value).split(" ", 1)[1]  # a bare string, to be cast as the dialect casts it
         return literal(kind, value)
 
