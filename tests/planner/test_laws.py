@@ -11,7 +11,7 @@ import pytest
 from grammar import Grammar
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tables import DUCKDB_KINDS, Units, random_statistics, random_units
+from units import DUCKDB_KINDS, Units, random_statistics, random_units
 
 from zskip import interpret, predicate
 from zskip.errors import SqlError
