@@ -7,28 +7,36 @@ Spark's own file sink leaves one. Ten thousand files take half a second that way
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyarrow import types as t
 
 from zskip.errors import CorruptFile, MissingDependency, SchemaError, UnsupportedSql
-from zskip.schema import logical_type
+from zskip.plan import Plan
+from zskip.plan import plan as survey
+from zskip.predicate import Predicate, bind, conjunction
+from zskip.schema import Schema, logical_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from zskip.plan import Plan
     from zskip.sidecar import Storage
 
 __all__ = [
+    "Semantics",
+    "alike",
+    "arrow_schema",
     "column",
     "is_connect",
     "manifest",
@@ -52,20 +60,81 @@ def to_spark(plan: Plan, spark: SparkSession, columns: Sequence[str] | None = No
     """
     require_pyspark()
     schema = plan.snapshot.schema
+    where, plan = _in_session(plan, spark)
     wanted = list(schema.arrow.names) if columns is None else [schema.column(name).parts[0] for name in columns]
     filtered = sorted(plan.predicate.columns) if plan.predicate is not None else []
     read = list(dict.fromkeys([*wanted, *(schema.columns[path].parts[0] for path in filtered)]))
     arrow = pa.schema([schema.arrow.field(name) for name in read])
     rows = read_files(spark, plan.index.storage, planned_files(plan), arrow, plan.snapshot.partition_by)
-    if plan.predicate is not None and not plan.all_match:
-        where = plan.predicate.sql("spark")
-        if where is None:
-            raise UnsupportedSql(
-                'Spark\'s SQL cannot say this predicate with the same meaning. Plan it with dialect="spark".',
-                plan.predicate.text,
-            )
+    if where is not None:
         rows = rows.where(where)
     return rows if read == wanted else rows.select([column(name) for name in wanted])
+
+
+def _in_session(plan: Plan, spark: SparkSession) -> tuple[str | None, Plan]:
+    """The filter as Spark's SQL, and the plan of that text under the session's own zone and mode.
+
+    The proof has to stand on the meaning that Spark will give the text, whatever it was planned under before.
+    """
+    if plan.predicate is None:
+        return None, plan
+    where = plan.predicate.sql("spark")
+    if where is None:
+        raise UnsupportedSql(
+            'Spark\'s SQL cannot say this predicate with the same meaning. Plan it with dialect="spark".',
+            plan.predicate.text,
+        )
+    semantics = Semantics.of(spark)
+    schema = plan.snapshot.schema
+    predicate = None
+    if semantics.zone is not None:
+        bound = bind(where, schema, dialect="spark", timezone=semantics.zone.key, ansi=semantics.ansi)
+        predicate = alike(bound, schema)
+    replanned = survey(plan.index, predicate, changes=plan.changes)
+    return where, replace(replanned, predicate=plan.predicate)
+
+
+def alike(predicate: Predicate, schema: Schema) -> Predicate | None:
+    """The conjuncts over columns that Spark reads as the same values as Arrow does; None where there is none.
+
+    INT96 is an instant to Spark and a local time to Arrow; a duration is a number to Spark.
+    """
+    differs = {
+        path
+        for path, column in schema.columns.items()
+        if t.is_duration(column.type) or (t.is_timestamp(column.type) and column.type.unit == "ns")
+    }
+    parts = [part for part in predicate.conjuncts if not part.columns & differs]
+    return conjunction(parts) if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Semantics:
+    """What a session says of SQL's meaning: its time zone, as Java names it, and whether errors raise."""
+
+    timezone: str
+    ansi: bool
+
+    @staticmethod
+    def of(spark: SparkSession) -> Semantics:
+        """The settings of a session."""
+        ansi = spark.conf.get("spark.sql.ansi.enabled")
+        return Semantics(str(spark.conf.get("spark.sql.session.timeZone")), str(ansi).lower() == "true")
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The zone with all its clock changes; None where Python does not know the name.
+
+        >>> Semantics("+02:00", True).zone, Semantics("GMT-03:30", True).zone
+        (zoneinfo.ZoneInfo(key='Etc/GMT-2'), None)
+        """
+        offset = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])0?(\d\d?)(?::?00)?", self.timezone)
+        # POSIX counts hours west of Greenwich.
+        name = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}" if offset else self.timezone
+        try:
+            return ZoneInfo("UTC" if name in ("Z", "Etc/UTC", "Etc/GMT+0", "Etc/GMT-0") else name)
+        except (KeyError, ValueError, OSError):
+            return None
 
 
 def planned_files(plan: Plan) -> list[tuple[str, int]]:
@@ -216,6 +285,46 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(field.name, _spark_type(field.type, field.name), True) for field in schema])
+
+
+def arrow_schema(types: StructType) -> pa.Schema:
+    """The Arrow types of what Spark writes as Parquet. Raises `SchemaError` for values that would not come back."""
+    return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name), field.nullable) for field in types])
+
+
+def _arrow_type(kind: DataType, path: str) -> pa.DataType:
+    from pyspark.sql import types as s
+
+    if isinstance(kind, s.StructType):
+        fields = ((f.name, _arrow_type(f.dataType, f"{path}.{f.name}"), f.nullable) for f in kind)
+        return pa.struct([pa.field(*field) for field in fields])
+    if isinstance(kind, s.ArrayType):
+        item = _arrow_type(kind.elementType, f"{path}.element")
+        return pa.list_(pa.field("element", item, kind.containsNull))
+    if isinstance(kind, s.MapType):
+        item = pa.field("value", _arrow_type(kind.valueType, f"{path}.value"), kind.valueContainsNull)
+        return pa.map_(_arrow_type(kind.keyType, f"{path}.key"), item)
+    if isinstance(kind, s.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    simple: dict[type[DataType], pa.DataType] = {
+        s.BooleanType: pa.bool_(),
+        s.ByteType: pa.int8(),
+        s.ShortType: pa.int16(),
+        s.IntegerType: pa.int32(),
+        s.LongType: pa.int64(),
+        s.FloatType: pa.float32(),
+        s.DoubleType: pa.float64(),
+        s.BinaryType: pa.binary(),
+        s.DateType: pa.date32(),
+        s.TimestampType: pa.timestamp("us", "UTC"),
+        s.TimestampNTZType: pa.timestamp("us"),
+    }
+    if type(kind) in simple:
+        return simple[type(kind)]
+    # A collation is not kept in Parquet: compared by bytes, the strings would mean something else.
+    if isinstance(kind, s.StringType) and "collate" not in kind.simpleString().lower():
+        return pa.string()
+    raise SchemaError(f'A table cannot hold the column "{path}" of type {kind.simpleString()}: cast it first.')
 
 
 def _spark_type(arrow: pa.DataType, path: str) -> DataType:

@@ -174,6 +174,11 @@ class LocalStorage:
         folders = [f"{self.uri}/{folder}" for folder in ordered if folder]
         return [*folders, self.uri, str(self.local.parent)]
 
+    def move(self, source: str, target: str) -> None:
+        located = self._locate(target)
+        os.makedirs(os.path.dirname(located), exist_ok=True)
+        os.replace(self._locate(source), located)
+
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
             with suppress(FileNotFoundError):

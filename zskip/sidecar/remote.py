@@ -154,6 +154,10 @@ class ObjectStorage:
     def make_durable(self, paths: Sequence[str]) -> None:
         """Nothing to do: an object store acknowledges what it has made durable."""
 
+    def move(self, source: str, target: str) -> None:
+        with _translated(self.uri, source):
+            obstore.rename(self._objects, self._key(source), self._key(target))
+
     def delete(self, paths: Sequence[str]) -> None:
         keys = [self._key(path) for path in paths]
         try:

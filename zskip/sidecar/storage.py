@@ -104,6 +104,9 @@ class Storage(Protocol):
     def make_durable(self, paths: Sequence[str]) -> None:
         """Return only when these files, and their names, would survive a loss of power."""
 
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name; whatever had that name is replaced. On an object store it is copied there."""
+
     def delete(self, paths: Sequence[str]) -> None:
         """Remove files; those that are not there are no error."""
 

@@ -18,16 +18,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from zskip.engines.spark import Semantics, alike
 from zskip.errors import ZskipError
 from zskip.predicate import Predicate, bind, conjunction
 from zskip.schema import Schema
 
-__all__ = ["Semantics", "predicate"]
+__all__ = ["predicate"]
 
 _OWN = "org.apache.spark.sql.catalyst.expressions"
 # In Spark's own package, and yet they run what a user or another plug-in wrote, or look at another plan.
@@ -50,29 +50,6 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Semantics:
-    """What the session says of SQL's meaning: its time zone (as Java names it) and whether errors raise."""
-
-    timezone: str
-    ansi: bool
-
-    @property
-    def zone(self) -> ZoneInfo | None:
-        """The zone with all its clock changes; None where Python does not know the name.
-
-        >>> Semantics("+02:00", True).zone, Semantics("GMT-03:30", True).zone
-        (zoneinfo.ZoneInfo(key='Etc/GMT-2'), None)
-        """
-        offset = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])0?(\d\d?)(?::?00)?", self.timezone)
-        # POSIX counts hours west of Greenwich.
-        name = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}" if offset else self.timezone
-        try:
-            return ZoneInfo("UTC" if name in ("Z", "Etc/GMT+0", "Etc/GMT-0") else name)
-        except (KeyError, ValueError, OSError):
-            return None
-
-
 def predicate(expressions: Sequence[Any], schema: Schema, semantics: Semantics) -> Predicate | None:
     """What Catalyst's expressions, all of which hold for a row, say of its columns; None where nothing can be used.
 
@@ -90,7 +67,7 @@ def predicate(expressions: Sequence[Any], schema: Schema, semantics: Semantics) 
             found.append(bind(text, schema, dialect="spark", timezone=zone.key, ansi=semantics.ansi))
         except (ZskipError, RecursionError):
             continue  # Kept, because what the planner cannot read proves nothing.
-    return conjunction(found) if found else None
+    return alike(conjunction(found), schema) if found else None
 
 
 def meant(expression: Any, semantics: Semantics, zone: ZoneInfo) -> str | None:
@@ -100,7 +77,7 @@ def meant(expression: Any, semantics: Semantics, zone: ZoneInfo) -> str | None:
         return None
     if not _same_mode(expression, nodes, semantics.ansi):
         return None
-    qualifiers = [tuple(node["qualifier"]) for node in nodes if "qualifier" in node]
+    qualifiers = [_parts(node["qualifier"]) for node in nodes if "qualifier" in node]
     if len(set(qualifiers)) != 1:
         return None
     return _rewritten(expression.sql(), ".".join(map(_quoted, qualifiers[0])), len(qualifiers), zone)
@@ -160,6 +137,15 @@ def _rewritten(text: str, prefix: str, names: int, zone: ZoneInfo) -> str | None
     if prefix and len(pieces) != 2 * names:
         return None
     return "".join([*pieces, text[done:]])
+
+
+def _parts(qualifier: str | list[str]) -> tuple[str, ...]:
+    """The parts of a name's qualifier, which the JSON has as a text but for an empty one.
+
+    >>> _parts("[spark_catalog, default, t]"), _parts([])
+    (('spark_catalog', 'default', 't'), ())
+    """
+    return tuple(qualifier[1:-1].split(", ")) if isinstance(qualifier, str) else tuple(qualifier)
 
 
 def _quoted(part: str) -> str:

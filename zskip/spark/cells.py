@@ -26,6 +26,7 @@ from pyarrow import types as t
 from zskip import layouts
 from zskip.layouts import Assignment
 from zskip.schema import split_path
+from zskip.writer import Routing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -114,29 +115,31 @@ class Forest:
         return rows.withColumn(name, f.bitwise_not(node))
 
 
-def file_numbers(assignment: Assignment, rows: DataFrame, name: str) -> DataFrame:
-    """The rows with a column ``name``: the number of each row's file, as `Assignment.assign` gives it but for salt."""
+def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | None) -> DataFrame:
+    """The rows with a column ``name``: the number of each row's file, as `Routing.route` gives it but for salt.
+
+    ``partition``: the column with the number of each row's partition, for a table that has some.
+    """
     from pyspark.sql import functions as f
 
     hashed = [f.col(_quoted(field.name)) for field in rows.schema if _is_hashable(field.dataType)]
-    rows = Forest.of([assignment]).walk(rows, name)
-    cell = f.col(f"`{name}`")
-    file = f.get(_integers(assignment.cells.first), cell)
-    salt = assignment.cells.salt
+    assignments = routing.assignments
+    if not any(assignment.files > 1 for assignment in assignments):
+        return rows.withColumn(name, f.lit(0) if partition is None else f.col(_quoted(partition)).cast("int"))
+    rows = Forest.of(assignments).walk(rows, name, None if partition is None else f.col(_quoted(partition)))
+    leaf = f.col(_quoted(name))
+    first = [one.cells.first + start for one, start in zip(assignments, routing.first_file.tolist(), strict=False)]
+    file = f.get(_integers(np.concatenate(first)), leaf)
+    salt = np.concatenate([one.cells.salt for one in assignments])
     if (salt > 1).any():
-        spread = f.pmod(f.xxhash64(*hashed), f.get(_integers(salt), cell).cast("bigint")).cast("int")
-        file = file + f.when(f.get(_integers(salt), cell) > 1, spread).otherwise(0)
+        width = f.get(_integers(salt), leaf)
+        # By the values alone: a task that is run again must send each row where it went before.
+        file = file + f.when(width > 1, f.pmod(f.xxhash64(*hashed), width.cast("bigint")).cast("int")).otherwise(0)
     return rows.withColumn(name, file)
 
 
 def row_group_order(
-    assignment: Assignment,
-    sample: pa.Table,
-    total_rows: int,
-    row_group_rows: int,
-    rows: DataFrame,
-    file: str,
-    name: str,
+    routing: Routing, sample: pa.Table, total_rows: int, row_group_rows: int, rows: DataFrame, file: str, name: str
 ) -> DataFrame:
     """The rows with a column ``name``: by it, the rows of one file are sorted so that each row group is a small box.
 
@@ -144,29 +147,35 @@ def row_group_order(
     """
     from pyspark.sql import functions as f
 
-    numbers = assignment.assign(sample)
+    numbers = routing.route(sample)
     order = np.argsort(numbers, kind="stable")
-    counts = np.bincount(numbers, minlength=assignment.files)
-    ends = np.cumsum(counts)
+    counts = np.bincount(numbers, minlength=routing.files)
+    starts = np.cumsum(counts) - counts
     sorted_sample = sample.take(pa.array(order))
     share = total_rows / max(1, sample.num_rows)
     inner = []
-    for start, count in zip((ends - counts).tolist(), counts.tolist(), strict=True):
+    for number, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+        assignment = routing.assignment_of(number)
         groups = max(1, round(count * share / row_group_rows))
-        part = sorted_sample.slice(start, max(1, count)) if count else sample.slice(0, 1)
-        inner.append(_inner(assignment, part, groups, max(1, round(count * share))))
-    return Forest.of(inner).walk(rows, name, f.col(_quoted(file)))
+        inner.append(_inner(assignment, sorted_sample.slice(start, count), groups, max(1, round(count * share))))
+    rows = Forest.of(inner).walk(rows, name, f.col(_quoted(file)))
+    places = np.concatenate([one.cells.first for one in inner])
+    return rows.withColumn(name, f.get(_integers(places), f.col(_quoted(name))))
 
 
 def _inner(assignment: Assignment, part: pa.Table, groups: int, total: int) -> Assignment:
     return layouts.fit(
-        part,
-        [*assignment.columns],
+        part.select(list(dict.fromkeys(split_path(path)[0] for path in assignment.columns))),
+        list(assignment.columns),
         layout=assignment.layout,
-        files=groups,
+        files=groups * _PIECES_PER_ROW_GROUP if groups > 1 else 1,
         weights=assignment.weights,
         total_rows=total,
     )
+
+
+# Row groups are cut by count, not at cells' borders: the smaller the pieces, the fewer rows go astray.
+_PIECES_PER_ROW_GROUP = 6
 
 
 def _levelled(

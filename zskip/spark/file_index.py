@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from zskip.engines.spark import manifest, planned_files, spark_schema, spark_uri
+from zskip.engines.spark import Semantics, manifest, planned_files, spark_schema, spark_uri
 from zskip.errors import CorruptFile
-from zskip.plan import Plan, plan
+from zskip.plan import Plan
 from zskip.predicate import Predicate
 from zskip.sidecar import Index
 from zskip.spark import catalyst
@@ -36,14 +36,17 @@ _MANIFEST_READERS = (
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 
 
+Replan: TypeAlias = "Callable[[Predicate | None], Plan]"
+
+
 class Unsupported(Exception):
     """Spark's internals are not as they must be for a `FileIndex`; the message says what is different."""
 
 
-def self_pruning(spark: SparkSession, index: Index, schema: pa.Schema, replan: Callable[..., Plan] = plan) -> DataFrame:
+def self_pruning(spark: SparkSession, index: Index, schema: pa.Schema, replan: Replan) -> DataFrame:
     """A DataFrame over all files of a snapshot, of which Spark reads those that its filters leave.
 
-    ``schema``: the columns that it has. ``replan``: `zskip.plan.plan`, or what also looks for changed files.
+    ``schema``: the columns that it has. ``replan``: gives the plan of a predicate on the snapshot, of None for all.
 
     Raises `Unsupported`.
     """
@@ -81,7 +84,7 @@ class FileIndex:
     class Java:
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
 
-    def __init__(self, jvm: _Jvm, index: Index, partitions: pa.Schema, replan: Callable[..., Plan]) -> None:
+    def __init__(self, jvm: _Jvm, index: Index, partitions: pa.Schema, replan: Replan) -> None:
         self._jvm, self._index, self._partitions, self._replan = jvm, index, partitions, replan
         self._lock = threading.Lock()
         self._all_files: Any = None
@@ -117,7 +120,7 @@ class FileIndex:
     def sizeInBytes(self) -> int:  # noqa: N802
         """Of the whole table: from it Spark decides what to broadcast."""
         size = self._index.snapshot.totals.bytes
-        return size if size is not None else sum(size for _, size in planned_files(self._replan(self._index, None)))
+        return size if size is not None else sum(size for _, size in planned_files(self._replan(None)))
 
     def partitionSchema(self) -> Any:  # noqa: N802
         return self._jvm.types(self._partitions)
@@ -149,7 +152,7 @@ class FileIndex:
         return f"zskip:{self._index.storage.uri}@{snapshot.version}:{snapshot.table_id}"
 
     def _survivors(self, wanted: Predicate, partition_filters: Any) -> Any:
-        files = planned_files(self._replan(self._index, wanted))
+        files = planned_files(self._replan(wanted))
         if not files:
             return self._jvm.seq([])
         return self._reader(files).listFiles(partition_filters, self._jvm.seq([]))
@@ -157,7 +160,7 @@ class FileIndex:
     def _everything(self) -> Any:
         with self._lock:
             if self._all_files is None or not self._index.snapshot.managed:
-                self._all_files = self._reader(planned_files(self._replan(self._index, None)))
+                self._all_files = self._reader(planned_files(self._replan(None)))
             return self._all_files
 
     def _reader(self, files: Sequence[tuple[str, int]]) -> Any:
@@ -222,10 +225,10 @@ class _Jvm:
     def types(self, schema: pa.Schema) -> Any:
         return self.class_("org.apache.spark.sql.types.DataType").fromJson(spark_schema(schema).json())
 
-    def semantics(self) -> catalyst.Semantics:
+    def semantics(self) -> Semantics:
         """Of the session on whose behalf Spark is planning in this thread."""
         conf = self.class_("org.apache.spark.sql.internal.SQLConf").get()
-        return catalyst.Semantics(conf.sessionLocalTimeZone(), conf.ansiEnabled())
+        return Semantics(conf.sessionLocalTimeZone(), conf.ansiEnabled())
 
 
 def _elements(seq: Any) -> list[Any]:

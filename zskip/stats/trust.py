@@ -10,6 +10,7 @@
 | an upper bound that was cut, of an unknown writer  | the lower bound: the upper one may not have been rounded up |
 | dates before 1582, timestamps before 1900, rebased | counts: readers see other values than the footer does       |
 | NaN as a bound                                     | counts: the other bound may have been compared with NaN     |
+| an upper bound that is not NaN, of parquet-mr 1.17 | also that there is no NaN: it would be the upper bound      |
 | 0 to 0 for floats, of an unknown writer            | counts: some clear NaN bounds to zero                       |
 | lower above upper                                  | counts                                                      |
 | a count below zero or above the rows               | the bounds; a count that is missing is never zero           |
@@ -78,6 +79,11 @@ class Writer:
     @property
     def known(self) -> bool:
         return self.compares_unsigned and self.name in _ROUNDS_UP
+
+    @property
+    def keeps_nan(self) -> bool:
+        """Whether NaN, if there is one, is the upper bound: then any other upper bound says that there is none."""
+        return self.name == "parquet-mr" and self.version[:2] == (1, 17)
 
 
 def writer(created_by: str | None, metadata: Mapping[bytes, bytes] | None = None) -> Writer:
@@ -158,7 +164,11 @@ def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Wri
     """
     lower, upper, type = statistics.lower, statistics.upper, statistics.lower.type
     distrusted = pc.greater(lower, upper)
+    nan_count = statistics.nan_count
     if may_hold_nan(type):
+        if origin.keeps_nan:
+            without = pc.fill_null(pc.invert(pc.is_nan(upper)), False)
+            nan_count = pc.if_else(without, pc.fill_null(nan_count, 0), nan_count)
         distrusted = pc.or_kleene(distrusted, pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper)))
         if not origin.known:
             zeros = pc.and_(pc.equal(lower, pa.scalar(0, type)), pc.equal(upper, pa.scalar(0, type)))
@@ -179,7 +189,7 @@ def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Wri
         lower=lower,
         upper=upper,
         null_count=_possible(statistics.null_count, row_count),
-        nan_count=_possible(statistics.nan_count, row_count),
+        nan_count=_possible(nan_count, row_count),
     )
 
 

@@ -1,0 +1,268 @@
+"""`zskip.spark.table`: Spark's planner asks for the files, and the rows are those of a full scan."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import threading
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.files import files_read
+from tests.spark.hostile import hostile
+from tests.tables import build_table, sorted_rows
+from zskip import spark as zs
+from zskip.plan import plan
+from zskip.predicate import bind
+from zskip.sidecar import Index
+from zskip.spark import catalyst, file_index
+from zskip.table import Table
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return build_table(tmp_path_factory.mktemp("pruning") / "t", hostile(), files=40)
+
+
+@pytest.fixture
+def table(spark: SparkSession, index: Index) -> DataFrame:
+    return zs.register(spark, "pruned", Table(index.storage, index.snapshot))
+
+
+@pytest.fixture
+def plain(spark: SparkSession, index: Index) -> DataFrame:
+    rows = spark.read.parquet(f"{index.storage.uri}/*.parquet")
+    rows.createOrReplaceTempView("plain")
+    return rows
+
+
+PRUNED = {
+    "i = -500": None,
+    "i IN (-900, 17, 800)": None,
+    "NOT (i > -990) OR i BETWEEN 100 AND 110": None,
+    "code = 'k000123' OR few = 3 AND i > 980": None,
+    "day = DATE '1970-01-05'": None,
+    "ts >= TIMESTAMP '2018-10-28 21:00:00' AND ts < TIMESTAMP '2018-10-28 22:00:00'": None,
+    "local < TIMESTAMP_NTZ '2018-10-27 21:00:00'": None,
+    "m = 1.50": None,
+    "st.a > 1990": None,
+    "st.DEEP = '3' AND st.A < 40": None,
+    "bin = X'0000ff'": None,
+    "id_is_null": "i IS NULL AND few = 0",
+}
+
+
+@pytest.mark.parametrize("name", PRUNED)
+def test_rows_are_those_of_a_full_scan_and_files_those_of_the_plan(
+    table: DataFrame, plain: DataFrame, index: Index, name: str
+) -> None:
+    where = PRUNED[name] or name
+    found = table.where(where)
+    assert sorted_rows(found.toArrow()) == sorted_rows(plain.where(where).toArrow())
+    survivors = plan(index, bind(where, index.snapshot.schema, dialect="spark"))
+    assert files_read(found) <= len(survivors) < 40
+
+
+def test_sql_views_joins_and_subqueries_prune(spark: SparkSession, table: DataFrame, plain: DataFrame) -> None:
+    queries = {
+        "SELECT count(*) FROM {t} WHERE few = 1": 12,
+        "SELECT a.code, b.i FROM {t} a JOIN {t} b ON a.i = b.i WHERE a.i < -980": 12,
+        "SELECT code FROM {t} WHERE i IN (SELECT i FROM {t} WHERE i < -990) AND few = 0": 16,
+        "SELECT x.few, count(*) FROM (SELECT * FROM {t} WHERE i > 900) x GROUP BY x.few": 10,
+        "WITH w AS (SELECT * FROM {t} WHERE few = 2) SELECT max(i) FROM w WHERE i > 0": 14,
+        "SELECT i FROM {t} WHERE few = 0 UNION ALL SELECT i FROM {t} WHERE few = 3": 30,
+    }
+    for query, most in queries.items():
+        found = spark.sql(query.format(t="pruned"))
+        assert sorted_rows([*map(tuple, found.collect())]) == sorted_rows(
+            [*map(tuple, spark.sql(query.format(t="plain")).collect())]
+        )
+        assert files_read(found) <= most, query
+
+
+def test_nothing_is_skipped_where_the_text_would_mislead(
+    spark: SparkSession, table: DataFrame, plain: DataFrame
+) -> None:
+    """Each filter prints as one that would prune more than is right."""
+    for where in (
+        "try_add(edge, 1) IS NULL",
+        "try_multiply(edge, 2) IS NULL",
+        "s COLLATE UTF8_LCASE = 'zz'",
+        "try_cast(code AS INT) IS NULL AND few = 1",
+    ):
+        assert sorted_rows(table.where(where).toArrow()) == sorted_rows(plain.where(where).toArrow()), where
+
+
+def test_a_users_function_with_the_name_of_sparks_own_does_not_prune(
+    spark: SparkSession, table: DataFrame, plain: DataFrame
+) -> None:
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import IntegerType
+
+    named = f.udf(lambda _: 3, IntegerType())
+    named._name = "abs"
+    assert table.where(named("i") == 3).count() == plain.where(named("i") == 3).count() > 0
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns", "+05:00", "GMT-03:30"])
+def test_any_session_zone(spark: SparkSession, table: DataFrame, plain: DataFrame, zone: str) -> None:
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        for where in (
+            "ts = TIMESTAMP '2018-10-28 02:30:00.000007'",
+            "ts BETWEEN TIMESTAMP '2018-10-28 02:10:00' AND TIMESTAMP '2018-10-28 02:50:00'",
+            "ts < TIMESTAMP '2018-10-27 22:00:00Z'",
+            "CAST(ts AS DATE) = DATE '2018-10-28'",
+            "date_trunc('HOUR', ts) = TIMESTAMP '2018-10-28 03:00:00'",
+            "hour(ts) = 2",
+            "local < TIMESTAMP_NTZ '2018-10-27 21:00:00'",
+            "ts > local",
+        ):
+            found, wanted = table.where(where).select("ts", "local"), plain.where(where).select("ts", "local")
+            assert sorted_rows(found.toArrow()) == sorted_rows(wanted.toArrow()), (zone, where)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_the_hour_that_comes_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """Both instants print as the same local time: a literal made of the later one must not prune like the earlier."""
+    import datetime as dt
+
+    start = dt.datetime(2018, 10, 28, 0, 0, tzinfo=dt.UTC)
+    moments = [start + dt.timedelta(minutes=10 * n) for n in range(24)]
+    built = build_table(tmp_path / "t", pa.table({"ts": pa.array(moments, pa.timestamp("us", "UTC"))}), files=24)
+    rows = zs.table(spark, Table(built.storage, built.snapshot))
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        for moment in moments:
+            assert rows.where(f"ts = timestamp_micros({int(moment.timestamp()) * 1_000_000})").count() == 1, moment
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_changed_ansi_mode_is_noticed(spark: SparkSession, table: DataFrame, plain: DataFrame) -> None:
+    """A filter keeps the mode that it was made in, whatever the session is set to later."""
+    for mode in ("false", "true"):
+        spark.conf.set("spark.sql.ansi.enabled", mode)
+        made = [rows.where("edge + 1 < 0 OR few = 9").select("edge") for rows in (table, plain)]
+        try:
+            spark.conf.set("spark.sql.ansi.enabled", "true" if mode == "false" else "false")
+            if mode == "false":
+                found, wanted = (sorted_rows(rows.toArrow()) for rows in made)
+                assert found == wanted
+                assert any("2147483647" in row for row in found)
+        finally:
+            spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
+def test_threads_sessions_caches_and_garbage(
+    spark: SparkSession, table: DataFrame, plain: DataFrame, index: Index
+) -> None:
+    wanted = {few: plain.where(f"few = {few}").count() for few in range(4)}
+    found: dict[int, int] = {}
+
+    def count(few: int) -> None:
+        found[few] = table.where(f"few = {few}").count()
+
+    threads = [threading.Thread(target=count, args=(few,)) for few in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == wanted
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    rows = zs.table(other, Table(index.storage, index.snapshot))
+    assert (
+        rows.where("ts < TIMESTAMP '2018-10-28 07:00:00'").count()
+        == plain.where("ts < TIMESTAMP '2018-10-27 22:00:00'").count()
+    )
+    cached = table.where("few = 1").cache()
+    assert cached.count() == table.where("few = 1").count() == wanted[1]
+    cached.unpersist()
+    made = zs.table(spark, Table(index.storage, index.snapshot)).where("few = 2")
+    gc.collect()
+    spark._jvm.System.gc()
+    assert made.count() == wanted[2]
+
+
+def test_size_and_equality_are_truthful(spark: SparkSession, table: DataFrame, plain: DataFrame, index: Index) -> None:
+    size = table._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    assert int(str(size)) == int(str(plain._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    again = zs.table(spark, Table(index.storage, index.snapshot))
+    assert table.where("i > 3").sameSemantics(again.where("i > 3"))
+    assert set(table.inputFiles()) == set(plain.inputFiles())
+
+
+def test_an_exception_in_planning_reads_everything_and_warns(
+    spark: SparkSession, table: DataFrame, plain: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("planted")
+
+    monkeypatch.setattr(catalyst, "predicate", fails)
+    monkeypatch.setattr(file_index, "_WARNED", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert table.where("few = 1").count() == plain.where("few = 1").count()
+        assert table.where("few = 2").count() == plain.where("few = 2").count()
+    assert [str(one.message) for one in caught if "planted" in str(one.message)] == [
+        "zskip could not plan a Spark filter and reads every file: ValueError: planted"
+    ]
+
+
+def test_other_internals_fall_back_to_all_files(
+    spark: SparkSession, plain: DataFrame, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_index, "_MANIFEST_READERS", ("org.apache.spark.NoSuchIndex",))
+    with pytest.warns(RuntimeWarning, match=r"no org\.apache\.spark\.NoSuchIndex"):
+        rows = zs.table(spark, Table(index.storage, index.snapshot))
+    assert rows.where("few = 1").count() == plain.where("few = 1").count()
+
+
+@pytest.mark.parametrize("root", ["t", "o=1/t"])
+def test_hive_partitions_are_real_ones(spark: SparkSession, tmp_path: Path, root: str) -> None:
+    import zskip
+
+    rows = pa.table({"p": [1, 1, 2, None] * 50, "q": ["a/b", "c d"] * 100, "x": list(range(200))})
+    made = zskip.write(rows, tmp_path / root, by=["x"], partition_by=["p", "q"], files=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = zs.table(spark, made)
+    assert found.columns == ["p", "q", "x"]
+    assert sorted_rows(found.toArrow()) == sorted_rows(rows)
+    for where in ("p = 2", "q = 'a/b' AND x < 20", "p IS NULL", "p + 1 = 2 OR x = 7"):
+        assert found.where(where).count() == spark.createDataFrame(rows).where(where).count(), where
+    if root == "t":
+        assert "PartitionFilters: [isnotnull(p" in found.where("p = 2")._jdf.queryExecution().toString()
+
+
+def test_a_folder_that_changes_is_listed_anew(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"x": list(range(100))})
+    built = build_table(tmp_path / "t", rows, files=4, managed=False)
+    found = zs.table(spark, Table(built.storage, built.snapshot))
+    assert found.where("x = 5").count() == 1
+    pq.write_table(pa.table({"x": [5, 500]}), tmp_path / "t" / "part-00003.parquet")
+    shutil.copy(tmp_path / "t" / "part-00000.parquet", tmp_path / "t" / "new.parquet")
+    assert found.where("x = 5").count() == 3
+    assert found.where("x = 500").count() == 1
+    assert found.count() == 75 + 2 + 25
+
+
+def test_read_and_sql(spark: SparkSession, plain: DataFrame, index: Index) -> None:
+    path = index.storage.uri
+    found = zs.read(spark, path, where="few = 1 AND i < -400", columns=["code"])
+    assert found.columns == ["code"]
+    assert len(found.inputFiles()) < 40
+    assert sorted_rows(found.toArrow()) == sorted_rows(plain.where("few = 1 AND i < -400").select("code").toArrow())
+    said = zs.sql(
+        spark, f"SELECT count(*) AS n, '{{}}' AS braces FROM '{path}' a JOIN '{path}' b USING (i) WHERE a.i = 5"
+    )
+    wanted = spark.sql("SELECT count(*) AS n, '{}' AS braces FROM plain a JOIN plain b USING (i) WHERE a.i = 5")
+    assert said.collect() == wanted.collect()
+    assert zs.sql(spark, "SELECT 1 AS one").collect()[0].one == 1

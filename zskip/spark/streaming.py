@@ -1,0 +1,41 @@
+"""A sink for structured streaming: each micro-batch becomes one commit, exactly once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zskip import sidecar
+from zskip.spark import writing
+from zskip.writer import WriteOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["append_batch"]
+
+
+def append_batch(
+    path: str | os.PathLike[str],
+    *,
+    application: str = "stream",
+    storage_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> Callable[[DataFrame, int], None]:
+    """A function for ``writeStream.foreachBatch``: it appends each batch to a table, exactly once by the batch's id.
+
+    A batch that Spark runs again after a failure is recognised by its id and changes nothing. ``application`` tells
+    apart the streams that write to one table; a stream with a new checkpoint needs a new name. ``options`` are
+    `zskip.spark.write`'s: the first batch makes the table with them, ``by=`` at least, if it is not there yet.
+    """
+
+    def append(df: DataFrame, batch_id: int) -> None:
+        storage = sidecar.open_storage(path, storage_options)
+        batch = (application, batch_id)
+        if sidecar.latest_version(storage):
+            writing.append(df, path, batch=batch, storage_options=storage_options)
+        else:
+            writing.create(df, storage, WriteOptions(**options), batch)
+
+    return append
