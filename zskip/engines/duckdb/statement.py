@@ -61,7 +61,7 @@ def sql(
     planned with the conditions that bind it, through joins, subqueries and CTEs; everything else is DuckDB's.
     ``con``: the connection, DuckDB's default one where it is None · ``params``: for ``?``, ``$1`` (a sequence) or
     ``$name`` (a mapping) · ``tables``: names for tables or paths, as in ``FROM conn`` · ``storage_options``: for paths
-    that are URLs. The result is a lazy relation, and None for a statement that yields none.
+    that are URLs. The result is a lazy relation; a statement that is no query runs at once.
 
     Raises `SqlSyntaxError`, `UnknownParameter` and `SchemaError`; everything else is raised by DuckDB itself.
     """
@@ -164,10 +164,16 @@ class _Catalog:
 
 
 _INDEXES: dict[str, Index] = {}
+# What DuckDB reads by itself: a pattern, or a file by its name's end.
+_NO_FOLDER = re.compile(
+    r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
+)
 
 
 def _opened(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """The newest state of the table at a path; what was loaded of that very state before is used again."""
+    if _NO_FOLDER.search(path):
+        return None
     storage = open_storage(path, options)
     try:
         snapshot = load(storage)
@@ -216,9 +222,9 @@ def _bound(index: Index, condition: exp.Expr, values: _Parameters, timezone: str
     used: dict[str, Any] = {}
 
     def named(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Parameter):
+        if isinstance(node, exp.Placeholder):
             used[f"p{node.name}"] = values.value_of(node.name)
-            return exp.Parameter(this=exp.var(f"p{node.name}"))
+            return exp.Placeholder(this=f"p{node.name}")
         return node
 
     renamed = condition.copy().transform(named)

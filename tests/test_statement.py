@@ -1,0 +1,285 @@
+"""Whole statements: over zskip tables they mean what they mean over plain Parquet, and they read less."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.tables import build_table, sorted_rows
+from zskip.engines.duckdb import sql
+from zskip.engines.duckdb.statement import rewrite
+from zskip.errors import SqlSyntaxError, UnknownParameter
+
+N = 240
+
+
+def _rows(seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+
+    def nullable(values: list[object]) -> list[object]:
+        return [None if missing else value for value, missing in zip(values, random.random(N) < 0.15, strict=True)]
+
+    return pa.table(
+        {
+            "a": pa.array(np.sort(random.integers(0, 30, N)), pa.int64()),
+            "b": pa.array(nullable(random.integers(0, 12, N).tolist()), pa.int64()),
+            "c": pa.array(nullable([f"s{value}" for value in random.integers(0, 9, N)])),
+            "d": pa.array([datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=i) for i in range(N)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lake")
+    for seed, name in enumerate(["t", "u"]):
+        build_table(folder / name, _rows(seed), files=12, row_group_rows=10)
+    return folder
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def at(lake: Path, statement: str) -> str:
+    """The statement over zskip tables: T and U stand for their quoted paths."""
+    return statement.replace("{T}", f"'{lake}/t'").replace("{U}", f"'{lake}/u'")
+
+
+def plainly(lake: Path, statement: str) -> str:
+    """The same over every file; a table without an alias is known by its folder's name."""
+    for name in "TU":
+        for end in (" AS", " x", " y", " z", " w"):
+            statement = statement.replace(f"{{{name}}}{end}", f"'{lake}/{name.lower()}/*.parquet'{end}")
+        statement = statement.replace(f"{{{name}}}", f"'{lake}/{name.lower()}/*.parquet' AS {name.lower()}")
+    return statement
+
+
+def files_read(lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object = None) -> list[int]:
+    return [len(plan) for _, plan in rewrite(at(lake, statement), con, params=params).plans]  # type: ignore[arg-type]
+
+
+PRUNED = [
+    ("SELECT * FROM {T} WHERE a = 5", [1]),
+    ("FROM {T} WHERE a = 5", [1]),
+    ("SELECT t.a FROM {T} WHERE t.a = 5", [1]),
+    ("SELECT x.a FROM {T} AS x WHERE X.A = 5", [1]),
+    ("SELECT * FROM {T} x JOIN {U} y ON x.a = y.a WHERE x.a = 5 AND y.a < 3", [1, 2]),
+    ("SELECT * FROM {T} x JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x, {U} y WHERE x.b = y.b AND x.a = 5", [1, 12]),
+    # The outer side keeps rows that match nothing; the inner side only needs those that might.
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [12, 2]),
+    ("SELECT * FROM {T} x RIGHT JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x FULL JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [12, 12]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x FULL JOIN {U} y ON x.b = y.b WHERE x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE y.a = 5 OR y.a IS NULL", [12, 12]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE coalesce(y.a, 5) = 5", [12, 12]),
+    ("SELECT * FROM {T} x SEMI JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x ANTI JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [12, 2]),
+    ("SELECT * FROM {T} x ANTI JOIN {U} y ON x.b = y.b WHERE x.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x ASOF JOIN {U} y ON x.b = y.b AND x.d >= y.d WHERE x.a = 5 AND y.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x POSITIONAL JOIN {U} y WHERE x.a = 5", [12, 12]),
+    ("SELECT * FROM {T} x JOIN {U} y USING (b) WHERE x.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x FULL JOIN {U} y USING (a) WHERE a = 5", [12, 12]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y USING (a) WHERE a = 5", [1, 12]),
+    # Derived tables, CTEs and unions hand conditions down.
+    ("SELECT * FROM (SELECT a AS q, b FROM {T}) AS x WHERE q = 5", [1]),
+    ("WITH e AS (SELECT a, b FROM {T}) SELECT * FROM e WHERE a = 5", [1]),
+    ("WITH e AS (SELECT a, b FROM {T}) SELECT * FROM e x JOIN e y ON x.a = y.b WHERE x.a = 5", [12]),
+    ("WITH e(q, r) AS (SELECT a, b FROM {T}) SELECT * FROM e WHERE q = 5", [12]),
+    ("SELECT * FROM (SELECT a, b FROM {T} UNION ALL SELECT b, a FROM {U}) AS x WHERE a = 5", [1, 12]),
+    ("SELECT * FROM (SELECT a FROM {T} UNION SELECT a FROM {U}) AS x WHERE a = 5", [1, 2]),
+    ("SELECT * FROM (SELECT c AS a FROM {T} UNION ALL SELECT a FROM {U}) AS x WHERE a > '5'", [12, 12]),
+    ("SELECT * FROM (SELECT * FROM {T} LIMIT 100) AS x WHERE a = 5", [12]),
+    ("SELECT * FROM (SELECT a, max(b) AS m FROM {T} GROUP BY a) AS x WHERE a = 5", [1]),
+    ("SELECT * FROM (SELECT a, max(b) AS m FROM {T} GROUP BY a) AS x WHERE m = 5", [12]),
+    ("SELECT * FROM (SELECT DISTINCT a FROM {T}) AS x WHERE a = 5", [1]),
+    ("SELECT * FROM (SELECT a, row_number() OVER (ORDER BY d) AS r FROM {T}) AS x WHERE a = 5", [12]),
+    ("SELECT a, count(*) FROM {T} WHERE a < 4 GROUP BY a HAVING count(*) > 2", [2]),
+    ("SELECT * FROM {T} WHERE a = 5 QUALIFY row_number() OVER (ORDER BY d) = 1", [1]),
+    # Subqueries in expressions are planned by their own conditions.
+    ("SELECT * FROM {U} x WHERE EXISTS (SELECT 1 FROM {T} y WHERE y.a = 5 AND y.b = x.b)", [12, 1]),
+    ("SELECT * FROM {U} x WHERE x.a = 5 AND b NOT IN (SELECT b FROM {T} y WHERE y.a = 5 AND b IS NOT NULL)", [2, 1]),
+    ("SELECT (SELECT max(b) FROM {T} y WHERE y.a = 5) AS m, x.a FROM {U} x WHERE x.a = 3", [1, 1]),
+    # What reads all rows keeps all files.
+    ("SELECT * FROM {T} x TABLESAMPLE reservoir(1000 ROWS) WHERE x.a = 5", [12]),
+    ("SELECT a + 1 AS a FROM {T} WHERE a = 5", [1]),
+    ("SELECT b AS e FROM {T} WHERE e = 5 AND a = 5", [1]),
+    ("SELECT * FROM {T} WHERE a = 5 OR random() < 0", [12]),
+    ("SELECT * FROM {T} x, (VALUES (5), (7)) v(a) WHERE x.a = v.a", [12]),
+    ("SELECT * FROM {T} AS x(p, q, r, s) WHERE p = 5", [12]),
+    ("SELECT * FROM {T} x JOIN ({U} y JOIN {T} z ON y.b = z.b) ON x.a = y.a WHERE x.a = 5", [1, 12, 12]),
+]
+
+
+@pytest.mark.parametrize(("statement", "files"), PRUNED, ids=[statement for statement, _ in PRUNED])
+def test_each_table_is_pruned_by_what_binds_it(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, files: list[int]
+) -> None:
+    assert files_read(lake, con, statement) == files
+    found = sql(at(lake, statement), con)
+    expected = con.sql(plainly(lake, statement))
+    assert found.columns == expected.columns
+    assert found.types == expected.types
+    assert sorted_rows(found.fetchall()) == sorted_rows(expected.fetchall())
+
+
+@pytest.mark.parametrize(
+    ("statement", "params"),
+    [
+        ("SELECT ? AS one, count(*) FROM {T} WHERE a = ? AND b < ?", ["?", 5, 9]),
+        ("SELECT $2 AS one, count(*) FROM {T} WHERE a = $1 AND b < $3", [5, "?", 9]),
+        ("SELECT $o AS one, count(*) FROM {T} WHERE a = $a AND b < $b", {"o": "$a", "a": 5, "b": 9}),
+    ],
+)
+def test_parameters_reach_both_the_proof_and_the_statement(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object
+) -> None:
+    assert files_read(lake, con, statement, params) == [1]
+    found = sql(at(lake, statement), con, params=params).fetchall()  # type: ignore[arg-type]
+    assert found == con.execute(plainly(lake, statement), params).fetchall()
+
+
+def test_a_parameter_without_a_value_is_named(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(UnknownParameter, match=r"\$low"):
+        sql(at(lake, "FROM {T} WHERE a > $low"), con, params={"high": 1})
+
+
+def test_the_clock_is_read_once_for_the_proof_and_the_statement(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    statement = "SELECT now() >= d AS past FROM {T} WHERE d < now() AND a = 5 AND d < current_date"
+    rewritten = rewrite(at(lake, statement), con)
+    select, where = rewritten.sql.split(" WHERE ")
+    assert "now()" in select
+    assert "now()" not in where
+    assert "current_date" not in where
+    assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
+    assert files_read(lake, con, "FROM {T} WHERE d > now()") == [0]
+
+
+def test_statements_of_other_kinds_run_too(lake: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    sql(at(lake, "CREATE TABLE kept AS SELECT * FROM {T} WHERE a = 5"), con)
+    expected = con.sql(plainly(lake, "FROM {T} WHERE a = 5")).fetchall()
+    assert con.sql("FROM kept").fetchall() == expected
+    sql(at(lake, f"COPY (SELECT * FROM {{T}} WHERE a = 5) TO '{tmp_path}/out.parquet'"), con)
+    assert con.sql(f"FROM '{tmp_path}/out.parquet'").fetchall() == expected
+    explained = sql(at(lake, "EXPLAIN SELECT * FROM {T} WHERE a = 5"), con).fetchall()
+    assert "READ_PARQUET" in explained[0][1]
+
+
+def test_the_connection_is_left_as_it_was(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    before = con.sql("FROM duckdb_settings()").fetchall()
+    sql(at(lake, "SELECT count(*) FROM {T} WHERE a = 5"), con).fetchall()
+    assert con.sql("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+    assert con.sql("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
+    assert con.sql("SELECT count(*) FROM duckdb_variables()").fetchall() == [(0,)]
+    assert con.sql("FROM duckdb_settings()").fetchall() == before
+
+
+def test_named_tables_and_other_tables_stand_side_by_side(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE hosts AS SELECT 5 AS a UNION ALL SELECT 7")
+    found = sql("SELECT count(*) FROM conn JOIN hosts USING (a) WHERE conn.a = 5", con, tables={"conn": f"{lake}/t"})
+    assert found.fetchall() == con.sql(plainly(lake, "SELECT count(*) FROM {T} WHERE a = 5")).fetchall()
+    plain = f"SELECT count(*) FROM '{lake}/t/part-00000.parquet'"
+    assert sql(plain, con).fetchall() == con.sql(plain).fetchall()
+
+
+def test_a_statement_that_does_not_parse_is_underlined(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(SqlSyntaxError, match=r"\^"):
+        sql(at(lake, "SELECT * FROM {T} WHERE a = = 5"), con)
+    with pytest.raises(duckdb.Error):
+        sql(at(lake, "SELECT nothing FROM {T}"), con)
+
+
+def test_a_new_version_is_seen(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    import shutil
+
+    build_table(tmp_path / "t", _rows(1).slice(0, 100))
+    statement = f"SELECT count(*) FROM '{tmp_path}/t'"
+    assert sql(statement, con).fetchall() == [(100,)]
+    shutil.rmtree(tmp_path / "t")
+    build_table(tmp_path / "t", _rows(1).slice(0, 40))
+    assert sql(statement, con).fetchall() == [(40,)]
+
+
+# --- random statements ---
+
+COLUMN = st.sampled_from("abc")
+NAMES = ("x", "y", "z")
+
+
+@st.composite
+def conditions(draw: st.DrawFn, names: tuple[str, ...]) -> str:
+    name = draw(st.sampled_from(names))
+    kind = draw(st.integers(0, 8))
+    number = draw(st.integers(-1, 31))
+    if kind == 0:
+        return f"{name}.a = {number}"
+    if kind == 1:
+        return f"{name}.a {draw(st.sampled_from(['<', '>=', '<>']))} {number}"
+    if kind == 2:
+        return f"{name}.b IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
+    if kind == 3:
+        return f"{name}.a IS NULL"
+    if kind == 4:
+        return f"{name}.c LIKE 's{draw(st.integers(0, 9))}%'"
+    if kind == 5:
+        other = draw(st.sampled_from(names))
+        return f"{name}.b = {other}.b"
+    if kind == 6:
+        return f"coalesce({name}.a, {number}) = {number}"
+    if kind == 7:
+        return f"({draw(conditions(names))} OR {draw(conditions(names))})"
+    return f"NOT ({draw(conditions(names))})"
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    def source(name: str) -> str:
+        table = draw(st.sampled_from(["{T}", "{U}"]))
+        kind = draw(st.integers(0, 5))
+        if kind == 0:
+            inner = draw(conditions(("w",)))
+            return f"(SELECT a, b, c FROM {table} w WHERE {inner}) {name}"
+        if kind == 1:
+            return f"(SELECT DISTINCT b, a, c FROM {table} w) {name}"
+        if kind == 2:
+            return f"(SELECT a, b, c FROM {{T}} w UNION ALL SELECT b, a, c FROM {{U}} w) {name}"
+        return f"{table} {name}"
+
+    names = NAMES[: draw(st.integers(1, 3))]
+    text = f"FROM {source(names[0])}"
+    visible = [names[0]]
+    for name in names[1:]:
+        join = draw(st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"]))
+        on = [f"{draw(st.sampled_from(visible))}.{draw(st.sampled_from('ab'))} = {name}.{draw(st.sampled_from('ab'))}"]
+        on += draw(st.lists(conditions((*visible, name)), max_size=2))
+        text += f" {join} {source(name)} ON {' AND '.join(on)}"
+        if not join.startswith(("SEMI", "ANTI")):
+            visible.append(name)
+    where = draw(st.lists(conditions(tuple(visible)), min_size=1, max_size=3))
+    shown = ", ".join(f"{name}.{column}" for name in visible for column in "abc")
+    return f"SELECT {shown} {text} WHERE {' AND '.join(where)}"
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(statement=queries())
+def test_a_statement_means_the_same_over_the_survivors(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    def answer(text: str, params: object = None) -> object:
+        folded = "md5(string_agg(r::VARCHAR, ';' ORDER BY r::VARCHAR)), count(*)"
+        return con.execute(f"SELECT {folded} FROM ({text}) r", params).fetchall()
+
+    rewritten = rewrite(at(lake, statement), con)
+    assert answer(rewritten.sql, rewritten.parameters) == answer(plainly(lake, statement))
