@@ -25,7 +25,7 @@ from zskip.errors import SqlError, SqlSyntaxError, TableNotFound, UnknownParamet
 from zskip.interpret import outcomes
 from zskip.plan import Plan, plan
 from zskip.predicate import Predicate, bind, conjunction
-from zskip.predicate.sql.freeze import _clocks as clocks
+from zskip.predicate.sql.freeze import clocks
 from zskip.sidecar import Index, load, open_storage
 from zskip.stats import ColumnStatistics, FileStatistics
 

@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import UnknownParameter, nearest
 
-__all__ = ["Source", "freeze", "literal"]
+__all__ = ["Source", "clocks", "freeze", "literal"]
 
 _CLOCK = {
     "duckdb": {
@@ -83,7 +83,7 @@ def freeze(
     Raises `UnknownParameter` where a parameter has no value, or a value no parameter.
     """
     moment = now or datetime.now(UTC)
-    replacements = [*_parameters(sql, tokens, params, dialect), *_clocks(tokens, dialect, moment, zone)]
+    replacements = [*_parameters(sql, tokens, params, dialect), *clocks(tokens, dialect, moment, zone)]
     if not replacements:
         return Source(sql, sql)
     pieces: list[str] = []
@@ -98,7 +98,8 @@ def freeze(
     return Source(sql, "".join([*pieces, sql[at:]]), tuple(edges))
 
 
-def _clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:
+def clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:
+    """Where a text reads the clock: start, end, and the literal that stands for it."""
     names = _CLOCK.get(dialect, {})
     for index, token in enumerate(tokens):
         name = token.text.lower()
