@@ -121,23 +121,35 @@ class RankScale:
         return self.ranks[self.boundaries.codes(values)]
 
 
-def order_bits(values: Values) -> NDArray[np.uint64]:
+def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint64]:
     """64 bits of each value that keep the order, not by rank; of strings the first eight bytes; of NULL zero.
 
     Wider decimals give their top 64 bits. Different values may share their bits, and order is never reversed.
+    ``after_prefix``: of strings and wide decimals the first eight bytes in which some of these values differ.
     """
     chunks = [values] if isinstance(values, pa.Array) else values.chunks
-    parts: list[NDArray[np.uint64]] = []
-    for chunk in chunks:
-        plain = _plain(chunk, logical_type(chunk.type))
-        if _has_words(plain.type):
-            bits = _words(plain).word(0, np.arange(len(plain)))
-        else:
-            bits = _fixed_bits(fixed(plain))
-        if plain.null_count:
-            bits = np.where(_valid(plain), bits, np.uint64(0))
-        parts.append(bits)
+    plain = [_plain(chunk, logical_type(chunk.type)) for chunk in chunks]
+    if plain and _has_words(plain[0].type):
+        bits = _first_words([_words(chunk) for chunk in plain], [_valid(chunk) for chunk in plain], after_prefix)
+    else:
+        bits = [_fixed_bits(fixed(chunk)) for chunk in plain]
+    parts = [
+        np.where(_valid(chunk), part, np.uint64(0)) if chunk.null_count else part
+        for chunk, part in zip(plain, bits, strict=True)
+    ]
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def _first_words(chunks: list[_Words], valid: list[NDArray[np.bool_]], after_prefix: bool) -> list[NDArray[np.uint64]]:
+    number, last = 0, max(chunk.count for chunk in chunks) - 1
+    while True:
+        words = [chunk.word(number, np.arange(len(chunk))) for chunk in chunks]
+        if not after_prefix or number >= last:
+            return words
+        known = np.concatenate([word[some] for word, some in zip(words, valid, strict=True)])
+        if len(known) and known.min() != known.max():
+            return words
+        number += 1
 
 
 def fixed(values: pa.Array) -> NDArray[Any]:

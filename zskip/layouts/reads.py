@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from zskip.layouts.cells import Cells, Files
 from zskip.layouts.sample import Boxes, Sample
 
-__all__ = ["LookUps", "Reads", "least_extents", "limit", "share_read", "whole_read"]
+__all__ = ["LookUps", "Reads", "least_extents", "limit", "share_read", "whole_read", "whole_slabs"]
 
 _MOST_ROUNDED = 6
 
@@ -107,25 +108,72 @@ def whole_read(
     parts: NDArray[np.float64],
     least: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """About the least Σ weight · extent that boxes can reach in ``parts`` files each, cut into whole slabs.
-
-    All columns but one are cut into whole numbers of slabs, next to what water-filling wants; the one left over takes
-    what remains, which may be a fraction, since some of the slabs can be cut once more than others.
-    """
-    wanted = np.where(extents > 0, extents / np.maximum(least_extents(extents, weights, parts, least), 1e-300), 1.0)
+    """About the least Σ weight · extent that boxes can reach in ``parts`` files each, cut into whole slabs."""
     columns = np.flatnonzero(weights > 0)
     if len(columns) > _MOST_ROUNDED:
         return np.asarray((least_extents(extents, weights, parts, least) * weights).sum(axis=1))
-    down = np.maximum(np.floor(wanted + 1e-9), 1.0)
-    best = np.full(len(extents), np.inf)
-    for last in columns:
-        others = [column for column in columns if column != last]
-        for ups in product((0, 1), repeat=len(others)):
-            slabs = down[:, others] + np.array(ups)
-            rest = parts / slabs.prod(axis=1)
-            read = (
-                np.maximum(extents[:, others] / slabs, np.minimum(least[others], extents[:, others])) @ weights[others]
-            )
-            read += np.maximum(extents[:, last] / rest, np.minimum(least[last], extents[:, last])) * weights[last]
-            best = np.where((rest >= 1 - 1e-9) & (read < best), read, best)
-    return np.where(np.isfinite(best), best, (extents * weights).sum(axis=1))
+    best: NDArray[np.float64] = (extents * weights).sum(axis=1)
+    for slabs in _whole_slabs(extents, weights, parts, least):
+        read = (np.maximum(extents / slabs, np.minimum(least, extents)) * weights).sum(axis=1)
+        best = np.where((slabs >= 1 - 1e-9).all(axis=1) & (read < best), read, best)
+    return best
+
+
+def whole_slabs(
+    extents: NDArray[np.float64], weights: NDArray[np.float64], parts: float, least: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Into how many slabs to cut each column of one box, for ``parts`` files: whole numbers but for one column.
+
+    >>> whole_slabs(np.ones(2), np.array([0.5, 0.5]), 100, np.zeros(2)).tolist()
+    [10.0, 10.0]
+    """
+    one, count = extents[None, :], np.array([float(parts)])
+    columns = np.flatnonzero(weights > 0)
+    if not len(columns) or len(columns) > _MOST_ROUNDED:
+        return np.asarray(extents / np.maximum(least_extents(one, weights, count, least)[0], 1e-300))
+    # every way to round at once: as many copies of the box as there are ways
+    ways = _roundings(len(columns))
+    wanted = extents / np.maximum(least_extents(one, weights, count, least)[0], 1e-300)
+    choices = np.ones((len(ways), len(extents)))
+    choices[:, columns] = np.maximum(np.floor(wanted[columns] + 1e-9), 1.0) + np.maximum(ways, 0)
+    last = columns[(ways < 0).argmax(axis=1)]
+    row = np.arange(len(ways))
+    choices[row, last] = 1.0
+    choices[row, last] = parts / choices.prod(axis=1)
+    read = (np.maximum(extents / choices, np.minimum(least, extents)) * weights).sum(axis=1)
+    read[(choices < 1 - 1e-9).any(axis=1)] = np.inf
+    best: NDArray[np.float64] = choices[int(read.argmin())]
+    return best
+
+
+@cache
+def _roundings(columns: int) -> NDArray[np.int64]:
+    """The ways to round: in each one column takes what is left (-1), the others go down (0) or up (1)."""
+    ways = []
+    for last in range(columns):
+        for ups in product((0, 1), repeat=columns - 1):
+            ways.append([*ups[:last], -1, *ups[last:]])  # noqa: PERF401  # plainer than a nested comprehension
+    return np.array(ways, np.int64)
+
+
+def _whole_slabs(
+    extents: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    parts: NDArray[np.float64],
+    least: NDArray[np.float64],
+) -> Iterator[NDArray[np.float64]]:
+    """The ways to round what water-filling wants, one array (boxes, columns) each; below 1 where it cannot be.
+
+    All columns but one are cut into whole numbers of slabs; the one left over takes what remains, which may be a
+    fraction, since some of the slabs can be cut once more than others.
+    """
+    wanted = np.where(extents > 0, extents / np.maximum(least_extents(extents, weights, parts, least), 1e-300), 1.0)
+    columns = np.flatnonzero(weights > 0)
+    down = np.maximum(np.floor(wanted[:, columns] + 1e-9), 1.0)
+    for way in _roundings(len(columns)):
+        slabs = np.ones_like(extents)
+        slabs[:, columns] = down + np.maximum(way, 0)
+        last = columns[int((way < 0).argmax())]
+        slabs[:, last] = 1.0
+        slabs[:, last] = parts / slabs.prod(axis=1)
+        yield slabs
