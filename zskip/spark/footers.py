@@ -34,7 +34,7 @@ def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], sc
     """
     if len(paths) < _MANY:
         return _complete(storage, list(paths), schema)
-    work = partial(_complete, storage, schema=schema)
+    work = partial(_complete_files, storage, arrow=schema.arrow)
     return DataFiles.concat(_on_executors(spark, work, _chunks(paths, _PER_TASK)))
 
 
@@ -46,13 +46,13 @@ def read_foreign_footers(
     Raises `CorruptFile` and `SchemaMismatch`.
     """
     chunks = _chunks(sorted(paths, key=str.encode), files_per_task)
-    found = _on_executors(spark, partial(_foreign, storage, schema=None, deep_scan=deep_scan), chunks)
+    found = _on_executors(spark, partial(_foreign, storage, arrow=None, deep_scan=deep_scan), chunks)
     schemas = [schema for schema, _ in found]
-    if any(schema != schemas[0] for schema in schemas):
+    if any(not schema.equals(schemas[0]) for schema in schemas):
         # Statistics are kept in the table's types, which no part alone can know.
-        union = Schema(united([(chunk[0], schema.arrow) for chunk, schema in zip(chunks, schemas, strict=True)]))
-        found = _on_executors(spark, partial(_foreign, storage, schema=union, deep_scan=deep_scan), chunks)
-    return found[0][0], DataFiles.concat([files for _, files in found])
+        union = united([(chunk[0], schema) for chunk, schema in zip(chunks, schemas, strict=True)])
+        found = _on_executors(spark, partial(_foreign, storage, arrow=union, deep_scan=deep_scan), chunks)
+    return Schema(found[0][0]), DataFiles.concat([files for _, files in found])
 
 
 def _chunks(paths: Sequence[str], length: int) -> list[list[str]]:
@@ -90,9 +90,15 @@ def _complete(storage: Storage, paths: list[str], schema: Schema) -> DataFiles:
     return deep.completed(storage, Schema(floats), files) if len(floats) else files
 
 
-def _foreign(storage: Storage, paths: list[str], schema: Schema | None, deep_scan: bool) -> tuple[Schema, DataFiles]:
-    table, files = footers.read(storage, paths, schema)
-    return table, deep.completed(storage, table, files) if deep_scan else files
+def _complete_files(storage: Storage, paths: list[str], arrow: pa.Schema) -> DataFiles:
+    return _complete(storage, paths, Schema(arrow))
+
+
+def _foreign(
+    storage: Storage, paths: list[str], arrow: pa.Schema | None, deep_scan: bool
+) -> tuple[pa.Schema, DataFiles]:
+    table, files = footers.read(storage, paths, None if arrow is None else Schema(arrow))
+    return table.arrow, deep.completed(storage, table, files) if deep_scan else files
 
 
 def _holds_floats(type: pa.DataType) -> bool:

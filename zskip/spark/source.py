@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.engines.spark import Semantics, alike, require_pyspark, spark_schema
+from zskip.engines.spark import Semantics, alike, arrow_schema, require_pyspark, spark_schema
 from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Changes, Plan
 from zskip.predicate import Predicate, bind, conjunction
@@ -110,16 +110,17 @@ class Scan:
         return shares or [Share(())]
 
     def batches(self, share: Share) -> Iterator[pa.RecordBatch]:
-        """The rows of one share, in the types that Spark gives its own rows in Arrow."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
+        """The rows of one share, in the types that Spark has for them."""
         table = self.table()
         plan = survey(table, self.predicate(table.snapshot.schema))
         mine = np.isin(plan.numbers, np.array(share.numbers, np.int64))
         numbers = plan.numbers[mine]
         groups = plan.groups.take(np.isin(plan.groups.file, numbers))
-        part: Plan = replace(plan, numbers=numbers, whole=plan.whole[mine], groups=groups, changes=share.changes)
-        target = to_arrow_schema(spark_schema(table.snapshot.schema.arrow))
+        # Without the predicate: Spark asks it of the rows again, by its own rules.
+        part: Plan = replace(
+            plan, predicate=None, numbers=numbers, whole=plan.whole[mine], groups=groups, changes=share.changes
+        )
+        target = arrow_schema(spark_schema(table.snapshot.schema.arrow))
         for batch in part.to_batches():
             yield from pa.Table.from_batches([batch]).cast(target).to_batches()
 

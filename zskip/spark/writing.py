@@ -441,7 +441,7 @@ class _SparkWrite:
         for path in self.storage.list(staging).path.to_pylist():
             inner = path[len(staging) + 1 :]
             folder, _, name = inner.rpartition("/")
-            match = re.match(r"part-(\d+)-.*-c(\d+)", name)
+            match = re.match(r"part-(\d+)-.*[-.]c(\d+)", name)
             if match and name.endswith(".parquet") and not inner.startswith("_temporary/"):
                 found.append((int(match[1]), folder, int(match[2]), path))
         for number, folder, piece, path in sorted(found):
