@@ -21,9 +21,9 @@ from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.scan import native_scan
 from zskip.engines.duckdb.types import duckdb_type, quoted
-from zskip.errors import SqlError, SqlSyntaxError, TableNotFound, UnknownParameter
+from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter
 from zskip.interpret import outcomes
-from zskip.plan import Plan, plan
+from zskip.plan import Plan, listed, plan
 from zskip.predicate import Predicate, bind, conjunction
 from zskip.predicate.sql.freeze import clocks
 from zskip.sidecar import Index, load, open_storage
@@ -54,6 +54,7 @@ def sql(
     params: Sequence[Any] | Mapping[str, Any] | None = None,
     tables: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    freshness: str = "list",
 ) -> duckdb.DuckDBPyRelation:
     """Run a statement in which zskip tables stand by their quoted path, and read only the files that matter.
 
@@ -61,14 +62,17 @@ def sql(
     planned with the conditions that bind it, through joins, subqueries and CTEs; everything else is DuckDB's.
     ``con``: the connection, DuckDB's default one where it is None · ``params``: for ``?``, ``$1`` (a sequence) or
     ``$name`` (a mapping) · ``tables``: names for tables or paths, as in ``FROM conn`` · ``storage_options``: for paths
-    that are URLs. The result is a lazy relation; a statement that is no query runs at once.
+    that are URLs · ``freshness``: "list" notices what has changed in folders that zskip only indexes, "trust" takes the
+    index's word. The result is a lazy relation; a statement that is no query runs at once.
 
     Raises `SqlSyntaxError`, `UnknownParameter` and `SchemaError`; everything else is raised by DuckDB itself.
     """
     import duckdb
 
     con = duckdb.default_connection() if con is None else con
-    rewritten = rewrite(statement, con, params=params, tables=tables, storage_options=storage_options)
+    rewritten = rewrite(
+        statement, con, params=params, tables=tables, storage_options=storage_options, freshness=freshness
+    )
     return con.sql(rewritten.sql, params=rewritten.parameters)
 
 
@@ -79,8 +83,11 @@ def rewrite(
     params: Sequence[Any] | Mapping[str, Any] | None = None,
     tables: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    freshness: str = "list",
 ) -> Rewritten:
     """The statement that `sql` runs, with its plans. Remote tables are readable on ``con`` afterwards."""
+    if freshness not in ("list", "trust"):
+        raise InvalidOption(f'freshness is "list" or "trust", not {freshness!r}.')
     ((timezone, micros),) = con.sql("SELECT current_setting('TimeZone'), epoch_us(now())").fetchall()
     now = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
     text = _frozen(statement, now, timezone)
@@ -94,7 +101,8 @@ def rewrite(
         for table in sorted(known, key=lambda table: table.this.meta["start"]):
             index = catalog.index_of(table)
             assert index is not None
-            planned = plan(index, _predicate(index, scopes.of(table), values, timezone))
+            binding = _predicate(index, scopes.of(table), values, timezone)
+            planned = plan(index, binding, changes=listed(index) if freshness == "list" else None)
             start, end = table.this.meta["start"], table.this.meta["end"] + 1
             edits.append((start, end, _read(planned, con, table, values)))
             plans.append((text[start:end], planned))

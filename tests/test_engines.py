@@ -1,0 +1,216 @@
+"""Every way to read a plan gives exactly the rows of a full scan, in the table's own types."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.tables import build_table, plan_of, sorted_rows
+from zskip.engines.duckdb import sql
+from zskip.engines.duckdb.scan import native_scan
+from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
+from zskip.plan import listed, plan
+from zskip.predicate import bind
+from zskip.schema import Schema
+from zskip.sidecar import Index, commit, load, open_storage
+from zskip.stats import footers
+
+NAN = float("nan")
+MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)
+
+TYPES: list[tuple[str, pa.Array]] = [
+    ("uint64", pa.array([2**64 - 1, 0, None], pa.uint64())),
+    ("int8", pa.array([-128, 127, None], pa.int8())),
+    ("float16", pa.array([1.5, NAN, None], pa.float16())),
+    ("float32", pa.array([-0.0, NAN, float("-inf")], pa.float32())),
+    ("decimal32", pa.array([Decimal("1.5"), None, Decimal("-999.9")], pa.decimal32(5, 1))),
+    ("decimal128", pa.array([Decimal("9" * 38), None, Decimal(-1)], pa.decimal128(38, 0))),
+    ("decimal256", pa.array([Decimal("9" * 60), None, Decimal("-1")], pa.decimal256(60, 0))),
+    ("bool", pa.array([True, None, False])),
+    ("string", pa.array(["", "é😀", None])),
+    ("large_string", pa.array(["x" * 10_000, None, "y"], pa.large_string())),
+    ("string_view", pa.array(["a", None, "b"], pa.string_view())),
+    ("dictionary", pa.array(["a", None, "b"]).dictionary_encode()),
+    ("binary", pa.array([b"\x00\xff", None, b""])),
+    ("fixed", pa.array([b"ab", None, b"cd"], pa.binary(2))),
+    ("date32", pa.array([0, None, -1], pa.date32())),
+    ("date64", pa.array([86_400_000, None, 0], pa.date64())),
+    ("time32", pa.array([1, None, 2], pa.time32("ms"))),
+    ("time64", pa.array([1, None, 2], pa.time64("ns"))),
+    (
+        "timestamp_ms",
+        pa.array([MOMENT.replace(microsecond=0), None, MOMENT.replace(microsecond=1000)], pa.timestamp("ms")),
+    ),
+    ("timestamp_ns", pa.array([1, None, 2], pa.timestamp("ns"))),
+    ("zoned", pa.array([MOMENT, None, MOMENT], pa.timestamp("us", "Europe/Berlin"))),
+    ("zoned_ns", pa.array([1, None, 2], pa.timestamp("ns", "UTC"))),
+    ("duration", pa.array([1, None, 2], pa.duration("us"))),
+    ("list", pa.array([[1], None, []], pa.list_(pa.int32()))),
+    ("fixed_list", pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))),
+    ("map", pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int32()))),
+    (
+        "struct",
+        pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}], pa.struct({"x": pa.int64(), "y": pa.string()})),
+    ),
+    ("wide_in_struct", pa.array([{"x": Decimal("9" * 50)}, None, None], pa.struct({"x": pa.decimal256(60, 0)}))),
+    ("null", pa.nulls(3)),
+    ("uuid", pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16, None, b"1" * 16], pa.binary(16)))),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), TYPES, ids=[name for name, _ in TYPES])
+def test_every_type_comes_back_as_the_table_has_it(tmp_path: Path, name: str, values: pa.Array) -> None:
+    rows = pa.table({"i": pa.array([0, 1, 2]), name: values})
+    index = build_table(tmp_path / "t", rows, files=3)
+    for where, expected in [("i >= 1", rows.slice(1)), ("i = 1 AND i % 2 = 1", rows.slice(1, 1))]:
+        found = plan_of(index, where).to_arrow()
+        assert found.schema == rows.schema
+        assert repr(found.to_pydict()) == repr(expected.to_pydict())
+    assert sql(f"SELECT count(*) FROM '{tmp_path}/t' WHERE i = 1", duckdb.connect()).fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "where", ["f > 1.5", "NOT (f <= 1.5)", "f <> 1", "f = 'nan'::DOUBLE", "f IS NOT NULL", "f >= 2"]
+)
+def test_nan_in_a_file_by_pyarrow_is_not_lost(tmp_path: Path, where: str) -> None:
+    rows = pa.table({"f": pa.array([1.0, 2.0, NAN, None] * 5), "i": pa.array(range(20))})
+    (tmp_path / "t").mkdir()
+    pq.write_table(rows, tmp_path / "t" / "x.parquet", row_group_size=8)
+    storage = open_storage(str(tmp_path / "t"))
+    schema, files = footers.read(storage, ["x.parquet"])
+    index = Index(storage, commit(storage, None, "index", add=files, schema=schema, managed=False))
+    found = plan_of(index, where)
+    con = duckdb.connect()
+    con.register("plain", rows)
+    expected = sorted_rows(con.sql(f"SELECT f, i FROM plain WHERE {where}").fetchall())
+    assert expected
+    assert sorted_rows(found.to_arrow()) == expected
+    assert sorted_rows(found.to_duckdb(con).fetchall()) == expected
+    assert sorted_rows(sql(f"SELECT f, i FROM '{tmp_path}/t' WHERE {where}", con).fetchall()) == expected
+    assert found.count() == len(expected)
+
+
+def test_odd_names_of_columns_and_of_the_folder(tmp_path: Path) -> None:
+    rows = pa.table([[1, 2], [3, 4], [5, 6], [7, 8]], names=["a.b", "select", 'q"q', "o'o é"])
+    folder = tmp_path / "la[k]e*'s ?"
+    index = build_table(folder, rows, files=2)
+    found = plan_of(index, '"a.b" = 2')
+    assert found.to_arrow().equals(rows.slice(1))
+    assert found.to_duckdb(duckdb.connect()).fetchall() == [(2, 4, 6, 8)]
+
+
+def test_names_that_differ_only_in_case_are_read_by_arrow(tmp_path: Path) -> None:
+    rows = pa.table([[1, 2, 3], [4, 5, 6], [7, 8, 9]], names=["a", "A", "b"])
+    index = build_table(tmp_path / "t", rows, files=3)
+    found = plan_of(index, "b = 8")
+    assert found.to_arrow().equals(rows.slice(1, 1))
+    assert found.to_arrow(["A"]).equals(rows.select(["A"]).slice(1, 1))
+    assert found.count() == 1
+    with pytest.raises(SchemaError, match='"a" and "A"'):
+        found.to_duckdb(duckdb.connect())
+
+
+def test_files_that_lack_a_column_or_are_narrower(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    pq.write_table(pa.table({"i": pa.array([1, 2], pa.int32())}), folder / "old.parquet")
+    pq.write_table(pa.table({"s": ["x", None], "i": pa.array([2**40, 3], pa.int64())}), folder / "young.parquet")
+    schema = Schema(pa.schema({"i": pa.int64(), "s": pa.string()}))
+    storage = open_storage(str(folder))
+    _, files = footers.read(storage, ["old.parquet", "young.parquet"], schema)
+    index = Index(storage, commit(storage, None, "index", add=files, schema=schema, managed=False))
+    everything = pa.table({"i": pa.array([1, 2, 2**40, 3]), "s": pa.array([None, None, "x", None])})
+    for where, kept in [("s IS NULL", [0, 1, 3]), ("i > 1", [1, 2, 3]), ("s = 'x'", [2]), ("i + 0 = 3", [3])]:
+        assert plan_of(index, where).to_arrow().equals(everything.take(kept)), where
+
+
+def test_values_of_hive_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    texts = {"day=2024-01-31/host=a%2Fb": 1, "day=2024-02-01/host=01": 2, "day=__HIVE_DEFAULT_PARTITION__/host=c d": 3}
+    for text, value in texts.items():
+        (folder / text).mkdir(parents=True)
+        pq.write_table(pa.table({"i": [value]}), folder / text / "x.parquet")
+    schema = pa.schema({"i": pa.int64(), "day": pa.date32(), "host": pa.string()})
+    paths = sorted(str(path) for path in folder.rglob("*.parquet"))
+    scan = native_scan(paths, schema, partition_by=["day", "host"], where="host <> 'x'")
+    found = duckdb.connect().execute(scan.sql, dict(scan.parameters)).fetchall()
+    assert sorted(found) == [
+        (1, datetime.date(2024, 1, 31), "a/b"),
+        (2, datetime.date(2024, 2, 1), "01"),
+        (3, None, "c d"),
+    ]
+
+
+def test_a_table_in_an_object_store_is_read_by_ranges() -> None:
+    storage = open_storage("memory://engines-test")
+    rows = pa.table({"a": range(1000), "s": [f"x{i}" for i in range(1000)]})
+    for number in range(4):
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows.slice(number * 250, 250), sink, row_group_size=50)
+        storage.put(f"p {number}.parquet", sink.getvalue().to_pybytes())
+    schema, files = footers.read(storage, [f"p {number}.parquet" for number in range(4)])
+    commit(storage, None, "index", add=files, schema=schema, managed=True)
+    index = Index(storage, load(storage))
+    con = duckdb.connect()
+    found = plan_of(index, "a = 777")
+    assert len(found) == 1
+    assert found.to_arrow().equals(rows.slice(777, 1))
+    assert found.to_duckdb(con).fetchall() == [(777, "x777")]
+    assert sql("SELECT s FROM 'memory://engines-test' WHERE a IN (3, 777)", con).fetchall() == [("x3",), ("x777",)]
+
+
+def test_a_folder_of_others_is_listed_and_what_is_new_is_read(tmp_path: Path) -> None:
+    index = build_table(tmp_path / "t", pa.table({"a": range(40)}), files=4, managed=False)
+    folder = tmp_path / "t"
+    pq.write_table(pa.table({"a": [7, 700]}), folder / "new.parquet")
+    pq.write_table(pa.table({"a": [7, 800]}), folder / "part-00003.parquet")
+    os.utime(folder / "part-00003.parquet", ns=(1, 1))
+    (folder / "part-00001.parquet").unlink()
+    found = plan(index, bind("a = 7 OR a = 15", index.snapshot.schema), changes=listed(index))
+    assert [Path(path).name for path in found.paths] == ["part-00000.parquet", "new.parquet", "part-00003.parquet"]
+    assert found.to_arrow().column("a").to_pylist() == [7, 7, 7]
+    assert found.count() == 3
+    assert found.files[1].rows is None
+    assert "1 files new since the index was made, read in full: new.parquet" in found.explain()
+    assert found.as_dict()["changes"] == {
+        "new": ["new.parquet"],
+        "changed": ["part-00003.parquet"],
+        "gone": ["part-00001.parquet"],
+    }
+    assert found.explain("part-00001.parquet").splitlines()[0].endswith("skipped")
+    assert sql(f"SELECT count(*) FROM '{folder}' WHERE a = 7", duckdb.connect()).fetchall() == [(3,)]
+    assert listed(build_table(tmp_path / "own", pa.table({"a": [1]}), files=1)) is None
+
+
+def test_batches_stream(tmp_path: Path) -> None:
+    index = build_table(tmp_path / "t", pa.table({"a": np.arange(300_000)}), files=3, row_group_rows=50_000)
+    sizes = [batch.num_rows for batch in plan_of(index, "a >= 1000").to_batches()]
+    assert len(sizes) > 2
+    assert sum(sizes) == 299_000
+
+
+def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
+    moments = pa.array([MOMENT], pa.timestamp("us", "UTC"))
+    index = build_table(tmp_path / "t", pa.table({"a": [1], "ts": moments}), files=1)
+    with pytest.raises(UnknownColumn, match="There are|Did you mean"):
+        plan_of(index, "a = 1").to_arrow(["b"])
+    unsaid = plan_of(index, "soundex(CAST(a AS STRING)) = 'x'", dialect="spark")
+    with pytest.raises(UnsupportedSql, match="spark"):
+        unsaid.to_arrow()
+    con = duckdb.connect()
+    con.execute("SET TimeZone = 'Europe/Berlin'")
+    zoned = plan_of(index, "ts > '2024-02-29 12:00:00' AND a % 2 = 1")
+    with pytest.raises(InvalidOption, match="Europe/Berlin"):
+        zoned.to_duckdb(con)
+    assert zoned.count() == 1
+    assert plan_of(index, "a >= 0 AND a + 1 < 9").to_duckdb(con).columns == ["a", "ts"]
+    there = plan_of(index, "ts > '2024-02-29 12:00:00' AND a % 2 = 1", timezone="Europe/Berlin")
+    assert len(there.to_duckdb(con).fetchall()) == 1
