@@ -200,7 +200,7 @@ def test_batches_stream(tmp_path: Path) -> None:
 def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     moments = pa.array([MOMENT], pa.timestamp("us", "UTC"))
     index = build_table(tmp_path / "t", pa.table({"a": [1], "ts": moments}), files=1)
-    with pytest.raises(UnknownColumn, match="There are|Did you mean"):
+    with pytest.raises(UnknownColumn, match="There is no column"):
         plan_of(index, "a = 1").to_arrow(["b"])
     unsaid = plan_of(index, "soundex(CAST(a AS STRING)) = 'x'", dialect="spark")
     with pytest.raises(UnsupportedSql, match="spark"):
@@ -213,4 +213,4 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     assert zoned.count() == 1
     assert plan_of(index, "a >= 0 AND a + 1 < 9").to_duckdb(con).columns == ["a", "ts"]
     there = plan_of(index, "ts > '2024-02-29 12:00:00' AND a % 2 = 1", timezone="Europe/Berlin")
-    assert len(there.to_duckdb(con).fetchall()) == 1
+    assert there.to_duckdb(con).aggregate("count(*)").fetchall() == [(1,)]
