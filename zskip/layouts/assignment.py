@@ -54,8 +54,14 @@ class Assignment:
     def of(
         layout: str, sample: Sample, weights: tuple[float, ...], cells: Cells, files: Files, reason: str = ""
     ) -> Assignment:
-        """Put the values back in place of the sample's codes, keeping only those that a threshold names."""
+        """Put the values back in place of the sample's codes, keeping only those that a threshold names.
+
+        A column that has no weight and that the tree never asks for is left out.
+        """
         tree, files = merged(cells.tree, files)
+        kept = [c for c, weight in enumerate(weights) if weight > 0 or (tree.column == c).any()]
+        renumbered = np.zeros(len(weights), np.int32)
+        renumbered[kept] = np.arange(len(kept))
         threshold = tree.threshold.copy()
         boundaries = []
         for number, distinct in enumerate(sample.distinct):
@@ -66,10 +72,17 @@ class Assignment:
             threshold[here] = np.where(
                 tree.threshold[here] >= 2, np.searchsorted(used, tree.threshold[here]) + 2, tree.threshold[here]
             )
-        fitted = ThresholdTree(tree.column, threshold.astype(np.int32), tree.below, tree.above)
-        quantiles = tuple(Boundaries(_quantiles(sample, number)) for number in range(len(sample.columns)))
-        paths = tuple(column.path for column in sample.columns)
-        return Assignment(layout, paths, weights, tuple(boundaries), fitted, files, quantiles, reason)
+        fitted = ThresholdTree(renumbered[tree.column], threshold.astype(np.int32), tree.below, tree.above)
+        return Assignment(
+            layout,
+            tuple(sample.columns[c].path for c in kept),
+            tuple(weights[c] for c in kept),
+            tuple(boundaries[c] for c in kept),
+            fitted,
+            files,
+            tuple(Boundaries(_quantiles(sample, c)) for c in kept),
+            reason,
+        )
 
     @property
     def files(self) -> int:

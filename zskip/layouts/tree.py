@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,22 +14,27 @@ from zskip.layouts.sample import Boxes, Sample
 __all__ = ["tree_cells"]
 
 _PLACES = 16
+_LITERALS = 64
 
 
-def tree_cells(sample: Sample, cell_rows: float, reads: Reads) -> Cells:
+def tree_cells(
+    sample: Sample, cell_rows: float, reads: Reads, borders: Sequence[NDArray[np.int32]] | None = None
+) -> Cells:
     """Cut greedily until a cell holds at most ``cell_rows`` sampled rows, or is a single point.
 
-    Candidates are the value borders nearest to sixteen even places of each column; the cut that is taken leaves the
-    fewest rows to read in its two sides.
+    Candidates are the value borders nearest to sixteen even places of each column, and the literals of a workload
+    (``borders``: codes by column); the cut that is taken leaves the fewest rows to read in its two sides.
     """
 
     def rule(rows: NDArray[np.intp], _: None) -> Split | None:
-        return None if len(rows) <= cell_rows else _best_split(sample, reads, rows)
+        return None if len(rows) <= cell_rows else _best_split(sample, reads, rows, borders)
 
     return grow(sample, rule, None)
 
 
-def _best_split(sample: Sample, reads: Reads, rows: NDArray[np.intp]) -> Split | None:
+def _best_split(
+    sample: Sample, reads: Reads, rows: NDArray[np.intp], borders: Sequence[NDArray[np.int32]] | None
+) -> Split | None:
     columns: list[NDArray[np.int64]] = []
     thresholds: list[NDArray[np.int32]] = []
     counts: list[NDArray[np.int64]] = []
@@ -39,7 +46,12 @@ def _best_split(sample: Sample, reads: Reads, rows: NDArray[np.intp]) -> Split |
         if mine[0] == mine[-1]:
             continue
         middle = mine[goal]
-        cuts = np.unique(np.concatenate([np.searchsorted(mine, middle), np.searchsorted(mine, middle, side="right")]))
+        places = [np.searchsorted(mine, middle), np.searchsorted(mine, middle, side="right")]
+        if borders is not None:
+            inside = borders[column]
+            inside = inside[(inside > mine[0]) & (inside <= mine[-1])]
+            places.append(np.searchsorted(mine, inside[:: max(1, len(inside) // _LITERALS)]))
+        cuts = np.unique(np.concatenate(places))
         cuts = cuts[(cuts > 0) & (cuts < len(mine))]
         columns.append(np.full(len(cuts), column))
         thresholds.append(mine[cuts])

@@ -149,6 +149,8 @@ class _Write:
         options = self.options
         by = [column.path for column in self.schema.orderable(options.by)]
         columns = list(dict.fromkeys([*top_level(by, self.schema), *options.partition_by]))
+        if options.workload:
+            columns = list(self.schema.arrow.names)  # its predicates may read any of them
         size = (
             _LARGEST_SAMPLE if options.files is None and source.row_count is None else self._sample_size(source, look)
         )

@@ -1,0 +1,83 @@
+"""A workload moves the cuts to where its queries are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from zskip import interpret, layouts, predicate
+from zskip.errors import SqlError
+from zskip.layouts.fitting import task_of
+from zskip.predicate.sql.workload import conditions
+from zskip.schema import Schema
+from zskip.stats import collect
+
+ROWS, FILES = 20_000, 25
+RNG = np.random.default_rng(3)
+TABLE = pa.table(
+    {
+        "day": pa.array(RNG.integers(0, 365, ROWS)),
+        "price": pa.array(np.where(RNG.random(ROWS) < 0.02, np.nan, RNG.normal(size=ROWS))),
+        "city": pa.array([f"city {n:03}" for n in RNG.integers(0, 200, ROWS)]),
+        "note": pa.array([None if n % 7 == 0 else f"n{n}" for n in RNG.integers(0, 50, ROWS)]),
+    }
+)
+WORKLOAD = [f"day BETWEEN {d} AND {d + 6} AND city LIKE 'city 0%'" for d in range(0, 350, 50)] + [
+    "city IN ('city 001', 'city 150') AND price > 1.5",
+    "SELECT count(*) FROM t WHERE note = 'n3' OR day + 1 = 10",
+]
+
+
+def read(assignment, queries):
+    """The share of rows in files that may match, by exact file statistics and the planner's own evaluator."""
+    file = assignment.assign(TABLE)
+    order = np.argsort(file, kind="stable")
+    rows = np.bincount(file, minlength=assignment.files)
+    schema = Schema(TABLE.schema)
+    cuts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    statistics = collect.row_groups(TABLE.take(pa.array(order)), cuts, schema).statistics()
+    shares = []
+    for text in queries:
+        for condition in conditions(text, schema):
+            may = interpret.outcomes(predicate.bind(condition, schema), statistics).may_match
+            shares.append(rows[may].sum() / ROWS)
+    return float(np.mean(shares))
+
+
+def test_a_workload_is_read_less_when_the_layout_knows_it():
+    plain = layouts.fit(TABLE, ["price", "note"], files=FILES, total_rows=ROWS)
+    fitted = layouts.fit(TABLE, ["price", "note"], files=FILES, total_rows=ROWS, workload=WORKLOAD)
+    assert read(fitted, WORKLOAD) < read(plain, WORKLOAD) * 0.5
+    assert {"day", "city"} <= set(fitted.columns)
+
+
+def test_a_workload_alone_chooses_the_columns():
+    fitted = layouts.fit(TABLE, None, files=FILES, total_rows=ROWS, workload=WORKLOAD[:7])
+    assert set(fitted.columns) == {"day", "city"}
+
+
+def test_what_the_cost_expects_is_what_the_planner_reads():
+    """On the whole data as its own sample, the model and the planner agree query by query, or the model is above."""
+    task = task_of(TABLE, ["day"], files=FILES, weights=None, workload=WORKLOAD, total_rows=ROWS)
+    fitted = layouts.fit(TABLE, ["day"], files=FILES, total_rows=ROWS, workload=WORKLOAD)
+    file = fitted.assign(TABLE)
+    boxes = task.sample.boxes(file, fitted.files)
+    rows = np.bincount(file, minlength=fitted.files)
+    expected = [rows[matched].sum() / ROWS for matched in task.queries.each(boxes)]
+    for text, share in zip(WORKLOAD, expected, strict=True):
+        assert read(fitted, [text]) <= share + 1e-9
+    assert np.mean(expected) == pytest.approx(read(fitted, WORKLOAD), abs=0.02)
+
+
+def test_conditions_that_are_always_possible_do_no_harm():
+    fitted = layouts.fit(
+        TABLE, ["day"], files=5, total_rows=ROWS, workload=["note IS NULL", "day < price", "random() < 1"]
+    )
+    assert fitted.files == 5
+
+
+def test_a_workload_that_does_not_parse_is_refused():
+    for text in ("day = = 3", "SELECT FROM WHERE", "nope = 3"):
+        with pytest.raises(SqlError):
+            layouts.fit(TABLE, ["day"], files=2, total_rows=ROWS, workload=[text])

@@ -1,0 +1,129 @@
+"""A workload as a cost: how many of the queries to come read a box, and where their literals would cut.
+
+A condition on one column is the set of the sample's values that can make it TRUE, found by the planner's own
+evaluator on each value. So functions, LIKE and IN count as they prune, and the values at which a set begins and ends
+are the literals that a qd-tree (Yang 2020) would cut at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from zskip import interpret
+from zskip.layouts.reads import LookUps
+from zskip.layouts.sample import Boxes, Sample
+from zskip.predicate import Predicate
+from zskip.predicate.tree import And, Node, Or, columns
+from zskip.schema import may_hold_nan
+from zskip.stats import Ranges, Statistics
+
+__all__ = ["Queries"]
+
+_MOST_QUERIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """One condition on one column: a slot of that column's table."""
+
+    column: int
+    slot: int
+
+
+_Clause = bool | _Test | tuple[str, tuple["_Clause", ...]]
+"""What is left of a predicate: always true, a test, or ("and" | "or", clauses)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The share of a workload's queries that read each box, and a few look-ups, so that no column starves.
+
+    ``matching[c][k]``: for each test on column c, how many codes from 1 to k can make it TRUE. ``borders``: by column,
+    the codes at which some test begins or ends to match.
+    """
+
+    matching: tuple[NDArray[np.int32], ...]
+    clauses: tuple[_Clause, ...]
+    borders: tuple[NDArray[np.int32], ...]
+    look_ups: LookUps
+    prior: float = 0.1
+
+    @staticmethod
+    def of(sample: Sample, predicates: Sequence[Predicate], look_ups: LookUps) -> Queries:
+        """Work out each predicate's tests on the values of the sample; of very many predicates an even choice."""
+        step = max(1, -(-len(predicates) // _MOST_QUERIES))
+        number = {column.path: index for index, column in enumerate(sample.columns)}
+        tables: list[list[NDArray[np.bool_]]] = [[] for _ in sample.columns]
+
+        def clause(predicate: Predicate, node: Node) -> _Clause:
+            paths = columns(node)
+            if len(paths) == 1 and (column := number.get(next(iter(paths)))) is not None:
+                matches = _matches(sample, column, replace(predicate, tree=node, parts=()))
+                if matches[0] or matches.all():
+                    return True  # a box may hold a NULL that matches, and boxes say nothing of NULL
+                tables[column].append(matches)
+                return _Test(column, len(tables[column]) - 1)
+            if isinstance(node, And | Or):
+                parts = tuple(clause(predicate, part) for part in node.parts)
+                return ("and" if isinstance(node, And) else "or", parts)
+            return True
+
+        clauses = tuple(clause(predicate, predicate.tree) for predicate in predicates[::step])
+        matching, borders = [], []
+        for values, table in zip(sample.distinct, tables, strict=True):
+            tests = np.array(table, bool).reshape(len(table), len(values) + 1).T
+            # a code above all stands at the end, as in `Sample.reach`
+            matching.append(np.concatenate([tests.cumsum(axis=0), tests.sum(axis=0)[None]]).astype(np.int32))
+            changes = (tests[2:] != tests[1:-1]).any(axis=1)
+            borders.append((np.flatnonzero(changes) + 2).astype(np.int32))
+        return Queries(tuple(matching), clauses, tuple(borders), look_ups)
+
+    def __call__(self, boxes: Boxes) -> NDArray[np.float64]:
+        matched = self.each(boxes)
+        share = matched.mean(axis=0) if len(matched) else np.zeros(len(boxes))
+        read: NDArray[np.float64] = (1 - self.prior) * share + self.prior * self.look_ups(boxes)
+        return read
+
+    def each(self, boxes: Boxes) -> NDArray[np.bool_]:
+        """Which boxes each query may match: an array (queries, boxes)."""
+        tests = []
+        for column, matching in enumerate(self.matching):
+            lower, upper = boxes.lower[:, column], boxes.upper[:, column]
+            tests.append((matching[upper] > matching[lower - 1]) if matching.shape[1] else None)
+        found = np.ones((len(self.clauses), len(boxes)), bool)
+        for number, clause in enumerate(self.clauses):
+            found[number] = _evaluate(clause, tests)
+        return found
+
+
+def _evaluate(clause: _Clause, tests: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | bool:
+    if isinstance(clause, bool):
+        return clause
+    if isinstance(clause, _Test):
+        table = tests[clause.column]
+        assert table is not None
+        return table[:, clause.slot]
+    joint, parts = clause
+    found: NDArray[np.bool_] | bool = joint == "and"
+    for part in parts:
+        value = _evaluate(part, tests)
+        found = (found & value) if joint == "and" else (found | value)
+    return found
+
+
+def _matches(sample: Sample, column: int, predicate: Predicate) -> NDArray[np.bool_]:
+    """Which codes can make a predicate on one column TRUE: NULL first, then each distinct value."""
+    values = sample.distinct[column]
+    nan = pc.is_nan(values) if may_hold_nan(values.type) else pa.array(np.zeros(len(values), bool))
+    bound = pa.concat_arrays([pa.nulls(1, values.type), pc.if_else(nan, pa.scalar(None, values.type), values)])
+    is_nan = np.concatenate([[False], nan.to_numpy(zero_copy_only=False)])
+    is_null = np.arange(len(bound)) == 0
+    ranges = Ranges(bound, bound, pa.array(~is_null & ~is_nan), pa.array(is_null), pa.array(is_nan))
+    statistics = Statistics(pa.array(np.ones(len(bound), np.int64)), {sample.columns[column].path: ranges})
+    return np.asarray(interpret.outcomes(predicate, statistics).may_match, bool)
