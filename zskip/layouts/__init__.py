@@ -5,9 +5,11 @@ neighbouring cells into files. `fit` learns an `Assignment` from a sample: a pur
 """
 
 from zskip.layouts.assignment import Assignment
+from zskip.layouts.depth import ColumnDepth, depths
 from zskip.layouts.fitting import LAYOUTS, fit
 from zskip.layouts.reads import limit
+from zskip.layouts.score import Score, score
 
-__all__ = ["LAYOUTS", "Assignment", "fit", "from_json", "limit"]
+__all__ = ["LAYOUTS", "Assignment", "ColumnDepth", "Score", "depths", "fit", "from_json", "limit", "score"]
 
 from_json = Assignment.from_json
