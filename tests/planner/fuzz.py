@@ -16,7 +16,7 @@ from random import Random
 import numpy as np
 from grammar import Grammar
 from oracles import TRUE, DuckDBOracle, breaches, described
-from tables import Units, random_statistics, random_units
+from units import Units, random_statistics, random_units
 
 from zskip import interpret, predicate
 from zskip.errors import SqlError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from tables import KINDS, Field, Kind, Units, is_nan, literal
+from units import KINDS, Field, Kind, Units, is_nan, literal
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 NUMBERS = ("integer", "float", "decimal")

@@ -150,3 +150,12 @@ def test_a_row_group_of_nulls_does_not_hide_the_bounds_of_the_other() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize("name", ["cut_by_polars", "cut_by_delta", "cut_by_duckdb", "cut_and_rounded_up"])
+def test_a_bound_that_was_cut_is_never_called_exact(name: str) -> None:
+    """Neither in the row group nor, merged with others, in the file: it must not answer a MIN or a MAX."""
+    _, files = footers.read(sidecar.open_storage(str(FOLDER)), [f"{name}.parquet"])
+    for units in (files.row_groups, files.files):
+        column = units.columns["s"]
+        assert True not in column.upper_exact.to_pylist() + column.lower_exact.to_pylist()

@@ -13,7 +13,7 @@ from grammar import Grammar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import FALSE, NULL, TRUE, DuckDBOracle, breaches
-from tables import Units, random_statistics, random_units
+from units import Units, random_statistics, random_units
 
 from zskip import interpret, predicate
 from zskip.errors import SqlError

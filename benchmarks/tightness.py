@@ -1,0 +1,27 @@
+"""Prints, per type and operator, the share of provably skippable units that the planner skips.
+
+python benchmarks/tightness.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / "planner")]
+
+from tightness import measure  # noqa: E402
+
+
+def main() -> None:
+    print(f"{'type':<10}{'operator':<40}{'skippable':>10}{'skipped':>9}{'wholly':>9}{'proved':>9}")
+    for share in measure():
+        skipped = share.skipped / share.skippable if share.skippable else 1.0
+        proved = share.proved / share.wholly if share.wholly else 1.0
+        print(
+            f"{share.type:<10}{share.operator:<40}{share.skippable:>10,}{skipped:>9.1%}{share.wholly:>9,}{proved:>9.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main()
