@@ -7,6 +7,7 @@ batches. It needs nothing internal of Spark, and serves ``CREATE TABLE … USING
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -190,6 +191,8 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             path = self.options.get("path")
             if not path:
                 raise InvalidOption('format("zskip") needs a path: .load("lake/conn"), or OPTIONS (path "lake/conn").')
+            # CREATE TABLE makes a URI of it, with one slash.
+            path = re.sub(r"^file:/(?!/)", "file:///", path)
             options = json.loads(self.options.get("storage_options") or "{}")
             version = self.options.get("version")
             asked = open_table(path, version=int(version) if version else None, storage_options=options or None)
