@@ -99,7 +99,9 @@ def _places(ranges: Ranges) -> tuple[tuple[NDArray[np.float64], NDArray[np.float
     """Where lower and upper stand on an axis, NaN where unknown; and whether the axis tells days."""
     kind = ranges.lower.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        days = [_floats(pc.cast(end, pa.timestamp("us"), safe=False)) / 86_400e6 for end in (ranges.lower, ranges.upper)]
+        days = [
+            _floats(pc.cast(end, pa.timestamp("us"), safe=False)) / 86_400e6 for end in (ranges.lower, ranges.upper)
+        ]
         return (days[0], days[1]), True
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         ends = [_floats(pc.cast(end, pa.float64(), safe=False)) for end in (ranges.lower, ranges.upper)]
