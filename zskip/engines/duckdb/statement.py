@@ -84,8 +84,12 @@ def rewrite(
     tables: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     freshness: str = "list",
+    prune: bool = True,
 ) -> Rewritten:
-    """The statement that `sql` runs, with its plans. Remote tables are readable on ``con`` afterwards."""
+    """The statement that `sql` runs, with its plans; without ``prune``, one that reads every file of each table.
+
+    Remote tables are readable on ``con`` afterwards.
+    """
     if freshness not in ("list", "trust"):
         raise InvalidOption(f'freshness is "list" or "trust", not {freshness!r}.')
     ((timezone, micros),) = con.sql("SELECT current_setting('TimeZone'), epoch_us(now())").fetchall()
@@ -101,7 +105,7 @@ def rewrite(
         for table in sorted(known, key=lambda table: table.this.meta["start"]):
             index = catalog.index_of(table)
             assert index is not None
-            binding = _predicate(index, scopes.of(table), values, timezone)
+            binding = _predicate(index, scopes.of(table), values, timezone) if prune else None
             planned = plan(index, binding, changes=listed(index) if freshness == "list" else None)
             start, end = table.this.meta["start"], table.this.meta["end"] + 1
             edits.append((start, end, _read(planned, con, table, values)))

@@ -1,0 +1,51 @@
+"""The bench of a user's own queries: figures that fit together, and a report for people and for machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.tables import build_table
+from zskip.bench import bench
+from zskip.errors import InvalidOption
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    numbers = np.random.default_rng(3).permutation(4000)
+    rows = pa.table({"a": numbers // 4, "b": numbers % 50})
+    index = build_table(tmp_path_factory.mktemp("bench") / "conn", rows, by="a", files=20)
+    return SimpleNamespace(index=index, uri=index.storage.uri, version=1)
+
+
+def test_predicates_and_statements_are_timed_both_ways(table: Any) -> None:
+    report = bench(
+        table, ["a = 7", f"SELECT count(*) FROM '{table.uri}' WHERE b = 3", "SELECT a FROM conn WHERE a < 5"], runs=2
+    )
+    assert [one.files for one in report.timings] == [(1, 20), (20, 20), (1, 20)]
+    assert [one.result_rows for one in report.timings] == [4, 1, 20]
+    assert all(0 < one.plan_seconds < one.zskip_seconds for one in report.timings)
+    assert "a = 7" in str(report)
+    assert json.loads(json.dumps(dataclasses.asdict(report)))["timings"][0]["files"] == [1, 20]
+
+
+def test_layouts_are_compared_by_the_same_queries(table: Any) -> None:
+    report = bench(table, ["a = 7", "b = 3"], runs=1, layouts=["linear", "tiles"])
+    linear, tiles = report.layouts
+    assert 0 < linear.skipped < 1
+    assert tiles.layout == "tiles"
+    assert "tiles" in str(report)
+
+
+def test_a_bench_without_a_query_or_a_table_says_so(table: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption):
+        bench(table, [])
+    with pytest.raises(InvalidOption, match="No table"):
+        bench(table, ["SELECT 1"])
