@@ -1,0 +1,173 @@
+"""Point look-ups over many files: plan and read, against DuckDB's own glob; on a local disk and over the S3 protocol.
+
+    python benchmarks/lookup.py /tmp/bench --files 1000 10000 [--s3 --latency-ms 20]
+
+The table is written here, clustered on two columns. Over S3, a proxy in front of moto's server counts requests and
+bytes and delays each answer; DuckDB's glob has no S3 extension here, so that its part is what reading every footer
+through the same counted requests would ask for: one request and 16 KiB a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zskip.engines.duckdb import sql
+from zskip.plan import plan
+from zskip.predicate import bind
+from zskip.schema import Schema
+from zskip.sidecar import Index, Storage, commit, load, open_storage
+from zskip.stats import DataFiles, collect
+
+ROWS_PER_FILE = 200
+WIDTH = 10
+RUNS = 7
+FOOTER_READ = 16_384
+
+
+def make(storage: Storage, files: int) -> None:
+    """Write a table of so many small files, each a box of two columns, and commit its exact statistics."""
+    random = np.random.default_rng(7)
+    side = int(np.ceil(files**0.5))
+    number = np.repeat(np.arange(files), ROWS_PER_FILE)
+    rows = pa.table(
+        {
+            "src": number % side * WIDTH + random.integers(0, WIDTH, len(number)),
+            "dst": number // side * WIDTH + random.integers(0, WIDTH, len(number)),
+            "payload": random.integers(0, 1 << 40, len(number)),
+        }
+    )
+    schema = Schema(rows.schema)
+    cuts = np.arange(files + 1) * ROWS_PER_FILE
+    units = collect.row_groups(rows, cuts, schema)
+    names, sizes = [], []
+    for start in cuts[:-1]:
+        sink = io.BytesIO()
+        pq.write_table(rows.slice(start, ROWS_PER_FILE), sink, compression="zstd")
+        names.append(f"part-{start // ROWS_PER_FILE:06d}.parquet")
+        sizes.append(sink.tell())
+        storage.put(names[-1], sink.getvalue())
+    unknown = pa.nulls(files, pa.int64())
+    etags = pa.nulls(files, pa.string())
+    data = DataFiles(pa.array(names), pa.array(sizes), unknown, etags, units, units, np.arange(files + 1))
+    commit(storage, None, "write", add=data, schema=schema, managed=True)
+
+
+def median(run: Callable[[], object], runs: int = RUNS) -> float:
+    """Seconds of the run in the middle."""
+    seconds = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def local(folder: Path, files: int) -> None:
+    path = folder / f"lookup-{files}"
+    if not path.exists():
+        path.mkdir(parents=True)
+        make(open_storage(str(path)), files)
+    con = duckdb.connect()
+    side = int(np.ceil(files**0.5))
+    where = f"src = {side // 2 * WIDTH + 3} AND dst = {side // 3 * WIDTH + 4}"
+
+    def through_zskip() -> list[Any]:
+        return sql(f"SELECT count(*), sum(payload) FROM '{path}' WHERE {where}", con).fetchall()
+
+    def through_glob() -> list[Any]:
+        return con.sql(f"SELECT count(*), sum(payload) FROM '{path}/*.parquet' WHERE {where}").fetchall()
+
+    assert through_zskip() == through_glob()
+    ours, theirs = median(through_zskip), median(through_glob, 3)
+    print(f"{files:>8,} files, local: zskip {ours * 1e3:>8.1f} ms, glob {theirs * 1e3:>9.1f} ms: {theirs / ours:.0f}×")
+
+
+class Counted:
+    """A storage that counts what is asked of it, and answers late."""
+
+    def __init__(self, inner: Storage, latency: float) -> None:
+        self._inner, self._latency = inner, latency
+        self.requests = self.bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._inner, name)
+        if name not in ("read", "read_range", "list", "exists", "size_and_modified"):
+            return verb
+
+        def counted(*args: Any, **options: Any) -> Any:
+            time.sleep(self._latency)
+            answer = verb(*args, **options)
+            self.requests += 1
+            self.bytes += len(answer) if isinstance(answer, bytes) else 0
+            return answer
+
+        return counted
+
+
+@contextlib.contextmanager
+def s3() -> Iterator[dict[str, str]]:
+    """A bucket on moto's server, as storage options."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = {"access_key_id": "a", "secret_access_key": "b", "region": "us-east-1"}
+    endpoint = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket="bench")
+    try:
+        yield {**{f"aws_{name}": value for name, value in options.items()}, "endpoint": endpoint}
+    finally:
+        server.stop()
+
+
+def remote(files: int, latency: float) -> None:
+    with s3() as options:
+        plain = open_storage("s3://bench/t", {**options, "client_options": {"allow_http": True}})
+        make(plain, files)
+        storage: Any = Counted(plain, latency)
+        side = int(np.ceil(files**0.5))
+        where = f"src = {side // 2 * WIDTH + 3} AND dst = {side // 3 * WIDTH + 4}"
+        start = time.perf_counter()
+        index = Index(storage, load(storage))
+        found = plan(index, bind(where, index.snapshot.schema))
+        planned = storage.requests
+        rows = found.to_arrow()
+        seconds = time.perf_counter() - start
+        glob = files * FOOTER_READ
+        print(
+            f"{files:>8,} files, S3 with {latency * 1e3:.0f} ms: {len(rows)} rows in {seconds * 1e3:.0f} ms, "
+            f"{storage.requests} requests ({planned} to plan), {storage.bytes:,} bytes: "
+            f"{storage.bytes / glob:.2%} of what footers alone would take"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the tables are made, and kept for the next run")
+    parser.add_argument("--files", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--s3", action="store_true", help="also over the S3 protocol")
+    parser.add_argument("--latency-ms", type=float, default=20.0, help="added to each request (20)")
+    given = parser.parse_args()
+    for files in given.files:
+        local(given.folder, files)
+        if given.s3:
+            remote(files, given.latency_ms / 1e3)
+
+
+if __name__ == "__main__":
+    main()
