@@ -6,7 +6,8 @@ import json
 import random
 import secrets
 import time as clock
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +20,7 @@ from zskip.schema import Schema
 from zskip.sidecar import log
 from zskip.sidecar.index import Index
 from zskip.sidecar.parts import publish, read_part
-from zskip.sidecar.shards import write_shards
+from zskip.sidecar.shards import FILES_PER_SHARD, write_shards
 from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, to_bytes
 from zskip.sidecar.storage import Storage, unsafe_paths
 from zskip.sidecar.values import Json
@@ -27,7 +28,8 @@ from zskip.stats import DataFiles
 
 __all__ = ["commit", "layout_assignment"]
 
-_ATTEMPTS = 100
+_ATTEMPTS, _ASKS = 100, 5
+_FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
 _LARGEST_INLINE = 16_384
 
 
@@ -42,6 +44,8 @@ class _Change:
     restored: Snapshot | None
     schema: Schema | None
     layout: LayoutRecord | None
+    managed: bool
+    partition_by: tuple[str, ...]
     details: Mapping[str, Json]
     batch: tuple[str, int] | None
 
@@ -61,108 +65,257 @@ def commit(
     details: Mapping[str, Json] | None = None,
     batch: tuple[str, int] | None = None,
     restore: Snapshot | None = None,
+    undo: Callable[[], None] | None = None,
 ) -> Snapshot:
     """Make a new version of a table, or its first one where ``base`` is None, and return it.
 
     The data files of ``add`` must have been written; they are made durable here. ``remove``: paths that the new
     version no longer has. ``replace_all``: it has nothing but ``add``. ``restore``: it has the files, schema and
     layout of that older snapshot. ``schema`` and ``layout`` are the new ones, None where they stay as they are.
-    ``managed`` and ``partition_by`` are said once, with the first version. ``batch``: an application's name and the
-    number of its batch; one that is not above the last that was committed changes nothing.
+    ``managed`` and ``partition_by`` are said where a table starts: with its first version, and with ``replace_all``.
+    ``batch``: an application's name and the number of its batch; one that is not above the last that was committed
+    changes nothing, and its files are not used. ``undo`` is called where the change is certain not to have been
+    made: it may remove the data files; a commit that may have been made must keep them.
 
     When others commit first, the change is made to their version: what is added always can be; what is to be removed
     must still be there, and no one else may have changed the schema or the layout that this change sets.
 
     Raises `CommitConflict`, `TableExists` and `UnsupportedStore`.
     """
+    layout = _kept_apart(storage, layout)
     change = _Change(
-        operation, add, tuple(remove), replace_all, None, schema, _kept_apart(storage, layout), details or {}, batch
+        operation,
+        add,
+        tuple(remove),
+        replace_all,
+        restore,
+        schema,
+        layout,
+        managed,
+        tuple(partition_by),
+        details or {},
+        batch,
     )
     if restore is not None:
-        change = replace(change, restored=restore, schema=restore.schema, layout=restore.layout)
-    if add is not None:
-        _be_safe(add)
-        storage.make_durable([] if not managed else add.path.to_pylist())
-    commit_id = secrets.token_hex(16)
-    if base is None:
-        return _first(storage, change, commit_id, managed, tuple(partition_by))
-    newest = base
-    for attempt in range(_ATTEMPTS):
-        if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
-            return newest
-        candidate = _applied(storage, change, base, newest, commit_id)
-        if _create(storage, candidate):
-            log.write_hint(storage, candidate.version)
-            return candidate
-        clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
-        newest = log.load(storage)
-    raise CommitConflict(f"{storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
+        change = replace(change, schema=restore.schema, layout=restore.layout)
+    attempt = _Attempt(storage, change, base)
+    try:
+        if add is not None:
+            _be_safe(add)
+            storage.make_durable(add.path.to_pylist() if managed else [])
+        made = attempt.first() if base is None else attempt.next(base)
+    except _AlreadyCommitted as found:
+        attempt.discard_parts()
+        if undo is not None:
+            undo()
+        return found.snapshot
+    except BaseException:
+        # Where the entry may have been made after all, its parts and files must stay: vacuum will know.
+        if not attempt.uncertain:
+            attempt.discard_parts()
+            if undo is not None:
+                undo()
+        raise
+    log.write_hint(storage, made.version)
+    return made
 
 
-def _first(storage: Storage, change: _Change, commit_id: str, managed: bool, partition_by: tuple[str, ...]) -> Snapshot:
-    if log.latest_version(storage):
-        raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
-    if change.schema is None:
-        raise CommitConflict(f"The table at {storage.uri} is gone: it cannot be changed without a version to change.")
-    shards = () if change.add is None else _shards_of(storage, change.add, change.schema, 1, change.layout)
-    candidate = Snapshot(
-        version=1,
-        table_id=secrets.token_hex(16),
-        commit_id=commit_id,
-        schema=change.schema,
-        managed=managed,
-        partition_by=partition_by,
-        layout=change.layout,
-        shards=shards,
-        operation=change.operation,
-        time=datetime.now(UTC),
-        parent=None,
-        details=change.details,
-        applications={} if change.batch is None else {change.batch[0]: change.batch[1]},
-    )
-    if not _create(storage, candidate):
-        raise TableExists(f"Another writer made a table at {storage.uri} just now.")
-    log.write_hint(storage, 1)
-    return candidate
+class _Attempt:
+    """One change on its way into the log. ``uncertain``: an entry may have been made that was not acknowledged."""
+
+    def __init__(self, storage: Storage, change: _Change, base: Snapshot | None) -> None:
+        self.storage, self.change, self.base = storage, change, base
+        self.commit_id = secrets.token_hex(16)
+        self.uncertain = False
+        self._written: list[str] = []
+        self._added: tuple[Shard, ...] | None = None
+
+    def first(self) -> Snapshot:
+        """The first version of a table."""
+        storage, change = self.storage, self.change
+        if log.latest_version(storage):
+            raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
+        if change.schema is None:
+            raise CommitConflict(f"The table at {storage.uri} is gone: there is no version to change.")
+        candidate = Snapshot(
+            version=1,
+            table_id=secrets.token_hex(16),
+            commit_id=self.commit_id,
+            schema=change.schema,
+            managed=change.managed,
+            partition_by=change.partition_by,
+            layout=change.layout,
+            shards=self._shards(change.schema, 1, change.layout),
+            operation=change.operation,
+            time=datetime.now(UTC),
+            parent=None,
+            details=change.details,
+            applications=dict([] if change.batch is None else [change.batch]),
+        )
+        if not self._create(candidate):
+            raise TableExists(f"Another writer made a table at {storage.uri} just now.")
+        return candidate
+
+    def next(self, base: Snapshot) -> Snapshot:
+        """The next version of a table, after whatever others commit meanwhile."""
+        newest, batch = base, self.change.batch
+        for attempt in range(_ATTEMPTS):
+            if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
+                raise _AlreadyCommitted(newest)
+            candidate = self._applied(base, newest)
+            if self._create(candidate):
+                return candidate
+            self._discard(keep=self._added or ())
+            clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
+            newest = log.load(self.storage)
+        raise CommitConflict(f"{self.storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
+
+    def _applied(self, base: Snapshot, newest: Snapshot) -> Snapshot:
+        """The change made to ``newest``. Raises `CommitConflict` where it no longer applies."""
+        change, uri = self.change, self.storage.uri
+        if newest.table_id != base.table_id:
+            raise CommitConflict(f"{uri}: the table was replaced by another one.")
+        for name in ("schema", "layout"):
+            wanted, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
+            if wanted is not None and now != before and now != wanted:
+                raise CommitConflict(f"{uri}: version {newest.version} changed the table's {name} meanwhile.")
+        afresh = change.replace_all or change.restored is not None
+        schema, layout = change.schema or newest.schema, change.layout or newest.layout
+        if change.restored is not None:
+            kept = change.restored.shards
+        else:
+            kept = () if change.replace_all else self._without(newest, layout)
+        # What the new files' statistics leave out is what the table did not have when they were written.
+        since = base.version if change.schema is None else newest.version + 1
+        candidate = replace(
+            newest,
+            version=newest.version + 1,
+            commit_id=self.commit_id,
+            schema=schema,
+            managed=change.managed if change.replace_all else (change.restored or newest).managed,
+            partition_by=change.partition_by if change.replace_all else (change.restored or newest).partition_by,
+            layout=layout,
+            shards=(*kept, *self._shards(schema, since, layout)),
+            operation=change.operation,
+            time=max(datetime.now(UTC), newest.time + timedelta(microseconds=1)),
+            parent=newest.version,
+            details=change.details,
+            applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
+            added=_added(change, newest),
+        )
+        return candidate if afresh else self._merged(candidate)
+
+    def _shards(self, schema: Schema, since: int, layout: LayoutRecord | None) -> tuple[Shard, ...]:
+        """The shards of the files to add: written once, unless their columns depend on the version."""
+        add = self.change.add
+        if add is None or not len(add):
+            return ()
+        if self._added is None or self._added[0].version != since:
+            self._added = self._write(add, schema, since, layout)
+        return self._added
+
+    def _write(self, files: DataFiles, schema: Schema, since: int, layout: LayoutRecord | None) -> tuple[Shard, ...]:
+        shards = write_shards(self.storage, files, schema, since, () if layout is None else layout.columns)
+        self._written += _parts(shards)
+        return shards
+
+    def _without(self, snapshot: Snapshot, layout: LayoutRecord | None) -> tuple[Shard, ...]:
+        """The snapshot's shards without the files to remove: a shard that holds none of them stays as it is."""
+        gone = pa.array(sorted(set(self.change.remove)), pa.string())
+        if not len(gone):
+            return snapshot.shards
+        index = Index(self.storage, snapshot)
+        kept: list[Shard] = []
+        found = 0
+        for number, shard in enumerate(snapshot.shards):
+            hit = pc.is_in(index.shard_paths(number), gone).to_numpy(zero_copy_only=False)
+            found += int(hit.sum())
+            if not hit.any():
+                kept.append(shard)
+            elif not hit.all():
+                rest = index.data_files([number]).take(np.flatnonzero(~hit))
+                kept.extend(self._write(rest, snapshot.schema, snapshot.version, layout))
+        if found < len(gone):
+            raise CommitConflict(
+                f"{self.storage.uri}: {len(gone) - found} of the {len(gone)} files to be removed are not in version "
+                f"{snapshot.version}: another writer removed or rewrote them. Open the table again and repeat."
+            )
+        return tuple(kept)
+
+    def _merged(self, candidate: Snapshot) -> Snapshot:
+        """The same files in fewer shards: whenever so many of about one size have come together, they become one.
+
+        So any number of small commits leaves few shards, and each file's statistics are rewritten a few times only
+        (O'Neil 1996, the log-structured merge-tree).
+        """
+        while (crowd := _crowd(candidate.shards)) is not None:
+            files = Index(self.storage, candidate).data_files(crowd)
+            one = self._write(files, candidate.schema, candidate.version, candidate.layout)
+            rest = [shard for number, shard in enumerate(candidate.shards) if number not in crowd]
+            place = crowd[-1] + 1 - len(crowd)
+            candidate = replace(candidate, shards=(*rest[:place], *one, *rest[place:]))
+        return candidate
+
+    def _create(self, candidate: Snapshot) -> bool:
+        """Create the log entry; whether it is there and ours, also where the store's answer was lost."""
+        path, data = log.entry_path(candidate.version), to_bytes(candidate)
+        for attempt in range(_ASKS):
+            self.uncertain = True
+            try:
+                if self.storage.put_if_absent(path, data):
+                    return True
+            except UnsupportedStore:
+                self.uncertain = False
+                raise
+            except OSError:
+                # The entry may or may not have been made: ask before telling. If it was not, it may still be on its
+                # way; the same bytes under the same name can be sent again without harm.
+                written = log.read_entry(self.storage, candidate.version)
+                if written is None:
+                    if attempt == _ASKS - 1:
+                        raise
+                    clock.sleep(0.05 * 2**attempt)
+                    continue
+            else:
+                written = log.read_entry(self.storage, candidate.version)
+            ours = written is not None and written.commit_id == self.commit_id
+            self.uncertain = ours
+            return ours
+        return False
+
+    def discard_parts(self) -> None:
+        """Remove the parts that were written for a change that certainly failed."""
+        self._discard(keep=())
+
+    def _discard(self, keep: Sequence[Shard]) -> None:
+        kept = set(_parts(keep))
+        useless = [path for path in self._written if path not in kept]
+        self._written = [path for path in self._written if path in kept]
+        with suppress(OSError):  # what cannot be removed now is an orphan, and vacuum's
+            self.storage.delete(useless)
 
 
-def _applied(storage: Storage, change: _Change, base: Snapshot, newest: Snapshot, commit_id: str) -> Snapshot:
-    """The change made to ``newest``. Raises `CommitConflict` where it no longer applies."""
-    if newest.table_id != base.table_id:
-        raise CommitConflict(f"{storage.uri}: the table was replaced by another one.")
-    for name in ("schema", "layout"):
-        wanted, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
-        if wanted is not None and now != before and now != wanted:
-            raise CommitConflict(f"{storage.uri}: version {newest.version} changed the table's {name} meanwhile.")
-    schema, layout = change.schema or newest.schema, change.layout or newest.layout
-    if change.restored is not None:
-        kept = change.restored.shards
-    elif change.replace_all:
-        kept = ()
-    else:
-        kept = _without(storage, newest, change.remove, layout)
-    added = (
-        ()
-        if change.add is None or not len(change.add)
-        else _shards_of(storage, change.add, schema, newest.version + 1, layout)
-    )
-    applications = dict(newest.applications)
-    if change.batch is not None:
-        applications[change.batch[0]] = change.batch[1]
-    return replace(
-        newest,
-        version=newest.version + 1,
-        commit_id=commit_id,
-        schema=schema,
-        layout=layout,
-        shards=(*kept, *added),
-        operation=change.operation,
-        time=max(datetime.now(UTC), newest.time + timedelta(microseconds=1)),
-        parent=newest.version,
-        details=change.details,
-        applications=applications,
-        added=_added(change, newest),
-    )
+class _AlreadyCommitted(Exception):
+    """The batch is in the table already, as of this snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+
+def _parts(shards: Sequence[Shard]) -> list[str]:
+    return [part.path for shard in shards for part in (shard.file_part, shard.row_group_part) if part is not None]
+
+
+def _crowd(shards: Sequence[Shard]) -> list[int] | None:
+    """The first `_FANOUT` small shards of one order of magnitude, by number; None where there are not so many."""
+    levels: dict[int, list[int]] = {}
+    for number, shard in enumerate(shards):
+        if shard.totals.files < _SMALL:
+            level = levels.setdefault((max(shard.totals.files, 1).bit_length() - 1) // 3, [])
+            level.append(number)
+            if len(level) == _FANOUT:
+                return level
+    return None
 
 
 def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:
@@ -175,61 +328,6 @@ def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:
         () if change.schema is None else [path for path in change.schema.columns if path not in newest.schema.columns]
     )
     return {**newest.added, **dict.fromkeys(later, newest.version + 1)}
-
-
-def _without(
-    storage: Storage, snapshot: Snapshot, remove: Sequence[str], layout: LayoutRecord | None
-) -> tuple[Shard, ...]:
-    """The snapshot's shards without some files: a shard that holds none of them stays as it is."""
-    if not remove:
-        return snapshot.shards
-    index = Index(storage, snapshot)
-    gone = pa.array(sorted(set(remove)), pa.string())
-    kept: list[Shard] = []
-    found = 0
-    for number, shard in enumerate(snapshot.shards):
-        hit = pc.is_in(index.shard_paths(number), gone).to_numpy(zero_copy_only=False)
-        found += int(hit.sum())
-        if not hit.any():
-            kept.append(shard)
-        elif not hit.all():
-            rest = index.data_files([number]).take(np.flatnonzero(~hit))
-            kept.extend(_shards_of(storage, rest, snapshot.schema, snapshot.version, layout))
-    if found < len(gone):
-        raise CommitConflict(
-            f"{storage.uri}: {len(gone) - found} of the {len(gone)} files to be removed are not in version "
-            f"{snapshot.version}: another writer removed or rewrote them. Open the table again and repeat."
-        )
-    return tuple(kept)
-
-
-def _shards_of(
-    storage: Storage, files: DataFiles, schema: Schema, version: int, layout: LayoutRecord | None
-) -> tuple[Shard, ...]:
-    return write_shards(storage, files, schema, version, () if layout is None else layout.columns)
-
-
-def _create(storage: Storage, candidate: Snapshot) -> bool:
-    """Create the log entry; whether it is there and ours, also where the store's answer was lost."""
-    path, data = log.entry_path(candidate.version), to_bytes(candidate)
-    for attempt in range(5):
-        try:
-            if storage.put_if_absent(path, data):
-                return True
-        except UnsupportedStore:
-            raise
-        except OSError:
-            # The entry may or may not have been made. Ask before telling.
-            written = log.read_entry(storage, candidate.version)
-            if written is None and attempt == 4:
-                raise
-            if written is not None:
-                return written.commit_id == candidate.commit_id
-            clock.sleep(0.05 * 2**attempt)
-            continue
-        written = log.read_entry(storage, candidate.version)
-        return written is not None and written.commit_id == candidate.commit_id
-    return False
 
 
 def _be_safe(files: DataFiles) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,18 +44,18 @@ def create(storage: Storage, base: Snapshot | None, source: Source, options: Wri
     schema.orderable(options.by)
     options = replace(options, partition_by=partition_by)
     written = write_files(source, storage, schema, options)
-    with removed_on_error(storage, written):
-        return commit(
-            storage,
-            base,
-            "write" if base is None else "overwrite",
-            add=written.files,
-            replace_all=base is not None,
-            schema=schema,
-            layout=recorded(written, options),
-            partition_by=partition_by,
-            details={"rows": written.rows, "files": len(written.files)},
-        )
+    return commit(
+        storage,
+        base,
+        "write" if base is None else "overwrite",
+        add=written.files,
+        replace_all=base is not None,
+        schema=schema,
+        layout=recorded(written, options),
+        partition_by=partition_by,
+        details={"rows": written.rows, "files": len(written.files)},
+        undo=removal(storage, written),
+    )
 
 
 def append(
@@ -78,17 +77,17 @@ def append(
     if not written.rows:
         return base, Appended(base.version, 0, 0, 0)
     grown = routing is None or len(written.routing.keys) > len(routing.keys)
-    with removed_on_error(storage, written):
-        snapshot = commit(
-            storage,
-            base,
-            "append",
-            add=written.files,
-            schema=None if schema.arrow.equals(base.schema.arrow) else schema,
-            layout=recorded(written, kept) if grown else None,
-            details={"rows": written.rows, "files": len(written.files)},
-            batch=batch,
-        )
+    snapshot = commit(
+        storage,
+        base,
+        "append",
+        add=written.files,
+        schema=None if schema.arrow.equals(base.schema.arrow) else schema,
+        layout=recorded(written, kept) if grown else None,
+        details={"rows": written.rows, "files": len(written.files)},
+        batch=batch,
+        undo=removal(storage, written),
+    )
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
 
 
@@ -133,14 +132,9 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
     )
 
 
-@contextmanager
-def removed_on_error(storage: Storage, written: Written) -> Iterator[None]:
-    """Remove data files that were written, where their commit fails."""
-    try:
-        yield
-    except BaseException:
-        storage.delete(written.files.path.to_pylist())
-        raise
+def removal(storage: Storage, written: Written) -> Callable[[], None]:
+    """What removes data files that were written, where their commit has certainly failed."""
+    return lambda: storage.delete(written.files.path.to_pylist())
 
 
 def _be_managed(storage: Storage, base: Snapshot) -> None:
