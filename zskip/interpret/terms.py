@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from zskip.interpret.arithmetic import ARITHMETIC
+from zskip.interpret.extremes import STRINGS
+from zskip.interpret.moments import MOMENTS
 from zskip.interpret.spans import Span, of_column
 from zskip.predicate.tree import Call, Foreign, Literal, Reference, Scalar
 from zskip.stats import Statistics
 
 __all__ = ["Terms"]
+
+
+EVALUATE = {**ARITHMETIC, **MOMENTS, **STRINGS}
+"""By the name of the function, as in `zskip.predicate.functions.FUNCTIONS`."""
 
 
 class Terms:
@@ -30,5 +37,7 @@ class Terms:
                 return of_column(self.statistics.columns.get(path), type, len(self))
             case Literal(value):
                 return Span.constant(value, len(self))
-            case Call(_, _, type, _) | Foreign(_, _, _, type, _):
+            case Call(function, arguments, _, _):
+                return EVALUATE[function]([self[argument] for argument in arguments], term)
+            case Foreign(_, _, _, type, _):
                 return Span.anything(type, len(self))
