@@ -165,7 +165,7 @@ def _divide(spans: list[Span], call: Call) -> Span:
 def _cut(values: Ints, divisor: int) -> Ints:
     """Division that cuts towards zero."""
     quotient = values // divisor
-    return quotient + ((values % divisor != 0) & ((values < 0) != (divisor < 0)))
+    return np.asarray(quotient + ((values % divisor != 0) & ((values < 0) != (divisor < 0))))
 
 
 def _divide_whole(spans: list[Span], call: Call) -> Span:
@@ -203,7 +203,10 @@ def _abs(spans: list[Span], call: Call) -> Span:
     else:
         a, b = -span.lower, span.upper
     inside = (span.lower <= 0) & (span.upper >= 0)
-    ends = np.maximum(a, _minus(a) if is_exact(span.type) else -a), np.maximum(b, _minus(b) if is_exact(span.type) else -b)
+    ends = (
+        np.maximum(a, _minus(a) if is_exact(span.type) else -a),
+        np.maximum(b, _minus(b) if is_exact(span.type) else -b),
+    )
     lower, upper = np.where(inside, 0, np.minimum(*ends)), np.maximum(*ends)
     if is_exact(span.type):
         return exact(spans, call, lower, upper)
@@ -219,10 +222,6 @@ def _sign(spans: list[Span], call: Call) -> Span:
     return Span(call.type, lower, upper, span.value | span.nan, span.null, np.zeros(len(span), bool), span.fail)
 
 
-def _floor_division(values: Ints, factor: int) -> Ints:
-    return values // factor
-
-
 def _rounded(function: str) -> Evaluate:
     def evaluate(spans: list[Span], call: Call) -> Span:
         (span,) = spans
@@ -230,16 +229,16 @@ def _rounded(function: str) -> Evaluate:
         assert isinstance(places, int)
         if is_exact(span.type):
             factor = 10 ** max(0, scale_of(span.type) - scale_of(call.type))
-            lower, upper = (_exact_rounding(function, each, factor) for each in (span.lower, span.upper))
+            first, last = (_exact_rounding(function, each, factor) for each in (span.lower, span.upper))
             low, high = key_limits(call.type)
-            return Span(call.type, np.clip(lower, low, high), np.clip(upper, low, high), *joined(spans))
+            return Span(call.type, np.clip(first, low, high), np.clip(last, low, high), *joined(spans))
         with np.errstate(all="ignore"):
             if function == "round" and places:
                 margin = 10.0**-places
                 lower, upper = widened(span.lower - margin, span.upper + margin, 2.0**-20)
             else:
                 # Half a way up or half to even: whichever the engine takes lies between floor and ceil.
-                down, up = {"floor": (np.floor,) * 2, "ceil": (np.ceil,) * 2, "trunc": (np.trunc,) * 2, "round": (_half_down, _half_up)}[function]
+                down, up = _WHOLE[function]
                 lower, upper = down(span.lower), up(span.upper)
         if call.type == pa.float32():
             lower, upper = widened(lower, upper, 2.0**-22)
@@ -256,6 +255,14 @@ def _half_up(values: Floats) -> Floats:
     return np.floor(values + 0.5)
 
 
+_WHOLE: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
+    "floor": (np.floor, np.floor),
+    "ceil": (np.ceil, np.ceil),
+    "trunc": (np.trunc, np.trunc),
+    "round": (_half_down, _half_up),
+}
+
+
 def _exact_rounding(function: str, values: Ints, factor: int) -> Ints:
     match function:
         case "floor":
@@ -265,7 +272,7 @@ def _exact_rounding(function: str, values: Ints, factor: int) -> Ints:
         case "trunc":
             return _cut(values, factor)
     # Half away from zero.
-    return np.sign(values) * ((2 * np.abs(values) + factor) // (2 * factor))
+    return np.asarray(np.sign(values) * ((2 * np.abs(values) + factor) // (2 * factor)))
 
 
 def _library(function: str) -> Evaluate:
@@ -349,7 +356,9 @@ def _cast(spans: list[Span], call: Call) -> Span:
     null, fail = (null | beyond, fail) if misfit == "null" else (null, fail | beyond)
     if misfit == "wrap" and t.is_decimal(call.type):
         null = null | beyond
-    return Span(call.type, np.clip(first, low, high), np.clip(last, low, high), value, null, np.zeros(len(span), bool), fail)
+    return Span(
+        call.type, np.clip(first, low, high), np.clip(last, low, high), value, null, np.zeros(len(span), bool), fail
+    )
 
 
 ARITHMETIC: dict[str, Evaluate] = {

@@ -18,7 +18,7 @@ from zskip.interpret.spans import Span, key_limits
 from zskip.predicate.literals import is_fixed, offset_nanoseconds
 from zskip.predicate.tree import Call
 
-__all__ = ["MOMENTS"]
+__all__ = ["MOMENTS", "without_nanoseconds"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -94,6 +94,14 @@ def localised(span: Span, zone: str | None) -> tuple[Ints, Ints]:
     return _add(span.lower, -margin), _add(span.upper, margin)
 
 
+def without_nanoseconds(span: Span) -> Span:
+    """Nanoseconds are cut or rounded to microseconds, as the engine likes: the bounds are widened by one."""
+    if not t.is_timestamp(span.type) or span.type.unit != "ns":
+        return span
+    lower, upper = _add(span.lower, -1000), _add(span.upper, 1000)
+    return Span(span.type, lower, upper, span.value, span.null, span.nan, span.fail)
+
+
 def _add(values: Ints, amount: int) -> Ints:
     limits = np.iinfo(np.int64)
     if amount >= 0:
@@ -101,9 +109,7 @@ def _add(values: Ints, amount: int) -> Ints:
     return np.maximum(values, limits.min - amount) + amount
 
 
-def rising(
-    span: Span, call: Call, zone: str | None, compute: Callable[[Ints], Ints], from_local: bool = False
-) -> Span:
+def rising(span: Span, call: Call, zone: str | None, compute: Callable[[Ints], Ints], from_local: bool = False) -> Span:
     """A function that rises, on the bounds; unbounded where a bound lies outside of the years 1 to 9999."""
     lower, upper = localised(span, zone)
     units = per_day(span.type)
@@ -269,7 +275,8 @@ def _difference(spans: list[Span], call: Call) -> Span:
         units = per_day(span.type)
         least, most = _FIRST_DAY * units, _LAST_DAY * units - 1
         odd = odd | span.value & ((span.lower < least) | (span.upper > most))
-        bounds.append(tuple(period(np.clip(each, least, most), units, str(unit)) for each in (span.lower, span.upper)))
+        clipped = np.clip(span.lower, least, most), np.clip(span.upper, least, most)
+        bounds.append((period(clipped[0], units, str(unit)), period(clipped[1], units, str(unit))))
     (first_low, first_high), (last_low, last_high) = bounds
     low, high = key_limits(call.type)
     lower, upper = np.where(odd, low, last_low - first_high), np.where(odd, high, last_high - first_low)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zskip.interpret.arithmetic import ARITHMETIC
 from zskip.interpret.extremes import STRINGS
-from zskip.interpret.moments import MOMENTS
+from zskip.interpret.moments import MOMENTS, without_nanoseconds
 from zskip.interpret.spans import Span, of_column
 from zskip.predicate.tree import Call, Foreign, Literal, Reference, Scalar
 from zskip.stats import Statistics
@@ -38,6 +38,9 @@ class Terms:
             case Literal(value):
                 return Span.constant(value, len(self))
             case Call(function, arguments, _, _):
-                return EVALUATE[function]([self[argument] for argument in arguments], term)
+                spans = [self[argument] for argument in arguments]
+                if function in MOMENTS:
+                    spans = [without_nanoseconds(span) for span in spans]
+                return EVALUATE[function](spans, term)
             case Foreign(_, _, _, type, _):
                 return Span.anything(type, len(self))

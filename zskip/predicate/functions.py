@@ -27,12 +27,20 @@ _MOMENTS = "date, timestamp"
 _MOMENT_RULE = "rises; with a zone, the bounds are widened by the zone's offsets where its clocks change"
 
 FUNCTIONS: dict[str, Function] = {
-    "add": Function("x + y", _NUMBERS, "interval arithmetic; past the result's type the engine raises, or wraps: then unknown"),
+    "add": Function(
+        "x + y", _NUMBERS, "interval arithmetic; past the result's type the engine raises, or wraps: then unknown"
+    ),
     "subtract": Function("x - y", _NUMBERS, "interval arithmetic, as for +"),
     "multiply": Function("x * y", _NUMBERS, "interval arithmetic: the least and the greatest of the four corners"),
-    "divide": Function("x / y", "integers and floats (decimals: duckdb)", "interval arithmetic where the divisor's range leaves out zero"),
+    "divide": Function(
+        "x / y",
+        "integers and floats (decimals: duckdb)",
+        "interval arithmetic where the divisor's range leaves out zero",
+    ),
     "divide_whole": Function("x // y, x DIV y", "integers", "as for /, cut towards zero"),
-    "modulo": Function("x % c, mod(x, c)", "integers, c a constant", "rises within one multiple of c; else every remainder"),
+    "modulo": Function(
+        "x % c, mod(x, c)", "integers, c a constant", "rises within one multiple of c; else every remainder"
+    ),
     "negate": Function("-x", _NUMBERS, "falls"),
     "abs": Function("abs(x)", _NUMBERS, "falls below zero, rises above"),
     "sign": Function("sign(x)", _NUMBERS, "rises", ("duckdb",)),
@@ -47,7 +55,7 @@ FUNCTIONS: dict[str, Function] = {
     "least": Function("least(x, y, …)", "one type", "the least of the bounds; NULLs are left out"),
     "greatest": Function("greatest(x, y, …)", "one type", "the greatest of the bounds; NULLs are left out"),
     "part": Function(
-        "year(x), quarter, month, day, dayofyear, dayofweek, isodow, week, hour, minute, second, extract(part FROM x), date_part",
+        "year(x), quarter, month, week, day, dayofyear, dayofweek, isodow, hour, minute, second, extract, date_part",
         _MOMENTS,
         "the year rises; a part of something rises where that something is the same at both bounds, else every value",
     ),
@@ -55,12 +63,24 @@ FUNCTIONS: dict[str, Function] = {
     "date": Function("CAST(x AS DATE), date(x), to_date(x)", _MOMENTS, _MOMENT_RULE),
     "timestamp": Function("CAST(x AS TIMESTAMP)", _MOMENTS, "rises"),
     "last_day": Function("last_day(x)", _MOMENTS, "rises"),
-    "shift": Function("x + INTERVAL …, x - INTERVAL …, date_add, date_sub, add_months", _MOMENTS, "rises; the 31st becomes the month's last day"),
+    "shift": Function(
+        "x + INTERVAL …, x - INTERVAL …, date_add, date_sub, add_months",
+        _MOMENTS,
+        "rises; the 31st becomes the month's last day",
+    ),
     "add_days": Function("x + n, x - n", "date", "rises"),
-    "difference": Function("date_diff('unit', x, y), datediff(y, x), x - y", "date, timestamp without zone", "interval arithmetic on the numbers of the units"),
+    "difference": Function(
+        "date_diff('unit', x, y), datediff(y, x), x - y",
+        "date, timestamp without zone",
+        "interval arithmetic on the numbers of the units",
+    ),
     "epoch": Function("epoch(x), epoch_ms, epoch_us, unix_timestamp, unix_seconds, unix_date", _MOMENTS, "rises"),
     "from_epoch": Function("to_timestamp(x), timestamp_seconds(x)", "integers", "rises"),
-    "cast": Function("CAST(x AS a number), TRY_CAST", _NUMBERS, "rises; widened by one where fractions are rounded; what does not fit raises, or is NULL"),
+    "cast": Function(
+        "CAST(x AS a number), TRY_CAST",
+        _NUMBERS,
+        "rises; widened by one where fractions are rounded; what does not fit raises, or is NULL",
+    ),
     "prefix": Function("left(x, n), substr(x, 1, n)", "string", "rises"),
     "concat": Function("'p' || x, concat('p', x)", "string", "rises"),
 }

@@ -194,6 +194,8 @@ def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> da
         sign = -1 if offset[0] == "-" else 1
         minutes = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
         return moment - sign * timedelta(minutes=minutes)
+    if not 2 <= moment.year <= 9998:
+        raise Refused(f"{moment} stands at the end of the calendar")
     local = moment.replace(tzinfo=ZoneInfo(zone))
     early, late = local.utcoffset(), local.replace(fold=1).utcoffset()
     if early is None or early != late:
@@ -291,6 +293,9 @@ def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     if not _is_number(source):
         raise Refused(f"a constant of type {source} beside {type}")
     scale = type.scale if t.is_decimal(type) else 0
+    if t.is_decimal(type) and t.is_decimal128(source):
+        if max(type.precision - scale, source.precision - source.scale) + max(scale, source.scale) > 38:
+            raise Refused("decimals of more than 38 digits together, which the engine rounds")
     low, high = integer_limits(type) if t.is_integer(type) else (1 - 10**type.precision, 10**type.precision - 1)
     if t.is_floating(source):
         value = constant.as_py()

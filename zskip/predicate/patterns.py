@@ -12,7 +12,7 @@ import pyarrow as pa
 from zskip.predicate import tree
 from zskip.predicate.tree import Literal, Node, Opaque, Scalar, paths_of
 
-__all__ = ["like", "prefix", "starts_with"]
+__all__ = ["glob", "ilike", "like", "prefix", "regex", "starts_with"]
 
 
 def prefix(pattern: str, escape: str | None) -> tuple[str, str] | None:
@@ -67,3 +67,42 @@ def like(subject: Scalar, pattern: str, escape: str | None, sql: str = "") -> No
     paths = tuple(sorted(set(paths_of(subject))))
     reason = "only the literal beginning of the pattern is a range"
     return Opaque(sql, paths, reason, implies=starts_with(subject, beginning), strict=True)
+
+
+_FOLDED_FROM_ELSEWHERE = frozenset("kKsSiI")
+"""Letters that others, outside of ASCII, become when case is folded: the Kelvin sign, the long s, the dotless i."""
+
+
+def ilike(subject: Scalar, pattern: str, escape: str | None) -> Node | None:
+    """What ``subject ILIKE pattern`` implies: capital letters stand before small ones."""
+    found = prefix(pattern, escape)
+    if found is None:
+        return None
+    count = next(
+        (i for i, each in enumerate(found[0]) if not each.isascii() or each in _FOLDED_FROM_ELSEWHERE), len(found[0])
+    )
+    beginning = found[0][:count]
+    if not beginning:
+        return None
+    low = tree.compare(">=", subject, Literal(pa.scalar(beginning.upper())))
+    below = starts_with(subject, beginning.lower())
+    return tree.and_([low, *below.parts[1:]]) if isinstance(below, tree.And) else low
+
+
+def regex(subject: Scalar, pattern: str, whole: bool) -> Node | None:
+    """What a regular expression implies that begins with literal characters, anchored or matched as a whole."""
+    anchored = pattern.startswith("^")
+    if "|" in pattern or not (anchored or whole):
+        return None
+    rest = pattern[anchored:]
+    count = next((i for i, each in enumerate(rest) if not (each.isalnum() or each in " _-/@:,;=<>#&!%~'")), len(rest))
+    if count < len(rest) and rest[count] in "*?{+":
+        # A quantifier may take the last character away; + repeats it.
+        count -= rest[count] != "+"
+    return starts_with(subject, rest[:count]) if count > 0 else None
+
+
+def glob(subject: Scalar, pattern: str) -> Node | None:
+    """What ``subject GLOB pattern`` implies."""
+    count = next((i for i, each in enumerate(pattern) if each in "*?[\\"), len(pattern))
+    return starts_with(subject, pattern[:count]) if count else None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 from pyarrow import types as t
@@ -12,11 +15,13 @@ from sqlglot import exp
 from zskip.errors import IncomparableTypes, UnknownColumn, UnsupportedSql, nearest
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect
-from zskip.predicate.literals import Refused, compared, fit, unified
-from zskip.predicate.patterns import like
+from zskip.predicate.literals import Fit, Refused, compared, fit, unified
+from zskip.predicate.patterns import glob, ilike, like, regex, starts_with
+from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_type
 from zskip.predicate.sql.constants import constant
 from zskip.predicate.sql.freeze import Source
-from zskip.predicate.tree import Literal, Node, Opaque, Reference, Scalar
+from zskip.predicate.sql.functions import call, known
+from zskip.predicate.tree import Call, Literal, Node, Opaque, Reference, Scalar
 from zskip.schema import Column, Schema, join_path
 
 __all__ = ["Binder"]
@@ -72,6 +77,7 @@ class Binder:
         if bound is None:
             return self._truth(node)
         try:
+            _plain(node)
             found = bound(self, node)
         except Refused as refusal:
             return self._opaque(node, str(refusal))
@@ -96,13 +102,44 @@ class Binder:
             if not t.is_boolean(scalar.type):
                 return self._opaque(node, f"a column of type {scalar.type} where a predicate is wanted")
             return tree.compare("=", scalar, Literal(pa.scalar(True)))
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _NAMED:
+            try:
+                return _NAMED[node.name.lower()](self, node)
+            except Refused as refusal:
+                return self._opaque(node, str(refusal))
         return self._opaque(node, f"{_name(node)} is not a predicate that zskip knows")
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
+        rows = [_row(left), _row(right)]
         try:
-            return self._compared(op, self.scalar(left), self.scalar(right), whole)
+            if rows[0] is not None and rows[1] is not None:
+                return self._rows(op, rows[0], rows[1], whole)
+            return chosen(lambda a, b: self._compared(op, a, b, whole), self.value(left), self.value(right))
         except Refused as refusal:
             return self._opaque(whole, str(refusal))
+
+    def _rows(self, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
+        """Row values: equal where all their parts are. What they give beside NULL is the dialect's own."""
+        if op not in ("=", "<>") or len(left) != len(right):
+            raise Refused("row values compared by something other than =")
+        parts = [self._same(self.scalar(a), self.scalar(b), whole) for a, b in zip(left, right, strict=True)]
+        rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
+        found = tree.choose(tree.and_(parts), tree.and_([]), rest)
+        return found if op == "=" else tree.not_(found)
+
+    def _same(self, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+        """``left IS NOT DISTINCT FROM right``: never NULL."""
+        for side, other in ((left, right), (right, left)):
+            if isinstance(side, Literal) and not side.value.is_valid:
+                return tree.IsNull(other)
+        equal = tree.is_(self._compared("=", left, right, whole), True)
+        if isinstance(left, Literal) or isinstance(right, Literal):
+            return equal
+        return tree.or_([equal, tree.and_([tree.IsNull(left), tree.IsNull(right)])])
+
+    def _distinct(self, node: exp.Expr) -> Node:
+        same = chosen(lambda a, b: self._same(a, b, node), self.value(node.this), self.value(node.expression))
+        return same if isinstance(node, exp.NullSafeEQ) else tree.not_(same)
 
     def _compared(self, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
         if isinstance(left, Literal) and not isinstance(right, Literal):
@@ -111,18 +148,27 @@ class Binder:
             if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
                 return tree.unknown()
             self._must_compare(left.type, right.type, whole, isinstance(right, Literal))
-            return compared(op, left, fit(right.value, left.type, self.dialect.name, self.dialect.timezone))
+            return compared(op, left, self._fit(left, right.value))
         self._must_compare(left.type, right.type, whole, False)
-        if left.type != right.type:
-            raise Refused(f"{left.type} beside {right.type}")
-        return tree.compare(op, left, right)
+        return tree.compare(op, *one_type(left, right, self.dialect))
+
+    def _fit(self, term: Scalar, value: pa.Scalar) -> Fit:
+        if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
+            raise Refused("a text beside a number that was computed: the cast is left to the engine")
+        fitted = fit(value, term.type, self.dialect.name, self.dialect.timezone)
+        if isinstance(term, Call) and t.is_decimal(term.type):
+            # The result may be longer than its 18 digits: a constant near their end is no bound.
+            least = fitted.floor
+            if least is None or abs(least.as_py()) >= Decimal(10) ** (17 - term.type.scale):
+                raise Refused("a constant near the end of 18 digits beside a decimal that was computed")
+        return fitted
 
     def _must_compare(self, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
         kinds = {_kind(left), _kind(right)}
         if "string" in kinds and literal:
             return
         for group in ({"moment", "number"}, {"moment", "boolean"}, {"moment", "time"}, {"time", "number"}):
-            if kinds == group:
+            if kinds == group and "null" not in kinds:
                 raise IncomparableTypes(
                     f"{self.dialect.name} does not compare {left} with {right}.",
                     self.source.original,
@@ -133,37 +179,62 @@ class Binder:
         tested = _bare(node.expression)
         if isinstance(tested, exp.Null):
             try:
-                return tree.IsNull(self.scalar(node.this))
+                return chosen(tree.IsNull, self.value(node.this))
             except Refused as refusal:
-                return self._opaque(node, str(refusal))
+                return self._null_test(node, str(refusal))
         if isinstance(tested, exp.Boolean):
             return tree.is_(self.predicate(node.this), bool(tested.this))
         return self._opaque(node, "IS with something other than NULL, TRUE or FALSE")
 
+    def _null_test(self, node: exp.Expr, reason: str) -> Node:
+        """IS NULL of a predicate, such as ``(a > 5) IS NULL``."""
+        if isinstance(_bare(node.this), exp.Predicate | exp.Connector | exp.Not):
+            return tree.is_(self.predicate(node.this), None)
+        return self._opaque(node, reason)
+
     def _between(self, node: exp.Expr) -> Node:
-        try:
-            term, low, high = self.scalar(node.this), self.scalar(node.args["low"]), self.scalar(node.args["high"])
+        def bound(term: Scalar, low: Scalar, high: Scalar) -> Node:
             if isinstance(low, Literal) and isinstance(high, Literal) and self.dialect.name != "spark":
                 low, high = (Literal(value) for value in unified([low.value, high.value]))
+            elif (
+                self.dialect.name != "spark" and len({term.type, low.type, high.type}) > 1 and _rounds(term, low, high)
+            ):
+                raise Refused("BETWEEN over numbers of several types: the dialect casts them all to one")
             inside = tree.and_([self._compared(">=", term, low, node), self._compared("<=", term, high, node)])
             if not node.args.get("symmetric"):
                 return inside
             turned = tree.and_([self._compared(">=", term, high, node), self._compared("<=", term, low, node)])
             return tree.or_([inside, turned])
-        except Refused as refusal:
-            return self._opaque(node, str(refusal))
+
+        return chosen(bound, self.value(node.this), self.value(node.args["low"]), self.value(node.args["high"]))
 
     def _in(self, node: exp.Expr) -> Node:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
             return self._opaque(node, "IN over something other than a list")
+        row = _row(node.this)
+        if row is not None:
+            rows = [_row(each) for each in node.expressions]
+            return tree.or_([self._rows("=", row, each, node) for each in rows if each is not None])
         try:
-            term = self.scalar(node.this)
+            subject = self.value(node.this)
             scalars = [self.scalar(each) for each in node.expressions]
-            if all(isinstance(each, Literal) for each in scalars) and not isinstance(term, Literal):
-                return self._in_list(term, [each.value for each in scalars if isinstance(each, Literal)], node)
-            return tree.or_([self._compared("=", term, each, node) for each in scalars])
+            if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and self._bracketed(node):
+                raise Refused("IN over a list value with NULL, which is no list of alternatives")
+            return chosen(lambda term: self._among(term, scalars, node), subject)
         except Refused as refusal:
             return self._opaque(node, str(refusal))
+
+    def _bracketed(self, node: exp.Expr) -> bool:
+        """Whether the leaf holds a square bracket: the parser reads ``x IN [1, 2]`` as ``x IN (1, 2)``."""
+        start, _ = self._place(node)
+        return "[" in self.source.frozen[start:] or (start == 0 and "[" in self.source.frozen)
+
+    def _among(self, term: Scalar, scalars: list[Scalar], node: exp.Expr) -> Node:
+        if all(isinstance(each, Literal) for each in scalars) and not isinstance(term, Literal):
+            return self._in_list(term, [each.value for each in scalars if isinstance(each, Literal)], node)
+        if _rounds(term, *scalars):
+            raise Refused("IN over numbers of several types: the dialect casts them all to one")
+        return tree.or_([self._compared("=", term, each, node) for each in scalars])
 
     def _in_list(self, term: Scalar, values: list[pa.Scalar], node: exp.Expr) -> Node:
         kept: list[pa.Scalar] = []
@@ -173,7 +244,7 @@ class Binder:
                 or_null = True
                 continue
             self._must_compare(term.type, value.type, node, True)
-            fitted = fit(value, term.type, self.dialect.name, self.dialect.timezone)
+            fitted = self._fit(term, value)
             if fitted.exact and fitted.floor is not None:
                 kept.append(fitted.floor)
         return tree.in_(term, pa.array([value.as_py() for value in kept], term.type), or_null)
@@ -224,6 +295,119 @@ class Binder:
         start, end = self._place(node)
         return Opaque(self.named(start, end) if start < end else node.sql(self.dialect.name), paths, reason)
 
+    # ── patterns, tests and choices ──
+
+    def _text(self, node: exp.Expr) -> tuple[Scalar, str | None]:
+        """The subject of a pattern and the pattern; None for NULL."""
+        subject, text = self.scalar(node.this), self.scalar(node.expression)
+        if not isinstance(text, Literal) or not t.is_string(subject.type):
+            raise Refused("a pattern that is no constant, or not over a string")
+        if not text.value.is_valid:
+            return subject, None
+        if not t.is_string(text.type):
+            raise Refused(f"a pattern of type {text.type}")
+        return subject, text.value.as_py()
+
+    def _starts(self, node: exp.Expr) -> Node:
+        subject, text = self._text(node)
+        return tree.unknown() if text is None else starts_with(subject, text)
+
+    def _implied(self, node: exp.Expr, range_of: Callable[[Scalar, str], Node | None]) -> Node:
+        """A pattern of which only a literal beginning is a range."""
+        known(node, "this", "expression")
+        subject, text = self._text(node)
+        if text is None:
+            return tree.unknown()
+        implied = range_of(subject, text)
+        if implied is None:
+            raise Refused("a pattern that does not begin with a literal")
+        found = self._opaque(node, "only the literal beginning of the pattern is a range")
+        return replace(found, implies=implied) if isinstance(found, Opaque) else found
+
+    def _ilike(self, node: exp.Expr) -> Node:
+        escape = "\\" if self.dialect.name == "spark" else None
+        return self._implied(node, lambda subject, text: ilike(subject, text, escape))
+
+    def _regex(self, node: exp.Expr) -> Node:
+        whole = isinstance(node, exp.SimilarTo | exp.RegexpFullMatch)
+        if self.dialect.name not in ("duckdb", "spark"):
+            raise Refused(f"regular expressions of {self.dialect.name}")
+        return self._implied(node, lambda subject, text: regex(subject, text, whole))
+
+    def _glob(self, node: exp.Expr) -> Node:
+        return self._implied(node, glob)
+
+    def _nan(self, node: exp.Expr) -> Node:
+        term = self.scalar(node.this)
+        if not t.is_floating(term.type):
+            raise Refused(f"isnan over {term.type}")
+        found = tree.in_(term, pa.array([math.nan], term.type))
+        return tree.is_(found, True) if self.dialect.name == "spark" else found
+
+    def _xor(self, node: exp.Expr) -> Node:
+        left, right = self.predicate(node.this), self.predicate(node.expression)
+        return tree.or_([tree.and_([left, tree.not_(right)]), tree.and_([tree.not_(left), right])])
+
+    def _prefix_call(self, node: exp.Expr) -> Node:
+        if len(node.expressions) != 2:
+            raise Refused("prefix() of something other than two")
+        return self._starts(exp.StartsWith(this=node.expressions[0], expression=node.expressions[1]))
+
+    def _null_call(self, node: exp.Expr) -> Node:
+        if len(node.expressions) != 1:
+            raise Refused("isnull() of something other than one")
+        found = chosen(tree.IsNull, self.value(node.expressions[0]))
+        return found if node.name.lower() == "isnull" else tree.not_(found)
+
+    def _case(self, node: exp.Expr) -> Node:
+        """CASE, IF and COALESCE where a predicate is wanted."""
+        if isinstance(node, exp.Coalesce):
+            parts = [self.predicate(each) for each in (node.this, *node.expressions)]
+            found = parts[-1]
+            for part in reversed(parts[:-1]):
+                found = tree.choose(tree.is_(part, None), found, part)
+            return found
+        branches, default = self._branches(node)
+        found = tree.unknown() if default is None else self.predicate(default)
+        for condition, result in reversed(branches):
+            found = tree.choose(condition, self.predicate(result), found)
+        return found
+
+    def _branches(self, node: exp.Expr) -> tuple[list[tuple[Node, exp.Expr]], exp.Expr | None]:
+        if isinstance(node, exp.If):
+            known(node, "this", "true", "false")
+            return [(self.predicate(node.this), node.args["true"])], node.args.get("false")
+        known(node, "this", "ifs", "default")
+        found = []
+        for branch in node.args["ifs"]:
+            test = branch.this if node.this is None else exp.EQ(this=node.this.copy(), expression=branch.this.copy())
+            found.append((self.predicate(test), branch.args["true"]))
+        return found, node.args.get("default")
+
+    def value(self, node: exp.Expr) -> Value:
+        """A scalar, or a choice of scalars. Raises `Refused`."""
+        node = _bare(node)
+        if isinstance(node, exp.Case | exp.If):
+            branches, default = self._branches(node)
+            results = [self.value(each) for _, each in branches]
+            last: Value = Literal(pa.scalar(None)) if default is None else self.value(default)
+            *results, last = one_kind([*results, last], self.dialect)
+            for (condition, _), result in zip(reversed(branches), reversed(results), strict=True):
+                last = Choice(condition, result, last)
+            return last
+        if isinstance(node, exp.Coalesce):
+            known(node, "this", "expressions")
+            values = one_kind([self.value(each) for each in (node.this, *node.expressions)], self.dialect)
+            last = values[-1]
+            for each in reversed(values[:-1]):
+                last = Choice(chosen(tree.IsNull, each), last, each)
+            return last
+        if isinstance(node, exp.Nullif):
+            left = self.scalar(node.this)
+            equal = self._compared("=", left, self.scalar(node.expression), node)
+            return Choice(equal, Literal(pa.scalar(None)), left)
+        return self.scalar(node)
+
     # ── scalars ──
 
     def scalar(self, node: exp.Expr) -> Scalar:
@@ -235,6 +419,9 @@ class Binder:
         if isinstance(node, exp.Column | exp.Dot):
             return self._column(node)
         self._refuse(node)
+        found = call(self, node)
+        if found is not None:
+            return found
         raise Refused(f"{_name(node)} is not a function that zskip knows")
 
     def _column(self, node: exp.Expr) -> Reference:
@@ -309,7 +496,62 @@ _PREDICATES: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Node]] = {
     exp.In: Binder._in,
     exp.Like: Binder._like,
     exp.Escape: Binder._escape,
+    exp.ILike: Binder._ilike,
+    exp.NullSafeEQ: Binder._distinct,
+    exp.NullSafeNEQ: Binder._distinct,
+    exp.StartsWith: Binder._starts,
+    exp.RegexpLike: Binder._regex,
+    exp.RegexpFullMatch: Binder._regex,
+    exp.SimilarTo: Binder._regex,
+    exp.Glob: Binder._glob,
+    exp.IsNan: Binder._nan,
+    exp.Xor: Binder._xor,
+    exp.Case: Binder._case,
+    exp.If: Binder._case,
+    exp.Coalesce: Binder._case,
 }
+
+_NAMED: dict[str, Callable[[Binder, exp.Expr], Node]] = {
+    "prefix": Binder._prefix_call,
+    "isnull": Binder._null_call,
+    "isnotnull": Binder._null_call,
+}
+
+_ARGUMENTS = {
+    "this",
+    "expression",
+    "expressions",
+    "low",
+    "high",
+    "symmetric",
+    "negate",
+    "ifs",
+    "default",
+    "true",
+    "false",
+    "query",
+    "unnest",
+    "field",
+}
+
+
+def _plain(node: exp.Expr) -> None:
+    """Refuses arguments that no rule here reads: flags of a regular expression, quantifiers."""
+    known(node, *_ARGUMENTS)
+
+
+def _row(node: exp.Expr) -> list[exp.Expr] | None:
+    if isinstance(node, exp.Tuple):
+        return list(node.expressions)
+    if isinstance(node, exp.Anonymous) and node.name.lower() in ("row", "struct"):
+        return list(node.expressions)
+    return None
+
+
+def _rounds(*scalars: Scalar) -> bool:
+    """Whether floats stand beside other numbers, so that a cast to one type may round."""
+    types = {each.type for each in scalars if _kind(each.type) == "number"}
+    return len(types) > 1 and any(t.is_floating(each) for each in types)
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

@@ -289,11 +289,17 @@ PARTS = {
 }  # fmt: skip
 """The parts of a moment by their spellings."""
 
+_NO_UNITS = {"dayofyear", "doy", "dayofweek", "dow", "weekday", "isodow", "weekofyear", "dayofmonth", "m"}
+
 UNITS = {
-    **{name: unit for name, unit in PARTS.items() if unit not in ("dayofyear", "dayofweek", "isodow") and name not in ("weekofyear", "dayofmonth", "m")},
-    "decade": "decade", "century": "century", "millisecond": "millisecond", "milliseconds": "millisecond", "ms": "millisecond",
-    "microsecond": "microsecond", "microseconds": "microsecond", "us": "microsecond",
-}  # fmt: skip
+    **{name: unit for name, unit in PARTS.items() if name not in _NO_UNITS},
+    **{name: name for name in ("decade", "century", "millisecond", "microsecond")},
+    "milliseconds": "millisecond",
+    "ms": "millisecond",
+    "microseconds": "microsecond",
+    "us": "microsecond",
+}
+"""The units of a truncation or an interval by their spellings."""
 
 
 def moment(binder: Binder, node: exp.Expr, zone: bool = True) -> Scalar:
@@ -318,7 +324,13 @@ def _part(name: str, inner: Scalar, dialect: Dialect) -> Scalar:
     if part == "second" and dialect.name == "spark":
         raise Refused("seconds in Spark, which may hold fractions")
     if dialect.name == "spark" and part in ("dayofweek", "isodow"):
-        part = "spark_dayofweek" if name.lower() in ("dayofweek", "dow") else "spark_weekday" if name.lower() == "weekday" else "isodow"
+        part = (
+            "spark_dayofweek"
+            if name.lower() in ("dayofweek", "dow")
+            else "spark_weekday"
+            if name.lower() == "weekday"
+            else "isodow"
+        )
     return Call("part", (inner,), pa.int64(), (part, zone_of(inner, dialect)))
 
 
@@ -346,7 +358,15 @@ def extract(binder: Binder, node: exp.Expr) -> Scalar:
 
 
 def _spark_part(name: str, dialect: Dialect) -> str:
-    if dialect.name == "spark" and name.lower() in ("week", "w", "weeks", "dow", "dayofweek", "dow_iso", "dayofweek_iso"):
+    if dialect.name == "spark" and name.lower() in (
+        "week",
+        "w",
+        "weeks",
+        "dow",
+        "dayofweek",
+        "dow_iso",
+        "dayofweek_iso",
+    ):
         return {"dow_iso": "isodow", "dayofweek_iso": "isodow"}.get(name.lower(), name)
     return name
 
@@ -384,7 +404,16 @@ def truncate(binder: Binder, node: exp.Expr) -> Scalar:
 def spark_trunc(binder: Binder, node: exp.Expr) -> Scalar:
     """Spark's ``trunc(x, 'MM')``: a date."""
     known(node, "this", "unit")
-    spellings = {"year": "year", "yyyy": "year", "yy": "year", "quarter": "quarter", "month": "month", "mm": "month", "mon": "month", "week": "week"}
+    spellings = {
+        "year": "year",
+        "yyyy": "year",
+        "yy": "year",
+        "quarter": "quarter",
+        "month": "month",
+        "mm": "month",
+        "mon": "month",
+        "week": "week",
+    }
     unit = spellings.get(node.args["unit"].name.lower())
     inner = moment(binder, node.this)
     if binder.dialect.name != "spark" or unit is None:
@@ -467,7 +496,11 @@ def spark_date_add(binder: Binder, node: exp.Expr) -> Scalar:
     if isinstance(amount, exp.Mul) and isinstance(amount.expression, exp.Neg):
         amount, sign = amount.this, -1
     count = binder_constant(amount)
-    if binder.dialect.name != "spark" or count is None or (node.args.get("unit") and node.args["unit"].name.upper() != "DAY"):
+    if (
+        binder.dialect.name != "spark"
+        or count is None
+        or (node.args.get("unit") and node.args["unit"].name.upper() != "DAY")
+    ):
         raise Refused("date_add with something other than a constant number of days")
     return Call("add_days", (as_date(binder, node.this), Literal(pa.scalar(sign * count))), pa.date32(), ("add",))
 
@@ -574,7 +607,9 @@ def _cast_moment(inner: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar
         raise Refused(f"a cast between types with a zone and without, where clocks change in {dialect.timezone}")
     if t.is_timestamp(inner.type) and inner.type.unit == "ns":
         raise Refused("a cast that cuts nanoseconds")
-    return Call("timestamp", (inner,), target, (dialect.timezone if (target.tz is not None) != (zone is not None) else None,))
+    return Call(
+        "timestamp", (inner,), target, (dialect.timezone if (target.tz is not None) != (zone is not None) else None,)
+    )
 
 
 def prefix(binder: Binder, node: exp.Expr) -> Scalar:
@@ -582,7 +617,9 @@ def prefix(binder: Binder, node: exp.Expr) -> Scalar:
     known(node, "this", "expression", "start", "length")
     inner = binder.scalar(node.this)
     if isinstance(node, exp.Substring):
-        start, count = (binder_constant(node.args[name]) if node.args.get(name) else None for name in ("start", "length"))
+        start, count = (
+            binder_constant(node.args[name]) if node.args.get(name) else None for name in ("start", "length")
+        )
         if start != 1:
             raise Refused("a part of a string that does not start at its beginning")
     else:

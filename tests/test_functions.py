@@ -1,0 +1,148 @@
+"""What is said of functions is what DuckDB computes: no outcome that a row has is missing."""
+
+# ruff: noqa: E501 - tables of cases are one line each
+from __future__ import annotations
+
+import datetime as dt
+import random
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from zskip import interpret, predicate
+from zskip.predicate.functions import FUNCTIONS
+from zskip.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+TYPES = {
+    "i": (pa.int32(), [-7, -1, 0, 1, 2, 5, 100, 2_000_000_000, -2_000_000_000]),
+    "b": (pa.int64(), [-3, 0, 4, 9_007_199_254_740_993, 2**62]),
+    "t": (pa.int8(), [-128, -5, 0, 3, 127]),
+    "u": (pa.uint8(), [0, 1, 17, 255]),
+    "d": (pa.decimal128(5, 2), [Decimal("-999.99"), Decimal("-1.50"), Decimal("0.00"), Decimal("2.50"), Decimal("3.49")]),
+    "f": (pa.float32(), [-2.5, -0.5, 0.0, 0.10000000149011612, 1.5, 3e38, float("nan")]),
+    "g": (pa.float64(), [-2.5, -0.5, 0.0, 0.1, 2.5, 1e300, float("inf"), float("nan")]),
+    "dt": (pa.date32(), [dt.date(2023, 12, 31), dt.date(2024, 1, 31), dt.date(2024, 2, 29), dt.date(1969, 7, 20), dt.date(2021, 1, 1)]),
+    "ts": (pa.timestamp("us"), [dt.datetime(2023, 12, 31, 23, 59, 59, 999999), dt.datetime(2024, 1, 31, 12, 30), dt.datetime(1960, 2, 29, 1, 2, 3, 4), dt.datetime(2024, 1, 1)]),
+    "tz": (pa.timestamp("us", "UTC"), [dt.datetime(2024, 3, 31, 0, 30), dt.datetime(2024, 10, 27, 1, 30), dt.datetime(2024, 10, 27, 0, 30), dt.datetime(2024, 1, 1)]),
+    "s": (pa.string(), ["", "a", "ab", "abc", "b", "é", "Kb", "\u212ab", "zz"]),
+}  # fmt: skip
+
+PREDICATES = """
+i + 1 > 5 | i - 5 <= -4 | i * 2 = 10 | i * -3 < 6 | -i >= 1 | abs(i) < 3 | i % 3 = 1 | i % 3 < 0 | i // 2 = -3 | i / 2 = 0.5 | i + b > 3 | t + 1 = 1
+u + 1 > 17 | t * t > 20 | i + 1.5 = 2.5 | d * 2 = 5 | d + 1 > 3.5 | d * d >= 6.25 | d - 0.5 <= 2 | d / 2 > 1.2 | f + 1.5 > 3 | f * 2 <= 3 | g + 1e0 > 1
+g * g > 6 | g - g = 0 | 1 / g > 1 | floor(g) = 2 | ceil(g) = 3 | round(g) = 2 | round(g) = 3 | trunc(g) = -2 | floor(d) = 2 | round(d, 1) = 2.5 | ceil(d) = 4
+sqrt(g) > 1 | ln(g) < 0 | exp(g) > 1 | power(i, 2) = 4 | sign(g) = 1 | sign(d) < 0 | least(i, 2) = 2 | greatest(i, 3) = 3 | least(g, 1) < 0 | greatest(g, 1) = 1
+year(dt) = 2024 | month(dt) = 2 | day(dt) > 30 | quarter(dt) = 4 | week(dt) = 53 | dayofweek(dt) = 0 | isodow(dt) = 7 | dayofyear(dt) = 60 | year(ts) < 1970
+hour(ts) = 12 | minute(ts) = 59 | second(ts) = 59 | extract(month FROM ts) = 2 | date_part('year', ts) = 2023 | date_trunc('month', ts) = TIMESTAMP '2024-01-01'
+date_trunc('month', dt) = DATE '2024-01-01' | date_trunc('week', ts) >= '2024-01-29' | date_trunc('hour', ts) < '2024-01-01' | date_trunc('year', tz) = '2024-01-01'
+CAST(ts AS DATE) = '2023-12-31' | ts::DATE < DATE '2000-01-01' | CAST(dt AS TIMESTAMP) > TIMESTAMP '2024-01-31' | last_day(dt) = '2024-01-31' | dt + 1 = '2024-01-01'
+dt - 30 > '2024-01-01' | dt + INTERVAL 1 MONTH = TIMESTAMP '2024-02-29' | ts + INTERVAL 1 DAY > '2024-01-01' | ts - INTERVAL '2 hours' < '1960-02-29' | dt - INTERVAL 1 YEAR < DATE '2023-02-28'
+date_diff('day', dt, DATE '2024-01-01') = 1 | date_diff('month', ts, TIMESTAMP '2024-02-01 00:00:00') > 0 | epoch(ts) > 1704067200 | epoch_ms(ts) < 0 | dt - DATE '2024-01-01' = 30
+CAST(i AS BIGINT) = 5 | CAST(g AS INTEGER) = 2 | TRY_CAST(b AS INTEGER) = 4 | TRY_CAST(i AS TINYINT) IS NULL | CAST(i AS DOUBLE) / 3 > 1 | CAST(d AS INTEGER) = 3 | CAST(f AS DOUBLE) > 0.1
+left(s, 1) = 'a' | substr(s, 1, 2) >= 'ab' | 'x' || s = 'xab' | concat('x', s) = 'x' | concat('x', s) < 'xb' | starts_with(s, 'ab') | s ^@ 'a' | prefix(s, 'a') | s ILIKE 'kb%' | s ILIKE 'A%'
+regexp_matches(s, '^ab?c') | s SIMILAR TO 'ab.*' | s GLOB 'a*' | s LIKE '_b' | s LIKE 'a_c' | s NOT LIKE 'ab%' | upper(s) = 'AB' | length(s) = 2 | s[1:1] = 'a'
+i = t | i < b | t <= u | i = g | i = d | d < g | f = g | f < d | b = f | dt = ts | dt < ts | ts <> dt | tz > ts | i < i | g = g | i + 1 = b - 1 | dt = CAST(ts AS DATE)
+i IS DISTINCT FROM 5 | i IS NOT DISTINCT FROM NULL | i IS NOT DISTINCT FROM t | (i, t) = (1, 3) | (i, t) IN ((1, 3), (5, 0)) | NOT ((i, s) = (1, 'a')) | (i, s) <> (1, NULL)
+CASE WHEN i > 1 THEN 'a' WHEN i < 0 THEN 'b' END = 'a' | CASE i WHEN 1 THEN t ELSE 3 END = 3 | COALESCE(i, 0) = 0 | COALESCE(g, 0) <= 0.1 | NULLIF(i, 5) = 5 | IF(i > 0, TRUE, NULL)
+COALESCE(i > 0, FALSE) | NULLIF(i, 5) IS NULL | COALESCE(dt, '2024-01-01') = '2024-01-01' | isnan(g) | NOT isnan(f) | (i > 3) IS NULL | (i > 3) IS NOT TRUE | i IN [1, NULL] | NOT (i IN [1, NULL])
+i BETWEEN t AND 5 | i IN (1, t) | g BETWEEN 0 AND i | year(dt) IN (2023, 1969) | year(dt) = 2024 AND month(dt) = 2 | year(dt) <> 2024 OR month(dt) > 1 | random() > 2 | i + random() > 5
+""".replace("\n", " | ").strip(" |").split(" | ")  # fmt: skip
+
+
+def tables(draw: random.Random, units: int) -> tuple[pa.Table, Statistics]:
+    """Rows with NULLs, in units, and what their exact ranges are."""
+    columns: dict[str, list[object]] = {name: [] for name in TYPES}
+    numbers: list[int] = []
+    parts: dict[str, list[list[object]]] = {name: [] for name in TYPES}
+    for unit in range(units):
+        rows = draw.randint(1, 4)
+        numbers += [unit] * rows
+        for name, (_, values) in TYPES.items():
+            pool = draw.sample(values, draw.randint(1, 2)) + ([None] if draw.random() < 0.3 else [])
+            drawn = [draw.choice(pool) for _ in range(rows)]
+            columns[name] += drawn
+            parts[name].append(drawn)
+    ranges = {}
+    for name, (type, _) in TYPES.items():
+        plain = [[v for v in unit if v is not None and v == v] for unit in parts[name]]
+        flags = [
+            [bool(unit) for unit in plain],
+            [None in unit for unit in parts[name]],
+            [any(v is not None and v != v for v in unit) for unit in parts[name]],
+        ]
+        lower, upper = ([end(unit, default=None) for unit in plain] for end in (min, max))
+        ranges[name] = Ranges(pa.array(lower, type), pa.array(upper, type), *(pa.array(f, pa.bool_()) for f in flags))
+    table = pa.table(
+        {"unit": pa.array(numbers, pa.int64())} | {n: pa.array(v, TYPES[n][0]) for n, v in columns.items()}
+    )
+    return table, Statistics(pa.array([len(unit) for unit in parts["i"]]), ranges)
+
+
+SCHEMA = Schema(pa.schema({name: type for name, (type, _) in TYPES.items()}))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_no_outcome_of_duckdb_is_missing(zone: str) -> None:
+    con = duckdb.connect()
+    con.execute(f"SET TimeZone='{zone}'")
+    rows, statistics = tables(random.Random(7), 60)
+    con.register("rows", rows)
+    bound = {sql: predicate.bind(sql, SCHEMA, timezone=zone) for sql in PREDICATES}
+    for sql, each in bound.items():
+        found = interpret.outcomes(each, statistics)
+        assert "random" not in sql or found.may_match.all()
+        for unit in range(len(statistics)):
+            try:
+                real = {o for (o,) in con.execute(f"SELECT ({sql}) FROM rows WHERE unit = {unit}").fetchall()}
+            except duckdb.Error:
+                assert not found.all_match[unit], (sql, unit)
+                continue
+            for outcome, claimed in ((True, found.can_be_true), (False, found.can_be_false), (None, found.can_be_null)):
+                where = rows.filter(pa.array(np.asarray(rows["unit"]) == unit)).to_pylist()
+                assert outcome not in real or claimed[unit], (sql, outcome, where, each.tree)
+
+
+def test_negation_loses_no_outcome() -> None:
+    _, statistics = tables(random.Random(3), 40)
+    for sql in PREDICATES:
+        plain = interpret.outcomes(predicate.bind(sql, SCHEMA), statistics)
+        negated = interpret.outcomes(predicate.bind(f"NOT ({sql})", SCHEMA), statistics)
+        assert (plain.can_be_true == negated.can_be_false).all()
+        assert (plain.can_be_null == negated.can_be_null).all()
+
+
+@pytest.mark.parametrize(
+    ("sql", "lower", "upper", "type"),
+    [
+        ("x + 1 > 10", 3, 8, pa.int32()),
+        ("x * -2 > -4", 3, 8, pa.int64()),
+        ("abs(x) > 5", -3, 4, pa.int32()),
+        ("x / 2 >= 3", 1, 5, pa.int32()),
+        ("year(x) = 2024", dt.date(2022, 1, 1), dt.date(2023, 12, 31), pa.date32()),
+        ("month(x) = 7", dt.date(2022, 1, 1), dt.date(2022, 6, 30), pa.date32()),
+        ("CAST(x AS DATE) = '2024-01-01'", dt.datetime(2024, 1, 2), dt.datetime(2024, 1, 9), pa.timestamp("us")),
+        ("date_trunc('month', x) = '2024-01-01'", dt.datetime(2024, 2, 2), dt.datetime(2024, 3, 9), pa.timestamp("us")),
+        ("x + INTERVAL 1 DAY < '2024-01-02'", dt.datetime(2024, 1, 2), dt.datetime(2024, 3, 9), pa.timestamp("us")),
+        ("left(x, 2) = 'ab'", "b", "c", pa.string()),
+        ("x ILIKE 'ab%'", "x", "z", pa.string()),
+        ("regexp_matches(x, '^ab')", "b", "c", pa.string()),
+        ("COALESCE(x, 0) > 5", 1, 4, pa.int64()),
+        ("CASE WHEN x > 5 THEN 'big' ELSE 'small' END = 'big'", 1, 4, pa.int64()),
+        ("x IS DISTINCT FROM 5", 5, 5, pa.int64()),
+    ],
+)
+def test_what_ranges_can_prove_is_skipped(sql: str, lower: object, upper: object, type: pa.DataType) -> None:
+    yes, no = pa.array([True]), pa.array([False])
+    ranges = Ranges(pa.array([lower], type), pa.array([upper], type), yes, no, no)
+    bound = predicate.bind(sql, Schema(pa.schema({"x": type})))
+    assert not interpret.outcomes(bound, Statistics(pa.array([9]), {"x": ranges})).may_match.any()
+
+
+def test_every_function_of_the_table_is_evaluated_and_no_other() -> None:
+    from zskip.interpret.terms import EVALUATE
+
+    assert set(EVALUATE) == set(FUNCTIONS)
