@@ -293,9 +293,9 @@ def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     if not _is_number(source):
         raise Refused(f"a constant of type {source} beside {type}")
     scale = type.scale if t.is_decimal(type) else 0
-    if t.is_decimal(type) and t.is_decimal128(source):
-        if max(type.precision - scale, source.precision - source.scale) + max(scale, source.scale) > 38:
-            raise Refused("decimals of more than 38 digits together, which the engine rounds")
+    both = t.is_decimal(type) and t.is_decimal128(source)
+    if both and _digits_together(type, source) > 38:
+        raise Refused("decimals of more than 38 digits together, which the engine rounds")
     low, high = integer_limits(type) if t.is_integer(type) else (1 - 10**type.precision, 10**type.precision - 1)
     if t.is_floating(source):
         value = constant.as_py()
@@ -314,6 +314,11 @@ def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     if unscaled > high:
         return Fit(_number_scalar(high, type), False)
     return Fit(_number_scalar(unscaled, type), exact)
+
+
+def _digits_together(left: pa.DataType, right: pa.DataType) -> int:
+    """The digits of the decimal type that holds both."""
+    return int(max(left.precision - left.scale, right.precision - right.scale) + max(left.scale, right.scale))
 
 
 def _double_floor(value: float, scale: int) -> tuple[int, bool]:
