@@ -10,7 +10,7 @@
     skip   false
 
 ``skip``: no row can match · ``all``: every row does · ``keep``: anything else; then the outcomes that rows can have.
-A ``#`` starts a comment; after an answer, ``# loose:`` says why statistics can't prove what a scan would show.
+A ``#`` starts a comment; after an answer, ``# loose:`` says why the planner foresees more than rows can have.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def test_the_planner_gives_every_answer(file: str) -> None:
     wrong = []
     for case in BY_FILE[file]:
         found = planned(case)
-        if found != case.outcomes:
+        if not case.outcomes <= found or (found != case.outcomes and not case.loose):
             wrong.append(f"{case}\n    expected {sorted(case.outcomes)}, planned {sorted(found)}")
     assert not wrong, "\n".join(wrong)
 
