@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import logging
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from zskip.sidecar import Index, Storage, commit, load, open_storage
 from zskip.stats import DataFiles, collect
 
 ROWS_PER_FILE = 200
-WIDTH = 10
+WIDTH = 5
 RUNS = 7
 FOOTER_READ = 16_384
 
@@ -121,6 +122,8 @@ def s3() -> Iterator[dict[str, str]]:
     """A bucket on moto's server, as storage options."""
     import boto3
     from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
