@@ -1,0 +1,160 @@
+"""Spark: what a look-up reads and takes, what a clustered write costs, how a heavy value is spread.
+
+    python benchmarks/spark.py [look-up] [write] [skew] [tpch]      --scale 1  --files 1000  --folder /tmp/bench
+
+Prints one line per measurement. Times are the medians of five warm runs, in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+
+import zskip.spark
+from tests.spark.files import files_read
+from tests.spark.tpch import LAYOUTS, QUERIES
+
+BY = ["l_shipdate", "l_partkey", "l_suppkey", "l_orderkey"]
+
+
+def session() -> SparkSession:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "3g")
+        .config("spark.sql.shuffle.partitions", "4")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def generated(folder: Path, scale: str) -> Path:
+    made = folder / f"tpch-{scale}"
+    if not made.exists():
+        generator = Path(sys.executable).parent / "tpchgen-cli"
+        subprocess.run([generator, "parquet", "-s", scale, "--output-dir", made], check=True)
+    return made
+
+
+def seconds(work: Callable[[], Any], runs: int = 5) -> float:
+    work()
+    took = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+def look_up(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
+    """A point look-up over many files, the DataFrames made beforehand, and made anew."""
+    rows = spark.read.parquet(str(generated(folder, scale) / "lineitem.parquet"))
+    key = rows.select("l_partkey").first()[0]
+    path = folder / f"lookup-{files}"
+    if not (path / "_zskip").exists():
+        zskip.spark.write(rows, path, by=BY, files=files)
+    plain, pruned = spark.read.parquet(f"{path}/*.parquet"), zskip.spark.table(spark, str(path))
+    where = f"l_partkey = {key} AND l_shipdate BETWEEN DATE '1995-01-01' AND DATE '1995-06-30'"
+
+    def asked(df: DataFrame) -> DataFrame:
+        return df.where(where).selectExpr("count(*)", "sum(l_quantity)")
+
+    assert asked(plain).collect() == asked(pruned).collect()
+    slow, quick = seconds(lambda: asked(plain).collect()), seconds(lambda: asked(pruned).collect())
+    print(
+        f"look-up over {len(plain.inputFiles()):,} files: plain reads {files_read(asked(plain)):,} in {slow:.2f} s, "
+        f"pruned {files_read(asked(pruned)):,} in {quick:.2f} s: {slow / quick:.1f} times"
+    )
+    slow = seconds(lambda: asked(spark.read.parquet(f"{path}/*.parquet")).collect(), 3)
+    quick = seconds(lambda: asked(zskip.spark.table(spark, str(path))).collect(), 3)
+    print(f"  with the DataFrame made anew: plain {slow:.2f} s, pruned {quick:.2f} s: {slow / quick:.1f} times")
+
+
+def write(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
+    """A clustered write against Spark's own read and write of the same rows."""
+    rows = spark.read.parquet(str(generated(folder, scale) / "lineitem.parquet"))
+    plain, ours = folder / "write-plain", folder / "write-zskip"
+    took: dict[str, list[float]] = {"plain": [], "zskip": []}
+    for _ in range(3):
+        for path in (plain, ours):
+            shutil.rmtree(path, ignore_errors=True)
+        began = time.perf_counter()
+        rows.write.option("compression", "zstd").parquet(str(plain))
+        between = time.perf_counter()
+        zskip.spark.write(rows, ours, by=BY, files=files)
+        took["plain"].append(between - began)
+        took["zskip"].append(time.perf_counter() - between)
+    slow, base = min(took["zskip"]), min(took["plain"])
+    print(f"write lineitem SF{scale}, {files} files: plain {base:.1f} s, zskip {slow:.1f} s: {slow / base:.2f} times")
+
+
+def skew(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
+    """One value in 60 % of the rows: how even the files, and so the tasks, are."""
+    rows = spark.range(4_000_000).selectExpr("IF(id % 10 < 6, 7, id % 100000) AS user", "id", "uuid() AS note")
+    path = folder / "skew"
+    shutil.rmtree(path, ignore_errors=True)
+    table = zskip.spark.write(rows, path, by=["user"], files=20)
+    counts = sorted(table.index.row_counts(np.arange(len(table.index))).to_pylist())
+    print(
+        f"skew: {len(counts)} files, the largest has {counts[-1] / statistics.median(counts):.2f} times the median rows"
+    )
+
+
+def tpch(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
+    """The 22 queries over plain Parquet and over self-pruning tables: equal rows, files read, seconds."""
+    made = generated(folder, scale)
+    paths = {}
+    for name, by in LAYOUTS.items():
+        paths[name] = folder / f"tpch-{scale}-zskip" / name
+        if not (paths[name] / "_zskip").exists():
+            rows = spark.read.parquet(str(made / f"{name}.parquet"))
+            zskip.spark.write(rows, paths[name], by=by, files=files // 10 if name in ("lineitem", "orders") else 4)
+    print(f"{'query':>5} {'files plain':>12} {'pruned':>8} {'s plain':>9} {'pruned':>8}")
+    for number, query in QUERIES.items():
+        results, read, took = [], [], []
+        for kind in ("plain", "pruned"):
+            for name, path in paths.items():
+                df = spark.read.parquet(f"{path}/*.parquet") if kind == "plain" else zskip.spark.table(spark, str(path))
+                df.createOrReplaceTempView(name)
+            began = time.perf_counter()
+            results.append(spark.sql(query).collect())
+            took.append(time.perf_counter() - began)
+            read.append(files_read(spark.sql(query)))
+        assert results[0] == results[1], number
+        print(f"{number:>5} {read[0]:>12,} {read[1]:>8,} {took[0]:>9.2f} {took[1]:>8.2f}")
+
+
+SECTIONS = {"look-up": look_up, "write": write, "skew": skew, "tpch": tpch}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS), help=", ".join(SECTIONS))
+    parser.add_argument("--scale", default="1")
+    parser.add_argument("--files", type=int, default=1000)
+    parser.add_argument("--folder", type=Path, default=Path("bench-spark"))
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    spark = session()
+    for name in given.sections:
+        files = 100 if name == "write" else given.files
+        SECTIONS[name](spark, given.folder.resolve(), given.scale, files)
+
+
+if __name__ == "__main__":
+    main()
