@@ -133,6 +133,16 @@ def test_salt_spreads_rows_that_are_equal_in_everything():
     assert sizes.min() >= ROWS / FILES * 0.9
 
 
+def test_salted_rows_are_told_apart_by_columns_of_any_type():
+    text = pa.array([f"row {n}" for n in range(ROWS)])
+    for arrow in (pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        rows = pa.table({"a": np.zeros(ROWS, np.int64), "text": text.cast(arrow)})
+        assignment = layouts.fit(rows, ["a"], files=FILES, total_rows=ROWS)
+        file = assignment.assign(rows)
+        assert np.bincount(file, minlength=FILES).min() >= ROWS / FILES * 0.75
+        assert np.array_equal(assignment.assign(rows.slice(100)), file[100:])
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -360,13 +360,14 @@ def _search_between(table: NDArray[Any], wanted: NDArray[Any], low: Codes, high:
     return low
 
 
-def row_hashes(rows: pa.Table | pa.RecordBatch) -> NDArray[np.uint64]:
-    """A hash of each row over its orderable columns; rows that are equal there get successive numbers.
+def row_hashes(rows: pa.Table | pa.RecordBatch, chosen: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """A hash of each chosen row over its orderable columns; rows that are equal there get successive numbers.
 
     Of text the first 64 bytes count. For spreading rows that nothing else tells apart: the same row alone in its batch
     always has the same hash.
     """
-    hashes: NDArray[np.uint64] = np.full(rows.num_rows, 0x9E3779B97F4A7C15, np.uint64)
+    hashes: NDArray[np.uint64] = np.full(len(chosen), 0x9E3779B97F4A7C15, np.uint64)
+    places = pa.array(chosen)
     for column in Schema(rows.schema):
         if column.orderable:
             parts: list[NDArray[np.uint64]] = [

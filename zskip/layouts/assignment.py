@@ -124,8 +124,9 @@ class Assignment:
         if (self.cells.salt > 1).any():
             salted = np.flatnonzero(self.cells.salt[cell] > 1)
             if len(salted):
-                part = rows.take(pa.array(salted))
-                file[salted] += (row_hashes(part) % self.cells.salt[cell[salted]].astype(np.uint64)).astype(np.int64)
+                file[salted] += (row_hashes(rows, salted) % self.cells.salt[cell[salted]].astype(np.uint64)).astype(
+                    np.int64
+                )
         return file
 
     def arrange(self, rows: pa.Table, row_group_rows: int) -> NDArray[np.int64]:
