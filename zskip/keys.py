@@ -371,7 +371,7 @@ def row_hashes(rows: pa.Table | pa.RecordBatch, chosen: NDArray[np.intp]) -> NDA
     for column in Schema(rows.schema):
         if column.orderable:
             parts: list[NDArray[np.uint64]] = [
-                _chunk_hashes(_plain(chunk, column.type)) for chunk in column.of(rows).chunks
+                _chunk_hashes(_plain(chunk, column.type)) for chunk in column.of(rows).take(places).chunks
             ]
             hashes = _mixed(hashes ^ np.concatenate(parts))
     order = np.argsort(hashes, kind="stable")
