@@ -27,7 +27,7 @@ def source(folder: Path, scale: float) -> Path:
     if not (made / "lineitem.parquet").exists():
         made.mkdir(parents=True, exist_ok=True)
         program = shutil.which("tpchgen-cli") or str(Path(sys.executable).with_name("tpchgen-cli"))
-        command = [program, "-s", f"{scale:g}", "--tables", "lineitem", "--format=parquet", "--output-dir", made]
+        command = [program, "parquet", "-s", f"{scale:g}", "--tables=lineitem", f"--output-dir={made}"]
         subprocess.run(command, check=True)
     return made / "lineitem.parquet"
 
