@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,9 +15,26 @@ from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, 
 from zskip.interpret.spans import key_family
 from zskip.interpret.steps import Steps
 from zskip.interpret.terms import Terms
+from zskip.interpret.trying import can_be_tried, tried
 from zskip.predicate import Predicate
 from zskip.predicate.depth import with_room
-from zskip.predicate.tree import And, Choose, Compare, In, Is, IsNull, Literal, Node, Not, Opaque, Or, Scalar
+from zskip.predicate.tree import (
+    And,
+    Call,
+    Choose,
+    Compare,
+    Foreign,
+    In,
+    Is,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Opaque,
+    Or,
+    Reference,
+    Scalar,
+)
 from zskip.stats import Statistics
 
 __all__ = ["outcomes"]
@@ -81,12 +98,77 @@ class Implied:
     implies: Proof
 
 
-Proof = Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
+@dataclass(frozen=True, slots=True, eq=False)
+class Tried:
+    """A proof over one column whose values can be counted."""
+
+    part: Proof
+    column: Reference
+
+
+Proof = Tried | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
 
 
 @lru_cache(maxsize=512)
 def _proof(predicate: Predicate) -> Proof:
-    return proof_of(predicate.tree)
+    return _with_trials(proof_of(predicate.tree))
+
+
+def _with_trials(proof: Proof) -> Proof:
+    """The proof, with a trial around each part that reads one column in more than one way, or through a function."""
+    terms = frozenset(_terms(proof))
+    columns = {column for term in terms for column in _references(term)}
+    if len(columns) == 1 and not any(isinstance(each, Foreign) for each in terms):
+        (column,) = columns
+        plain = isinstance(proof, Steps) and proof.term == column
+        return Tried(proof, column) if can_be_tried(column.type) and not plain else proof
+    if isinstance(proof, Joint):
+        groups: dict[frozenset[Reference], list[Proof]] = {}
+        for part in proof.parts:
+            groups.setdefault(frozenset(c for term in _terms(part) for c in _references(term)), []).append(part)
+        parts: list[Proof] = []
+        for found, group in groups.items():
+            joined = len(found) == 1 and len(group) > 1
+            parts += [_with_trials(Joint(proof.conjunction, tuple(group)))] if joined else map(_with_trials, group)
+        return Joint(proof.conjunction, tuple(parts))
+    if isinstance(proof, Negated):
+        return Negated(_with_trials(proof.part))
+    return proof
+
+
+def _terms(proof: Proof) -> Iterator[Scalar]:
+    """The scalars that a proof reads."""
+    match proof:
+        case Steps() | IsNull():
+            yield proof.term
+        case Compare(_, left, right):
+            yield from (left, right)
+        case Joint(_, parts):
+            for part in parts:
+                yield from _terms(part)
+        case Negated(part) | Tested(part, _) | Tried(part, _):
+            yield from _terms(part)
+        case Chosen(condition, then, otherwise):
+            for part in (condition, then, otherwise):
+                yield from _terms(part)
+        case Implied(opaque, implies):
+            yield from _terms(opaque)
+            yield from _terms(implies)
+        case Opaque(_, paths, _, _, _, _):
+            for path in paths:
+                yield Foreign("", (path,), "", pa.null())
+
+
+def _references(term: Scalar) -> Iterator[Reference]:
+    match term:
+        case Reference():
+            yield term
+        case Call(_, arguments, _, _):
+            for argument in arguments:
+                yield from _references(argument)
+        case Foreign(_, paths, _, type, _):
+            for path in paths:
+                yield Reference(path, type)
 
 
 def proof_of(node: Node) -> Proof:
@@ -154,6 +236,9 @@ def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
 
 def _ask(proof: Proof, terms: Terms) -> Outcomes:
     match proof:
+        case Tried(part, column):
+            found, span = _ask(part, terms), terms[column]
+            return tried(found, span, column.path, lambda points: _ask(part, Terms(points)))
         case Steps():
             return proof.outcomes(terms[proof.term])
         case Joint(conjunction, parts):

@@ -1,0 +1,11 @@
+"""docs/predicates.md says what the code's own tables say."""
+
+from pathlib import Path
+
+from zskip.predicate.documentation import predicates_page
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "predicates.md"
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text() == predicates_page(), "write predicates_page() to docs/predicates.md"

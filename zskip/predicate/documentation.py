@@ -1,0 +1,77 @@
+"""`predicates_page`: the page that says what prunes, from the tables that the code itself reads."""
+
+from __future__ import annotations
+
+from zskip.predicate.functions import FUNCTIONS
+
+__all__ = ["predicates_page"]
+
+LANGUAGE: dict[str, str] = {
+    "`=` `<>` `!=` `<` `<=` `>` `>=`, either way round": "exact, for constants that fit the column's type",
+    "`BETWEEN`, `IN (…)`, `NOT IN (…)`": "exact; gaps between the values prune too, and ten thousand cost as ten",
+    "`IS [NOT] NULL`, `IS [NOT] TRUE`, `FALSE`, `UNKNOWN`": "exact, by the counts of NULLs",
+    "`IS [NOT] DISTINCT FROM`, `<=>`": "exact",
+    "`AND`, `OR`, `NOT`": "three-valued; exact over one column, and over several as far as each alone can tell",
+    "boolean columns, alone": "exact",
+    "`LIKE 'abc'`, `LIKE 'abc%'`, `starts_with`, `^@`, `prefix`": "exact: a range",
+    "`LIKE 'abc_%d'`, `ILIKE`, `SIMILAR TO`, `GLOB`, regular expressions with `^`": "the literal beginning is a range",
+    "column against column": "by their ranges, in the type in which the dialect compares them",
+    "`CASE`, `IF`, `COALESCE`, `IFNULL`, `NULLIF`": "a choice of predicates",
+    "`(a, b) = (1, 2)`, `(a, b) IN (…)`": "by their parts",
+    "`isnan(x)`": "exact, where NaN is counted",
+    "parameters `?`, `$1`, `$name`, `:name`; `now()`, `current_date`": "constants, the same in proof and engine",
+}
+"""What of the language is proved, and how."""
+
+
+def predicates_page() -> str:
+    """The text of docs/predicates.md."""
+    language = "\n".join(f"| {spelled} | {rule} |" for spelled, rule in LANGUAGE.items())
+    functions = "\n".join(
+        "| " + " | ".join([f"`{each.spelled}`", each.types, " ".join(each.dialects), each.rule]) + " |"
+        for each in FUNCTIONS.values()
+    )
+    return _PAGE.format(language=language, functions=functions)
+
+
+_PAGE = """# What prunes
+
+A file or a row group is skipped only where its ranges prove that no row makes the predicate TRUE. What cannot be
+proved keeps: a predicate may hold anything that its engine accepts, and `plan.explain()` says what could not help.
+This page is made from the tables that the planner itself reads.
+
+## The language
+
+| what stands in the predicate | what is proved |
+| --- | --- |
+{language}
+
+## Functions
+
+A function may stand around a column, or around another function. A row says over which types and in which dialects it
+is followed, and how its bounds follow from its argument's.
+
+| function | over | dialects | rule |
+| --- | --- | --- | --- |
+{functions}
+
+Where a unit's range of an integer or a date holds at most 1,024 values, a predicate over that column alone is decided
+by trying them all, so that `month(d) = 7 AND day(d) = 4` is exact over a year of dates.
+
+## Constants
+
+A constant is fitted to the column's type exactly. `int_col = 5.5` is never true, `int_col > 5.5` is `int_col >= 6`,
+and a constant outside of the type's range stands for an end of it. A text beside a date is cast as the dialect casts
+it. A comparison whose cast would round, or whose rule is not known, is left to the engine.
+
+## NULL, NaN and errors
+
+NULL is three-valued logic throughout. NaN is above every number and equals itself; where it is not known that a column
+holds none, its upper bound does not prune. What may raise an error in the engine is never taken for proved: the filter
+stays. A file that is skipped is not read, so an error that its rows would have raised does not show.
+
+## Time zones
+
+Columns with a zone are read in the session's zone (`timezone=`). Where its clocks change, local time does not rise
+with the moment: parts and truncations of such columns prune with a margin of 16 hours.
+"""
