@@ -11,10 +11,10 @@ __all__ = ["SHALLOW", "with_room"]
 
 Result = TypeVar("Result")
 
-SHALLOW = 20
-"""Nesting that always fits the caller's own stack: a level of parentheses costs the parser about 20 frames."""
+SHALLOW = 4
+"""Nesting that always fits the caller's own stack: a level of parentheses costs the parser 60 frames and more."""
 
-_FRAMES_A_LEVEL = 80
+_FRAMES_A_LEVEL = 200
 _STACK_BYTES = 512 * 2**20
 _lock = threading.Lock()
 
