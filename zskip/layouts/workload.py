@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ _Clause = bool | _Test | tuple[str, tuple["_Clause", ...]]
 """What is left of a predicate: always true, a test, or ("and" | "or", clauses)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Queries:
     """The share of a workload's queries that read each box, and a few look-ups, so that no column starves.
 
@@ -92,27 +93,54 @@ class Queries:
 
     def each(self, boxes: Boxes) -> NDArray[np.bool_]:
         """Which boxes each query may match: an array (queries, boxes)."""
-        tests = []
-        for column, matching in enumerate(self.matching):
-            lower, upper = boxes.lower[:, column], boxes.upper[:, column]
-            tests.append((matching[upper] > matching[lower - 1]) if matching.shape[1] else None)
+        tests = np.concatenate(
+            [
+                matching[boxes.upper[:, column]] > matching[boxes.lower[:, column] - 1]
+                for column, matching in enumerate(self.matching)
+            ],
+            axis=1,
+        )
         found = np.ones((len(self.clauses), len(boxes)), bool)
-        for number, clause in enumerate(self.clauses):
-            found[number] = _evaluate(clause, tests)
+        queries, flat, starts = self._conjunctions
+        if len(queries):
+            found[queries] = np.logical_and.reduceat(tests[:, flat], starts, axis=1).T
+        others = np.setdiff1d(np.arange(len(self.clauses)), queries)
+        for number in others.tolist():
+            found[number] = _evaluate(self.clauses[number], tests, self._first)
         return found
 
+    @cached_property
+    def _first(self) -> NDArray[np.int64]:
+        """Where each column's tests begin among all."""
+        counts = [matching.shape[1] for matching in self.matching]
+        first: NDArray[np.int64] = np.cumsum(counts) - counts
+        return first
 
-def _evaluate(clause: _Clause, tests: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | bool:
+    @cached_property
+    def _conjunctions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The queries that are plain conjunctions of tests, decided all at once; their tests; where each begins."""
+        queries: list[int] = []
+        flat: list[int] = []
+        starts: list[int] = []
+        for number, clause in enumerate(self.clauses):
+            parts = clause[1] if isinstance(clause, tuple) and clause[0] == "and" else (clause,)
+            tests = [part for part in parts if isinstance(part, _Test)]
+            if tests and all(part is True or isinstance(part, _Test) for part in parts):
+                queries.append(number)
+                starts.append(len(flat))
+                flat += [int(self._first[test.column]) + test.slot for test in tests]
+        return np.array(queries, np.int64), np.array(flat, np.int64), np.array(starts, np.int64)
+
+
+def _evaluate(clause: _Clause, tests: NDArray[np.bool_], first: NDArray[np.int64]) -> NDArray[np.bool_] | bool:
     if isinstance(clause, bool):
         return clause
     if isinstance(clause, _Test):
-        table = tests[clause.column]
-        assert table is not None
-        return table[:, clause.slot]
+        return tests[:, int(first[clause.column]) + clause.slot]
     joint, parts = clause
     found: NDArray[np.bool_] | bool = joint == "and"
     for part in parts:
-        value = _evaluate(part, tests)
+        value = _evaluate(part, tests, first)
         found = (found & value) if joint == "and" else (found | value)
     return found
 
