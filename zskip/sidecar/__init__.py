@@ -11,6 +11,7 @@ from zskip.sidecar.indexing import index_files, refresh
 from zskip.sidecar.log import history, latest_version, load, versions
 from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, Totals
 from zskip.sidecar.storage import Listing, Storage, open_storage
+from zskip.sidecar.vacuum import Vacuumed, vacuum
 
 __all__ = [
     "Changes",
@@ -23,6 +24,7 @@ __all__ = [
     "Snapshot",
     "Storage",
     "Totals",
+    "Vacuumed",
     "changes",
     "commit",
     "history",
@@ -32,5 +34,6 @@ __all__ = [
     "load",
     "open_storage",
     "refresh",
+    "vacuum",
     "versions",
 ]

@@ -102,7 +102,8 @@ def commit(
     try:
         if add is not None:
             _be_safe(add)
-            storage.make_durable(add.path.to_pylist() if managed else [])
+            if managed:
+                storage.make_durable(add.path.to_pylist())
         made = attempt.first() if base is None else attempt.next(base)
     except _AlreadyCommitted as found:
         attempt.discard_parts()

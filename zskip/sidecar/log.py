@@ -71,7 +71,7 @@ def latest_version(storage: Storage) -> int:
 def _hint(storage: Storage) -> int | None:
     try:
         text = storage.read_range(HINT, 0, 32)
-    except FileNotFoundError:
+    except OSError:  # no authority: without it the log is listed, and what ails the store is said then
         return None
     digits = text.strip()
     return int(digits) if digits.isdigit() and 0 < int(digits) < _LARGEST_VERSION else None

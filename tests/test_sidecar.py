@@ -1,0 +1,667 @@
+"""The side-car: atomic files, commits that are never lost nor doubled, damage that is named, time travel, vacuum."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from zskip import sidecar
+from zskip.errors import (
+    CommitConflict,
+    DamagedIndex,
+    InvalidOption,
+    TableExists,
+    TableNotFound,
+    UnsafePath,
+    UnsupportedFormat,
+    UnsupportedStore,
+    ZskipError,
+)
+from zskip.schema import Schema
+from zskip.sidecar import local as local_module
+from zskip.sidecar import log, values
+from zskip.sidecar.snapshot import from_bytes, to_bytes
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+
+SCHEMA = Schema(pa.schema({"a": pa.int64()}))
+STORES = ["local", "memory"]
+
+
+@pytest.fixture(params=STORES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> sidecar.Storage:
+    return sidecar.open_storage(tmp_path / "t" if request.param == "local" else f"memory://{tmp_path.name}/t")
+
+
+def add(storage: sidecar.Storage, *names: str, groups: int = 1) -> DataFiles:
+    """Data files that are there, whose column a is 10 to 19 for the first, 20 to 29 for the next, and so on."""
+    for name in names:
+        storage.put(name, b"rows")
+    count, units = len(names), len(names) * groups
+    lower = np.repeat(10 * np.arange(1, count + 1), groups)
+
+    def column(low: np.ndarray, size: int) -> ColumnStatistics:
+        none, yes = pa.array(np.zeros(size, np.int64)), pa.array([True] * size)
+        return ColumnStatistics(pa.array(low), pa.array(low + 9), none, none, yes, yes)
+
+    files = FileStatistics(pa.array(np.full(count, 5 * groups)), {"a": column(lower[::groups], count)})
+    row_groups = FileStatistics(pa.array(np.full(units, 5)), {"a": column(lower, units)})
+    size, unknown = pa.array(np.full(count, 4)), pa.nulls(count, pa.int64())
+    first = np.arange(count + 1, dtype=np.int64) * groups
+    return DataFiles(pa.array(names), size, unknown, pa.nulls(count, pa.string()), files, row_groups, first)
+
+
+def start(storage: sidecar.Storage, *names: str, groups: int = 2) -> sidecar.Snapshot:
+    return sidecar.commit(storage, None, "write", add=add(storage, *names, groups=groups), schema=SCHEMA)
+
+
+def names_of(storage: sidecar.Storage, snapshot: sidecar.Snapshot) -> list[str]:
+    index = sidecar.Index(storage, snapshot)
+    return sorted(index.paths(np.arange(len(index))).to_pylist())
+
+
+def test_a_commit_can_be_loaded_as_it_was_made(storage: sidecar.Storage) -> None:
+    made = start(storage, "part-1.parquet", "part-2.parquet")
+    assert sidecar.load(storage) == made
+    assert from_bytes(to_bytes(made), "x") == made
+    assert made.totals == sidecar.Totals(files=2, row_groups=4, rows=20, bytes=8)
+
+
+def test_levels_tell_the_same_story(storage: sidecar.Storage) -> None:
+    index = sidecar.Index(storage, start(storage, "part-1.parquet", "part-2.parquet"))
+    assert index.shards(["a"]).columns["a"].upper.to_pylist() == [29]
+    assert index.files(None, ["a"]).statistics.columns["a"].lower.to_pylist() == [10, 20]
+    groups = index.row_groups(np.array([1]), ["a"])
+    assert (groups.file.tolist(), groups.row_group.tolist()) == ([1, 1], [0, 1])
+    assert groups.statistics.columns["a"].lower.to_pylist() == [20, 20]
+    assert index.row_counts(np.array([0, 1])).to_pylist() == [10, 10]
+
+
+def test_appends_always_apply_and_removals_of_what_is_gone_do_not(storage: sidecar.Storage) -> None:
+    base = start(storage, "part-1.parquet", "part-2.parquet")
+    sidecar.commit(storage, base, "append", add=add(storage, "part-3.parquet"))
+    sidecar.commit(storage, base, "append", add=add(storage, "part-4.parquet"))
+    sidecar.commit(storage, base, "delete", remove=["part-1.parquet"])
+    newest = sidecar.load(storage)
+    assert newest.version == 4
+    assert names_of(storage, newest) == ["part-2.parquet", "part-3.parquet", "part-4.parquet"]
+    with pytest.raises(CommitConflict, match="1 of the 1 files"):
+        sidecar.commit(storage, base, "delete", remove=["part-1.parquet"])
+    assert sidecar.load(storage) == newest
+
+
+def test_a_failed_commit_leaves_no_part_behind_and_undoes_its_files(storage: sidecar.Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    sidecar.commit(storage, base, "delete", remove=["part-1.parquet"])
+    before = storage.list("_zskip").path
+    undone: list[bool] = []
+    with pytest.raises(CommitConflict):
+        sidecar.commit(
+            storage, base, "optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"],
+            undo=lambda: undone.append(True),
+        )  # fmt: skip
+    assert storage.list("_zskip").path == before
+    assert undone == [True]
+
+
+def test_two_tables_cannot_start_at_one_place(storage: sidecar.Storage) -> None:
+    start(storage, "part-1.parquet")
+    with pytest.raises(TableExists):
+        start(storage, "part-1.parquet")
+
+
+def test_concurrent_changes_of_schema_conflict(storage: sidecar.Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
+    sidecar.commit(storage, base, "append", schema=wider)
+    with pytest.raises(CommitConflict, match="schema"):
+        sidecar.commit(storage, base, "append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
+
+
+def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: sidecar.Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
+    index = sidecar.Index(storage, sidecar.commit(storage, base, "append", schema=wider))
+    units = (
+        index.shards(["b"]),
+        index.files(None, ["b"]).statistics,
+        index.row_groups(np.array([0]), ["b"]).statistics,
+    )
+    for statistics in units:
+        assert set(statistics.columns["b"].has_value.to_pylist()) == {False}
+        assert set(statistics.columns["b"].has_null.to_pylist()) == {True}
+
+
+def test_a_batch_is_committed_once(storage: sidecar.Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    first = sidecar.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
+    undone: list[bool] = []
+    again = sidecar.commit(
+        storage,
+        base,
+        "append",
+        add=add(storage, "part-3.parquet"),
+        batch=("stream", 7),
+        undo=lambda: undone.append(True),
+    )
+    assert again == first
+    assert undone == [True]
+
+
+def test_many_small_commits_leave_few_shards(storage: sidecar.Storage) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    for number in range(1, 40):
+        snapshot = sidecar.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+    assert len(snapshot.shards) <= 21
+    assert names_of(storage, snapshot) == sorted(f"part-{number}.parquet" for number in range(40))
+    assert snapshot.totals.files == 40
+
+
+def test_time_travel_and_restore(storage: sidecar.Storage) -> None:
+    first = start(storage, "part-1.parquet")
+    second = sidecar.commit(storage, first, "append", add=add(storage, "part-2.parquet"))
+    assert sidecar.load(storage, version=1) == first
+    assert sidecar.load(storage, as_of=first.time) == first
+    assert sidecar.load(storage, as_of=second.time + timedelta(hours=1)) == second
+    third = sidecar.commit(storage, second, "restore", restore=first)
+    assert names_of(storage, third) == ["part-1.parquet"]
+    assert [entry.version for entry in sidecar.history(storage)] == [3, 2, 1]
+    with pytest.raises(TableNotFound, match="holds 1 to 3"):
+        sidecar.load(storage, version=9)
+    with pytest.raises(TableNotFound, match="as old as"):
+        sidecar.load(storage, as_of=first.time - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("hint", [None, b"", b"garbage", b"1\n", b"3\n"])
+def test_a_hint_that_is_stale_or_missing_costs_time_and_no_truth(storage: sidecar.Storage, hint: bytes | None) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    for number in range(1, 12):
+        snapshot = sidecar.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+    storage.delete([log.HINT])
+    if hint is not None:
+        storage.put(log.HINT, hint)
+    assert sidecar.load(storage) == snapshot
+
+
+def test_a_lost_newest_entry_is_noticed(storage: sidecar.Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    sidecar.commit(storage, base, "append", add=add(storage, "part-2.parquet"))
+    storage.delete([log.entry_path(2)])
+    with pytest.raises(DamagedIndex, match="an entry is missing"):
+        sidecar.load(storage)
+
+
+def read_all(storage: sidecar.Storage) -> Any:
+    snapshot = sidecar.load(storage)
+    index = sidecar.Index(storage, snapshot)
+    files = index.data_files()
+    return (snapshot, files.path, files.files, files.row_groups, files.first_row_group.tolist())
+
+
+@pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "remove"])
+def test_every_damaged_part_is_an_error_that_names_it(storage: sidecar.Storage, harm: str) -> None:
+    start(storage, "part-1.parquet", "part-2.parquet")
+    right = read_all(storage)
+    random = np.random.default_rng(5)
+    for path in storage.list("_zskip").path.to_pylist():
+        whole = storage.read(path)
+        for place in random.integers(0, len(whole), 6 if harm in ("flip", "truncate") else 1).tolist():
+            if harm == "remove":
+                storage.delete([path])
+            else:
+                flipped = whole[:place] + bytes([whole[place] ^ (1 << int(random.integers(8)))]) + whole[place + 1 :]
+                storage.put(path, {"flip": flipped, "truncate": whole[:place], "empty": b""}[harm])
+            try:
+                assert read_all(storage) == right
+                assert path == log.HINT, f"{path} was damaged at {place}, and nobody saw it"
+            except (DamagedIndex, UnsupportedFormat, TableNotFound) as error:
+                named = path.rpartition("/")[2] in str(error) or "log" in str(error)
+            else:
+                named = True
+            assert named, f"the error does not name {path}"
+            storage.put(path, whole)
+
+
+def test_a_newer_format_is_refused(storage: sidecar.Storage) -> None:
+    start(storage, "part-1.parquet")
+    path = log.entry_path(1)
+    storage.put(path, storage.read(path).replace(b'{"zskip":1', b'{"zskip":2', 1))
+    with pytest.raises(UnsupportedFormat, match="format 2"):
+        sidecar.load(storage)
+
+
+@pytest.mark.parametrize(
+    "path", ["../x.parquet", "/etc/passwd", "a/../../x", "a//b", "./a", "s3://b/x", "C:\\x", "a\x00b"]
+)
+def test_paths_that_lead_out_are_refused(storage: sidecar.Storage, path: str) -> None:
+    for verb in (storage.read, storage.exists, storage.uri_of, lambda one: storage.put(one, b"")):
+        with pytest.raises(UnsafePath):
+            verb(path)
+    base = start(storage, "part-1.parquet")
+    files = add(storage, "part-2.parquet")
+    bad = DataFiles(
+        pa.array([path]), files.size, files.modified, files.etag, files.files, files.row_groups, files.first_row_group
+    )
+    with pytest.raises(UnsafePath):
+        sidecar.commit(storage, base, "append", add=bad)
+
+
+def test_links_out_of_the_table_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret.parquet").write_bytes(b"secret")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "x.parquet").symlink_to(tmp_path / "secret.parquet")
+    storage = sidecar.open_storage(tmp_path / "t")
+    with pytest.raises(UnsafePath):
+        storage.read("x.parquet")
+    with pytest.raises(UnsafePath):
+        storage.list("")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": "1"},
+        {"shards": [{}]},
+        {"schema": "!"},
+        {"time": "yesterday"},
+        {"shards": "x" * 10},
+        {"layout": {"name": 3}},
+        {"managed": 1},
+    ],
+)
+def test_entries_that_hold_nonsense_under_a_right_checksum_are_damage(
+    storage: sidecar.Storage, change: dict[str, Any]
+) -> None:
+    import json
+
+    import xxhash
+
+    made = start(storage, "part-1.parquet").to_json() | change
+    body = json.dumps(made).encode()
+    entry = b'{"zskip":1,"xxh3_128":"%s","snapshot":%s}' % (xxhash.xxh3_128_hexdigest(body).encode(), body)
+    with pytest.raises(DamagedIndex):
+        from_bytes(entry, "entry")
+    deep = b"[" * 100_000
+    bomb = b'{"zskip":1,"xxh3_128":"%s","snapshot":%s}' % (xxhash.xxh3_128_hexdigest(deep).encode(), deep)
+    with pytest.raises(DamagedIndex):
+        from_bytes(bomb, "entry")
+
+
+def test_a_part_elsewhere_or_of_absurd_size_is_refused(storage: sidecar.Storage) -> None:
+    from zskip.sidecar.parts import Part
+
+    with pytest.raises(UnsafePath):
+        Part.from_json({"path": "_zskip/stats/../../x", "size": 1, "xxh3_64": "00" * 8})
+    for size in (0, -1, 1 << 60):
+        with pytest.raises(ValueError):
+            Part.from_json({"path": "_zskip/stats/x.stats", "size": size, "xxh3_64": "00" * 8})
+
+
+class Lossy:
+    """A storage whose put_if_absent fails as told: before the entry is made, or after."""
+
+    def __init__(self, inner: sidecar.Storage, *, made: bool, times: int = 1) -> None:
+        self.inner, self.made, self.times = inner, made, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self.times:
+            self.times -= 1
+            if self.made:
+                self.inner.put_if_absent(path, data)
+            raise OSError(errno.ETIMEDOUT, "the answer was lost")
+        return self.inner.put_if_absent(path, data)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled(storage: sidecar.Storage, made: bool) -> None:
+    base = start(storage, "part-1.parquet")
+    lossy: Any = Lossy(storage, made=made)
+    snapshot = sidecar.commit(lossy, base, "append", add=add(storage, "part-2.parquet"))
+    assert snapshot.version == 2
+    assert sidecar.load(storage) == snapshot
+    assert names_of(storage, snapshot) == ["part-1.parquet", "part-2.parquet"]
+
+
+def test_a_commit_that_may_have_been_made_keeps_its_files(storage: sidecar.Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    undone: list[bool] = []
+    lossy: Any = Lossy(storage, made=False, times=99)
+    with pytest.raises(OSError, match="lost"):
+        sidecar.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), undo=lambda: undone.append(True))
+    assert undone == []
+
+
+def test_a_disk_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(local_module.os, "link", no_links)
+    with pytest.raises(UnsupportedStore, match="hard links"):
+        start(sidecar.open_storage(tmp_path / "t"), "part-1.parquet")
+
+
+def test_storage_options_and_schemes_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    for url, options in ((str(tmp_path), {"a": 1}), ("ftp://x/y", None), ("s3://", None), ("memory://x", {"a": 1})):
+        with pytest.raises(InvalidOption):
+            sidecar.open_storage(url, options)
+
+
+def test_a_writer_that_fails_publishes_nothing(storage: sidecar.Storage) -> None:
+    def fail() -> None:
+        with storage.open_writer("part-1.parquet") as file:
+            file.write(b"half")
+            raise RuntimeError("in mid-write")
+
+    with pytest.raises(RuntimeError):
+        fail()
+    with storage.open_writer("part-2.parquet") as file:
+        file.write(b"whole")
+        assert not storage.exists("part-2.parquet")
+    assert storage.list("").path.to_pylist() == ["part-2.parquet"]
+    assert storage.read_range("part-2.parquet", -3, 3) == b"ole"
+    assert storage.put_if_absent("part-2.parquet", b"other") is False
+    assert storage.read("part-2.parquet") == b"whole"
+
+
+def age(storage: sidecar.Storage) -> None:
+    if storage.local is not None:
+        for file in storage.local.rglob("*"):
+            os.utime(file, (1, 1))
+
+
+def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> None:
+    storage = sidecar.open_storage(tmp_path / "t")
+    base = start(storage, "part-1.parquet", "part-2.parquet")
+    snapshot = sidecar.commit(storage, base, "delete", remove=["part-1.parquet"])
+    for orphan in ("part-orphan.parquet", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp"):
+        storage.put(orphan, b"x")
+    storage.put("README.txt", b"not ours")
+    storage.put("mine.parquet", b"not ours either")
+    age(storage)
+    storage.put("part-young.parquet", b"on its way")
+    week = sidecar.vacuum(storage)
+    assert set(week.paths) == {
+        "part-orphan.parquet", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp",
+    }  # fmt: skip
+    assert sidecar.load(storage, version=1) == base
+    promised = sidecar.vacuum(storage, older_than=timedelta(0), dry_run=True)
+    assert "part-1.parquet" in promised.paths
+    assert promised == sidecar.vacuum(storage, older_than=timedelta(0))
+    assert promised.versions == (1,)
+    assert sidecar.load(storage) == snapshot
+    assert names_of(storage, snapshot) == ["part-2.parquet"]
+    assert len(sidecar.Index(storage, snapshot).data_files()) == 1
+    assert {"README.txt", "mine.parquet", "part-2.parquet"} <= set(storage.list("").path.to_pylist())
+
+
+def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "part-1.parquet")
+    storage = sidecar.open_storage(tmp_path)
+    sidecar.index_files(storage)
+    pq.write_table(pa.table({"a": [2]}), tmp_path / "part-2.parquet")
+    age(storage)
+    assert sidecar.vacuum(storage, older_than=timedelta(0)).paths == ()
+
+
+def test_a_foreign_folder_that_changed_is_noticed(tmp_path: Path) -> None:
+    for name in "abc":
+        pq.write_table(pa.table({"x": [1, 2]}), tmp_path / f"{name}.parquet")
+    storage = sidecar.open_storage(tmp_path)
+    index = sidecar.Index(storage, sidecar.index_files(storage))
+    assert not sidecar.changes(index)
+    before = (tmp_path / "a.parquet").stat()
+    pq.write_table(pa.table({"x": [8, 9]}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size == before.st_size
+    (tmp_path / "b.parquet").unlink()
+    pq.write_table(pa.table({"x": [5], "y": ["new"]}), tmp_path / "d.parquet")
+    found = sidecar.changes(index)
+    assert index.recorded_paths(found.changed).to_pylist() == ["a.parquet"]
+    assert index.recorded_paths(found.removed).to_pylist() == ["b.parquet"]
+    assert found.added.path.to_pylist() == ["d.parquet"]
+    fresh = sidecar.Index(storage, sidecar.refresh(index))
+    assert not sidecar.changes(fresh)
+    known = fresh.files(None, ["x", "y"]).statistics
+    assert sorted(known.columns["x"].lower.to_pylist()) == [1, 5, 8]
+    assert known.columns["y"].has_value.to_pylist().count(True) == 1
+    assert sidecar.refresh(fresh) == fresh.snapshot
+
+
+def test_statistics_from_elsewhere_stand_in_for_footers(tmp_path: Path) -> None:
+    storage = sidecar.open_storage(tmp_path / "t")
+    given = pa.table(
+        {
+            "path": ["b", "a", "a"],
+            "row_group": [0, 1, 0],
+            "row_count": [1, 2, 3],
+            "a.lower": [5, None, 7],
+            "a.upper": [6, 8, 9],
+        }
+    )
+    index = sidecar.Index(storage, sidecar.index_files(storage, statistics=given, schema=SCHEMA))
+    assert index.files(None, ["a"]).statistics.columns["a"].lower.to_pylist() == [None, 5]
+    assert index.files(None, ["a"]).statistics.columns["a"].upper.to_pylist() == [9, 6]
+    assert index.row_groups(np.array([0]), ["a"]).statistics.columns["a"].lower.to_pylist() == [7, None]
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 300, "a" * 63 + "\ud7ff" + "b", "\U0010ffff" * 65, "é" * 100, "a" * 63 + "\x00" + "z"]
+)
+def test_bounds_that_are_cut_stay_bounds(text: str) -> None:
+    for value in (pa.array([text, None]), pa.array([text.encode(), None])):
+        (lower, _), (upper, _) = values.shorten_lower(value, 64), values.shorten_upper(value, 64)
+        assert lower[0].as_py() <= value[0].as_py()
+        assert upper[0].as_py() is None or upper[0].as_py() >= value[0].as_py()
+        assert upper[1].as_py() is None
+        assert values.decode(values.encode(upper), upper.type).equals(upper)
+
+
+# --- crashes ---
+
+
+class Crash(BaseException):
+    """The process is gone: nothing that runs after it may count."""
+
+
+class FaultyOs:
+    """`os`, whose n-th call that changes the disk fails, or never returns."""
+
+    CHANGING = ("link", "replace", "unlink", "fsync", "open", "makedirs")
+
+    def __init__(self, fail_at: int, error: BaseException) -> None:
+        self.calls, self.fail_at, self.error = 0, fail_at, error
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in self.CHANGING:
+            return real
+
+        def counted(*args: Any, **options: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.fail_at or (self.calls > self.fail_at and isinstance(self.error, Crash)):
+                raise self.error
+            return real(*args, **options)
+
+        return counted
+
+
+ERRORS = [Crash(), OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "broken disk")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["crash", "ENOSPC", "EIO"])
+def test_a_fault_at_any_call_leaves_a_committed_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Whatever call fails, the table is what it was, or what it was to be; and the next commit succeeds."""
+    storage = sidecar.open_storage(tmp_path / "t")
+    snapshot = start(storage, "part-0.parquet")
+    kept = ["part-0.parquet"]
+    for fail_at in range(1, 60):
+        name = f"part-{fail_at}.parquet"
+        more = add(storage, name)
+        faulty = FaultyOs(fail_at, error)
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(local_module, "os", faulty)
+                sidecar.commit(storage, snapshot, "append", add=more)
+            failed = False
+        except (Crash, OSError):
+            failed = True
+        snapshot = sidecar.load(storage)
+        now = names_of(storage, snapshot)
+        assert now in (sorted(kept), sorted([*kept, name]))
+        assert failed or now == sorted([*kept, name])
+        kept = now
+        assert len(sidecar.Index(storage, snapshot).data_files()) == len(kept)
+        if not failed and faulty.calls < fail_at:
+            break
+    else:
+        pytest.fail("the commit never ran to its end")
+
+
+def append_forever(path: str) -> None:
+    storage = sidecar.open_storage(path)
+    number = 0
+    while True:
+        snapshot = sidecar.load(storage)
+        name = f"part-{os.getpid()}-{number}.parquet"
+        if number % 3 == 2 and snapshot.totals.files > 2:
+            index = sidecar.Index(storage, snapshot)
+            sidecar.commit(storage, snapshot, "delete", remove=index.paths(np.array([0])).to_pylist())
+        else:
+            sidecar.commit(storage, snapshot, "append", add=add(storage, name))
+        number += 1
+
+
+ROUNDS = int(os.environ.get("ZSKIP_TORTURE", "8"))
+
+
+def test_a_process_killed_at_any_instant_leaves_a_committed_state(tmp_path: Path) -> None:
+    """The long form is `make torture`, with ZSKIP_TORTURE=500."""
+    storage = sidecar.open_storage(tmp_path / "t")
+    start(storage, "part-0.parquet")
+    random = np.random.default_rng(int(time.time()))
+    context = multiprocessing.get_context("fork")
+    for _ in range(ROUNDS):
+        before = sidecar.load(storage).version
+        child = context.Process(target=append_forever, args=(storage.uri,))
+        child.start()
+        time.sleep(float(random.uniform(0.0, 0.25)))
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        snapshot = sidecar.load(storage)
+        assert snapshot.version >= before
+        index = sidecar.Index(storage, snapshot)
+        assert len(index.data_files()) == snapshot.totals.files
+        assert all(storage.exists(path) for path in index.paths(np.arange(len(index))).to_pylist())
+        for version in sidecar.versions(storage)[-3:]:
+            assert sidecar.load(storage, version).version == version
+        sidecar.commit(storage, snapshot, "append", add=add(storage, f"part-after-{before}-{snapshot.version}.parquet"))
+
+
+# --- races ---
+
+
+def commit_many(path: str, options: dict[str, Any] | None, worker: int, commits: int) -> None:
+    storage = sidecar.open_storage(path, options)
+    for number in range(commits):
+        snapshot = sidecar.load(storage)
+        sidecar.commit(storage, snapshot, "append", add=add(storage, f"part-{worker}-{number}.parquet"))
+
+
+def race(path: str, options: dict[str, Any] | None, workers: int, commits: int) -> None:
+    storage = sidecar.open_storage(path, options)
+    start(storage, "part-0.parquet")
+    context = multiprocessing.get_context("spawn")
+    pool = [context.Process(target=commit_many, args=(path, options, worker, commits)) for worker in range(workers)]
+    for process in pool:
+        process.start()
+    seen = 0
+    while any(process.is_alive() for process in pool):
+        snapshot = sidecar.load(storage)
+        assert snapshot.version >= seen
+        assert snapshot.totals.files == snapshot.version
+        seen = snapshot.version
+        time.sleep(0.02)
+    for process in pool:
+        process.join()
+        assert process.exitcode == 0
+    newest = sidecar.load(storage)
+    expected = ["part-0.parquet", *(f"part-{worker}-{n}.parquet" for worker in range(workers) for n in range(commits))]
+    assert names_of(storage, newest) == sorted(expected)
+    assert newest.version == len(expected)
+    assert len({entry.commit_id for entry in sidecar.history(storage)}) == len(expected)
+
+
+def test_racing_processes_lose_no_commit(tmp_path: Path) -> None:
+    race(str(tmp_path / "t"), None, workers=4, commits=8)
+
+
+@pytest.mark.slow
+def test_eight_racing_processes_lose_no_commit(tmp_path: Path) -> None:
+    race(str(tmp_path / "t"), None, workers=8, commits=25)
+
+
+def test_racing_processes_lose_no_commit_over_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        options = {
+            "aws_access_key_id": "key",
+            "aws_secret_access_key": "secret",
+            "aws_region": "us-east-1",
+            "aws_endpoint": f"http://{host}:{port}",
+            "aws_virtual_hosted_style_request": "false",
+            "client_options": {"allow_http": True},
+        }
+        import urllib.request
+
+        urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")).close()
+        race("s3://bucket/lake/t", options, workers=3, commits=4)
+    finally:
+        server.stop()
+
+
+def test_every_error_of_the_sidecar_is_one_of_ours() -> None:
+    assert all(issubclass(kind, ZskipError) for kind in (CommitConflict, DamagedIndex, UnsafePath, TableNotFound))
+
+
+GOLDEN = Path(__file__).resolve().parent.parent / "fixtures" / "golden"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_golden_tables_are_read_for_ever(version: int) -> None:
+    """Tables that earlier versions of the format wrote: same files, same rows, same statistics."""
+    storage = sidecar.open_storage(GOLDEN / "format-1")
+    snapshot = sidecar.load(storage, version)
+    assert snapshot.totals.rows == {1: 300, 2: 400}[version]
+    assert [str(column.type) for column in snapshot.schema] == ["int64", "string", "double", "timestamp[us, tz=UTC]"]
+    index = sidecar.Index(storage, snapshot)
+    paths = index.paths(np.arange(len(index))).to_pylist()
+    rows = pa.concat_tables(pq.read_table(GOLDEN / "format-1" / path) for path in paths)
+    assert sorted(rows.column("id").to_pylist()) == list(range({1: 300, 2: 400}[version]))
+    known = index.file_statistics(np.arange(len(index)), ["id", "host", "share", "at"])
+    for number, path in enumerate(paths):
+        file = pq.read_table(GOLDEN / "format-1" / path)
+        share = [value for value in file.column("share").to_pylist() if value is not None]
+        assert known.columns["share"].null_count[number].as_py() == file.column("share").null_count
+        assert known.columns["share"].nan_count[number].as_py() == sum(value != value for value in share)
+        for name in ("id", "host", "at"):
+            values_there = file.column(name).to_pylist()
+            assert known.columns[name].lower[number].as_py() == min(values_there)
+            assert known.columns[name].upper[number].as_py() == max(values_there)
