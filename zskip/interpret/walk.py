@@ -128,7 +128,7 @@ def _with_trials(proof: Proof) -> Proof:
             groups.setdefault(frozenset(c for term in _terms(part) for c in _references(term)), []).append(part)
         parts: list[Proof] = []
         for found, group in groups.items():
-            joined = len(found) == 1 and len(group) > 1
+            joined = len(found) == 1 and 1 < len(group) < len(proof.parts)
             parts += [_with_trials(Joint(proof.conjunction, tuple(group)))] if joined else map(_with_trials, group)
         return Joint(proof.conjunction, tuple(parts))
     if isinstance(proof, Negated):
