@@ -143,8 +143,9 @@ class Index:
 
     def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Each shard that holds some of these files (ascending), with their rows in it."""
-        shard = np.searchsorted(self.first_file, files, side="right") - 1
-        return [(int(one), files[shard == one] - self.first_file[one]) for one in np.unique(shard)]
+        ends = np.searchsorted(files, self.first_file)
+        hit = np.flatnonzero(np.diff(ends))
+        return [(int(one), files[ends[one] : ends[one + 1]] - self.first_file[one]) for one in hit]
 
     def _file_column(self, name: str, files: np.ndarray, type: pa.DataType) -> pa.Array:
         parts = []
