@@ -14,6 +14,20 @@ from zskip.stats import Statistics
 __all__ = ["Reason", "reasons"]
 
 
+REWRITES: dict[str, str] = {
+    "UPPER is not": "keep a column that holds the text folded, and compare that",
+    "LOWER is not": "keep a column that holds the text folded, and compare that",
+    "the cast is left to the engine": "write the constant in the column's own type, as in DATE '2024-01-31'",
+    "does not begin with a literal": "begin the pattern with a literal, or keep a column that holds the part",
+    "a part of a string that does not start": "keep a column that holds the part",
+    "where clocks change": "compare the column itself with moments that carry an offset",
+    "clocks change there": "give the moment an offset, as in TIMESTAMPTZ '2024-10-27 02:30:00+01'",
+    "the engine rounds": "write the constant as an exact decimal of the column's scale",
+    "of several types": "write all constants in one type",
+}
+"""What would prune instead, by words of the reason why something could not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One conjunct: its text, the units that it removes alone (of ``units``), those in which it is proved for every
@@ -35,5 +49,19 @@ def reasons(predicate: Predicate, statistics: Statistics) -> list[Reason]:
 def _reason(part: Predicate, statistics: Statistics) -> Reason:
     found = outcomes(part, statistics)
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
-    opaque = tuple((node.sql, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
-    return Reason(part.text, len(statistics), removed, proved, opaque)
+    opaque = tuple((node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
+    unknown = tuple(
+        (path, "no statistics of this column") for path in sorted(part.columns) if _is_unknown(path, statistics)
+    )
+    hint = next((hint for _, reason in opaque for words, hint in REWRITES.items() if words in reason), None)
+    return Reason(part.text, len(statistics), removed, proved, opaque + unknown, hint)
+
+
+def _is_unknown(path: str, statistics: Statistics) -> bool:
+    """Whether no unit has a bound, or knows that it holds no value, for a column."""
+    ranges = statistics.columns.get(path)
+    if ranges is None:
+        return True
+    return (
+        bool(ranges.lower.null_count == len(ranges) and ranges.has_value.null_count == len(ranges)) and len(ranges) > 0
+    )
