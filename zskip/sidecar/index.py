@@ -260,6 +260,8 @@ def _runs(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     >>> _runs(np.array([2, 7]), np.array([4, 8])).tolist()
     [2, 3, 7]
     """
+    if len(starts) and (np.asarray(starts)[1:] == np.asarray(ends)[:-1]).all():
+        return np.arange(starts[0], ends[-1], dtype=np.int64)
     lengths = np.asarray(ends) - np.asarray(starts)
     before = np.cumsum(lengths) - lengths
     return np.repeat(np.asarray(starts) - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)
