@@ -6,6 +6,7 @@ A long run from the shell:  python tests/planner/fuzz.py --cases 1000000 --seed 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections import Counter
@@ -38,17 +39,19 @@ class Tally:
         return f"{shown}; {len(self.failures)} failures"
 
 
-def run(cases: int, seed: int, *, stop_after: int = 10) -> Tally:
-    """Fuzz some cases. The same seed gives the same cases; the run stops early after some failures."""
-    tally, number = Tally(), 0
+def run(cases: int, seed: int, *, stop_after: int = 10, seconds: float = math.inf, aloud: bool = False) -> Tally:
+    """Fuzz some cases. The same seed gives the same cases; the run stops early after some failures, or some time."""
+    tally, number, until = Tally(), 0, time.monotonic() + seconds
     oracles = {zone: DuckDBOracle(zone) for zone in ZONES}
-    while tally.cases["cases"] < cases and len(tally.failures) < stop_after:
+    while tally.cases["cases"] < cases and len(tally.failures) < stop_after and time.monotonic() < until:
         number += 1
         table_seed = seed * 1_000_003 + number
         random = Random(table_seed)
         zone = random.choice(ZONES) if number % 2 else "UTC"
         for failure in check_table(random, oracles[zone], zone, tally.cases):
             tally.failures.append(f"table seed {table_seed}, zone {zone}\n{failure}")
+            if aloud:
+                print(tally.failures[-1], end="\n\n", flush=True)
     return tally
 
 
@@ -134,10 +137,11 @@ def main() -> int:
     options.add_argument("--cases", type=int, default=1_000_000)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--stop-after", type=int, default=10, metavar="FAILURES")
+    options.add_argument("--minutes", type=float, default=math.inf)
     given = options.parse_args()
     started = time.perf_counter()
-    tally = run(given.cases, given.seed, stop_after=given.stop_after)
-    print("\n\n".join([*tally.failures, f"{tally} in {time.perf_counter() - started:.0f} s"]))
+    tally = run(given.cases, given.seed, stop_after=given.stop_after, seconds=given.minutes * 60, aloud=True)
+    print(f"{tally} in {time.perf_counter() - started:.0f} s")
     return 1 if tally.failures else 0
 
 

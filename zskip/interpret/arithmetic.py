@@ -337,6 +337,7 @@ def _cast(spans: list[Span], call: Call) -> Span:
         return Span(call.type, lower, upper, value, null, nan, fail)
     scale = scale_of(call.type)
     low, high = key_limits(call.type)
+    out = np.zeros(len(span), bool)
     if is_exact(span.type):
         if scale >= scale_of(span.type):
             first, last = as_exact(span, scale)
@@ -349,7 +350,9 @@ def _cast(spans: list[Span], call: Call) -> Span:
             down, up = np.floor(span.lower * 10.0**scale) - (scale > 0), np.ceil(span.upper * 10.0**scale) + (scale > 0)
             first = saturated(down, np.where(np.abs(down) < 9.2e18, down, 0).astype(np.int64))
             last = saturated(up, np.where(np.abs(up) < 9.2e18, up, 0).astype(np.int64))
-    beyond = value & ((first < low) | (last > high)) | nan
+            # What was saturated may be beyond even the widest type, whose limits it then equals.
+            out = (down < -9.2e18) | (up > 9.2e18)
+    beyond = value & ((first < low) | (last > high) | out) | nan
     if misfit == "wrap":
         first, last = np.where(beyond, low, first), np.where(beyond, high, last)
         value = value | nan

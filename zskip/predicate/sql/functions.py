@@ -127,6 +127,8 @@ def arithmetic(function: str) -> Builder:
 
 
 def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialect) -> Scalar:
+    if left.type != pa.date32():
+        raise Refused(f"days beside {left.type}, which counts milliseconds")
     if t.is_integer(right.type) and right.type != pa.uint64() and dialect.name == "duckdb":
         return Call("add_days", (left, right), pa.date32(), (function,))
     if t.is_date(right.type) and function == "subtract" and dialect.name == "duckdb":
