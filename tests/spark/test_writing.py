@@ -321,8 +321,3 @@ def test_the_data_source_reads_and_pushes_filters(spark: SparkSession, tmp_path:
         "day > DATE '1970-01-03'",
     ):
         assert sorted_rows(found.where(where).toArrow()) == sorted_rows(plain.where(where).toArrow()), where
-    spark.sql(f"CREATE TABLE zskip_source USING zskip OPTIONS (path '{tmp_path / 't'}')")
-    try:
-        assert spark.sql("SELECT count(*) FROM zskip_source WHERE few = 1").collect()[0][0] == 500
-    finally:
-        spark.sql("DROP TABLE zskip_source")

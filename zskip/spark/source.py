@@ -1,7 +1,8 @@
 """``spark.read.format("zskip")``: a Python data source. Convenient, and slower than `zskip.spark.table`.
 
 Spark hands over simple filters joined by AND, never a choice of columns, and the rows pass through Python as Arrow
-batches. It needs nothing internal of Spark, and serves ``CREATE TABLE … USING zskip``.
+batches. It needs nothing internal of Spark. ``CREATE TABLE … USING zskip`` does not work: Spark 4.3 keeps the options
+of such a table from the source when it is read. Make a view of the DataFrame instead.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _LIKE = {"StringStartsWith": "startswith", "StringEndsWith": "endswith", "String
 
 
 def register_source(spark: SparkSession) -> None:
-    """Make ``spark.read.format("zskip").load(path)`` known to a session, and ``CREATE TABLE … USING zskip``.
+    """Make ``spark.read.format("zskip").load(path)`` known to a session.
 
     Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down where the session has set
     ``spark.sql.python.filterPushdown.enabled`` by now: Spark refuses such a source without it. Executors need zskip.
@@ -190,8 +191,8 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
         def _scan(self) -> Scan:
             path = self.options.get("path")
             if not path:
-                raise InvalidOption('format("zskip") needs a path: .load("lake/conn"), or OPTIONS (path "lake/conn").')
-            # CREATE TABLE makes a URI of it, with one slash.
+                raise InvalidOption('format("zskip") needs a path: .load("lake/conn").')
+            # Spark makes URIs with one slash.
             path = re.sub(r"^file:/(?!/)", "file:///", path)
             options = json.loads(self.options.get("storage_options") or "{}")
             version = self.options.get("version")
