@@ -178,3 +178,23 @@ def test_the_order_inside_a_file_is_a_permutation(layout, rows):
     assignment = layouts.fit(sample, by(sample), layout=layout, files=4, total_rows=ROWS)
     order = assignment.arrange(sample.slice(0, rows), 100)
     assert np.array_equal(np.sort(order), np.arange(rows))
+
+
+@pytest.mark.parametrize("entries", [1, 4, 100, 1 << 17])
+def test_table_and_walk_agree_with_one_row_at_a_time(monkeypatch, entries):
+    monkeypatch.setattr("zskip.layouts.walk._GRID_ENTRIES", entries)
+    rows = table("uniform", "half null", "strings")
+    assignment = layouts.fit(rows, by(rows), layout="tree", files=FILES, total_rows=ROWS)
+    tree, few = assignment.tree, rows.slice(0, 500)
+    codes = [
+        boundaries.codes(few.column(path))
+        for path, boundaries in zip(assignment.columns, assignment.boundaries, strict=True)
+    ]
+    expected = []
+    for row in range(len(few)):
+        node = 0
+        while node >= 0:
+            above = codes[tree.column[node]][row] >= tree.threshold[node]
+            node = int(tree.above[node] if above else tree.below[node])
+        expected.append(~node)
+    assert assignment.cell_of(few).tolist() == expected
