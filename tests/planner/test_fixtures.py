@@ -22,7 +22,6 @@ def planned(case: Case) -> frozenset[str]:
     return frozenset(name for name, bit in bits.items() if bit[0])
 
 
-@pytest.mark.xfail(strict=False, reason="the planner is growing into these")
 @pytest.mark.parametrize("file", BY_FILE)
 def test_the_planner_gives_every_answer(file: str) -> None:
     wrong = []
