@@ -46,7 +46,6 @@ def outcomes(predicate: Predicate, statistics: Statistics) -> Outcomes:
     """What the predicate may yield for the rows of each unit: a superset of what they really yield.
 
         >>> import pyarrow as pa
-    import pyarrow.compute as pc
         >>> from zskip.predicate import bind
         >>> from zskip.schema import Schema
         >>> from zskip.stats import Ranges
