@@ -1,0 +1,123 @@
+"""verify finds lies and only lies; doctor says what footers are good for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip import sidecar
+from zskip.audit import doctor, verify
+from zskip.audit.predicates import random_predicates
+from zskip.errors import InvalidOption, NoParquet
+from zskip.schema import Schema
+
+
+@pytest.fixture(scope="module")
+def rows(fixtures: Path) -> pa.Table:
+    return pq.read_table(fixtures / "flights.parquet").slice(0, 20_000)
+
+
+@pytest.fixture(scope="module")
+def honest(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> zskip.Table:
+    path = tmp_path_factory.mktemp("lake") / "flights"
+    return zskip.write(rows, path, by=["date", "carrier", "dest"], files=16, row_group_rows=300)
+
+
+def test_an_honest_table_is_clean(honest: zskip.Table) -> None:
+    report = verify(honest.index, random=30, sample=4)
+    assert report.clean, str(report)
+    assert len(report.checks) == 30
+    assert sum(check.read for check in report.checks) > 30
+    assert sum(check.row_groups_read for check in report.checks) > 30
+    assert all(set(check.rows) == {"duckdb", "arrow"} for check in report.checks)
+    assert "Every proof held." in str(report)
+
+
+def test_given_predicates_are_checked_as_they_stand(honest: zskip.Table) -> None:
+    report = verify(honest.index, ["carrier = 'UA' -- a remark", "date > DATE '2013-02-01'"], sample=None)
+    assert report.clean
+    assert [check.read for check in report.checks] == [check.skipped for check in report.checks]
+    (check,) = verify(honest.index, ["carrier = $who"], params={"who": "UA"}, sample=None).checks
+    assert check.rows == report.checks[0].rows
+    assert check.rows["duckdb"] > 0
+
+
+def lying(table: zskip.Table) -> zskip.Table:
+    """A table over the same files whose index says of every file that its only carrier is AA."""
+    data = table.index.data_files()
+    bound = pa.array(["AA"] * len(data))
+    carrier = replace(data.files.columns["carrier"], lower=bound, upper=bound)
+    files = replace(data.files, columns={**data.files.columns, "carrier": carrier})
+    storage = sidecar.open_storage(table.uri)
+    gone = data.path.to_pylist()
+    lie = sidecar.commit(storage, table.snapshot, "append", add=replace(data, files=files), remove=gone)
+    return zskip.open(table.uri, version=lie.version)
+
+
+def test_a_lie_is_found(rows: pa.Table, tmp_path: Path) -> None:
+    table = lying(zskip.write(rows, tmp_path / "t", by=["carrier"], files=8))
+    report = verify(table.index, ["carrier = 'UA'"], sample=None)
+    assert not report.clean
+    (check,) = report.checks
+    expected = int(np.sum(np.asarray(rows["carrier"]) == "UA"))
+    assert sum(found.rows for found in check.wrong) == expected
+    assert {found.claim for found in check.wrong} == {"skipped"}
+    assert "WRONG" in str(report)
+
+
+def test_missing_and_cut_files_are_named(rows: pa.Table, tmp_path: Path) -> None:
+    table = zskip.write(rows, tmp_path / "t", by=["date"], files=8)
+    first, second, *_ = sorted((tmp_path / "t").glob("*.parquet"))
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-10])
+    report = verify(table.index, ["date < DATE '1990-01-01'"])
+    assert report.missing == (first.name, second.name)
+    assert not report.clean
+
+
+def test_random_predicates_are_repeatable_and_bind(rows: pa.Table, honest: zskip.Table) -> None:
+    schema = Schema(rows.schema)
+    first = random_predicates(rows, schema, 50, seed=3)
+    assert first == random_predicates(rows, schema, 50, seed=3)
+    assert first != random_predicates(rows, schema, 50, seed=4)
+    assert len(set(first)) > 40
+
+
+def test_an_unknown_engine_is_refused(honest: zskip.Table) -> None:
+    with pytest.raises(InvalidOption, match="there are duckdb, arrow, spark"):
+        verify(honest.index, engines=["hive"])
+
+
+def test_doctor_tells_good_footers_from_bad(tmp_path: Path) -> None:
+    stamps = pa.array(np.arange(1000) * 1_000_000, pa.timestamp("us"))
+    good = pa.table({"n": np.arange(1000), "s": [f"{n:05}" for n in range(1000)]})
+    pq.write_table(good.slice(0, 500), tmp_path / "good-0.parquet")
+    pq.write_table(good.slice(500), tmp_path / "good-1.parquet")
+    pq.write_table(pa.table({"t": stamps}), tmp_path / "int96.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(pa.table({"bare": np.arange(10)}), tmp_path / "bare.parquet", write_statistics=False)
+    pq.write_table(pa.table({"list": [[1], [2]], "f": [1.0, float("nan")]}), tmp_path / "nested.parquet")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no footer here")
+    report = doctor(tmp_path)
+    assert (report.files, report.rows) == (5, 2012)
+    assert set(report.unreadable) == {"broken.parquet"}
+    found = {column.column: column for column in report.columns}
+    assert (found["n"].bounded, found["n"].finding) == (1.0, "")
+    assert found["n"].unread == 0.5  # two files of equal size, and every value is in one of them
+    assert "INT96" in found["t"].finding
+    assert "TIMESTAMP_MICROS" in found["t"].advice
+    assert (found["bare"].bounded, found["bare"].finding) == (0.0, "no usable bounds")
+    assert "NaN" in found["f"].finding
+    assert "no order" in found["list.list.element"].finding if "list.list.element" in found else True
+    assert any("cannot be read" in line for line in report.advice)
+    assert not (tmp_path / "_zskip").exists()
+
+
+def test_doctor_needs_parquet(tmp_path: Path) -> None:
+    with pytest.raises(NoParquet):
+        doctor(tmp_path)

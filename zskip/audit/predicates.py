@@ -1,0 +1,109 @@
+"""Random predicates over a table's own values: what people ask, and what sits on the edge of being asked."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.schema import Column, Schema
+
+__all__ = ["literal", "random_predicates"]
+
+
+def literal(value: Any, type: pa.DataType) -> str:
+    """A value as DuckDB writes it, in its own type. Raises `TypeError` for a type that has no literal.
+
+    >>> literal("it's", pa.string()), literal(None, pa.int64()), literal(float("nan"), pa.float64())
+    ("'it''s'", 'NULL', "'nan'::DOUBLE")
+    """
+    if value is None:
+        return "NULL"
+    if t.is_boolean(type):
+        return "TRUE" if value else "FALSE"
+    if t.is_integer(type):
+        return str(value)
+    if t.is_floating(type):
+        return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
+    if isinstance(value, decimal.Decimal):
+        return f"'{value}'::DECIMAL({type.precision}, {type.scale})"
+    if t.is_string(type):
+        return "'" + str(value).replace("'", "''") + "'"
+    if t.is_date(type):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, datetime.datetime):
+        return f"{'TIMESTAMPTZ' if type.tz else 'TIMESTAMP'} '{value.isoformat(sep=' ')}'"
+    if t.is_time(type):
+        return f"TIME '{value.isoformat()}'"
+    raise TypeError(f"{type} has no literal")
+
+
+def says(type: pa.DataType) -> bool:
+    """Whether `literal` can write every value of a type without loss."""
+    if t.is_timestamp(type):
+        return bool(type.unit != "ns")  # Python's own timestamps end at microseconds
+    return bool(
+        t.is_boolean(type) or t.is_integer(type) or t.is_float32(type) or t.is_float64(type) or t.is_decimal(type)
+        or t.is_string(type) or t.is_date(type) or (t.is_time(type) and type.unit != "ns")
+    )  # fmt: skip
+
+
+def identifier(column: Column) -> str:
+    """The column as SQL names it: ``"s"."b"``."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in column.parts)
+
+
+Shape = Callable[[str, list[str], random.Random], str]
+
+# Each takes the column, three of its values as literals, and the dice.
+SHAPES: tuple[Shape, ...] = (
+    lambda column, values, dice: f"{column} = {values[0]}",
+    lambda column, values, dice: f"{column} {dice.choice(['<', '<=', '>', '>=', '<>'])} {values[0]}",
+    lambda column, values, dice: (
+        f"{column} BETWEEN least({values[0]}, {values[1]}) AND greatest({values[0]}, {values[1]})"
+    ),
+    lambda column, values, dice: f"{column} IN ({', '.join(values)})",
+    lambda column, values, dice: f"{column} NOT IN ({', '.join(values)})",
+    lambda column, values, dice: f"{column} IS {dice.choice(['', 'NOT '])}NULL",
+    lambda column, values, dice: f"{column} IS {dice.choice(['', 'NOT '])}DISTINCT FROM {values[0]}",
+    lambda column, values, dice: f"NOT ({column} {dice.choice(['=', '<', '>='])} {values[0]})",
+)
+
+
+def prefix(column: str, value: Any, dice: random.Random) -> str:
+    """A LIKE on the first characters of a string, its wildcards escaped."""
+    start = value[: dice.randint(1, max(1, min(8, len(value))))]
+    for special in ("!", "%", "_", "'"):
+        start = start.replace(special, ("'" if special == "'" else "!") + special)
+    return f"{column} LIKE '{start}%' ESCAPE '!'"
+
+
+def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int = 0) -> list[str]:
+    """Predicates over the columns that have literals, with values of ``rows``. Equal seeds, equal texts."""
+    dice = random.Random(seed)
+    columns = [column for column in schema if column.orderable and says(column.type)]
+    if not columns or not len(rows):
+        return ["TRUE"][:count]
+    values = {column.path: column.of(rows) for column in columns}
+
+    def leaf() -> str:
+        column = dice.choice(columns)
+        drawn = [values[column.path][dice.randrange(len(rows))].as_py() for _ in range(3)]
+        name = identifier(column)
+        if t.is_string(column.type) and drawn[0] and dice.random() < 0.2:
+            return prefix(name, drawn[0], dice)
+        return dice.choice(SHAPES)(name, [literal(value, column.type) for value in drawn], dice)
+
+    def tree(depth: int) -> str:
+        if depth == 0 or dice.random() < 0.5:
+            return leaf()
+        joined = f"({tree(depth - 1)}) {dice.choice(['AND', 'AND', 'OR'])} ({tree(depth - 1)})"
+        return f"NOT ({joined})" if dice.random() < 0.2 else joined
+
+    return [tree(2) for _ in range(count)]

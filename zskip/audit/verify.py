@@ -1,0 +1,282 @@
+"""`verify`: plans put to the test on one's own data, by reading what they skip."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.audit.predicates import random_predicates
+from zskip.errors import InvalidOption
+from zskip.plan import Plan, plan
+from zskip.plan.planned import Groups
+from zskip.predicate import bind
+from zskip.sidecar import Index
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["Check", "Verification", "Wrong", "verify"]
+
+ENGINES = ("duckdb", "arrow", "spark")
+SAMPLED_FILES = 4
+SAMPLED_ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A proof that does not hold. ``claim``: "skipped" (rows match after all) or "all match" (rows do not)."""
+
+    claim: str
+    path: str
+    row_groups: tuple[int, ...] | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One predicate's plan, put to the test.
+
+    ``skipped`` of ``files`` are skipped whole, and ``read`` of those were read · ``row_groups_read``: skipped ones of
+    files that are kept · ``rows``: that each engine gives, following the plan · ``agree``: all engines give the same.
+    """
+
+    predicate: str
+    files: int
+    skipped: int
+    read: int
+    row_groups_read: int
+    wrong: tuple[Wrong, ...]
+    rows: Mapping[str, int]
+    agree: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found. ``missing``: files that the index names and that are not there, or not of their size."""
+
+    uri: str
+    version: int
+    checks: tuple[Check, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether every proof held, every engine agreed, and every file was there."""
+        return not self.missing and all(not check.wrong and check.agree for check in self.checks)
+
+    def __str__(self) -> str:
+        read, skipped = sum(check.read for check in self.checks), sum(check.skipped for check in self.checks)
+        lines = [
+            f"{self.uri}, version {self.version}: {len(self.checks):,} predicates checked; "
+            f"{read:,} of {skipped:,} skipped files and "
+            f"{sum(check.row_groups_read for check in self.checks):,} skipped row groups were read."
+        ]
+        lines += [f"MISSING  {path}" for path in self.missing]
+        for check in self.checks:
+            lines += [
+                f"WRONG    {found.path}: {found.claim}, but {found.rows:,} rows say otherwise: {check.predicate}"
+                for found in check.wrong
+            ]
+            if not check.agree:
+                counts = ", ".join(f"{engine} {rows:,}" for engine, rows in check.rows.items())
+                lines.append(f"DIFFERENT  {counts} rows, or other values: {check.predicate}")
+        return "\n".join([*lines, "Every proof held." if self.clean else "This is a defect: please report it."])
+
+
+def verify(
+    index: Index,
+    predicates: Sequence[str] | None = None,
+    *,
+    random: int = 20,
+    sample: int | None = 20,
+    engines: Sequence[str] | None = None,
+    spark: Any = None,
+    seed: int = 0,
+    dialect: str = "duckdb",
+    timezone: str = "UTC",
+    params: Mapping[str, Any] | None = None,
+) -> Verification:
+    """Plan predicates, read what the plans skip, and report every row that matches after all.
+
+    ``predicates``: what to check; None for as many as ``random`` says, over the table's own values · ``sample``: how
+    many skipped files, and how many partly read files, to read per predicate; None for all · ``engines``: of
+    ("duckdb", "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session or one is active.
+    DuckDB judges the skipped rows by the predicate's own text. Raises `SqlError`.
+    """
+    unknown = sorted(set(engines or ()) - set(ENGINES))
+    if unknown:
+        raise InvalidOption(f'There is no engine "{unknown[0]}"; there are {", ".join(ENGINES)}.')
+    import duckdb
+
+    dice = np.random.default_rng(seed)
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = " + "'" + timezone.replace("'", "''") + "'")
+        missing = missing_files(index)
+        auditor = Auditor(
+            index, connection, dice, sample, tuple(engines or default_engines(spark)), spark, frozenset(missing)
+        )
+        asked = list(predicates) if predicates is not None else auditor.invented(random, seed)
+        options = {"dialect": dialect, "timezone": timezone, "params": params}
+        checks = tuple(auditor.check(text, options if predicates is not None else {}) for text in asked)
+    return Verification(index.storage.uri, index.snapshot.version, checks, tuple(sorted(missing)))
+
+
+def default_engines(spark: Any) -> tuple[str, ...]:
+    """DuckDB and Arrow; Spark where a session is there, since to start one takes long."""
+    running = "pyspark" in sys.modules and sys.modules["pyspark"].SparkContext._active_spark_context is not None
+    return ENGINES if spark is not None or running else ENGINES[:2]
+
+
+def missing_files(index: Index) -> list[str]:
+    """The files of the index that are not there, or that have another size."""
+    everything = np.arange(len(index), dtype=np.int64)
+    paths, sizes = index.paths(everything), index.sizes(everything)
+    found = index.storage.size_and_modified(paths.to_pylist())
+    there = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
+    named = zip(paths.to_pylist(), sizes.to_pylist(), strict=True)
+    return [path for path, size in named if there.get(path) is None or (size is not None and there[path] != size)]
+
+
+@dataclass(frozen=True, slots=True)
+class Auditor:
+    """Reads what plans skip, through one connection."""
+
+    index: Index
+    connection: duckdb.DuckDBPyConnection
+    dice: np.random.Generator
+    sample: int | None
+    engines: tuple[str, ...]
+    spark: Any
+    missing: frozenset[str]
+
+    def check(self, text: str, options: Mapping[str, Any]) -> Check:
+        """Put one predicate's plan to the test."""
+        predicate = bind(text, self.index.snapshot.schema, **options)
+        found = plan(self.index, predicate)
+        plain = options.get("dialect", "duckdb") == "duckdb" and not options.get("params")
+        test = f"(\n{text}\n)" if plain else predicate.sql("duckdb")
+        skipped = np.setdiff1d(np.arange(len(self.index), dtype=np.int64), found.numbers)
+        read = self.drawn(skipped)
+        wrong: list[Wrong] = []
+        groups = 0
+        if test is not None:
+            wrong += self.offenders("skipped", found, read, test)
+            wrong += self.offenders("all match", found, self.drawn(found.numbers[found.whole]), f"{test} IS NOT TRUE")
+            groups, inside = self.inside_kept_files(found)
+            wrong += inside
+        rows = {
+            engine: self.fingerprint(found, engine) for engine in self.engines if test is not None or engine != "duckdb"
+        }
+        return Check(
+            text,
+            len(self.index),
+            len(skipped),
+            len(read),
+            groups,
+            tuple(wrong),
+            {engine: count for engine, (count, _) in rows.items()},
+            len(set(rows.values())) <= 1,
+        )
+
+    def drawn(self, numbers: np.ndarray) -> np.ndarray:
+        """Some of the files that are there, by number, or all."""
+        numbers = self.there(numbers)
+        if self.sample is None or len(numbers) <= self.sample:
+            return numbers
+        return np.sort(self.dice.choice(numbers, self.sample, replace=False))
+
+    def offenders(self, claim: str, found: Plan, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
+        """The files, of those that should hold none, which hold rows that pass a test."""
+        if self.count(found, numbers, test) == 0:
+            return
+        for number in numbers:
+            alone = np.array([number])
+            rows = self.count(found, alone, test)
+            if rows:
+                yield Wrong(claim, self.index.paths(alone)[0].as_py(), None, rows)
+
+    def count(self, found: Plan, numbers: np.ndarray, test: str) -> int:
+        if not len(numbers):
+            return 0
+        relation = everything_in(found, numbers).to_duckdb(self.connection)
+        ((rows,),) = relation.filter(test).aggregate("count(*)").fetchall()
+        return int(rows)
+
+    def inside_kept_files(self, found: Plan) -> tuple[int, list[Wrong]]:
+        """Read the row groups that a plan skips in files that it keeps; how many, and those with matching rows."""
+        partly = self.drawn(np.unique(found.groups.file))
+        if not len(partly):
+            return 0, []
+        units = self.index.row_groups(partly, [])
+        width = int(max(units.row_group.max(), found.groups.number.max(initial=0))) + 1
+        kept = np.isin(units.file * width + units.row_group, found.groups.file * width + found.groups.number)
+        groups = Groups.of(units, ~kept, np.zeros(len(units), bool))
+        wrong = []
+        for number in np.unique(groups.file):
+            alone = replace(
+                found,
+                numbers=np.array([number]),
+                whole=np.zeros(1, bool),
+                groups=groups.take(groups.file == number),
+                changes=None,
+            )
+            rows = alone.to_arrow([]).num_rows
+            if rows:
+                chosen = tuple(alone.groups.number.tolist())
+                wrong.append(Wrong("skipped", self.index.paths(alone.numbers)[0].as_py(), chosen, rows))
+        return int((~kept).sum()), wrong
+
+    def fingerprint(self, found: Plan, engine: str) -> tuple[int, int | None]:
+        """The count and the sum of the hashes of the rows that an engine gives, following a plan."""
+        import duckdb
+
+        schema = self.index.snapshot.schema.arrow
+        if engine == "duckdb":
+            rows: Any = found.to_duckdb(self.connection).to_arrow_reader()
+        elif engine == "arrow":
+            rows = pa.RecordBatchReader.from_batches(schema, found.to_batches())
+        else:
+            rows = found.to_spark(self.spark or session()).toArrow().select(schema.names).to_reader()
+        batches = (pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches() for batch in rows)
+        plain = pa.RecordBatchReader.from_batches(schema, (batch for chunk in batches for batch in chunk))
+        # Counted on a connection of its own: the one that reads has a result open.
+        with duckdb.connect() as tally:
+            tally.register("found", plain)
+            ((count, total),) = tally.execute("SELECT count(*), sum(hash(r)::HUGEINT) FROM found r").fetchall()
+        return int(count), total
+
+    def invented(self, count: int, seed: int) -> list[str]:
+        """Random predicates over rows of a few of the table's files."""
+        numbers = np.arange(len(self.index), dtype=np.int64)
+        if len(numbers) > SAMPLED_FILES:
+            numbers = np.sort(self.dice.choice(numbers, SAMPLED_FILES, replace=False))
+        source = everything_in(plan(self.index, None), self.there(numbers))
+        rows = source.to_duckdb(self.connection).limit(SAMPLED_ROWS).to_arrow_table()
+        return random_predicates(
+            rows.cast(self.index.snapshot.schema.arrow), self.index.snapshot.schema, count, seed=seed
+        )
+
+    def there(self, numbers: np.ndarray) -> np.ndarray:
+        lost = pc.is_in(self.index.paths(numbers), value_set=pa.array(sorted(self.missing), pa.string()))
+        left: np.ndarray = numbers[~np.asarray(lost)]
+        return left
+
+
+def everything_in(found: Plan, numbers: np.ndarray) -> Plan:
+    """The plan that reads these files, and all of their rows."""
+    whole = np.ones(len(numbers), bool)
+    return replace(found, predicate=None, numbers=numbers, whole=whole, groups=Groups.none(), changes=None)
+
+
+def session() -> Any:
+    """The active Spark session, or a new one."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()

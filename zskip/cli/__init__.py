@@ -1,0 +1,76 @@
+"""The command `zskip`: facts on stdout, progress and errors on stderr.
+
+Exit codes: 0 done · 1 the work failed, or found what it looked for (`verify`) · 2 wrong usage · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from zskip.cli import changes, demo, questions, trust, tuning
+from zskip.cli.terminal import complain
+from zskip.errors import InvalidOption, ZskipError
+
+__all__ = ["main"]
+
+# Families in the order in which a newcomer meets them; each adds its commands.
+FAMILIES = (demo, changes, questions, trust, tuning)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="zskip",
+        description="Data skipping for Parquet: lay files out, index them, and read only what can match.",
+        epilog="zskip COMMAND --help says more. Start with: zskip demo",
+    )
+    top.add_argument("--version", action="version", version=f"zskip {installed_version()}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for family in FAMILIES:
+        family.add_commands(commands)
+    for command in commands.choices.values():
+        command.add_argument("--traceback", action="store_true", help="show where in the code an error came from")
+    return top
+
+
+def installed_version() -> str:
+    try:
+        return version("zskip")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the answer is its exit code."""
+    given = parser().parse_args(arguments)
+    try:
+        code: int | None = given.run(given)
+        sys.stdout.flush()
+        return code or 0
+    except BrokenPipeError:
+        # The reader of our output left; Python must not complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        complain("interrupted; nothing was committed after this point")
+        return 130
+    except InvalidOption as error:
+        if given.traceback:
+            raise
+        complain(str(error))
+        return 2
+    except (ZskipError, OSError) as error:
+        if given.traceback:
+            raise
+        complain(str(error))
+        return 1
+    except Exception as error:
+        # DuckDB's errors are a user's (SQL that it refuses, a disk that is full); any other is a defect of ours.
+        if given.traceback or not type(error).__module__.startswith(("duckdb", "_duckdb")):
+            raise
+        complain(str(error))
+        return 1

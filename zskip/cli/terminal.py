@@ -1,0 +1,127 @@
+"""What a person sees: tables of facts, JSON, progress on stderr, errors in one voice."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as Grid
+
+__all__ = ["complain", "grid", "out", "print_facts", "print_json", "said", "size", "working"]
+
+LISTED = 20
+
+
+def out() -> Console:
+    """The console on stdout: colours only on a terminal, and no guesses about what a number is."""
+    return Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def complain(message: str) -> None:
+    """An error, on stderr. Its own line breaks stay, so that carets stand under their SQL."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"zskip: {message}", style="red", markup=False)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say what is going on, with the time it has taken; on stderr, only on a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console) as progress:
+        progress.add_task(what, total=None)
+        yield
+
+
+def plain(value: object) -> Any:
+    """A value that JSON can hold, for those that it cannot."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, (decimal.Decimal, Path)):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def print_json(facts: object) -> None:
+    """Facts as one JSON document on stdout."""
+    json.dump(facts, sys.stdout, default=plain, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, left: int = 1) -> None:
+    """A table on stdout; the first ``left`` columns stand left, the others (figures) right."""
+    table = Grid(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(titles):
+        table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
+
+
+def size(count: float) -> str:
+    """Bytes as a person says them.
+
+    >>> size(512), size(2_042_503), size(3 << 30)
+    ('512 B', '1.9 MiB', '3.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("the last unit takes every size")
+
+
+def print_facts(facts: Any, indent: str = "") -> None:
+    """Facts one to a line, their names in a column; a list is counted, and its first few members shown."""
+    named = plain(facts) if dataclasses.is_dataclass(facts) else facts
+    width = max((len(name) for name in named), default=0)
+    console = out()
+    for name, value in named.items():
+        label = f"{indent}{name.replace('_', ' '):<{width}}  "
+        if isinstance(value, Mapping) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+            console.print(label.rstrip())
+            print_facts(value, indent + "  ")
+        else:
+            console.print(label + said(name, value))
+
+
+def said(name: str, value: object) -> str:
+    """One fact as a person reads it.
+
+    >>> said("bytes_rewritten", 2048), said("rows", 103089), said("share_skipped", 0.77123)
+    ('2.0 KiB', '103,089', '0.771')
+    """
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, int):
+        return size(value) if "bytes" in name or name == "size" else f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(str(member) for member in value[:LISTED])
+        return shown + (f", … ({len(value):,} in all)" if len(value) > LISTED else "")
+    return str(value)
