@@ -29,12 +29,6 @@ def test_candidates_are_ranked_beside_today_and_the_limit():
     assert "limit" in str(advice)
 
 
-def test_a_workload_file_holds_statements(tmp_path):
-    path = tmp_path / "queries.sql"
-    path.write_text("-- look-ups\nSELECT * FROM t\nWHERE a = 1;\n\nb < 3;\n")
-    assert advisor.read_workload(path) == ["SELECT * FROM t\nWHERE a = 1", "b < 3"]
-
-
 def test_a_workload_that_filters_nothing_is_refused():
     with pytest.raises(InvalidOption):
         advisor.advise(ROWS, ["SELECT * FROM t"], files=2, total_rows=4000)

@@ -17,7 +17,8 @@ from zskip.errors import (
 )
 
 if TYPE_CHECKING:
-    from zskip.table import Table, open, write  # noqa: A004  # the name that a user says
+    from zskip.engines.duckdb import sql
+    from zskip.table import Table, advise, index, open, write  # noqa: A004  # the name that a user says
 
 __version__ = "0.1.0"
 
@@ -32,13 +33,19 @@ __all__ = [
     "UnknownColumn",
     "ZskipError",
     "__version__",
+    "advise",
+    "index",
     "open",
+    "sql",
     "write",
 ]
 
 # Loaded on first use: Arrow, numpy and sqlglot together would double the time of `import zskip`.
 _HOMES = {
     "Table": "zskip.table",
+    "advise": "zskip.table",
+    "index": "zskip.table",
+    "sql": "zskip.engines.duckdb",
     "open": "zskip.table",
     "write": "zskip.table",
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from zskip.predicate import bind
 from zskip.predicate.sql.workload import conditions
 from zskip.schema import Schema
 
-__all__ = ["Advice", "Candidate", "advise", "read_workload"]
+__all__ = ["Advice", "Candidate", "advise"]
 
 _MOST_COLUMNS = 4
 
@@ -53,14 +52,6 @@ class Advice:
             lines.append(f"{'today':9} {self.today:7.2%}")
         lines.append(f"{'limit':9} {self.least:7.2%}  what the queries return")
         return "\n".join([*lines, "", self.command])
-
-
-def read_workload(path: str | Path) -> list[str]:
-    """The statements of a file, parted by semicolons; lines that begin with two hyphens are left out."""
-    text = "\n".join(
-        line for line in Path(path).read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("--")
-    )
-    return [statement.strip() for statement in text.split(";") if statement.strip()]
 
 
 def advise(

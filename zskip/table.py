@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from zskip import sidecar
-from zskip.errors import InvalidOption, TableExists
-from zskip.sidecar import Index, Snapshot, Storage
-from zskip.writer import WriteOptions, changes, open_source
+from zskip import advisor, sidecar
+from zskip import plan as planning
+from zskip.advisor import Advice
+from zskip.errors import CommitConflict, InvalidOption, TableExists, nearest
+from zskip.layouts.depth import ColumnDepth, depths
+from zskip.plan import Plan
+from zskip.predicate import Predicate, bind
+from zskip.schema import Schema
+from zskip.sidecar import Index, Snapshot, Storage, Vacuumed
+from zskip.writer import WriteOptions, changes, open_source, optimizing
+from zskip.writer.changes import Appended, Deleted
+from zskip.writer.optimizing import Optimized
+from zskip.writer.options import bytes_of, span_of
+from zskip.writer.sample import Sample
 
-__all__ = ["Table", "open", "write"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Table", "Version", "advise", "index", "open", "write"]
 
 _MODES = ("error", "append", "overwrite")
+_ATTEMPTS = 5
+_ADVISED_FILES, _ADVISED_ROWS = 200, 40_000
+_RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
 
 
 def write(
@@ -82,6 +101,27 @@ def write(
     return Table(storage, changes.create(storage, base, rows, options))
 
 
+def index(
+    path: str | os.PathLike[str],
+    *,
+    schema: pa.Schema | None = None,
+    deep: bool = False,
+    threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """Index the Parquet files of a folder where they lie, rewriting none of them.
+
+    Statistics come from the footers, as far as they may be trusted; ``deep``: and from the rows, for what the footers
+    lack. ``schema``: of the rows, where the footers are not to say it. A plan lists the folder and keeps what has
+    changed since; `Table.refresh` takes it into the index.
+
+    Raises `TableExists`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
+    """
+    storage = sidecar.open_storage(path, storage_options)
+    given = None if schema is None else Schema(schema)
+    return Table(storage, sidecar.index_files(storage, schema=given, deep_scan=deep, threads=threads))
+
+
 def open(
     path: str | os.PathLike[str],
     *,
@@ -96,6 +136,47 @@ def open(
     storage = sidecar.open_storage(path, storage_options)
     moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
     return Table(storage, sidecar.load(storage, version, moment))
+
+
+def advise(
+    source: Any,
+    workload: Sequence[str],
+    *,
+    files: int = 100,
+    seed: int = 0,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Advice:
+    """Rank layouts and columns for a workload of predicates or SELECT statements, on a sample of any source.
+
+    A path at which there is a table is asked as `Table.advise`. Raises `InvalidOption`, `SqlError`.
+    """
+    if isinstance(source, str | os.PathLike):
+        storage = sidecar.open_storage(source, storage_options)
+        if sidecar.latest_version(storage):
+            return Table(storage, sidecar.load(storage)).advise(workload, files=files, seed=seed)
+    sample, total = Sample(_ADVISED_ROWS, seed), 0
+    for part in open_source(source, storage_options).parts(None):
+        rows = part()
+        sample.add(rows, total)
+        total += rows.num_rows
+    found = sample.rows()
+    if found is None:
+        raise InvalidOption("The source has no rows to advise on.")
+    said = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
+    return advisor.advise(found, workload, files=files, total_rows=total, source=str(said))
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One entry of a table's history. ``time`` is in UTC; ``details``: what the operation did."""
+
+    version: int
+    time: datetime
+    operation: str
+    files: int
+    rows: int | None
+    bytes: int | None
+    details: Mapping[str, Any]
 
 
 class Table:
@@ -138,3 +219,235 @@ class Table:
     def uri(self) -> str:
         """The table's address."""
         return self._storage.uri
+
+    # --- reading ---
+
+    def plan(
+        self,
+        predicate: str | Predicate | None = None,
+        *,
+        dialect: str = "duckdb",
+        timezone: str = "UTC",
+        params: Sequence[object] | Mapping[str, object] | None = None,
+        freshness: str = "list",
+    ) -> Plan:
+        """The files and row groups that may hold a row for which the predicate is TRUE.
+
+        ``dialect``: whose SQL it is, by sqlglot's name; ``timezone``: the session's, an IANA name; ``params``: values
+        for ``?`` and ``$name``. ``freshness``: "list" notices what has changed in a folder that zskip only indexes, by
+        listing it, "trust" takes the index's word; a table that zskip wrote has files that never change.
+
+        Raises `SqlError`, which points at its place in the text.
+        """
+        if freshness not in ("list", "trust"):
+            raise InvalidOption(f'freshness is "list" or "trust", not {freshness!r}.')
+        if isinstance(predicate, str):
+            predicate = bind(predicate, self.snapshot.schema, dialect=dialect, timezone=timezone, params=params)
+        listed = freshness == "list" and not self.snapshot.managed
+        return planning.plan(self._index, predicate, changes=_changes(self._index) if listed else None)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows, in the order of the files."""
+        return self.plan().to_arrow(columns)
+
+    # --- changing ---
+
+    def append(self, source: Any, *, batch: tuple[str, int] | None = None, **options: Any) -> Appended:
+        """Add the rows of a source as new files, after the table's layout; nothing that is there is touched.
+
+        Columns may be added, and types widened where nothing is lost; the files that are there answer NULL for columns
+        that they lack. ``batch``: an application's name and the number of its batch, which makes a repeated append do
+        nothing. Options are ``memory_limit``, ``temp_directory``, ``threads``, ``progress``, ``storage_options``.
+
+        Raises `SchemaMismatch`, naming the column, and what `write` raises.
+        """
+        rows = open_source(source, options.pop("storage_options", None))
+        snapshot, done = changes.append(self._storage, self._newest(), rows, _resources(options), batch)
+        self._index = Index(self._storage, snapshot)
+        return done
+
+    def overwrite(self, source: Any, *, by: str | Sequence[str] | None = None, **options: Any) -> Table:
+        """Replace all rows, in one commit. Without other options, the table is written as it was before."""
+        base = self._newest()
+        given = WriteOptions(by=by or (), **options)
+        kept = changes.kept_options(base, given)
+        snapshot = changes.create(self._storage, base, open_source(source), kept if by is None else given)
+        self._index = Index(self._storage, snapshot)
+        return self
+
+    def delete(
+        self, where: str | Predicate, *, dialect: str = "duckdb", timezone: str = "UTC", **options: Any
+    ) -> Deleted:
+        """Delete the rows for which the predicate is TRUE.
+
+        Files that match wholly leave the table without being read, those that match in part are written anew without
+        these rows, the rest is untouched. Options as for `append`. Raises `SqlError`, `CommitConflict`.
+        """
+        given = _resources(options)
+        for attempt in range(_ATTEMPTS):
+            self._index = Index(self._storage, self._newest())
+            try:
+                snapshot, done = self._delete(where, dialect, timezone, given)
+                break
+            except CommitConflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        self._index = Index(self._storage, snapshot)
+        return done
+
+    def _delete(
+        self, where: str | Predicate, dialect: str, timezone: str, options: WriteOptions
+    ) -> tuple[Snapshot, Deleted]:
+        schema = self.snapshot.schema
+        now = datetime.now(UTC)
+        matching = bind(where, schema, dialect=dialect, timezone=timezone, now=now) if isinstance(where, str) else where
+        said = matching.dialect
+        rest = bind(f"({matching.frozen}) IS NOT TRUE", schema, dialect=said.name, timezone=said.timezone, now=now)
+        hit = planning.plan(self._index, matching)
+        return changes.delete(self._storage, hit, planning.plan(self._index, rest), options)
+
+    def optimize(
+        self, *, full: bool = False, dry_run: bool = False, max_bytes: int | str | None = None, **options: Any
+    ) -> Optimized:
+        """Lay out anew where that pays: files that appends left small, and files whose boxes overlap too much.
+
+        ``full``: fit the layout again and write all rows anew. ``max_bytes``: rewrite no more than that; ``dry_run``:
+        only say what would be done. A second run on an unchanged table does nothing. Options as for `append`.
+        Raises `CommitConflict` where another writer took a file away meanwhile.
+        """
+        base = self._newest()
+        most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
+        snapshot, done = optimizing.optimize(
+            self._storage, base, _resources(options), full=full, dry_run=dry_run, max_bytes=most
+        )
+        self._index = Index(self._storage, snapshot)
+        return done
+
+    # --- time ---
+
+    def history(self, limit: int | None = None) -> list[Version]:
+        """The versions that can still be opened, the newest first."""
+        return [
+            Version(
+                snapshot.version,
+                snapshot.time,
+                snapshot.operation,
+                snapshot.totals.files,
+                snapshot.totals.rows,
+                snapshot.totals.bytes,
+                snapshot.details,
+            )
+            for snapshot in sidecar.history(self._storage, limit)
+        ]
+
+    def restore(self, version: int) -> Table:
+        """Make a new version that is as an older one was. Raises `TableNotFound` where that one is gone."""
+        older = sidecar.load(self._storage, version)
+        snapshot = sidecar.commit(
+            self._storage, self._newest(), "restore", restore=older, details={"restored": version}
+        )
+        self._index = Index(self._storage, snapshot)
+        return self
+
+    def refresh(self) -> Table:
+        """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index."""
+        newest = self._newest()
+        if not newest.managed:
+            newest = sidecar.refresh(Index(self._storage, newest))
+        if newest.version != self.version:
+            self._index = Index(self._storage, newest)
+        return self
+
+    def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
+        """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.
+
+        A reader or a writer that takes longer than that may lose its files: keep the time generous.
+        """
+        return sidecar.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
+
+    # --- looking closer ---
+
+    def verify(self, predicates: Sequence[str] | None = None, **options: Any) -> Any:
+        """Read what plans skip, and report every row that matches after all. Options as for `zskip.audit.verify`."""
+        from zskip.audit import verify
+
+        return verify(self._index, predicates, **options)
+
+    def clustering(self, columns: Sequence[str] | None = None) -> Mapping[str, ColumnDepth]:
+        """How well the layout works, by column: depth, the share of rows that a look-up skips, and the limit.
+
+        ``columns``: the clustering columns by default. Raises `UnknownColumn` and `NotOrderable`.
+        """
+        layout = self.snapshot.layout
+        named = self.snapshot.schema.orderable(columns) if columns is not None else ()
+        paths = [column.path for column in named] if columns is not None else list(layout.columns if layout else ())
+        return depths(self._index.files(None, paths).statistics, paths)
+
+    def advise(self, workload: Sequence[str], *, files: int | None = None, seed: int = 0) -> Advice:
+        """Rank layouts and columns for a workload of predicates or SELECT statements, on a sample, beside today's.
+
+        ``files``: how many the new table is to have; as many as now by default. Raises `InvalidOption`, `SqlError`.
+        """
+        count = len(self._index)
+        some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
+        parts, today = [], []
+        for number in some.tolist():
+            rows = replace(self.plan(freshness="trust"), numbers=np.array([number]), whole=np.ones(1, bool)).to_arrow()
+            rows = _sampled(rows, _ADVISED_ROWS // len(some), seed)
+            parts.append(rows)
+            today.append(np.full(len(rows), number, np.int64))
+        if not parts:
+            raise InvalidOption(f"{self.uri} has no rows to advise on.")
+        total = self.snapshot.totals.rows or sum(len(rows) for rows in parts)
+        return advisor.advise(
+            pa.concat_tables(parts),
+            workload,
+            files=files or max(count, 1),
+            total_rows=total,
+            today=np.concatenate(today),
+            source=self.uri,
+        )
+
+    def plot(self, x: str, y: str, *, where: str | Predicate | None = None, **options: Any) -> Figure:
+        """Draw the files' boxes on two columns, with those that the predicate ``where`` needs lit.
+
+        Options as for `plan`. Raises `MissingDependency` without matplotlib.
+        """
+        from zskip.plot import boxes
+
+        paths = [column.path for column in self.snapshot.schema.orderable([x, y])]
+        lit = None
+        if where is not None:
+            lit = np.zeros(len(self._index), bool)
+            lit[self.plan(where, freshness="trust", **options).numbers] = True
+        return boxes(self._index.files(None, paths).statistics, *paths, survivors=lit)
+
+    def _newest(self) -> Snapshot:
+        return sidecar.load(self._storage)
+
+
+def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:
+    if rows.num_rows <= most:
+        return rows
+    return rows.take(pa.array(np.sort(np.random.default_rng(seed).choice(rows.num_rows, most, replace=False))))
+
+
+def _resources(options: Mapping[str, Any]) -> WriteOptions:
+    unknown = [name for name in options if name not in _RESOURCES]
+    if unknown:
+        raise InvalidOption(f'There is no option "{unknown[0]}" here.{nearest(unknown[0], _RESOURCES)}')
+    return WriteOptions(**options)
+
+
+def _changes(index: Index) -> planning.Changes:
+    """What a listing of the folder finds to differ, as a plan takes it."""
+    found = sidecar.changes(index)
+    again = index.recorded_paths(found.changed)
+    place = pc.index_in(again, value_set=found.listing.path)
+    return planning.Changes(
+        new=found.added.path,
+        new_size=found.added.size,
+        changed=again,
+        changed_size=found.listing.size.take(place),
+        gone=index.recorded_paths(found.removed),
+    )

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.audit.predicates import random_predicates
+from zskip.engines.arrow import row_group_batches
+from zskip.engines.duckdb.relation import condition
 from zskip.errors import InvalidOption
 from zskip.plan import Plan, plan
 from zskip.plan.planned import Groups
@@ -227,7 +229,7 @@ class Auditor:
                 groups=groups.take(groups.file == number),
                 changes=None,
             )
-            rows = alone.to_arrow([]).num_rows
+            rows = sum(batch.num_rows for batch in row_group_batches(alone, pa.schema([]), condition(alone)))
             if rows:
                 chosen = tuple(alone.groups.number.tolist())
                 wrong.append(Wrong("skipped", self.index.paths(alone.numbers)[0].as_py(), chosen, rows))

@@ -49,7 +49,6 @@ def add_commands(commands: Commands) -> None:
     )
     command.add_argument("path", help="the folder or URL that holds the Parquet files")
     command.add_argument("--deep", action="store_true", help="read the columns whose footers say too little")
-    command.add_argument("--repair", action="store_true", help="rebuild damaged parts of the index from the footers")
     add_rest(command)
 
     command = add_command(
@@ -110,9 +109,7 @@ def index(given: argparse.Namespace) -> None:
 
     start = time.perf_counter()
     with working(f"indexing {given.path}"):
-        table = tables.index(
-            given.path, deep=given.deep, repair=given.repair, storage_options=pairs(given.storage_option)
-        )
+        table = tables.index(given.path, deep=given.deep, storage_options=pairs(given.storage_option))
     show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)
 
 

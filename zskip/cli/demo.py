@@ -65,7 +65,7 @@ def look_up(
     table: Any, folder: Path, connection: duckdb.DuckDBPyConnection, name: str, predicate: str
 ) -> dict[str, Any]:
     """One look-up both ways: what was skipped, the times, and whether the rows are the same."""
-    columns = [str(name) for name in table.schema.arrow.names]
+    columns = [str(name) for name in table.schema.names]
     everything = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') WHERE {predicate}"
 
     def through_zskip() -> Any:

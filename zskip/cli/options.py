@@ -199,7 +199,7 @@ def summary(table: Any) -> dict[str, Any]:
         "rows": snapshot.totals.rows,
         "bytes": snapshot.totals.bytes,
         "layout": layout.name if layout else None,
-        "by": list(layout.by) if layout else [],
+        "by": list(layout.columns) if layout else [],
         "partition_by": list(snapshot.partition_by),
         "managed": snapshot.managed,
         "columns": {field.name: str(field.type) for field in table.schema},

@@ -86,7 +86,7 @@ def plan(given: argparse.Namespace) -> None:
     planned = table.plan(given.predicate, **predicate_options(given))
     seconds = time.perf_counter() - start
     if given.json:
-        print_json({**planned.to_dict(), "seconds": seconds})
+        print_json({**planned.as_dict(), "paths": planned.paths, "seconds": seconds})
     elif given.paths:
         out().print("\n".join(planned.paths))
     elif given.file:

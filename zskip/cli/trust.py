@@ -66,7 +66,7 @@ def verify(given: argparse.Namespace) -> int:
         report = audit.verify(
             table.index,
             predicates or None,
-            random_predicates=given.predicates,
+            random=given.predicates,
             sample=None if given.all else given.sample,
             engines=given.engine,
             seed=given.seed,

@@ -55,10 +55,10 @@ def add_commands(commands: Commands) -> None:
 
 
 def advise(given: argparse.Namespace) -> None:
-    from zskip import advisor
+    from zskip import table as tables
 
     with working("replaying the workload against candidate layouts"):
-        advice = advisor.advise(given.path, workload=statements(given.workload), files=given.files)
+        advice = tables.advise(given.path, statements(given.workload), files=given.files)
     if given.json:
         print_json(advice)
     else:
@@ -80,6 +80,8 @@ def bench(given: argparse.Namespace) -> None:
 
 
 def plot(given: argparse.Namespace) -> None:
+    from zskip.plot import save
+
     figure = opened(given).plot(*given.columns, where=given.where)
-    figure.savefig(given.output, dpi=160)
+    save(figure, given.output)
     out().print(f"wrote {given.output}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from zskip.plan import Plan
 
-__all__ = ["count", "to_arrow", "to_batches"]
+__all__ = ["count", "row_group_batches", "to_arrow", "to_batches"]
 
 _BATCH_ROWS = 122_880
 
@@ -44,7 +44,7 @@ def to_batches(plan: Plan, columns: Sequence[str] | None = None) -> Iterator[pa.
         return iter(())
     if not ambiguous(plan.snapshot.schema.arrow.names) and all(lossless(field.type) for field in schema):
         return _native_batches(plan, schema)
-    return _arrow_batches(plan, schema, where)
+    return row_group_batches(plan, schema, where)
 
 
 def count(plan: Plan) -> int:
@@ -112,8 +112,8 @@ def _empty_rows(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def _arrow_batches(plan: Plan, schema: pa.Schema, where: str | None) -> Iterator[pa.RecordBatch]:
-    """Arrow reads, one row group at a time; DuckDB sees the predicate's columns alone and says which rows match."""
+def row_group_batches(plan: Plan, schema: pa.Schema, where: str | None) -> Iterator[pa.RecordBatch]:
+    """Arrow reads the planned row groups and no others; DuckDB says which of their rows match."""
     con = connection(plan)
     asked = [] if where is None or plan.predicate is None else plan.predicate.columns
     roots = list(dict.fromkeys(plan.snapshot.schema.columns[path].parts[0] for path in asked))

@@ -1,4 +1,4 @@
-"""Changes to a table: create, append. Data files first, then the commit; an error leaves no file behind."""
+"""Changes to a table: create, append, delete. Data files first, then the commit; an error leaves no file behind."""
 
 from __future__ import annotations
 
@@ -6,19 +6,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import InvalidOption
+from zskip.errors import CommitConflict, InvalidOption
+from zskip.plan import Plan
 from zskip.schema import Schema
-from zskip.sidecar import LayoutRecord, Snapshot, Storage, commit, layout_assignment
+from zskip.sidecar import LayoutRecord, Snapshot, Storage, commit, layout_assignment, load
 from zskip.writer import hive
 from zskip.writer.evolution import evolved
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing
-from zskip.writer.sources import Source
+from zskip.writer.sources import Source, of_reader
 from zskip.writer.write import Written, write_files
 
-__all__ = ["Appended", "append", "create", "recorded", "routing_of"]
+__all__ = [
+    "Appended",
+    "Deleted",
+    "append",
+    "be_managed",
+    "create",
+    "delete",
+    "kept_options",
+    "recorded",
+    "removal",
+    "routing_of",
+]
+
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +47,21 @@ class Appended:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a delete did. Files that matched wholly were dropped unread, those that matched in part written anew."""
+
+    version: int
+    rows: int
+    files_dropped: int
+    files_rewritten: int
+    rewritten: tuple[str, ...]
+
+
 def create(storage: Storage, base: Snapshot | None, source: Source, options: WriteOptions) -> Snapshot:
     """Write a table; in place of all rows of ``base``, where there is one."""
     if base is not None:
-        _be_managed(storage, base)
+        be_managed(storage, base)
     schema = Schema(source.schema)
     for name in options.partition_by:
         hive.refuse_unfit(name, schema.column(name).type)
@@ -66,7 +93,9 @@ def append(
     batch: tuple[str, int] | None = None,
 ) -> tuple[Snapshot, Appended]:
     """Write rows as new files of a table, after its own layout; nothing that is there is touched."""
-    _be_managed(storage, base)
+    be_managed(storage, base)
+    if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
+        return base, Appended(base.version, 0, 0, 0)
     kept = kept_options(base, options)
     schema = Schema(evolved(base.schema.arrow, source.schema, "the rows"))
     for name in base.partition_by:
@@ -77,17 +106,39 @@ def append(
     if not written.rows:
         return base, Appended(base.version, 0, 0, 0)
     grown = routing is None or len(written.routing.keys) > len(routing.keys)
-    snapshot = commit(
-        storage,
-        base,
-        "append",
-        add=written.files,
-        schema=None if schema.arrow.equals(base.schema.arrow) else schema,
-        layout=recorded(written, kept) if grown else None,
-        details={"rows": written.rows, "files": len(written.files)},
-        batch=batch,
-        undo=removal(storage, written),
-    )
+    remove = removal(storage, written)
+    undone: list[bool] = []
+    for attempt in range(_ATTEMPTS):
+        try:
+            snapshot = commit(
+                storage,
+                base,
+                "append",
+                add=written.files,
+                schema=None if schema.arrow.equals(base.schema.arrow) else schema,
+                layout=recorded(written, kept) if grown and not attempt else None,
+                details={"rows": written.rows, "files": len(written.files)},
+                batch=batch,
+                undo=lambda: undone.append(True),
+            )
+            break
+        except BaseException as error:
+            if undone and (not isinstance(error, CommitConflict) or attempt == _ATTEMPTS - 1):
+                remove()
+            if not isinstance(error, CommitConflict) or attempt == _ATTEMPTS - 1:
+                raise
+        # Another writer grew the schema, or laid the table out anew. New rows fit that table too, if they fit at all.
+        undone.clear()
+        base = load(storage)
+        try:
+            schema = Schema(evolved(base.schema.arrow, source.schema, "the rows"))
+        except BaseException:
+            remove()
+            raise
+    if undone:
+        # This batch was there already.
+        remove()
+        return snapshot, Appended(snapshot.version, 0, 0, 0)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
 
 
@@ -137,9 +188,46 @@ def removal(storage: Storage, written: Written) -> Callable[[], None]:
     return lambda: storage.delete(written.files.path.to_pylist())
 
 
-def _be_managed(storage: Storage, base: Snapshot) -> None:
+def be_managed(storage: Storage, base: Snapshot) -> None:
+    """Refuse to change files that zskip did not write."""
     if not base.managed:
         raise InvalidOption(
             f"zskip only indexes the files at {storage.uri}; it did not write them and will not change them. "
             "Write a table of its own from them: zskip.write(path, new_path, by=…)."
         )
+
+
+def delete(storage: Storage, hit: Plan, rest: Plan, options: WriteOptions) -> tuple[Snapshot, Deleted]:
+    """Take rows out of a table: ``hit`` is the plan of those rows, ``rest`` of all others, over the same snapshot."""
+    base = hit.snapshot
+    be_managed(storage, base)
+    partly = hit.numbers[~hit.whole]
+    chosen = np.isin(rest.numbers, partly)
+    numbers = rest.numbers[chosen]
+    groups = rest.groups.take(np.isin(rest.groups.file, numbers))
+    rest = replace(rest, numbers=numbers, whole=rest.whole[chosen], groups=groups)
+    counts = [hit.index.row_counts(found) for found in (hit.numbers[hit.whole], partly)]
+    dropped, before = (int(pc.sum(count, min_count=0).as_py()) for count in counts)
+    if not len(hit.numbers):
+        return base, Deleted(base.version, 0, 0, 0, ())
+    schema = base.schema
+    reader = pa.RecordBatchReader.from_batches(schema.arrow, rest.to_batches())
+    routing, rows_per_file = routing_of(storage, base)
+    written = write_files(of_reader(reader), storage, schema, kept_options(base, options), routing, rows_per_file)
+    rows = dropped + before - written.rows
+    removed = hit.index.paths(hit.numbers).to_pylist()
+    if not rows:
+        # Nothing matched after all: the files stay, and so does the version.
+        storage.delete(written.files.path.to_pylist())
+        return base, Deleted(base.version, 0, 0, 0, ())
+    rewritten = tuple(hit.index.paths(partly).to_pylist())
+    snapshot = commit(
+        storage,
+        base,
+        "delete",
+        add=written.files,
+        remove=removed,
+        details={"rows": rows, "files_dropped": len(removed) - len(rewritten), "files_rewritten": len(rewritten)},
+        undo=removal(storage, written),
+    )
+    return snapshot, Deleted(snapshot.version, rows, len(removed) - len(rewritten), len(rewritten), rewritten)

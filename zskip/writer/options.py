@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from zskip.errors import InvalidOption, nearest
 
-__all__ = ["WriteOptions", "bytes_of", "named"]
+__all__ = ["WriteOptions", "bytes_of", "named", "span_of"]
 
 _UNITS = {
     "": 1,
@@ -24,6 +25,7 @@ _UNITS = {
     "gi": 2**30,
     "ti": 2**40,
 }
+_SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 Progress = Callable[[str, int, int | None], None]
@@ -108,3 +110,21 @@ def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
 def _at_least_one(name: str, value: object) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise InvalidOption(f"{name} is a whole number of at least 1, not {value!r}.")
+
+
+def span_of(text: str | timedelta) -> timedelta:
+    """A span of time from text. Raises `InvalidOption`.
+
+    >>> span_of("7 days"), span_of("90 minutes")
+    (datetime.timedelta(days=7), datetime.timedelta(seconds=5400))
+    """
+    if isinstance(text, timedelta):
+        span = text
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text.lower())
+        if match is None or match[2] not in _SPANS:
+            raise InvalidOption(f'A span of time is said as "7 days" or "12 hours", not {text!r}.')
+        span = timedelta(seconds=float(match[1]) * _SPANS[match[2]])
+    if span < timedelta(0):
+        raise InvalidOption("older_than cannot lie in the future.")
+    return span

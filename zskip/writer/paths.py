@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
-from zskip.sidecar import Index, Storage, load, open_storage
+from zskip.sidecar import Index, Snapshot, Storage, load, open_storage
 from zskip.writer import hive, sources
 from zskip.writer.evolution import united
 from zskip.writer.sources import Part, Source
 from zskip.writer.storable import storable_rows, storable_schema
 
-__all__ = ["open_paths"]
+__all__ = ["open_paths", "stored_rows"]
 
 KINDS = {
     ".parquet": "parquet",
@@ -133,6 +133,26 @@ def _globbed(name: str, pattern: str) -> bool:
         letters = ("[^/]*" if letter == "*" else "[^/]" if letter == "?" else re.escape(letter) for letter in part)
         parts.append("(?:.*/)?" if part == "**" else "".join(letters) + "/")
     return re.fullmatch("".join(parts).removesuffix("/"), name) is not None
+
+
+def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> Source:
+    """The rows of some of a table's own files, in this order, with the columns and types of the snapshot."""
+    schema = snapshot.schema.arrow
+    if not paths:
+        return sources.of_parts(schema, [])
+    partition = pa.schema([schema.field(name) for name in snapshot.partition_by])
+    found = _of_parquet(
+        [_File(storage.uri_of(path), path, None if storage.local else storage, partition) for path in paths]
+    )
+
+    def parts(columns: Sequence[str] | None) -> Iterator[Part]:
+        wanted = schema.names if columns is None else list(columns)
+        kept = pa.schema([schema.field(name) for name in wanted])
+        there = [name for name in wanted if name in found.schema.names]
+        for part in found.parts(there):
+            yield lambda part=part: storable_rows(part(), kept)  # type: ignore[misc]  # a default binds
+
+    return Source(schema, found.row_count, True, parts)
 
 
 def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:

@@ -46,7 +46,10 @@ _RESIDENT_SHARE, _BUCKET_SHARE = 0.4, 0.125
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write made: the routing that it followed, its files in layout order, and all their rows."""
+    """What a write made: the routing that it followed, its files in layout order, and all their rows.
+
+    ``rows_per_file``: what a file is meant to hold.
+    """
 
     routing: Routing
     files: DataFiles

@@ -1,0 +1,147 @@
+"""The verbs of a table's life: append, delete, optimize, restore, vacuum; each held to the rows that must be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import zskip
+from zskip.errors import InvalidOption, SchemaMismatch, TableNotFound
+
+
+def rows_of(count: int, seed: int) -> pa.Table:
+    dice = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "id": pa.array(np.arange(count) + seed * 1_000_000),
+            "a": pa.array(dice.integers(0, 1000, count), pa.int32()),
+            "b": pa.array(dice.random(count)),
+        }
+    )
+
+
+def ids(table: pa.Table) -> list[int]:
+    found: list[int] = sorted(table.column("id").to_pylist())
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> zskip.Table:
+    return zskip.write(rows_of(20_000, 1), tmp_path / "t", by=["a", "b"], files=20)
+
+
+def skipped(table: zskip.Table) -> float:
+    return float(np.mean([depth.skipped for depth in table.clustering().values()]))
+
+
+def test_append_touches_nothing_that_is_there(table: zskip.Table) -> None:
+    before = set(table.plan().paths)
+    done = table.append(rows_of(500, 2))
+    assert done.rows == 500
+    assert before < set(table.plan().paths)
+    assert ids(table.to_arrow()) == ids(pa.concat_tables([rows_of(20_000, 1), rows_of(500, 2)]))
+
+
+def test_a_batch_is_appended_once(table: zskip.Table) -> None:
+    assert table.append(rows_of(10, 2), batch=("job", 7)).rows == 10
+    assert table.append(rows_of(10, 2), batch=("job", 7)).rows == 0
+    assert table.append(rows_of(10, 3), batch=("job", 8)).rows == 10
+    assert table.snapshot.totals.rows == 20_020
+
+
+def test_an_added_column_is_null_in_older_files(table: zskip.Table) -> None:
+    more = rows_of(100, 2).append_column("c", pa.array([5] * 100, pa.int64()))
+    table.append(more)
+    assert table.plan("c IS NOT NULL").to_arrow().num_rows == 100
+    assert table.plan("c IS NULL").to_arrow().num_rows == 20_000
+    assert table.plan("c = 5").skipped.files.part == 20
+    with pytest.raises(SchemaMismatch, match="a"):
+        table.append(pa.table({"id": [1], "a": ["text"], "b": [0.5]}))
+
+
+def test_delete_drops_whole_files_unread_and_rewrites_the_rest(table: zskip.Table) -> None:
+    done = table.delete("a < 500")
+    left = rows_of(20_000, 1).filter(pc.field("a") >= 500)
+    assert done.rows == 20_000 - len(left)
+    assert done.files_dropped > 0
+    assert ids(table.to_arrow()) == ids(left)
+    version = table.version
+    assert table.delete("a < 500").rows == 0
+    assert table.version == version
+
+
+def test_delete_keeps_rows_for_which_the_predicate_is_null(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2, 3], "x": pa.array([1, None, 3], pa.int64())})
+    table = zskip.write(rows, tmp_path / "t", by=["x"], files=1)
+    table.delete("x = 1")
+    assert ids(table.to_arrow()) == [2, 3]
+
+
+def test_twenty_appends_are_merged_and_then_there_is_nothing_to_do(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(200_000, 1), tmp_path / "t", by=["a", "b"], files=20)
+    for seed in range(2, 22):
+        table.append(rows_of(2_000, seed))
+    everything = ids(table.to_arrow())
+    total = table.snapshot.totals.bytes
+    assert table.optimize(dry_run=True).files_after is None
+    done = table.optimize()
+    assert 0 < done.bytes_rewritten < total / 2
+    assert done.files_after < done.files_before / 3
+    assert ids(table.to_arrow()) == everything
+    merged = skipped(table)
+    again = table.optimize()
+    assert again.files_rewritten == 0
+    assert again.version == done.version
+    table.optimize(full=True)
+    assert ids(table.to_arrow()) == everything
+    assert merged > skipped(table) - 0.01
+
+
+def test_optimize_stays_below_max_bytes(table: zskip.Table) -> None:
+    for seed in range(2, 8):
+        table.append(rows_of(200, seed))
+    limit = table.optimize(dry_run=True).bytes_rewritten // 2
+    assert 0 < table.optimize(max_bytes=limit).bytes_rewritten <= limit
+
+
+def test_versions_can_be_opened_and_restored(table: zskip.Table) -> None:
+    table.append(rows_of(100, 2))
+    table.delete("a >= 0")
+    assert table.to_arrow().num_rows == 0
+    assert zskip.open(table.uri, version=2).to_arrow().num_rows == 20_100
+    table.restore(1)
+    assert ids(table.to_arrow()) == ids(rows_of(20_000, 1))
+    assert [entry.operation for entry in table.history()] == ["restore", "delete", "append", "write"]
+    with pytest.raises(TableNotFound):
+        table.restore(99)
+
+
+def test_vacuum_takes_only_what_no_version_names(table: zskip.Table, tmp_path: Path) -> None:
+    table.append(rows_of(100, 2))
+    table.overwrite(rows_of(300, 3))
+    foreign = tmp_path / "t" / "notes.txt"
+    foreign.write_text("mine")
+    assert table.vacuum().paths == ()
+    shown = table.vacuum("0 days", dry_run=True)
+    assert shown.versions == (1, 2)
+    assert zskip.open(table.uri, version=1).to_arrow().num_rows == 20_000
+    done = table.vacuum("0 days")
+    assert len(done.paths) > 20
+    assert foreign.exists()
+    assert ids(zskip.open(table.uri).to_arrow()) == ids(rows_of(300, 3))
+    with pytest.raises(TableNotFound):
+        zskip.open(table.uri, version=1)
+    with pytest.raises(InvalidOption):
+        table.vacuum("some time")
+
+
+def test_advice_beats_the_layout_of_today(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(20_000, 1), tmp_path / "t", by=["id"], files=20)
+    advice = table.advise(["a = 7", "a = 9 AND b < 0.1"])
+    assert advice.today is not None
+    assert advice.candidates[0].read < advice.today / 2
+    assert "a" in advice.candidates[0].by
