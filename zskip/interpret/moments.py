@@ -48,7 +48,7 @@ def months_to_days(months: Ints) -> Ints:
 
 _SUBDAY = {"hour": 24, "minute": 1_440, "second": 86_400, "millisecond": 86_400_000, "microsecond": _DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
-_YEARS = {"decade": (10, 0), "century": (100, 1)}
+_YEARS = {"decade": (10, 0), "century": (100, 0)}
 
 
 def period(values: Ints, units_a_day: int, unit: str) -> Ints:

@@ -76,7 +76,7 @@ def one_kind(values: Sequence[Value], dialect: Dialect) -> list[Value]:
 def _fits_38(types: Iterable[pa.DataType]) -> bool:
     """Whether exact numbers find a decimal that holds them all, so that no engine rounds."""
     sizes = [(each.precision - each.scale, each.scale) if t.is_decimal(each) else (20, 0) for each in types]
-    return max(whole for whole, _ in sizes) + max(scale for _, scale in sizes) <= 38
+    return max((whole for whole, _ in sizes), default=0) + max((scale for _, scale in sizes), default=0) <= 38
 
 
 def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Scalar]:
