@@ -71,7 +71,9 @@ def as_floats(span: Span) -> tuple[Floats, Floats]:
 
 
 def widened(lower: Floats, upper: Floats, relative: float) -> tuple[Floats, Floats]:
-    """Bounds moved apart by a relative error."""
+    """Bounds moved apart by a relative error. A bound that overflowed is as far as the greatest number at least."""
+    most = np.finfo(np.float64).max
+    lower, upper = np.minimum(lower, most), np.maximum(upper, -most)
     with np.errstate(over="ignore", invalid="ignore"):
         return lower - np.abs(lower) * relative - 5e-324, upper + np.abs(upper) * relative + 5e-324
 

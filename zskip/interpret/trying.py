@@ -33,7 +33,9 @@ def can_be_tried(type: pa.DataType) -> bool:
 def tried(found: Outcomes, span: Span, path: str, ask: Callable[[Statistics], Outcomes]) -> Outcomes:
     """``found``, narrowed in the units whose range of the column ``path`` holds few values."""
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
-    width = span.upper.astype(np.float64) - span.lower
+    # Far from zero doubles are too coarse to count by, and integers could wrap: first the one, then the other.
+    near = np.abs(span.upper.astype(np.float64) - span.lower) < 8 * WIDEST
+    width = np.where(near, span.upper - span.lower, WIDEST)
     few = np.flatnonzero(unsure & span.value & (width >= 0) & (width < WIDEST))
     few = few[np.cumsum(width[few] + 1) <= MOST]
     if not len(few):

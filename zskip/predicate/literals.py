@@ -353,6 +353,8 @@ def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
         raise Refused(f"a constant of type {source} beside {type}")
     from_zone, to_zone = t.is_timestamp(source) and source.tz is not None, t.is_timestamp(type) and type.tz is not None
     moment = nanoseconds(constant, zone)
+    if to_zone and not from_zone and type.unit == "ns":
+        raise Refused(f"{source} beside nanoseconds with a zone: engines differ on the zone that it stands in")
     if from_zone != to_zone:
         if from_zone:
             if not is_fixed(zone):

@@ -122,7 +122,10 @@ class Binder:
         """Row values: equal where all their parts are. What they give beside NULL is the dialect's own."""
         if op not in ("=", "<>") or len(left) != len(right):
             raise Refused("row values compared by something other than =")
-        parts = [self._same(self.scalar(a), self.scalar(b), whole) for a, b in zip(left, right, strict=True)]
+        pairs = [(self.scalar(a), self.scalar(b)) for a, b in zip(left, right, strict=True)]
+        if any(t.is_string(a.type) != t.is_string(b.type) for a, b in pairs):
+            raise Refused("a row value with a text beside another type: engines may compare both as texts")
+        parts = [self._same(a, b, whole) for a, b in pairs]
         rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
         found = tree.choose(tree.and_(parts), tree.and_([]), rest)
         return found if op == "=" else tree.not_(found)
