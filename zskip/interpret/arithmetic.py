@@ -49,8 +49,17 @@ def _times(left: Ints, right: Ints | int) -> Ints:
 
 
 def _plus(left: Ints, right: Ints) -> Ints:
-    with np.errstate(over="ignore"):
-        return saturated(left.astype(np.float64) + right, left + right)
+    """The sum, or the end of 64 bits on the side where it overflowed."""
+    total = np.add(left, right)
+    over = ((left ^ total) & (right ^ total)) < 0
+    return np.where(over, np.where(left < 0, _LEAST, _MOST), total)
+
+
+def _less(left: Ints, right: Ints) -> Ints:
+    """The difference, or the end of 64 bits on the side where it overflowed."""
+    total = np.subtract(left, right)
+    over = ((left ^ right) & (left ^ total)) < 0
+    return np.where(over, np.where(left < 0, _LEAST, _MOST), total)
 
 
 def as_exact(span: Span, scale: int) -> tuple[Ints, Ints]:
@@ -93,7 +102,10 @@ def exact(spans: list[Span], call: Call, lower: Ints, upper: Ints) -> Span:
     if call.options and t.is_integer(call.type):
         narrow, wraps = call.options
         least, most = key_limits(narrow)
-        beyond = value & ((lower < least) | (upper > most))
+        # An end of 64 bits may be a result that was saturated: it is on that side, and no more is known of it.
+        lost = (lower == _MOST) | (upper == _LEAST)
+        lower, upper = np.where(lost, low, lower), np.where(lost, high, upper)
+        beyond = value & ((lower < least) | (upper > most) | (lower == _LEAST) | (upper == _MOST))
         fail = fail | beyond
         if wraps:
             lower, upper = np.where(beyond, low, lower), np.where(beyond, high, upper)
@@ -141,7 +153,7 @@ def _two(function: str) -> Evaluate:
         scale = scale_of(call.type)
         (a1, b1), (c1, d1) = as_exact(left, scale), as_exact(right, scale)
         if function == "subtract":
-            c1, d1 = _minus(d1), _minus(c1)
+            return exact(spans, call, _less(a1, d1), _less(b1, c1))
         return exact(spans, call, _plus(a1, c1), _plus(b1, d1))
 
     return evaluate
