@@ -198,8 +198,8 @@ def test_batches_stream(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
-    moments = pa.array([MOMENT], pa.timestamp("us", "UTC"))
-    index = build_table(tmp_path / "t", pa.table({"a": [1], "ts": moments}), files=1)
+    moments = pa.array([MOMENT, MOMENT.replace(year=2000)], pa.timestamp("us", "UTC"))
+    index = build_table(tmp_path / "t", pa.table({"a": [1, 2], "ts": moments}), files=1)
     with pytest.raises(UnknownColumn, match="There is no column"):
         plan_of(index, "a = 1").to_arrow(["b"])
     unsaid = plan_of(index, "soundex(CAST(a AS STRING)) = 'x'", dialect="spark")

@@ -157,6 +157,8 @@ class LocalStorage:
         return cast(BinaryIO, _Unpublished(target))
 
     def make_durable(self, paths: Sequence[str]) -> None:
+        if not paths:
+            return
         for path in paths:
             descriptor = os.open(self._locate(path), os.O_RDONLY)
             try:

@@ -34,11 +34,13 @@ def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
     """The encoding that suits rows like these: a dictionary for the columns whose values repeat."""
     head = rows.slice(0, _LOOKED_AT)
     repeated = [
-        path
-        for path, values in _leaves(head)
-        if len(values) and pc.count_distinct(values, mode="all").as_py() <= _REPEATED * len(values)
+        path for path, values in _leaves(head) if len(values) and (t.is_dictionary(values.type) or _repeats(values))
     ]
     return Encoding(compression, tuple(repeated) if repeated else not rows.num_rows)
+
+
+def _repeats(values: pa.ChunkedArray) -> bool:
+    return bool(pc.count_distinct(values, mode="all").as_py() <= _REPEATED * len(values))
 
 
 _LOOKED_AT = 16_384
@@ -114,6 +116,8 @@ def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) 
         values = rows.column(name).combine_chunks() if rows.num_rows else pa.array([], rows.schema.field(name).type)
         if t.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
+        if t.is_float16(values.type):
+            values = values.cast(pa.float32())  # the kernels compare no half floats
         if t.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             return found
         nulls = values.is_null().to_numpy(zero_copy_only=False)

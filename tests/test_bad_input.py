@@ -1,0 +1,155 @@
+"""Bad input: a clear error that names the thing, and nothing left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.errors import (
+    CorruptFile,
+    InvalidOption,
+    NoParquet,
+    NotOrderable,
+    SqlSyntaxError,
+    TableExists,
+    TableNotFound,
+    UnknownColumn,
+)
+
+ROWS = pa.table({"src_ip": ["10.0.0.1", "10.0.0.2"] * 500, "n": list(range(1000)), "tags": [["a"]] * 1000})
+
+
+def nothing_left(path: Path) -> bool:
+    return not path.exists() or not any(file.is_file() for file in path.rglob("*"))
+
+
+def test_an_unknown_column_offers_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UnknownColumn, match='Did you mean "src_ip"'):
+        zskip.write(ROWS, tmp_path / "t", by=["src_pi"])
+    assert nothing_left(tmp_path / "t")
+    table = zskip.write(ROWS, tmp_path / "t", by=["n"])
+    with pytest.raises(UnknownColumn) as raised:
+        table.plan("n > 5 AND src_pi = 'x'")
+    assert 'Did you mean "src_ip"' in str(raised.value)
+    first, second = str(raised.value).splitlines()[-2:]
+    assert first[second.index("^") : second.rindex("^") + 1] == "src_pi"
+
+
+def test_a_type_without_order_cannot_cluster(tmp_path: Path) -> None:
+    with pytest.raises(NotOrderable, match="tags"):
+        zskip.write(ROWS, tmp_path / "t", by=["tags"])
+    assert nothing_left(tmp_path / "t")
+
+
+def test_a_predicate_that_does_not_parse_is_underlined(tmp_path: Path) -> None:
+    table = zskip.write(ROWS, tmp_path / "t", by=["n"])
+    with pytest.raises(SqlSyntaxError) as raised:
+        table.plan("n > 5 AND AND n < 7")
+    assert "^" in str(raised.value)
+
+
+def test_a_folder_without_parquet(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoParquet, match="empty"):
+        zskip.index(tmp_path / "empty")
+    with pytest.raises(NoParquet):
+        zskip.write(str(tmp_path / "empty"), tmp_path / "t", by=["n"])
+    with pytest.raises(TableNotFound):
+        zskip.open(tmp_path / "empty")
+    assert nothing_left(tmp_path / "empty")
+    assert nothing_left(tmp_path / "t")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "not parquet"])
+def test_a_corrupt_file_is_named(damage: str, tmp_path: Path) -> None:
+    source = tmp_path / "raw"
+    source.mkdir()
+    pq.write_table(ROWS, source / "good.parquet")
+    content = (source / "good.parquet").read_bytes()
+    (source / "worse.parquet").write_bytes(content[:-200] if damage == "truncated" else b"hello")
+    with pytest.raises(CorruptFile, match=r"worse\.parquet"):
+        zskip.index(source)
+    with pytest.raises(CorruptFile, match=r"worse\.parquet"):
+        zskip.write(str(source), tmp_path / "t", by=["n"])
+    assert not (source / "_zskip" / "log").exists()
+    assert nothing_left(tmp_path / "t")
+
+
+def test_an_existing_table_stays(tmp_path: Path) -> None:
+    zskip.write(ROWS, tmp_path / "t", by=["n"])
+    before = sorted((tmp_path / "t").rglob("*"))
+    with pytest.raises(TableExists, match="overwrite"):
+        zskip.write(ROWS, tmp_path / "t", by=["n"])
+    assert sorted((tmp_path / "t").rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"files": 0},
+        {"rows_per_file": 0},
+        {"file_size": "0MB"},
+        {"row_group_rows": 0},
+        {"layout": "spiral"},
+        {"compression": "zip"},
+        {"files": 3, "rows_per_file": 3},
+        {"mode": "replace"},
+        {"weights": {"n": -1.0}},
+    ],
+    ids=str,
+)
+def test_options_out_of_range(options: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption):
+        zskip.write(ROWS, tmp_path / "t", by=["n"], **options)  # type: ignore[arg-type]  # they are wrong on purpose
+    assert nothing_left(tmp_path / "t")
+
+
+def test_a_source_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    def batches():  # type: ignore[no-untyped-def]
+        yield ROWS.to_batches()[0]
+        raise RuntimeError("the source broke off")
+
+    reader = pa.RecordBatchReader.from_batches(ROWS.schema, batches())
+    with pytest.raises(RuntimeError, match="broke off"):
+        zskip.write(reader, tmp_path / "t", by=["n"], files=4)
+    assert nothing_left(tmp_path / "t")
+
+
+FULL_DISK = """
+import resource, signal, sys
+import numpy as np, pyarrow as pa
+import zskip, zskip.table, zskip.writer.write
+rows = pa.table({"n": np.random.default_rng(0).integers(0, 1 << 60, 200_000)})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+try:
+    zskip.write(rows, sys.argv[1], by=["n"], files=2)
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
+    """The kernel itself refuses a file of more than 300 kB in mid-write, as it does when a disk is full."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path / "t")], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert int(done.stdout) == errno.EFBIG
+    assert nothing_left(tmp_path / "t")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    with pytest.raises(PermissionError):
+        zskip.write(ROWS, closed / "t", by=["n"])
+    assert nothing_left(closed)
