@@ -73,6 +73,13 @@ def _digits(scalar: Scalar) -> int:
     return {8: 3, 16: 5, 32: 10, 64: 20}[scalar.type.bit_width]
 
 
+def _whole_digits(scalar: Scalar) -> int:
+    """The digits before the point that its values have at most."""
+    if isinstance(scalar, Literal) and scalar.value.is_valid:
+        return len(str(abs(int(scalar.value.as_py()))))
+    return _digits(scalar)
+
+
 def _scale(scalar: Scalar) -> int:
     return int(scalar.type.scale) if t.is_decimal(scalar.type) else 0
 
@@ -121,6 +128,10 @@ def arithmetic(function: str) -> Builder:
         whole = _digits(left) + _digits(right) if function == "multiply" else max(_digits(left), _digits(right)) + 1
         if whole + scale > 38 or scale > 17:
             raise Refused("a decimal of more than 38 digits, which the engine rounds")
+        sizes = [_whole_digits(each) for each in (left, right)]
+        if (sum(sizes) if function == "multiply" else max(sizes) + 1) + scale > 18:
+            # The engine goes on past the 18 digits in which bounds are computed here.
+            raise Refused("a decimal of more than 18 digits")
         return Call(function, (left, right), pa.decimal128(18, scale))
 
     return build
