@@ -1,6 +1,7 @@
 # Everything starts from a fresh clone: the first target that you call makes .venv and installs into it.
 
 VENV := .venv
+BENCH := build/bench
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -42,7 +43,13 @@ torture: $(READY)  ## writers killed and starved at every step, 500 times
 
 bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	$(BIN)/python -m benchmarks
+	$(BIN)/python benchmarks/layouts.py $(BENCH)/layouts --peers
+	$(BIN)/python benchmarks/planning.py $(BENCH)/planning --peers
+	$(BIN)/python benchmarks/lookup.py $(BENCH)/lookup --s3
+	$(BIN)/python benchmarks/write.py $(BENCH)/write --peers
+	$(BIN)/python benchmarks/indexing.py $(BENCH)/indexing
+	$(BIN)/python benchmarks/spark.py --folder $(BENCH)/spark
+	$(BIN)/python benchmarks/tightness.py
 
 clean:  ## remove what make made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis

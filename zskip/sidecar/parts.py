@@ -148,5 +148,6 @@ class PartFile(io.RawIOBase):
 def _lost(storage: Storage, part: Part, what: str) -> str:
     return (
         f"The part {part.path} of the index of {storage.uri} {what}. "
-        f'Run "zskip index --repair {storage.uri}" to rebuild it from the footers of the data files.'
+        "Put back a copy of it, or open a version that does without it (version=N). The data files are whole: "
+        "with the folder _zskip moved away, zskip.index takes them in anew, those that no version names as well."
     )

@@ -270,8 +270,8 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
 
 def _damaged(name: str, what: str) -> str:
     return (
-        f"The log entry {name} {what}. Open an older version (version=N), restore the file, "
-        f'or rebuild the index from the data files with "zskip index --repair".'
+        f"The log entry {name} {what}. Put back a copy of it, or open an older version (version=N). The data files "
+        "are whole: with the folder _zskip moved away, zskip.index takes them in anew, all that lie there."
     )
 
 
