@@ -146,10 +146,11 @@ def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
     assert nothing_left(tmp_path / "t")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
+    if os.access(closed, os.W_OK):
+        pytest.skip("this user may write everywhere")
     with pytest.raises(PermissionError):
         zskip.write(ROWS, closed / "t", by=["n"])
     assert nothing_left(closed)
