@@ -63,6 +63,22 @@ def test_an_added_column_is_null_in_older_files(table: zskip.Table) -> None:
         table.append(pa.table({"id": [1], "a": ["text"], "b": [0.5]}))
 
 
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [(pa.int16(), pa.int32()), (pa.float32(), pa.float64()), (pa.decimal128(5, 1), pa.decimal128(20, 1))],
+    ids=str,
+)
+def test_a_clustering_column_can_be_widened(narrow: pa.DataType, wide: pa.DataType, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": pa.array([1, 2, 3] * 100, narrow)}), tmp_path / "t", by=["a"], files=3)
+    table.append(pa.table({"a": pa.array([70_000], wide), "b": ["x"]}))
+    assert table.schema.field("a").type == wide
+    assert table.plan("a = 70000").to_arrow().to_pylist() == [{"a": 70_000, "b": "x"}]
+    assert table.delete("b IS NULL AND a = 1").rows == 100
+    table.optimize(full=True)
+    assert table.plan("a > 65535").count() == 1
+    assert table.plan("b IS NULL").count() == 200
+
+
 def test_delete_drops_whole_files_unread_and_rewrites_the_rest(table: zskip.Table) -> None:
     done = table.delete("a < 500")
     left = rows_of(20_000, 1).filter(pc.field("a") >= 500)

@@ -56,8 +56,12 @@ class Boundaries:
 
     def codes(self, values: Values) -> Codes:
         """For each value the number of its interval: 0 for NULL, else 1 + the number of boundaries up to the value."""
+        arrow, own = logical_type(values.type), self.values.type
+        if _is_wider(arrow, own):
+            # The column was widened since the boundaries were drawn: they move up to its type, where nothing is lost.
+            return Boundaries(self.values.cast(arrow)).codes(values)
         chunks = [values] if isinstance(values, pa.Array) else values.chunks
-        parts = [self._codes(_plain(chunk, self.values.type)) for chunk in chunks]
+        parts = [self._codes(_plain(chunk, own)) for chunk in chunks]
         return np.concatenate([np.empty(0, np.int32), *parts]) if len(parts) != 1 else parts[0]
 
     def _codes(self, values: pa.Array) -> Codes:
@@ -177,6 +181,13 @@ def _plain(values: pa.Array, arrow: pa.DataType) -> pa.Array:
     if values.type != arrow:
         values = values.cast(arrow)
     return values
+
+
+def _is_wider(arrow: pa.DataType, than: pa.DataType) -> bool:
+    if t.is_decimal(arrow) and t.is_decimal(than):
+        return bool(arrow.precision > than.precision)
+    numbers = all(t.is_integer(one) or t.is_floating(one) or t.is_decimal(one) for one in (arrow, than))
+    return numbers and bool(arrow.bit_width > than.bit_width)
 
 
 def _has_words(arrow: pa.DataType) -> bool:
