@@ -155,6 +155,27 @@ def test_vacuum_takes_only_what_no_version_names(table: zskip.Table, tmp_path: P
         table.vacuum("some time")
 
 
+def test_statistics_from_elsewhere_are_planned_on(tmp_path: Path) -> None:
+    """No file exists, nothing is listed, and what is not said is unknown."""
+    known = pa.table(
+        {
+            "path": ["a.parquet", "b.parquet", "c.parquet"],
+            "row_count": [10, 10, 10],
+            "size": [100, 100, 100],
+            "x.lower": pa.array([0, 100, None], pa.int64()),
+            "x.upper": pa.array([50, 200, None], pa.int64()),
+            "x.null_count": [0, 0, 0],
+        }
+    )
+    schema = pa.schema([("x", pa.int64()), ("y", pa.string())])
+    table = zskip.index(tmp_path / "t", statistics=known, schema=schema)
+    names = [Path(path).name for path in table.plan("x = 7").paths]
+    assert names == ["a.parquet", "c.parquet"]
+    assert [Path(path).name for path in table.plan("x > 60").paths] == ["b.parquet", "c.parquet"]
+    assert len(table.plan("y = 'anything'")) == 3
+    assert len(table.plan("x IS NULL")) == 0
+
+
 def test_advice_beats_the_layout_of_today(tmp_path: Path) -> None:
     table = zskip.write(rows_of(20_000, 1), tmp_path / "t", by=["id"], files=20)
     advice = table.advise(["a = 7", "a = 9 AND b < 0.1"])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zskip import advisor, sidecar
 from zskip import plan as planning
@@ -105,6 +104,7 @@ def index(
     path: str | os.PathLike[str],
     *,
     schema: pa.Schema | None = None,
+    statistics: pa.Table | None = None,
     deep: bool = False,
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -115,11 +115,18 @@ def index(
     lack. ``schema``: of the rows, where the footers are not to say it. A plan lists the folder and keeps what has
     changed since; `Table.refresh` takes it into the index.
 
+    ``statistics``, with ``schema``: a table that says what footers would, and is trusted: one row per file, or per row
+    group where it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of ``c.lower``,
+    ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``. What is absent or null is
+    unknown. The files need not exist before they are read, and nothing is listed.
+
     Raises `TableExists`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
     """
     storage = sidecar.open_storage(path, storage_options)
     given = None if schema is None else Schema(schema)
-    return Table(storage, sidecar.index_files(storage, schema=given, deep_scan=deep, threads=threads))
+    return Table(
+        storage, sidecar.index_files(storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads)
+    )
 
 
 def open(
@@ -243,8 +250,8 @@ class Table:
             raise InvalidOption(f'freshness is "list" or "trust", not {freshness!r}.')
         if isinstance(predicate, str):
             predicate = bind(predicate, self.snapshot.schema, dialect=dialect, timezone=timezone, params=params)
-        listed = freshness == "list" and not self.snapshot.managed
-        return planning.plan(self._index, predicate, changes=_changes(self._index) if listed else None)
+        changed = planning.listed(self._index) if freshness == "list" else None
+        return planning.plan(self._index, predicate, changes=changed)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in the order of the files."""
@@ -437,17 +444,3 @@ def _resources(options: Mapping[str, Any]) -> WriteOptions:
     if unknown:
         raise InvalidOption(f'There is no option "{unknown[0]}" here.{nearest(unknown[0], _RESOURCES)}')
     return WriteOptions(**options)
-
-
-def _changes(index: Index) -> planning.Changes:
-    """What a listing of the folder finds to differ, as a plan takes it."""
-    found = sidecar.changes(index)
-    again = index.recorded_paths(found.changed)
-    place = pc.index_in(again, value_set=found.listing.path)
-    return planning.Changes(
-        new=found.added.path,
-        new_size=found.added.size,
-        changed=again,
-        changed_size=found.listing.size.take(place),
-        gone=index.recorded_paths(found.removed),
-    )
