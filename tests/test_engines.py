@@ -15,6 +15,7 @@ import pytest
 
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.engines.duckdb import sql
+from zskip.engines.duckdb.relation import planned_scan
 from zskip.engines.duckdb.scan import native_scan
 from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
 from zskip.plan import listed, plan
@@ -214,3 +215,17 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     assert plan_of(index, "a >= 0 AND a + 1 < 9").to_duckdb(con).columns == ["a", "ts"]
     there = plan_of(index, "ts > '2024-02-29 12:00:00' AND a % 2 = 1", timezone="Europe/Berlin")
     assert there.to_duckdb(con).aggregate("count(*)").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("predicate", ["a % 1000 = 7 AND a < 3000 OR a = 6100", "b = 3 AND a >= 4000 -- a remark"])
+def test_row_groups_of_one_file_are_handed_over_as_its_rows(predicate: str, tmp_path: Path) -> None:
+    rows = pa.table({"a": range(10_000), "b": [number % 7 for number in range(10_000)]})
+    index = build_table(tmp_path / "t", rows, files=1, row_group_rows=1_000)
+    plan = plan_of(index, predicate)
+    assert plan.files[0].row_groups is not None
+    con = duckdb.connect()
+    con.register("everything", rows)
+    expected = con.sql(f"SELECT * FROM everything WHERE ({predicate}\n) ORDER BY a").fetchall()
+    assert "file_row_number" in planned_scan(plan, con, None).sql
+    assert plan.to_duckdb(con).order("a").fetchall() == expected
+    assert plan.to_arrow().num_rows == plan.count() == len(expected) > 0

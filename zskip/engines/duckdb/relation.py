@@ -39,15 +39,35 @@ def to_duckdb(
 
 def planned_scan(plan: Plan, con: duckdb.DuckDBPyConnection, columns: Sequence[str] | None) -> Scan:
     """The SELECT of the matching rows, on a connection that can read the files after this call."""
-    rows = plan.rows
+    rows, within, where = plan.rows, rows_to_read(plan), condition(plan)
+    if within is not None and where is not None:
+        where = f"{within} AND (\n{where}\n)"
     return native_scan(
         readable_paths(plan, con),
         plan.snapshot.schema.arrow,
         columns=columns,
         partition_by=plan.snapshot.partition_by,
-        where=condition(plan),
+        where=where or within,
         rows=None if rows.null_count else sum(rows.to_pylist()),
     )
+
+
+def rows_to_read(plan: Plan) -> str | None:
+    """The row groups of a plan's only file as a range of its rows, which DuckDB skips by; None where that says nothing.
+
+    Over several files such ranges would be an OR, by which DuckDB skips no row group.
+    """
+    groups = plan.groups
+    if len(plan) != 1 or not len(groups.file) or len(groups.file) == groups.of_file[0]:
+        return None
+    if (groups.first_row < 0).any() or (groups.rows < 0).any() or "file_row_number" in _lowered(plan):
+        return None
+    first, last = int(groups.first_row[0]), int(groups.first_row[-1] + groups.rows[-1]) - 1
+    return f"file_row_number BETWEEN {first} AND {last}"
+
+
+def _lowered(plan: Plan) -> set[str]:
+    return {name.lower() for name in plan.snapshot.schema.arrow.names}
 
 
 def condition(plan: Plan) -> str | None:
