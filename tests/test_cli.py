@@ -145,6 +145,8 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     lookups = said["lookups"]
     assert isinstance(lookups, list)
     assert sum(lookup["rows"] for lookup in lookups) > 1000
+    by_sort, ours = ([column["skipped"] for column in columns.values()] for columns in said["clustering"].values())
+    assert sum(ours) > sum(by_sort) + 0.5
     assert main(["demo", "--files", "10"]) == 0
     assert "one host" in capsys.readouterr().out
 
