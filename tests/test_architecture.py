@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,32 @@ def test_a_module_imports_only_from_lower_rows(module: Path) -> None:
     assert not upward
 
 
+def runtime_imports(module: Path) -> set[str]:
+    """The modules of the package that a module loads, at once or later; what only type checkers read is left out."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("zskip."):
+            parent = str(node.module).removeprefix("zskip.")
+            inner = {f"{parent}.{name.name}" for name in node.names} & NAMES
+            found |= inner or {parent}
+    return found
+
+
+NAMES = {dotted(module) for module in MODULES}
+# A package's face only hands on what its modules define, and they may not import it.
+FACES = {dotted(module) for module in MODULES if module.stem == "__init__"}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {dotted(module): runtime_imports(module) - FACES for module in MODULES}
+    assert graph["plan.planned"] >= {"plan.explain", "plan.shares"}
+    assert list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
 def test_every_room_of_the_page_exists() -> None:
     missing = [room for room in LAYERS if not (PACKAGE / room).is_dir() and not (PACKAGE / f"{room}.py").exists()]
     assert not missing
@@ -141,9 +168,9 @@ import pyarrow
 between = time.perf_counter()
 import zskip
 end = time.perf_counter()
-public = [name for name in dir(zskip) if not name.startswith("_")]
 loaded = [name for name in ("duckdb", "pyspark", "matplotlib", "pandas", "polars") if name in sys.modules]
 missing = [name for name in zskip.__all__ if not hasattr(zskip, name)]
+loaded += [name for name in ("pyspark", "matplotlib", "pandas", "polars") if name in sys.modules]
 print(json.dumps({"arrow": between - start, "zskip": end - between, "loaded": loaded, "missing": missing}))
 """
 

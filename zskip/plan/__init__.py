@@ -1,11 +1,12 @@
 """What a query need not read: statistics are judged level by level, and the survivors stand as a plain value.
 
-``survey``: shard → file → row group · ``planned``: the values · ``explain``: why · ``freshness``: folders that
-may have changed.
+``survey``: shard → file → row group · ``planned``, ``shares``: the values · ``explain``: why · ``freshness``: folders
+that may have changed.
 """
 
 from zskip.plan.freshness import listed
-from zskip.plan.planned import Changes, Plan, PlannedFile, Share, Skipped
+from zskip.plan.planned import Changes, Plan, PlannedFile
+from zskip.plan.shares import Share, Skipped
 from zskip.plan.survey import plan
 
 __all__ = ["Changes", "Plan", "PlannedFile", "Share", "Skipped", "listed", "plan"]

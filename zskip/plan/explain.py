@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from zskip.errors import InvalidOption, nearest
 from zskip.interpret import Outcomes, outcomes, reasons
+from zskip.plan.shares import Share
 from zskip.predicate import Predicate
 from zskip.stats import ColumnStatistics, FileStatistics
 
 if TYPE_CHECKING:
-    from zskip.plan.planned import Plan, Share
+    from zskip.plan.planned import Plan
 
 __all__ = ["explain", "facts"]
 
@@ -103,8 +104,6 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
 
 
 def _of(share: Mapping[str, int | None]) -> str:
-    from zskip.plan.planned import Share
-
     return str(Share(share["skipped"], share["total"]))
 
 

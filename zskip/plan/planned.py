@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,43 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.interpret import residuals
+from zskip.plan import explain as explaining
+from zskip.plan.shares import Share, Skipped, rest
 from zskip.predicate import Predicate
 from zskip.sidecar import Index, RowGroupUnits, Snapshot
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Changes", "Groups", "Plan", "PlannedFile", "Share", "Skipped"]
-
-
-class Share(NamedTuple):
-    """How much of a whole. None where a count is not known.
-
-    >>> str(Share(9_950, 10_000))
-    '9,950 of 10,000 (99.5 %)'
-    """
-
-    part: int | None
-    whole: int | None
-
-    @property
-    def fraction(self) -> float:
-        """From 0 to 1; nothing of nothing is 0, and so is what is not known."""
-        return self.part / self.whole if self.part and self.whole else 0.0
-
-    def __str__(self) -> str:
-        if self.part is None or self.whole is None:
-            return "unknown"
-        return f"{self.part:,} of {self.whole:,} ({_percent(self.fraction)})"
-
-
-class Skipped(NamedTuple):
-    """What a plan need not read, each as a share of the table."""
-
-    files: Share
-    row_groups: Share
-    rows: Share
-    bytes: Share
+__all__ = ["Changes", "Groups", "Plan", "PlannedFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +279,8 @@ class Plan:
         return Skipped(
             Share(self._total_files - len(self), self._total_files),
             Share(totals.row_groups - groups, totals.row_groups),
-            _rest(totals.rows, read),
-            _rest(totals.bytes, size),
+            rest(totals.rows, read),
+            rest(totals.bytes, size),
         )
 
     # --- to the engines ---
@@ -343,26 +315,8 @@ class Plan:
 
     def explain(self, file: str | None = None) -> str:
         """Why files were skipped or kept, as text: by conjunct, or of one file beside its ranges."""
-        from zskip.plan.explain import explain
-
-        return explain(self, file)
+        return explaining.explain(self, file)
 
     def as_dict(self, file: str | None = None) -> Mapping[str, Any]:
         """What `explain` says, in plain values that JSON takes."""
-        from zskip.plan.explain import facts
-
-        return facts(self, file)
-
-
-def _rest(total: int | None, read: int | None) -> Share:
-    return Share(None if total is None or read is None else total - read, total)
-
-
-def _percent(fraction: float) -> str:
-    """A percentage that never rounds up to all, nor down to nothing."""
-    if fraction in (0.0, 1.0):
-        return f"{fraction:.0%}".replace("%", " %")
-    digits = 1
-    while digits < 6 and round(fraction * 100, digits) in (0.0, 100.0):
-        digits += 1
-    return f"{round(fraction * 100, digits):g} %"
+        return explaining.facts(self, file)

@@ -1,7 +1,8 @@
 """The side-car index: the table's folder, its log of snapshots, and the shards of statistics beside the data.
 
-``storage``: where a table lies · ``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the
-table · ``commit``: how it changes · ``index``: what a plan reads · ``indexing``, ``freshness``: folders of others.
+``storage``, ``opening``: where a table lies · ``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which
+version is the table · ``commit``: how it changes · ``index``: what a plan reads · ``indexing``, ``freshness``: folders
+of others · ``vacuum``: what no version needs any more.
 """
 
 from zskip.sidecar.commit import commit, layout_assignment
@@ -9,8 +10,9 @@ from zskip.sidecar.freshness import Changes, changes
 from zskip.sidecar.index import FileUnits, Index, RowGroupUnits
 from zskip.sidecar.indexing import index_files, refresh
 from zskip.sidecar.log import history, latest_version, load, versions
+from zskip.sidecar.opening import open_storage
 from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, Totals
-from zskip.sidecar.storage import Listing, Storage, open_storage
+from zskip.sidecar.storage import Listing, Storage
 from zskip.sidecar.vacuum import Vacuumed, vacuum
 
 __all__ = [

@@ -6,24 +6,22 @@ object store with conditional puts; nothing above this module knows which it is.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import InvalidOption, UnsafePath
+from zskip.errors import UnsafePath
 
 if TYPE_CHECKING:
     import fsspec
 
-__all__ = ["Listing", "Storage", "open_storage", "table_path", "unsafe_paths"]
+__all__ = ["Listing", "Storage", "table_path", "unsafe_paths"]
 
 # A path that stays in the table: no empty, "." or ".." segment, nothing that starts at a root, no NUL.
 _UNSAFE = r"(^|/)\.{0,2}(/|$)|\x00|^[A-Za-z]:[\\/]|(^|[\\/])\.\.([\\/]|$)"
@@ -118,25 +116,6 @@ class Storage(Protocol):
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
         """An fsspec file system that reads this storage under `uri_of` addresses without their scheme."""
-
-
-def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
-    """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
-
-    ``storage_options`` are the keys that obstore knows (``aws_region``, ``endpoint``, …, ``client_options``,
-    ``retry_config``); what they leave out comes from the usual environment. A memory:// store lives as long as the
-    process, one for each name after the slashes. Raises `InvalidOption` for a scheme that is not known.
-    """
-    from zskip.sidecar.local import LocalStorage
-    from zskip.sidecar.remote import open_remote
-
-    text = os.fspath(url)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
-    if scheme is None or scheme[1].lower() == "file":
-        if storage_options:
-            raise InvalidOption(f'storage_options are for object stores; "{text}" is a local path.')
-        return LocalStorage(Path(unquote(urlsplit(text).path)) if scheme else Path(text))
-    return open_remote(text, storage_options or {})
 
 
 def table_path(path: str) -> str:

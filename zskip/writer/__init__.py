@@ -1,14 +1,15 @@
 """The writer: rows from anywhere become data files in layout order, with their statistics.
 
-``sources``, ``paths``, ``storable``, ``evolution``: rows and their types · ``sample``, ``routing``: which file a row
-goes to · ``scatter``, ``spool``: rows on their way, within the memory limit · ``encode``, ``hive``: one file ·
-``write``: all of that · ``changes``: what a table goes through.
+``opening``, ``sources``, ``paths``, ``storable``, ``evolution``: rows and their types · ``sample``, ``routing``: which
+file a row goes to · ``scatter``, ``spool``: rows on their way, within the memory limit · ``encode``, ``hive``: one file
+· ``write``: all of that · ``changes``: what a table goes through.
 """
 
 from zskip.writer.evolution import evolved, widened
+from zskip.writer.opening import open_source
 from zskip.writer.options import WriteOptions, bytes_of
 from zskip.writer.routing import Routing
-from zskip.writer.sources import Source, open_source
+from zskip.writer.sources import Source
 from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.write import Written, write_files
 

@@ -1,29 +1,19 @@
-"""`Source`: rows from wherever they are, as parts that are read one after another or in parallel.
-
-| given                                                   | read                                           |
-| ------------------------------------------------------- | ---------------------------------------------- |
-| pyarrow Table, RecordBatch; pandas or polars DataFrame  | in slices, without a copy                      |
-| pyarrow Dataset                                         | by its scanner, twice where that saves memory  |
-| RecordBatchReader, Scanner, DuckDB relation, any stream | once, batch by batch                           |
-| paths, globs, folders, URLs of Parquet                  | by row group, in parallel                      |
-| paths, globs, folders, URLs of CSV or JSON              | by DuckDB, lazily                              |
-| the path of a zskip table                               | the files of its newest snapshot               |
-"""
+"""`Source`: rows to be written, as parts that are read one after another or in parallel; and those of Arrow objects."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as pad
 
-from zskip.errors import InvalidOption
 from zskip.writer.storable import storable_rows, storable_schema
 
-__all__ = ["Part", "Source", "of_parts", "open_source"]
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
+__all__ = ["PART_ROWS", "Part", "Source", "of_dataset", "of_parts", "of_reader", "of_streams", "of_table"]
 
 PART_BYTES = 64 << 20
 PART_ROWS = 1 << 18
@@ -45,38 +35,6 @@ class Source:
     repeatable: bool
     parts: Callable[[Sequence[str] | None], Iterator[Part]]
     resident: bool = False
-
-
-def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> Source:
-    """The rows of anything that the module's table lists.
-
-    Raises `InvalidOption` for what is none of it, `NoParquet` and `CorruptFile` for paths, `SchemaError`.
-    """
-    if isinstance(source, Source):
-        return source
-    if isinstance(source, (str, os.PathLike)) or _are_paths(source):
-        from zskip.writer.paths import open_paths  # which stands on this module
-
-        paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-        return open_paths([os.fspath(path) for path in paths], storage_options)
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    if _is_data_frame(source):
-        source = pa.table(source)
-    if isinstance(source, pa.Table):
-        return of_table(source)
-    if isinstance(source, pad.Dataset):
-        return of_dataset(source)
-    if isinstance(source, pad.Scanner):
-        source = source.to_reader()
-    if hasattr(source, "__arrow_c_stream__"):
-        return of_reader(
-            source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
-        )
-    raise InvalidOption(
-        f"Rows cannot be read from a {type(source).__module__}.{type(source).__qualname__}. Give an Arrow table, "
-        "reader or dataset, a pandas or polars DataFrame, a DuckDB relation, or paths of Parquet, CSV or JSON files."
-    )
 
 
 def of_table(table: pa.Table) -> Source:
@@ -103,7 +61,7 @@ def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> Source:
     return Source(schema, sum(table.num_rows for table in tables), True, parts, resident=True)
 
 
-def of_dataset(dataset: pad.Dataset) -> Source:
+def of_dataset(dataset: Dataset) -> Source:
     """The rows of a dataset, which may be read again."""
     schema = storable_schema(dataset.schema)
 
@@ -159,16 +117,3 @@ def _rows_per_part(size: int, rows: int) -> int:
 
 def _selected(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
-
-
-def _are_paths(source: object) -> bool:
-    return (
-        isinstance(source, (list, tuple))
-        and bool(source)
-        and all(isinstance(path, (str, os.PathLike)) for path in source)
-    )
-
-
-def _is_data_frame(source: object) -> bool:
-    kind = type(source)
-    return kind.__name__ == "DataFrame" and kind.__module__.split(".")[0] in ("pandas", "polars")

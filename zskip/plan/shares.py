@@ -1,0 +1,52 @@
+"""How much of a table a plan need not read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Share", "Skipped", "rest"]
+
+
+class Share(NamedTuple):
+    """How much of a whole. None where a count is not known.
+
+    >>> str(Share(9_950, 10_000))
+    '9,950 of 10,000 (99.5 %)'
+    """
+
+    part: int | None
+    whole: int | None
+
+    @property
+    def fraction(self) -> float:
+        """From 0 to 1; nothing of nothing is 0, and so is what is not known."""
+        return self.part / self.whole if self.part and self.whole else 0.0
+
+    def __str__(self) -> str:
+        if self.part is None or self.whole is None:
+            return "unknown"
+        return f"{self.part:,} of {self.whole:,} ({percent(self.fraction)})"
+
+
+class Skipped(NamedTuple):
+    """What a plan need not read, each as a share of the table."""
+
+    files: Share
+    row_groups: Share
+    rows: Share
+    bytes: Share
+
+
+def rest(total: int | None, read: int | None) -> Share:
+    """What is left of a total after what is read; unknown where either is."""
+    return Share(None if total is None or read is None else total - read, total)
+
+
+def percent(fraction: float) -> str:
+    """A percentage that never rounds up to all, nor down to nothing."""
+    if fraction in (0.0, 1.0):
+        return f"{fraction:.0%}".replace("%", " %")
+    digits = 1
+    while digits < 6 and round(fraction * 100, digits) in (0.0, 100.0):
+        digits += 1
+    return f"{round(fraction * 100, digits):g} %"

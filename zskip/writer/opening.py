@@ -1,0 +1,71 @@
+"""`open_source`: rows from wherever they are.
+
+| given                                                   | read                                           |
+| ------------------------------------------------------- | ---------------------------------------------- |
+| pyarrow Table, RecordBatch; pandas or polars DataFrame  | in slices, without a copy                      |
+| pyarrow Dataset                                         | by its scanner, twice where that saves memory  |
+| RecordBatchReader, Scanner, DuckDB relation, any stream | once, batch by batch                           |
+| paths, globs, folders, URLs of Parquet                  | by row group, in parallel                      |
+| paths, globs, folders, URLs of CSV or JSON              | by DuckDB, lazily                              |
+| the path of a zskip table                               | the files of its newest snapshot               |
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from zskip.errors import InvalidOption
+from zskip.writer.paths import open_paths
+from zskip.writer.sources import Source, of_dataset, of_reader, of_table
+
+__all__ = ["open_source"]
+
+
+def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> Source:
+    """The rows of anything that the module's table lists.
+
+    Raises `InvalidOption` for what is none of it, `NoParquet` and `CorruptFile` for paths, `SchemaError`.
+    """
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, (str, os.PathLike)) or _are_paths(source):
+        paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+        return open_paths([os.fspath(path) for path in paths], storage_options)
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if _is_data_frame(source):
+        source = pa.table(source)
+    if isinstance(source, pa.Table):
+        return of_table(source)
+    # Whoever has a dataset has loaded its module, which loads pandas where there is one.
+    datasets = sys.modules.get("pyarrow.dataset")
+    if datasets is not None and isinstance(source, datasets.Dataset):
+        return of_dataset(source)
+    if datasets is not None and isinstance(source, datasets.Scanner):
+        source = source.to_reader()
+    if hasattr(source, "__arrow_c_stream__"):
+        return of_reader(
+            source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
+        )
+    raise InvalidOption(
+        f"Rows cannot be read from a {type(source).__module__}.{type(source).__qualname__}. Give an Arrow table, "
+        "reader or dataset, a pandas or polars DataFrame, a DuckDB relation, or paths of Parquet, CSV or JSON files."
+    )
+
+
+def _are_paths(source: object) -> bool:
+    return (
+        isinstance(source, (list, tuple))
+        and bool(source)
+        and all(isinstance(path, (str, os.PathLike)) for path in source)
+    )
+
+
+def _is_data_frame(source: object) -> bool:
+    kind = type(source)
+    return kind.__name__ == "DataFrame" and kind.__module__.split(".")[0] in ("pandas", "polars")
