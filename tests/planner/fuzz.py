@@ -1,6 +1,7 @@
 """Random predicates over random tables, held against DuckDB: every outcome that a row has is in its unit's `Outcomes`.
 
 A long run from the shell:  python tests/planner/fuzz.py --cases 1000000 --seed 1
+A table that failed, once more:  python tests/planner/fuzz.py --table 1000004
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ from random import Random
 import numpy as np
 from grammar import Grammar
 from oracles import TRUE, DuckDBOracle, breaches, described
-from units import Units, random_statistics, random_units
+from units import Units, random_file_statistics, random_units
 
 from zskip import interpret, predicate
 from zskip.errors import SqlError
+from zskip.interpret import Outcomes
+from zskip.stats import FileStatistics, Statistics
 
 ZONES = ("UTC", "America/Sao_Paulo", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "America/New_York")
-PREDICATES_PER_TABLE = 25
-STATISTICS_PER_TABLE = 3
+PREDICATES_PER_TABLE = 60
+LOOSENESS = (0.0, None, None)
+"""Each table has these statistics, one after another: exact ones, and two of a random looseness."""
+SIZES = (0, 1, 1, 2, 3, 4, 6, 12)
 
 
 @dataclass
 class Tally:
-    """What a run has seen. A case is a predicate over one table; each is held against several random statistics."""
+    """What a run has seen. A case is a predicate over one table, held against several random statistics of it."""
 
     cases: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -42,94 +47,118 @@ class Tally:
 def run(cases: int, seed: int, *, stop_after: int = 10, seconds: float = math.inf, aloud: bool = False) -> Tally:
     """Fuzz some cases. The same seed gives the same cases; the run stops early after some failures, or some time."""
     tally, number, until = Tally(), 0, time.monotonic() + seconds
-    oracles = {zone: DuckDBOracle(zone) for zone in ZONES}
+    oracles: dict[str, DuckDBOracle] = {}
     while tally.cases["cases"] < cases and len(tally.failures) < stop_after and time.monotonic() < until:
         number += 1
         table_seed = seed * 1_000_003 + number
-        random = Random(table_seed)
-        zone = random.choice(ZONES) if number % 2 else "UTC"
-        for failure in check_table(random, oracles[zone], zone, tally.cases):
-            tally.failures.append(f"table seed {table_seed}, zone {zone}\n{failure}")
+        for failure in table_failures(table_seed, oracles, tally.cases):
+            tally.failures.append(failure)
             if aloud:
-                print(tally.failures[-1], end="\n\n", flush=True)
+                print(failure, end="\n\n", flush=True)
     return tally
+
+
+def table_failures(table_seed: int, oracles: dict[str, DuckDBOracle], cases: Counter[str]) -> Iterator[str]:
+    """What breaks the law in the table of one seed; ``oracles`` by time zone, filled as they are needed."""
+    random = Random(table_seed)
+    zone = random.choice(ZONES) if random.random() < 0.5 else "UTC"
+    if zone not in oracles:
+        oracles[zone] = DuckDBOracle(zone)
+    for failure in check_table(random, oracles[zone], zone, cases):
+        yield f"--table {table_seed}, zone {zone}\n{failure}"
 
 
 def check_table(random: Random, oracle: DuckDBOracle, zone: str, cases: Counter[str]) -> Iterator[str]:
     """One random table and its predicates; yields what breaks the law, ready to read."""
-    table = random_units(random)
+    table = random_units(random, sizes=SIZES)
     if not table.unit:
         return
     oracle.read(table.rows)
-    variants = [random_statistics(random, table, looseness) for looseness in (0.0, None, None)[:STATISTICS_PER_TABLE]]
+    # All statistics in one: the units of each, one after another.
+    statistics = FileStatistics.concat(
+        [random_file_statistics(random, table, looseness) for looseness in LOOSENESS]
+    ).statistics()
+    unit = np.asarray(table.unit)
+    owner = np.concatenate([unit + table.count * number for number in range(len(LOOSENESS))])
     grammar = Grammar(random, table)
     depths = (0, 0, 1, 1, 2, 3)
     predicates = [grammar.predicate(random.choice(depths)) for _ in range(PREDICATES_PER_TABLE)]
-    unit = np.asarray(table.unit)
+    asked: list[Residual] = []
     for sql, yielded in zip(predicates, oracle.yields(predicates), strict=True):
         cases["cases"] += 1
+        raises = yielded is not None and bool((yielded < 0).any())
         try:
             bound = predicate.bind(sql, table.schema, timezone=zone)
+            outcomes = interpret.outcomes(bound, statistics)
         except SqlError as error:
             if yielded is None:
                 cases["refused by both"] += 1
             else:
                 cases["refused by the planner alone"] += 1
-                if not (yielded < 0).any():
+                if not raises:
                     yield f"{sql}\n  DuckDB answers, the planner refuses: {error}"
             continue
-        except Exception as error:
+        except Exception as error:  # whatever it is, a predicate must not crash the planner
             yield f"{sql}\n  the planner crashes: {error!r}"
             continue
-        for statistics in variants:
-            try:
-                outcomes = interpret.outcomes(bound, statistics)
-            except Exception as error:
-                yield f"{sql}\n  the planner crashes: {error!r}"
-                break
-            if yielded is None:
-                continue
-            cases["units"] += table.count
-            cases["units skipped"] += int((~outcomes.may_match).sum())
-            cases["units that match wholly"] += int(outcomes.all_match.sum())
-            breach = next(breaches(outcomes, yielded, unit), None)
-            if breach is not None:
-                row = table.rows.slice(breach.row, 1).to_pylist()[0]
-                yield f"{sql}\n  {breach}: {row}\n{described(statistics, breach.unit)}"
-                break
-        else:
-            if yielded is not None and random.random() < 0.2 and not (yielded < 0).any():
-                cases["residuals"] += 1
-                yield from check_residuals(sql, bound, table, variants[-1], yielded, oracle)
+        if yielded is None:
+            cases["refused by DuckDB alone"] += 1
+            continue
+        cases["units"] += len(outcomes)
+        cases["units skipped"] += int((~outcomes.may_match).sum())
+        cases["units that match wholly"] += int(outcomes.all_match.sum())
+        breach = next(breaches(outcomes, np.tile(yielded, len(LOOSENESS)), owner), None)
+        if breach is not None:
+            row = table.rows.slice(breach.row % len(unit), 1).to_pylist()[0]
+            yield f"{sql}\n  {breach}: {row}\n{described(statistics, breach.unit)}"
+        elif raises:
+            cases["raised for a row"] += 1
+        elif random.random() < 0.2:
+            cases["residuals"] += 1
+            asked += residuals(bound, statistics, outcomes, yielded, owner)
+    yield from residual_failures(asked, table, statistics, owner, oracle)
 
 
-def check_residuals(
-    sql: str, bound: predicate.Predicate, table: Units, statistics: object, yielded: np.ndarray, oracle: DuckDBOracle
+@dataclass(frozen=True)
+class Residual:
+    """``text`` must keep just the TRUE ones of some rows. None: it keeps them all."""
+
+    sql: str
+    text: str | None
+    rows: np.ndarray
+    true: np.ndarray
+
+
+def residuals(
+    bound: predicate.Predicate, statistics: Statistics, outcomes: Outcomes, yielded: np.ndarray, owner: np.ndarray
+) -> Iterator[Residual]:
+    """What the kept units are filtered by, and which rows that concerns (numbered through all statistics)."""
+    found, needs = interpret.residuals(bound, statistics)
+    true = np.tile(yielded == TRUE, len(LOOSENESS))
+    for number, residual in enumerate(found):
+        rows = np.flatnonzero((outcomes.may_match & (needs == number))[owner])
+        text = None if residual is None else residual.sql("duckdb")
+        if len(rows) and (residual is None or text is not None):
+            yield Residual(bound.text, text, rows, true[rows])
+
+
+def residual_failures(
+    asked: list[Residual], table: Units, statistics: Statistics, owner: np.ndarray, oracle: DuckDBOracle
 ) -> Iterator[str]:
     """Rows of kept units, filtered by their unit's residual, are the rows of the full filter."""
-    may_match = interpret.outcomes(bound, statistics).may_match
-    residuals, needs = interpret.residuals(bound, statistics)
-    unit = np.asarray(table.unit)
-    for number, residual in enumerate(residuals):
-        rows = (may_match & (needs == number))[unit]
-        if not rows.any():
+    texts = list(dict.fromkeys(each.text for each in asked if each.text is not None))
+    answers = dict(zip(texts, oracle.yields(texts), strict=True))
+    count = len(table.unit)
+    for each in asked:
+        answer = np.full(count, TRUE) if each.text is None else answers[each.text]
+        if answer is None:
+            yield f"{each.sql}\n  DuckDB refuses the residual {each.text}"
             continue
-        text = None if residual is None else residual.sql("duckdb")
-        kept = np.ones(len(unit), bool)
-        if residual is not None:
-            if text is None:
-                continue
-            answer = oracle.yields([text])[0]
-            if answer is None:
-                yield f"{sql}\n  DuckDB refuses the residual {text}"
-                return
-            kept = answer == TRUE
-        wrong = np.flatnonzero(rows & (kept != (yielded == TRUE)))
+        wrong = each.rows[(answer[each.rows % count] == TRUE) != each.true]
         if len(wrong):
-            at = int(wrong[0])
-            row = table.rows.slice(at, 1).to_pylist()[0]
-            yield f"{sql}\n  residual {text} keeps other rows: {row}\n{described(statistics, int(unit[at]))}"
-            return
+            row = table.rows.slice(int(wrong[0]) % count, 1).to_pylist()[0]
+            shown = described(statistics, int(owner[wrong[0]]))
+            yield f"{each.sql}\n  the residual {each.text} keeps other rows: {row}\n{shown}"
 
 
 def main() -> int:
@@ -138,9 +167,15 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--stop-after", type=int, default=10, metavar="FAILURES")
     options.add_argument("--minutes", type=float, default=math.inf)
+    options.add_argument("--table", type=int, help="the seed of one table: show its failures alone")
     given = options.parse_args()
     started = time.perf_counter()
-    tally = run(given.cases, given.seed, stop_after=given.stop_after, seconds=given.minutes * 60, aloud=True)
+    if given.table is not None:
+        tally = Tally()
+        tally.failures += table_failures(given.table, {}, tally.cases)
+        print("\n\n".join(tally.failures))
+    else:
+        tally = run(given.cases, given.seed, stop_after=given.stop_after, seconds=given.minutes * 60, aloud=True)
     print(f"{tally} in {time.perf_counter() - started:.0f} s")
     return 1 if tally.failures else 0
 

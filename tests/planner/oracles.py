@@ -32,7 +32,7 @@ class DuckDBOracle:
         self.con.register("arrow_rows", rows)
         self.con.execute("CREATE TEMP TABLE units AS SELECT * FROM arrow_rows")
 
-    def yields(self, predicates: Sequence[str], batch: int = 6) -> list[np.ndarray | None]:
+    def yields(self, predicates: Sequence[str], batch: int = 16) -> list[np.ndarray | None]:
         """Each predicate's outcome per row; None where DuckDB refuses the predicate as a whole."""
         found: list[np.ndarray | None] = []
         for start in range(0, len(predicates), batch):
@@ -48,7 +48,10 @@ class DuckDBOracle:
             answer = self.con.execute(f"SELECT {asked} FROM units").fetchnumpy()
             return [np.asarray(answer[f"p{n}"]) for n in range(len(predicates))]
         except duckdb.Error:
-            return [None] if len(predicates) == 1 else [one for sql in predicates for one in self._yields([sql])]
+            if len(predicates) == 1:
+                return [None]
+            middle = len(predicates) // 2
+            return self._yields(predicates[:middle]) + self._yields(predicates[middle:])
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,12 @@ class Breach:
 
 def breaches(outcomes: Outcomes, yielded: np.ndarray, unit: np.ndarray) -> Iterator[Breach]:
     """Every row whose outcome its unit excludes: the law is that there is none."""
-    possible = {TRUE: outcomes.can_be_true, FALSE: outcomes.can_be_false, NULL: outcomes.can_be_null}
-    for value, bits in possible.items():
-        for row in np.flatnonzero((yielded == value) & ~bits[unit]):
-            yield Breach(int(unit[row]), NAMES[value], int(row))
+    # By what a row yields: FALSE, TRUE, NULL, and RAISED, which is -1.
+    allowed = np.stack(
+        [outcomes.can_be_false, outcomes.can_be_true, outcomes.can_be_null, np.ones(len(outcomes), bool)]
+    )
+    for row in np.flatnonzero(~allowed[yielded, unit]):
+        yield Breach(int(unit[row]), NAMES[int(yielded[row])], int(row))
 
 
 def described(statistics: Statistics, unit: int) -> str:

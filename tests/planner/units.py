@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +30,16 @@ class Kind:
     family: str
     type: pa.DataType
     pool: tuple[Any, ...]
+
+    @cached_property
+    def plain(self) -> tuple[Any, ...]:
+        """The pool without NaN, in order: what bounds are drawn from."""
+        return tuple(sorted((value for value in self.pool if not is_nan(value)), key=key))
+
+    @cached_property
+    def keys(self) -> list[Any]:
+        """What the values of ``plain`` are ordered by."""
+        return [key(value) for value in self.plain]
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         if self.family in _STORED_AS_INTEGERS:
@@ -401,11 +413,47 @@ class Units:
     def schema(self) -> Schema:
         return Schema(self.rows.drop_columns(["__unit"]).schema)
 
-    def of(self, path: str, unit: int) -> list[Any]:
-        return [value for value, owner in zip(self.values[path], self.unit, strict=True) if owner == unit]
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each unit's rows begin, and where the last one's end."""
+        return [bisect.bisect_left(self.unit, number) for number in range(self.count + 1)]
+
+    @cached_property
+    def truths(self) -> dict[str, list[Truth]]:
+        """What is true of each column in each unit."""
+        spans = list(itertools.pairwise(self.starts))
+        return {path: [truth_of(values[start:end]) for start, end in spans] for path, values in self.values.items()}
 
 
-def random_units(random: Random, *, kinds: Sequence[str] = DUCKDB_KINDS, columns: int = 5, units: int = 10) -> Units:
+@dataclass(frozen=True)
+class Truth:
+    """Exact statistics of some values. The bounds are None where there is no value to bound."""
+
+    lower: Any
+    upper: Any
+    nulls: int
+    nans: int
+
+
+def truth_of(values: Sequence[Any]) -> Truth:
+    present = [value for value in values if value is not None]
+    plain = [value for value in present if not is_nan(value)]
+    lower, upper = (min(plain, key=key), max(plain, key=key)) if plain else (None, None)
+    return Truth(lower, upper, len(values) - len(present), len(present) - len(plain))
+
+
+SIZES = (0, 1, 1, 2, 3, 4, 6)
+"""Rows of a unit."""
+
+
+def random_units(
+    random: Random,
+    *,
+    kinds: Sequence[str] = DUCKDB_KINDS,
+    columns: int = 5,
+    units: int = 10,
+    sizes: Sequence[int] = SIZES,
+) -> Units:
     """A table of some columns, each unit drawn from a window of each column's values, with nulls."""
     fields: list[Field] = []
     for number in range(columns):
@@ -418,32 +466,36 @@ def random_units(random: Random, *, kinds: Sequence[str] = DUCKDB_KINDS, columns
         fields.append(Field(kind, random.choice(names)))
         if random.random() < 0.3:
             fields.append(Field(kind, (f"{kind.name}_{number}b",)))
-    unit: list[int] = []
-    for number in range(units):
-        unit += [number] * random.choice([0, 1, 1, 2, 3, 4, 6])
-    values: dict[str, list[Any]] = {field.path: [] for field in fields}
-    for field in fields:
-        pool = field.kind.pool
-        for number in range(units):
-            width = random.choice([1, 1, 2, 3, 6, len(pool)])
-            start = random.randrange(max(1, len(pool) - width + 1))
-            nulls = random.choice([0, 0, 0, 0.3, 0.7, 1])
-            nans = random.choice([0, 0, 0.4]) if field.kind.family == "float" else 0
-            for _ in range(unit.count(number)):
-                value = NAN if random.random() < nans else random.choice(pool[start : start + width])
-                values[field.path].append(None if random.random() < nulls else value)
+    lengths = random.choices(sizes, k=units)
+    unit = [number for number, length in enumerate(lengths) for _ in range(length)]
+    values = {field.path: [v for length in lengths for v in _drawn(random, field.kind, length)] for field in fields}
     return Units(tuple(fields), values, unit, units)
+
+
+def _drawn(random: Random, kind: Kind, count: int) -> list[Any]:
+    pool = kind.pool
+    width = random.choice((1, 1, 2, 3, 6, len(pool)))
+    start = random.randrange(max(1, len(pool) - width + 1))
+    found = random.choices(pool[start : start + width], k=count)
+    if kind.family == "float" and random.random() < 1 / 3:
+        found = [NAN if random.random() < 0.4 else value for value in found]
+    nulls = random.choice((0, 0, 0, 0.3, 0.7, 1))
+    return [None if random.random() < nulls else value for value in found] if nulls else found
 
 
 def random_statistics(random: Random, table: Units, looseness: float | None = None) -> Statistics:
     """Statistics that are true of the units: exact where ``looseness`` is 0, else moved outwards or unknown."""
+    return random_file_statistics(random, table, looseness).statistics()
+
+
+def random_file_statistics(random: Random, table: Units, looseness: float | None = None) -> FileStatistics:
+    """The same, in the form that is kept."""
     loose = random.choice([0.0, 0.1, 0.5]) if looseness is None else looseness
-    row_count = [table.unit.count(unit) for unit in range(table.count)]
     columns = {}
     for field in table.fields:
         if random.random() < loose / 4:
             continue
-        slots = [_true_of(random, field.kind, table.of(field.path, unit), loose) for unit in range(table.count)]
+        slots = [_loosened(random, field.kind, truth, loose) for truth in table.truths[field.path]]
         lower, upper, nulls, nans = (list(part) for part in zip(*slots, strict=True))
         flags = pa.nulls(table.count, pa.bool_())
         columns[field.path] = ColumnStatistics(
@@ -454,25 +506,32 @@ def random_statistics(random: Random, table: Units, looseness: float | None = No
             flags,
             flags,
         )
-    counts = [None if random.random() < loose / 4 else count for count in row_count]
-    return FileStatistics(pa.array(counts, pa.int64()), columns).statistics()
+    counts = [end - start for start, end in itertools.pairwise(table.starts)]
+    known = [None if random.random() < loose / 4 else count for count in counts]
+    return FileStatistics(pa.array(known, pa.int64()), columns)
 
 
-def _true_of(random: Random, kind: Kind, values: list[Any], loose: float) -> tuple[Any, Any, int | None, int | None]:
-    plain = sorted((value for value in values if value is not None and not is_nan(value)), key=key)
-    pool = [value for value in kind.pool if not is_nan(value)]
-    lower, upper = (plain[0], plain[-1]) if plain else (None, None)
-    if not plain and random.random() < loose:
-        lower, upper = random.choice(pool), random.choice(pool)  # no value that they could lie about
-    elif plain and random.random() < loose:
-        lower = random.choice([value for value in pool if key(value) <= key(lower)] or [lower])
-        upper = random.choice([value for value in pool if key(value) >= key(upper)] or [upper])
-    elif plain and isinstance(lower, str) and random.random() < loose:
+def _loosened(random: Random, kind: Kind, truth: Truth, loose: float) -> tuple[Any, Any, int | None, int | None]:
+    lower, upper, nulls, nans = truth.lower, truth.upper, truth.nulls, truth.nans
+    if not loose:
+        return lower, upper, nulls, nans
+    if random.random() < loose:
+        if lower is None:  # no value that they could lie about
+            lower, upper = random.choice(kind.plain), random.choice(kind.plain)
+        else:
+            below, above = bisect.bisect_right(kind.keys, key(lower)), bisect.bisect_left(kind.keys, key(upper))
+            lower = kind.plain[random.randrange(below)]
+            upper = kind.plain[random.randrange(above, len(kind.plain))]
+    elif isinstance(lower, str) and random.random() < loose:
         lower, upper = truncated(lower, upper, random.randrange(1, 4))
-    lower = None if random.random() < loose / 3 else lower
-    upper = None if random.random() < loose / 3 else upper
-    nulls = None if random.random() < loose / 3 else values.count(None)
-    nans = None if random.random() < loose / 3 else sum(map(is_nan, values))
+    if random.random() < loose / 3:
+        lower = None
+    if random.random() < loose / 3:
+        upper = None
+    if random.random() < loose / 3:
+        nulls = None
+    if random.random() < loose / 3:
+        nans = None
     return lower, upper, nulls, nans
 
 

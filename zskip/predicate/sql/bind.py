@@ -55,8 +55,10 @@ def bind(
         parser = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
         raise InvalidOption(f'There is no dialect "{dialect}".') from error
-    source = freeze(sql, _tokens(parser, sql), dialect, params, now, settings.timezone)
-    tokens = _tokens(parser, source.frozen)
+    tokens = _tokens(parser, sql)
+    source = freeze(sql, tokens, dialect, params, now, settings.timezone)
+    if source.frozen != sql:
+        tokens = _tokens(parser, source.frozen)
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
