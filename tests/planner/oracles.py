@@ -15,7 +15,7 @@ from zskip.stats import Statistics
 
 # What a row yields. RAISED: the engine refuses this row, so that nothing is asked of the plan.
 TRUE, FALSE, NULL, RAISED = 1, 0, 2, -1
-NAMES = {TRUE: "TRUE", FALSE: "FALSE", NULL: "NULL"}
+NAMES = {TRUE: "TRUE", FALSE: "FALSE", NULL: "NULL", RAISED: "an error"}
 
 
 class DuckDBOracle:
@@ -69,9 +69,7 @@ class Breach:
 def breaches(outcomes: Outcomes, yielded: np.ndarray, unit: np.ndarray) -> Iterator[Breach]:
     """Every row whose outcome its unit excludes: the law is that there is none."""
     # By what a row yields: FALSE, TRUE, NULL, and RAISED, which is -1.
-    allowed = np.stack(
-        [outcomes.can_be_false, outcomes.can_be_true, outcomes.can_be_null, np.ones(len(outcomes), bool)]
-    )
+    allowed = np.stack([outcomes.can_be_false, outcomes.can_be_true, outcomes.can_be_null, outcomes.can_fail])
     for row in np.flatnonzero(~allowed[yielded, unit]):
         yield Breach(int(unit[row]), NAMES[int(yielded[row])], int(row))
 

@@ -8,6 +8,7 @@ way, are widened.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,11 @@ def _modulo(spans: list[Span], call: Call) -> Span:
     one = (first == last) & ((left.lower >= 0) | (left.upper <= 0))
     lower = np.where(one, low, np.where(left.lower >= 0, 0, 1 - divisor))
     upper = np.where(one, high, np.where(left.upper <= 0, 0, divisor - 1))
-    return exact(spans, call, lower, upper)
+    found = exact(spans, call, lower, upper)
+    if divisor == 1:
+        # The least integer % -1 overflows on the way to its 0.
+        return replace(found, fail=found.fail | left.value & (left.lower <= key_limits(call.options[0])[0]))
+    return found
 
 
 def _negate(spans: list[Span], call: Call) -> Span:

@@ -368,12 +368,8 @@ def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
     low, high = integer_limits(pa.int32() if type == pa.date32() else pa.int64())
     if type == pa.date64():
         floor *= 86_400_000
-    if floor < low:
-        return Fit(None, False)
-    if floor > high:
-        return Fit(
-            pa.scalar(high, pa.int64()).cast(pa.int32() if type == pa.date32() else pa.int64()).cast(type), False
-        )
+    if not low <= floor <= high:
+        raise Refused(f"a moment that {type} cannot hold: the engine raises")
     raw = pa.scalar(floor, pa.int32() if type == pa.date32() else pa.int64())
     return Fit(raw.cast(type), rest == 0)
 

@@ -140,6 +140,8 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
             raise Refused(f"the text {text!r} is no date: the engine raises") from error
     if pa.types.is_timestamp(target):
         moment = timestamp(text, target.tz is not None, dialect.timezone, dialect.name)
+        if target.unit == "ns" and moment.type.unit == "us" and abs(moment.value) > 2**63 // 1000:
+            raise Refused(f"the text {text!r} lies outside of the years of {target}: the engine raises")
         exact = target.unit in ("us", "ns") and not (target.unit == "us" and moment.type.unit == "ns")
         return moment if exact else None
     if pa.types.is_time(target) and (parts := re.fullmatch(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)):

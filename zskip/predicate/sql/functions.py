@@ -84,20 +84,33 @@ def _scale(scalar: Scalar) -> int:
     return int(scalar.type.scale) if t.is_decimal(scalar.type) else 0
 
 
+def _held(scalar: Scalar, dialect: Dialect) -> pa.DataType:
+    """The integer type in which the engine holds a scalar; what arithmetic gives is held here in 64 bits."""
+    match scalar:
+        case Literal(value):
+            return pa.int32() if value.is_valid and -(2**31) <= value.as_py() < 2**31 else pa.int64()
+        case Call(_, _, _, (pa.DataType() as narrow, bool())):
+            return narrow
+        case Call("part" | "difference") if dialect.name == "spark":
+            return pa.int32()
+        case Call("least" | "greatest", arguments):
+            types = [_held(each, dialect) for each in arguments if not isinstance(each, Literal)]
+            return max(types, key=lambda type: type.bit_width, default=pa.int32())
+    return scalar.type
+
+
 def _narrow(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
     """The integer type in which the engine computes: past it, it raises or wraps."""
     sizes, unsigned = [], []
     for scalar, other in ((left, right), (right, left)):
-        if isinstance(scalar, Literal) and not isinstance(other, Literal):
-            low, high = integer_limits(other.type) if t.is_integer(other.type) else (0, 0)
-            value = scalar.value.as_py()
-            if dialect.name == "duckdb" and low <= value <= high:
+        type = _held(scalar, dialect)
+        if isinstance(scalar, Literal) and not isinstance(other, Literal) and dialect.name == "duckdb":
+            # DuckDB reads a constant in the type beside it, where that can hold it.
+            low, high = integer_limits(_held(other, dialect))
+            if low <= scalar.value.as_py() <= high:
                 continue
-            sizes.append(32 if -(2**31) <= value < 2**31 else 64)
-            unsigned.append(False)
-        else:
-            sizes.append(scalar.type.bit_width)
-            unsigned.append(t.is_unsigned_integer(scalar.type))
+        sizes.append(type.bit_width)
+        unsigned.append(t.is_unsigned_integer(type))
     if all(unsigned):
         return {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32()}[max(sizes)]
     bits = max(size * 2 if no_sign else size for size, no_sign in zip(sizes, unsigned, strict=True))
@@ -195,8 +208,9 @@ def _unary(function: str, inner: Scalar, node: exp.Expr, dialect: Dialect) -> Sc
     if function in ("negate", "abs"):
         if t.is_unsigned_integer(type) and function == "negate":
             raise Refused("the negative of an unsigned integer")
-        result = pa.int64() if t.is_integer(type) else type
-        return Call(function, (inner,), result, (type, _wraps(dialect)))
+        if t.is_integer(type):
+            return Call(function, (inner,), pa.int64(), (_held(inner, dialect), _wraps(dialect)))
+        return Call(function, (inner,), type)
     if function == "sign":
         return Call(function, (inner,), pa.int8())
     if function in ("sqrt", "ln", "exp"):
