@@ -77,6 +77,24 @@ def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, la
         assert (found["n"].to_numpy()[~salted] == wanted[~salted]).all(), by
 
 
+def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the table holds only the top of a tree, or each row has a tree of its own, the walk goes on by levels."""
+    monkeypatch.setattr(cells, "_GRID_ENTRIES", 6)
+    zeros = pa.array([-0.0, 0.0, float("nan"), None, -1.0, 1.0] * 100)
+    rows = hostile(600).select(["i", "code", "few"]).append_column("z", zeros)
+    by = ["i", "code", "z"]
+    parts = [layouts.fit(rows.slice(100 * i), by, files=n, total_rows=600) for i, n in enumerate((1, 5, 9, 30))]
+    for assignments in [parts[3:], parts]:
+        number = np.arange(600) % len(assignments)
+        given = spark.createDataFrame(rows.append_column("t", pa.array(number, pa.int32())))
+        forest = cells.Forest.of(assignments)
+        assert forest.levels
+        found = forest.walk(given, "n", None if len(assignments) == 1 else f.col("t")).toArrow()
+        wanted = np.stack([one.cell_of(found.select(by)) for one in assignments])[found["t"].to_numpy(), np.arange(600)]
+        starts = np.cumsum([0, *(one.tree.cells for one in assignments)])
+        assert (found["n"].to_numpy() == wanted + starts[found["t"].to_numpy()]).all()
+
+
 def test_quality_is_that_of_the_local_writer(spark: SparkSession, tmp_path: Path, points: pa.Table) -> None:
     by = ["a", "b", "c"]
     local = zskip.write(points, tmp_path / "local", by=by, files=30)

@@ -1,10 +1,10 @@
 """A fitted layout as native Spark expressions: no Python in the path of the rows.
 
-The tree of thresholds is walked one level at a time. Each level is a few constant arrays, looked up by the number of
-the node that a row has reached, so the cost of a row is the depth of the tree and not its size:
+    value ──binary search──▶ code, by column ──▶ node of the tree ──▶ leaf ──▶ file
+                                               one table for the top, then level by level
 
-    node ≥ 0   the node's number in this level      node < 0   ~number of the leaf that the row has reached
-    next     = column[node] ≥ boundary[node] ? above[node] : below[node]
+A step costs one look-up in a constant array, so the cost of a row follows the depth of the tree below its top, not its
+size, and the code that Spark generates stays short enough for the JVM to compile.
 
 Files differ from the local writer's in two things only, neither of which a proof rests on: the hash by which the rows
 of a cell that is heavier than a file are salted, and the order inside a file.
@@ -13,8 +13,10 @@ of a cell that is heavier than a file are salted, and the order inside a file.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add, or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,60 +26,61 @@ from numpy.typing import NDArray
 from pyarrow import types as t
 
 from zskip import layouts
+from zskip.keys import dense_codes
 from zskip.layouts import Assignment
 from zskip.schema import split_path
-from zskip.writer import Routing
+from zskip.writer import Routing, widened
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = ["Forest", "file_numbers", "row_group_order"]
 
+_GRID_ENTRIES = 1 << 16
+_NEVER = np.iinfo(np.int32).max
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The nodes of one depth: which column each asks, which of its boundaries, and where to go; leaf n is ~n.
+    """The nodes of one depth. Node i goes to ``child[2 * i + 1]`` where a code reaches its threshold, else ``[2 * i]``.
 
-    ``boundary`` −1 asks whether the column is not NULL.
+    ``threshold``: by column; a node that does not ask for a column has one there that no code reaches. A child is a
+    node's number in the next level, or ~n for the leaf n.
     """
 
-    column: NDArray[np.int32]
-    boundary: NDArray[np.int32]
-    below: NDArray[np.int32]
-    above: NDArray[np.int32]
+    threshold: Mapping[int, NDArray[np.int32]]
+    child: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees level by level. Tree i starts at node ``roots[i]`` of the first level, or is the leaf ~``roots[i]``."""
+    """Trees over the same columns, level by level, their leaves numbered through, tree after tree.
 
-    roots: NDArray[np.int32]
+    ``entry``: where a walk begins, a node of the first level or ~leaf: by the tree's number; or, where ``steps`` are
+    given, in the only tree, by the sum of ``steps[c][code[c]]`` over the columns.
+    """
+
+    entry: NDArray[np.int32]
+    steps: tuple[NDArray[np.int32], ...]
     levels: tuple[Level, ...]
     columns: tuple[str, ...]
     boundaries: tuple[pa.Array, ...]
 
     @staticmethod
     def of(assignments: Sequence[Assignment]) -> Forest:
-        """The trees of these assignments, all over the same columns; leaves are numbered through, tree after tree."""
-        first = assignments[0]
-        starts = [
-            np.cumsum([0, *(len(one.boundaries[column]) for one in assignments)])
-            for column in range(len(first.columns))
-        ]
-        boundaries = tuple(
-            pa.concat_arrays([one.boundaries[column].values for one in assignments])
-            for column in range(len(first.columns))
-        )
-        nodes = np.cumsum([0, *(len(one.tree) for one in assignments)])
-        leaves = np.cumsum([0, *(one.tree.cells for one in assignments)])
+        """The trees of these assignments."""
+        columns = assignments[0].columns
         trees = [one.tree for one in assignments]
+        # One binary search serves all trees: their boundaries are united, and their thresholds are said in them.
+        drawn = [_united([one.boundaries[number].values for one in assignments]) for number in range(len(columns))]
         column = np.concatenate([tree.column for tree in trees])
-        boundary = np.concatenate(
-            [
-                np.where(tree.threshold >= 2, tree.threshold - 2 + _at(starts, number)[tree.column], -1)
-                for number, tree in enumerate(trees)
-            ]
-        )
+        threshold = np.concatenate([tree.threshold for tree in trees])
+        tree_of = np.repeat(np.arange(len(trees)), [len(tree) for tree in trees])
+        for number, (codes, starts, _) in enumerate(drawn):
+            cuts = (column == number) & (threshold >= 2)  # the threshold 1 parts NULL from the values
+            threshold[cuts] = codes[starts[tree_of[cuts]] + threshold[cuts] - 2] + 1
+        nodes = np.cumsum([0, *map(len, trees)])
+        leaves = np.cumsum([0, *(tree.cells for tree in trees)])
         below, above = (
             np.concatenate(
                 [
@@ -87,32 +90,38 @@ class Forest:
             )
             for side in ("below", "above")
         )
-        roots = np.where(np.diff(nodes) > 0, nodes[:-1], ~leaves[:-1])
-        return _levelled(roots, column, boundary, below, above, first.columns, boundaries)
+        steps: tuple[NDArray[np.int32], ...] = ()
+        if len(trees) == 1:
+            grid = assignments[0].grid(_GRID_ENTRIES)
+            steps = tuple((c * s).astype(np.int32) for c, s in zip(grid.coarse, grid.stride, strict=True))
+            entry = np.where(grid.node < len(trees[0]), grid.node, ~(grid.node - len(trees[0])))
+        else:
+            entry = np.where(np.diff(nodes) > 0, nodes[:-1], ~leaves[:-1])
+        places, levels = _levelled(entry, column, threshold, np.stack([below, above], axis=1))
+        return Forest(places, steps, levels, columns, tuple(distinct for _, _, distinct in drawn))
 
     def walk(self, rows: DataFrame, name: str, tree: Column | None = None) -> DataFrame:
-        """The rows with a column ``name``: the leaf that each reaches, in the tree numbered ``tree`` or the first."""
+        """The rows with a column ``name``: the leaf that each reaches, in the tree numbered ``tree`` or the only."""
         from pyspark.sql import functions as f
 
-        columns = [_nested(path) for path in self.columns]
-        values = [_constant(values) for values in self.boundaries]
-        start = f.lit(int(self.roots[0])) if tree is None else f.get(_integers(self.roots), tree)
-        rows = rows.withColumn(name, start)
-        node = f.col(f"`{name}`")
+        names = [f"{name}_{number}" for number in range(len(self.columns))]
+        found = {
+            code: _code(rows, path, values)
+            for code, path, values in zip(names, self.columns, self.boundaries, strict=True)
+        }
+        rows = rows.withColumns(found)
+        codes = [f.col(_quoted(code)) for code in names]
+        if self.steps or tree is None:
+            tree = reduce(add, [f.get(_integers(step), code) for step, code in zip(self.steps, codes, strict=True)])
+        rows = rows.withColumn(name, f.get(_integers(self.entry), tree))
+        node = f.col(_quoted(name))
         for level in self.levels:
-            boundary = f.get(_integers(level.boundary), node)
-            asked = f.get(_integers(level.column), node)
-            reached = f.lit(False)
-            for number in np.unique(level.column).tolist():
-                at_least = columns[number] >= f.get(values[number], boundary)
-                if (level.boundary[level.column == number] < 0).any():
-                    at_least = f.when(boundary < 0, columns[number].isNotNull()).otherwise(at_least)
-                reached = f.when(asked == number, at_least).otherwise(reached)
-            above, below = f.get(_integers(level.above), node), f.get(_integers(level.below), node)
-            # NULL stands below every boundary.
-            step = f.when(f.coalesce(reached, f.lit(False)), above).otherwise(below)
+            reached = [
+                codes[number] >= f.get(_integers(threshold), node) for number, threshold in level.threshold.items()
+            ]
+            step = f.get(_integers(level.child), node * 2 + reduce(or_, reached).cast("int"))
             rows = rows.withColumn(name, f.when(node < 0, node).otherwise(step))
-        return rows.withColumn(name, f.bitwise_not(node))
+        return rows.withColumn(name, f.bitwise_not(node)).drop(*names)
 
 
 def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | None) -> DataFrame:
@@ -178,36 +187,52 @@ def _inner(assignment: Assignment, part: pa.Table, groups: int, total: int) -> A
 _PIECES_PER_ROW_GROUP = 6
 
 
+def _united(boundaries: Sequence[pa.Array]) -> tuple[NDArray[np.int32], NDArray[np.int64], pa.Array]:
+    """Sorted arrays as one: the code of each of their values in it, where each array's codes begin, and the values."""
+    type = reduce(lambda one, other: widened(one, other) or one, (values.type for values in boundaries))
+    codes, distinct = dense_codes(pa.chunked_array([values.cast(type) for values in boundaries], type))
+    return codes, np.cumsum([0, *map(len, boundaries)]), distinct
+
+
 def _levelled(
-    roots: NDArray[np.int64],
-    column: NDArray[np.int32],
-    boundary: NDArray[np.int64],
-    below: NDArray[np.int64],
-    above: NDArray[np.int64],
-    columns: tuple[str, ...],
-    boundaries: tuple[pa.Array, ...],
-) -> Forest:
-    """Renumber nodes within their depth."""
-    here = roots[roots >= 0]
-    first = _renumbered(roots)
-    levels = []
+    entry: NDArray[np.int64], column: NDArray[np.int32], threshold: NDArray[np.int32], child: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], tuple[Level, ...]]:
+    """The entries by their place in the first level, and the levels; ``child``: a row of two for each node."""
+    here = np.unique(entry[entry >= 0])
+    first, levels = _renumbered(entry, here), []
     while len(here):
-        children = np.stack([below[here], above[here]])
-        numbers = _renumbered(children.T.reshape(-1)).reshape(-1, 2)
-        levels.append(Level(column[here], boundary[here].astype(np.int32), numbers[:, 0], numbers[:, 1]))
-        flat = children.T.reshape(-1)
-        here = flat[flat >= 0]
-    return Forest(first, tuple(levels), columns, boundaries)
+        following = child[here]
+        below = np.unique(following[following >= 0])
+        asked = column[here]
+        thresholds = {
+            number: np.where(asked == number, threshold[here], _NEVER).astype(np.int32)
+            for number in np.unique(asked).tolist()
+        }
+        levels.append(Level(thresholds, _renumbered(following.reshape(-1), below)))
+        here = below
+    return first, tuple(levels)
 
 
-def _renumbered(children: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Nodes by their place among the nodes of their depth; leaves as they are."""
-    is_node = children >= 0
-    return np.where(is_node, np.cumsum(is_node) - 1, children).astype(np.int32)
+def _renumbered(children: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Nodes by their place among these nodes; leaves as they are."""
+    return np.where(children >= 0, np.searchsorted(nodes, children), children).astype(np.int32)
 
 
-def _at(starts: Sequence[NDArray[np.int64]], number: int) -> NDArray[np.int64]:
-    return np.array([start[number] for start in starts], np.int64)
+def _code(rows: DataFrame, path: str, boundaries: pa.Array) -> Column:
+    """The number of the interval that a column's value lies in: 0 for NULL, else 1 + the boundaries up to the value."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.internal import InternalFunction
+
+    value = _nested(path)
+    if not len(boundaries):
+        return f.when(value.isNull(), 0).otherwise(1)
+    if t.is_floating(boundaries.type):
+        # The search tells -0.0 and 0.0 apart.
+        zero = f.lit(0.0).cast(rows.select(value).schema[0].dataType)
+        value = f.when(value == zero, zero).otherwise(value)
+    # The place of the value; where it is absent, ~ the place that it would have.
+    place = InternalFunction.array_binary_search(_constant(boundaries), value)
+    return f.coalesce(f.when(place >= 0, place + 2).otherwise(-place), f.lit(0))
 
 
 def _integers(values: NDArray[Any]) -> Column:

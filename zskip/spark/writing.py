@@ -63,6 +63,8 @@ _PARQUET_FORM = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
+# HotSpot compiles no longer method, and Spark's own limit lets it generate some that run ten times slower for that.
+_COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
 def write(
@@ -415,7 +417,7 @@ class _SparkWrite:
         )
         if partition_by:
             writer = writer.partitionBy(*partition_by)
-        with setting(self.df.sparkSession, _PARQUET_FORM):
+        with setting(self.df.sparkSession, {**_PARQUET_FORM, **_COMPILED}):
             writer.parquet(unquote(spark_uri(self.storage, staging)))
 
     def _with_partition(self, rows: DataFrame, routing: Routing, sampled: _Sampled) -> DataFrame:
