@@ -64,6 +64,7 @@ PARTS = (
     "isodow",
 )
 NUMBER_TYPES = ("TINYINT", "INTEGER", "BIGINT", "DOUBLE", "FLOAT", "DECIMAL(9,2)", "DECIMAL(18,0)", "SMALLINT")
+QUOTED = ("'a'", "'b'", "''", "'ab'", "'é'")
 TRUTHS = ("TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "UNKNOWN", "NOT UNKNOWN")
 TRUNCATIONS = (
     "year",
@@ -234,6 +235,12 @@ class Grammar:
                 lambda: f"extract({self.one(PARTS)} FROM {day()})",
                 lambda: f"date_part('{self.one(PARTS)}', {day()})",
                 lambda: f"epoch({day()})",
+                lambda: f"epoch_ms({self.timestamp(depth - 1)})",
+                lambda: f"{self.one(['bit_count', 'log', 'cbrt', 'even', 'sin', 'hash', 'degrees', 'isnan'])}({x()})",
+                lambda: f"({x()} {self.one(['&', '|', '<<'])} {self.one(['1', '3', '7'])})",
+                lambda: f"instr({self.string(depth - 1)}, {self.one(QUOTED)})",
+                lambda: f"{self.one(['ascii', 'strlen', 'unicode', 'hash', 'bit_length'])}({self.string(depth - 1)})",
+                lambda: f"levenshtein({self.string(depth - 1)}, {self.one(QUOTED)})",
                 lambda: f"date_diff('{self.one(PARTS[:5])}', {self.timestamp(depth - 1)}, {self.timestamp(0)})",
             ]
         else:
@@ -245,7 +252,20 @@ class Grammar:
             return self.leaf(["string"], lambda: self.constant(KINDS["s"]))
         s = lambda: self.string(depth - 1)  # noqa: E731
         n = lambda: self.one(["0", "1", "2", "3", "-1", "5"])  # noqa: E731
+        foreign = [] if self.spark else [
+            lambda: f"strftime({self.date(depth - 1)}, '{self.one(['%Y-%m', '%d', '%A', '%j'])}')",
+            lambda: f"{self.one(['monthname', 'dayname'])}({self.expression(self.one(TIMES), depth - 1)})",
+            lambda: f"{self.one(['md5', 'to_base', 'bin', 'chr'])}({self.one([s(), self.numeric(depth - 1)])})",
+            lambda: f"split_part({s()}, {self.one(QUOTED)}, {self.one(['1', '2', '-1'])})",
+            lambda: f"{self.one(['lpad', 'rpad'])}({s()}, {self.one(['0', '2', '5'])}, 'x')",
+            lambda: f"CAST({self.boolean(depth - 1)} AS VARCHAR)",
+            lambda: f"regexp_replace({s()}, {self.one(QUOTED)}, 'z')",
+            lambda: f"CAST({self.timestamp(depth - 1)} AS VARCHAR)",
+            lambda: f"{s()}[{n()}:{n()}]",
+            lambda: f"nfc_normalize({s()})",
+        ]  # fmt: skip
         return self.first_of([
+            *foreign,
             lambda: f"substr({s()}, {self.one(['1', '1', '1', '2', '0', '-1'])}, {n()})",
             lambda: f"left({s()}, {n()})",
             lambda: f"right({s()}, {n()})",
@@ -397,7 +417,7 @@ class Grammar:
         field = self.field(NUMBERS if family == "number" else [family])
         if field is None:
             return f"{left} IN ({right})"
-        length = self.random.choice([1, 2, 3, 5, 30])
+        length = self.random.choice([1, 2, 3, 5, 30, 30, 30, 200] if self.chance(0.1) else [1, 2, 3, 5, 12])
         listed = [self.constant(field.kind, field) for _ in range(length)]
         subject = field.sql if self.chance(0.7) else self.expression(family, depth + 1)
         return f"{subject} {self.one(['IN', 'IN', 'NOT IN'])} ({', '.join(listed)})"
