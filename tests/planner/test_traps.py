@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cases import column
-from oracles import DuckDBOracle, breaches
+from oracles import TRUE, DuckDBOracle, breaches
 from sqlglot import exp
 
 from zskip import interpret, predicate
@@ -27,7 +27,7 @@ from zskip.interpret.spans import Span
 from zskip.interpret.steps import Steps
 from zskip.predicate import literals, patterns, tree
 from zskip.predicate.literals import Fit
-from zskip.predicate.sql import binder
+from zskip.predicate.sql import binder, functions
 from zskip.predicate.sql.binder import Binder
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
@@ -154,12 +154,36 @@ def offset_seconds_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(literals, "_to_utc", wrong)
 
 
+def zone_of_the_session_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(functions, "zone_of", lambda scalar, dialect: None)
+
+
+def overflow_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(functions, "_wraps", lambda dialect: False)
+
+
+def width_of_a_sum_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(functions, "_held", lambda scalar, dialect: scalar.type)
+
+
+def factors_are_positive(patch: pytest.MonkeyPatch) -> None:
+    def wrong(parts: list[Span], call: tree.Call) -> Span:
+        left, right = parts
+        lower, upper = left.lower * right.lower, left.upper * right.upper
+        return replace(left, type=call.type, lower=lower, upper=upper)
+
+    patch.setitem(terms.EVALUATE, "multiply", wrong)
+
+
 # ── the traps ──
 
 
 @dataclass(frozen=True)
 class Trap:
-    """``columns``: lines of statistics as in the text fixtures · ``rows``: some rows of the unit, by column."""
+    """``columns``: lines of statistics as in the text fixtures · ``rows``: some rows of the unit, by column.
+
+    ``spark``: what each row yields in Spark without ANSI mode, for a predicate in its dialect.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -167,18 +191,23 @@ class Trap:
     sql: str
     guard: Guard
     timezone: str = "UTC"
+    spark: tuple[int, ...] = ()
 
     def caught(self) -> list[str]:
         """What the planner does not foresee."""
         boxes = [column("  " + line) for line in self.columns]
         rows = pa.table({box.path: pa.array(self.rows[box.path], box.type) for box in boxes})
         rows = rows.append_column("__unit", pa.array(np.zeros(len(rows)), pa.int32()))
-        oracle = DuckDBOracle(self.timezone)
-        oracle.read(rows)
-        (yielded,) = oracle.yields([self.sql])
+        yielded: np.ndarray | None = np.array(self.spark)
+        if not self.spark:
+            oracle = DuckDBOracle(self.timezone)
+            oracle.read(rows)
+            (yielded,) = oracle.yields([self.sql])
         assert yielded is not None
         assert (yielded >= 0).all()
-        bound = predicate.bind(self.sql, Schema(rows.schema.remove(len(boxes))), timezone=self.timezone)
+        dialect = "spark" if self.spark else "duckdb"
+        schema = Schema(rows.schema.remove(len(boxes)))
+        bound = predicate.bind(self.sql, schema, timezone=self.timezone, dialect=dialect, ansi=False)
         statistics = Statistics(pa.array([1000]), {box.path: box.ranges() for box in boxes})
         found = breaches(interpret.outcomes(bound, statistics), yielded, np.zeros(len(rows), int))
         return [str(breach) for breach in found]
@@ -313,6 +342,60 @@ TRAPS = [
         "NOT (x > 0 AND hash(x) = 0)",
         unsupported_legs_dropped,
     ),
+    Trap(
+        "day() in the session's zone",
+        ("z  zoned  2020-01-15T22:00:00 .. 2020-01-15T23:30:00",),
+        {"z": [dt.datetime(2020, 1, 15, 23, 30)]},
+        "day(z) = 16",
+        zone_of_the_session_forgotten,
+        "Europe/Berlin",
+    ),
+    Trap(
+        "hour() in the session's zone",
+        ("z  zoned  2020-07-15T12:00:00 .. 2020-07-15T12:30:00",),
+        {"z": [dt.datetime(2020, 7, 15, 12, 30)]},
+        "hour(z) >= 14",
+        zone_of_the_session_forgotten,
+        "Europe/Berlin",
+    ),
+    Trap(
+        "the day in the session's zone",
+        ("z  zoned  2020-01-15T22:00:00 .. 2020-01-15T23:30:00",),
+        {"z": [dt.datetime(2020, 1, 15, 23, 30)]},
+        "CAST(z AS DATE) = DATE '2020-01-16'",
+        zone_of_the_session_forgotten,
+        "Europe/Berlin",
+    ),
+    Trap(
+        "arithmetic overflow that wraps",
+        ("x  int32  2147483640 .. 2147483647",),
+        {"x": [2**31 - 1]},
+        "x + 10 < 0",
+        overflow_forgotten,
+        spark=(TRUE,),
+    ),
+    Trap(
+        "overflow of a sum times a factor",
+        ("x  int32  1000000000 .. 1000000001",),
+        {"x": [10**9]},
+        "(x + 1) * 3 < 0",
+        width_of_a_sum_forgotten,
+        spark=(TRUE,),
+    ),
+    Trap(
+        "factors below zero that reverse the order",
+        ("x  int64  1 .. 5000",),
+        {"x": [1, 5000]},
+        "x * -2 < -9",
+        factors_are_positive,
+    ),
+    Trap(
+        "factors below zero of doubles",
+        ("f  float64  -2.0 .. 5.0",),
+        {"f": [-2.0, 5.0]},
+        "f * -0.5 > 0.9",
+        factors_are_positive,
+    ),
     Trap("IN with NULL", ("x  int64  1 .. 5",), {"x": [3]}, "x NOT IN (9, NULL)", null_in_the_list_forgotten),
 ]
 
@@ -344,6 +427,13 @@ ELSEWHERE = {
     "column-name case": "test_a_column_of_another_case_is_not_taken_for_a_missing_one",
     "data column beside partition column": "test_hive_folders_are_columns",
     "retyped columns": "test_ranges_of_another_type_say_nothing",
+    "renamed, added, defaulted columns": "test_without_its_guard_the_table_is_caught",
+    "a stale cache keyed by path": "test_without_its_guard_the_table_is_caught",
+    "second-granular modification times": "test_without_its_guard_the_table_is_caught",
+    "hive values zero-padded, empty or null": "test_without_its_guard_the_table_is_caught",
+    "a fully pruned task that swallowed its neighbours' rows": "test_without_its_guard_the_table_is_caught",
+    "bloom hash in another physical form": "test_no_bloom_filter_is_read",
+    "top-k without null order": "test_the_first_rows_are_those_of_a_full_scan",
 }
 
 
