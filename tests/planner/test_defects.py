@@ -5,10 +5,15 @@ And the proof that the rules of trust are needed: without them, rows are lost.
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as t
 import pytest
@@ -106,8 +111,7 @@ LIARS = {
 
 @pytest.mark.parametrize("name", sorted(LIARS))
 def test_without_trust_rows_would_be_lost(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust, "doubt", lambda *_: None)
-    monkeypatch.setattr(trust, "believed", lambda statistics, *_: statistics)
+    trust_out(monkeypatch)
     assert lost(name)
 
 
@@ -159,3 +163,74 @@ def test_a_bound_that_was_cut_is_never_called_exact(name: str) -> None:
     for units in (files.row_groups, files.files):
         column = units.columns["s"]
         assert True not in column.upper_exact.to_pylist() + column.lower_exact.to_pylist()
+
+
+def test_a_uuid_has_no_bounds() -> None:
+    """Writers disagree on the order of UUIDs: Java compares them as signed."""
+    storage = pa.array([bytes([first]) * 16 for first in (1, 200)], pa.binary(16))
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), storage)}), f"{folder}/u.parquet")
+        _, files = footers.read(sidecar.open_storage(folder), ["u.parquet"])
+    for units in (files.row_groups, files.files):
+        assert units.columns["u"].lower.null_count == units.columns["u"].upper.null_count == 1
+        assert units.columns["u"].null_count.to_pylist() == [0]
+
+
+# ── taking guards out: what is said above of the statistics is then no longer so ──
+
+
+def trust_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(trust, "doubt", lambda *_: None)
+    patch.setattr(trust, "believed", lambda statistics, *_: statistics)
+
+
+def silence_is_null(patch: pytest.MonkeyPatch) -> None:
+    """The mistake of taking a row group without statistics for one without values."""
+    right = footers.hull
+
+    def wrong(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStatistics:
+        count = row_groups.row_count
+        columns = {
+            path: replace(column, null_count=pc.if_else(pc.is_null(column.lower), count, column.null_count))
+            for path, column in row_groups.columns.items()
+        }
+        return right(FileStatistics(count, columns), owner, files)
+
+    patch.setattr(footers, "hull", wrong)
+
+
+def every_bound_is_a_value(patch: pytest.MonkeyPatch) -> None:
+    """The mistake of answering MIN and MAX from bounds."""
+    right = footers._with_bounds
+
+    def wrong(*arguments: Any) -> ColumnStatistics:
+        found = right(*arguments)
+        return replace(found, lower_exact=pc.is_valid(found.lower), upper_exact=pc.is_valid(found.upper))
+
+    patch.setattr(footers, "_with_bounds", wrong)
+
+
+GUARDED: list[tuple[Callable[..., None], str | None, Callable[[pytest.MonkeyPatch], None]]] = [
+    # Not int96_bounds, and no UUIDs: such bounds are not even decoded.
+    *(
+        (test_bounds_that_readers_understand_differently_are_not_kept, name, trust_out)
+        for name in ("collated", "char_padded", "julian_dates", "julian_timestamps")
+    ),
+    (test_a_row_group_without_statistics_leaves_its_file_open, None, silence_is_null),
+    *(
+        (test_a_bound_that_was_cut_is_never_called_exact, name, every_bound_is_a_value)
+        for name in ("cut_by_polars", "cut_by_delta", "cut_by_duckdb", "cut_and_rounded_up")
+    ),
+]
+
+
+@pytest.mark.parametrize(("test", "name", "guard"), GUARDED, ids=lambda each: getattr(each, "__name__", each))
+def test_without_its_guard_it_would_be_kept(
+    test: Callable[..., None],
+    name: str | None,
+    guard: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guard(monkeypatch)
+    with pytest.raises(AssertionError):
+        test(*[] if name is None else [name])

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as t
 
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
-from zskip.schema import Column, Schema
+from zskip.schema import Column, Schema, is_orderable
 from zskip.stats import hive, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.plain import Spelled, extremes
@@ -354,6 +354,9 @@ def hull(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStati
             ("lower", ranges.lower, column.lower_exact),
             ("upper", ranges.upper, column.upper_exact),
         ):
+            if not is_orderable(known.type):
+                bounds[side], exact[side] = pa.nulls(files, known.type), pa.nulls(files, pa.bool_())
+                continue
             lost = np.zeros(files, bool)
             lost[owner[np.asarray(pc.is_null(known)) & matters]] = True
             bound = extremes(known, owner, files, upper=side == "upper")

@@ -163,8 +163,14 @@ def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Wri
     Give `doubt` a look first: it judges the column, this judges the numbers.
     """
     lower, upper, type = statistics.lower, statistics.upper, statistics.lower.type
-    distrusted = pc.greater(lower, upper)
     nan_count = statistics.nan_count
+    if not is_orderable(type):
+        return replace(
+            statistics,
+            null_count=_possible(statistics.null_count, row_count),
+            nan_count=_possible(nan_count, row_count),
+        )
+    distrusted = pc.greater(lower, upper)
     if may_hold_nan(type):
         if origin.keeps_nan:
             without = pc.fill_null(pc.invert(pc.is_nan(upper)), False)
