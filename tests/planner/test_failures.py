@@ -26,6 +26,11 @@ FAILURES = {
         1577836800 * 10**9,
         "t > TIMESTAMP '1582-10-15 00:00:00'",
     ),
+    "a column cast to nanoseconds": (
+        "t  timestamp_s  1582-10-15T23:59:59 .. 1582-10-15T23:59:59",
+        -12219292801,
+        "t <> CAST('2020-12-31 23:59:59' AS TIMESTAMP_NS)",
+    ),
     "a constant cast to nanoseconds": (
         "t  timestamp_s  2020-01-01T00:00:00 .. 2020-01-02T00:00:00",
         1577836800,

@@ -351,6 +351,8 @@ def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
     source = constant.type
     if not (t.is_date(source) or t.is_timestamp(source)):
         raise Refused(f"a constant of type {source} beside {type}")
+    if t.is_timestamp(source) and source.unit == "ns" and (t.is_date(type) or type.unit != "ns"):
+        raise Refused(f"the engine casts {type} to nanoseconds, and raises outside of the years 1677 to 2262")
     from_zone, to_zone = t.is_timestamp(source) and source.tz is not None, t.is_timestamp(type) and type.tz is not None
     moment = nanoseconds(constant, zone)
     if to_zone and not from_zone and type.unit == "ns":

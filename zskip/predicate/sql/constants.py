@@ -142,8 +142,9 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
         moment = timestamp(text, target.tz is not None, dialect.timezone, dialect.name)
         if target.unit == "ns" and moment.type.unit == "us" and abs(moment.value) > 2**63 // 1000:
             raise Refused(f"the text {text!r} lies outside of the years of {target}: the engine raises")
-        exact = target.unit in ("us", "ns") and not (target.unit == "us" and moment.type.unit == "ns")
-        return moment if exact else None
+        if target.unit == "ns":
+            return moment.cast(target)
+        return moment if target.unit == moment.type.unit == "us" else None
     if pa.types.is_time(target) and (parts := re.fullmatch(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)):
         return time_of_day(parts)
     if pa.types.is_floating(target):
