@@ -156,6 +156,7 @@ def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
         "weights": dict(options.weights) if isinstance(options.weights, Mapping) else options.weights,
         "workload": None if options.workload is None else list(options.workload),
         "layout": options.layout,
+        "by": list(options.by),
     }
     name = assignments[0].layout if assignments else options.layout
     return LayoutRecord(name, columns, kept, written.routing.to_json())
@@ -177,7 +178,7 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
     names = ("files", "rows_per_file", "file_size", "row_group_rows", "compression", "weights", "workload", "layout")
     return replace(
         options,
-        by=() if layout is None else layout.columns,
+        by=said.get("by", () if layout is None else layout.columns),
         partition_by=snapshot.partition_by,
         **{name: said[name] for name in names if said.get(name) is not None},
     )

@@ -1,18 +1,12 @@
-"""Optimize: merge what appends left behind, cell by cell, where a rewrite pays; or lay the whole table out anew.
+"""Optimize: rewrite the files of which a rewrite pays (`decay` says which), and no others; or all of them, fitted anew.
 
-A table's layout sends every row to one of its **slots**; a write leaves one **run** in each slot it has rows for:
-a file, or several that do not overlap. A look-up that reaches a slot reads all its runs.
-
-    slot 7   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     the small ones together weigh less than half of the large one:
-             untouched └────── one new run ────┘      they become one run, and the large one stays
-
-Runs are merged smallest first, and one joins only while it weighs at most twice what is merged already, as in a
-log-structured merge tree (O'Neil 1996): each row is rewritten a logarithmic number of times, and a table that nobody
-changed has nothing to merge.
+Each group of files is cut anew by a layout that is fitted to its own rows, so that rows outside the range that the
+table's layout was once fitted to are clustered too. The saved layout stays: later appends go to the same slots.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,19 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import plan as planning
+from zskip.errors import CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.sidecar import Index, Snapshot, Storage, commit
+from zskip.stats import DataFiles
 from zskip.writer.changes import be_managed, kept_options, recorded, removal, routing_of
+from zskip.writer.decay import Group, worth_rewriting
 from zskip.writer.options import WriteOptions
+from zskip.writer.paths import stored_rows
 from zskip.writer.sources import of_reader
-from zskip.writer.write import write_files
+from zskip.writer.write import Written, write_files
 
 __all__ = ["Optimized", "optimize"]
-
-_NAME = r"^(?P<slot>(?:.*/)?part-\d+)-(?P<run>[0-9a-f]+)(?:-\d+)?\.parquet$"
-_HEAVIEST = 2.0
-# What opening one more file costs a look-up, in bytes that could be read meanwhile.
-_OPENING = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +58,23 @@ def optimize(
     dry_run: bool = False,
     max_bytes: int | None = None,
 ) -> tuple[Snapshot, Optimized]:
-    """Merge the runs of slots where that pays, best first, up to ``max_bytes``; ``full``: fit the layout anew.
+    """Rewrite the groups of files where that pays, best first, up to ``max_bytes``; ``full``: fit the layout anew.
 
     Raises `CommitConflict` where another writer took one of the rewritten files away meanwhile.
     """
     be_managed(storage, base)
+    if full and max_bytes is not None:
+        raise InvalidOption("full=True rewrites all files; max_bytes= is for an optimize that chooses some.")
     index = Index(storage, base)
     everything = np.arange(len(index), dtype=np.int64)
-    size = np.asarray(pc.fill_null(index.sizes(everything), 0))
-    rows = np.asarray(pc.fill_null(index.row_counts(everything), 0))
-    chosen = everything if full else _worth_merging(index.paths(everything), rows, size, max_bytes)
+    sizes = np.asarray(pc.fill_null(index.sizes(everything), 0))
+    groups, all_of_them = ([], True) if full else _within(_groups(storage, index), sizes, max_bytes)
+    chosen = everything if full else np.sort(np.concatenate([everything[:0], *(group.numbers for group in groups)]))
     depth, skipped = _clustering(index)
     before = Optimized(
         base.version,
         len(chosen),
-        int(size[chosen].sum()),
+        int(sizes[chosen].sum()),
         len(index),
         None if dry_run else len(index),
         depth,
@@ -90,20 +85,23 @@ def optimize(
     )
     if dry_run or not len(chosen):
         return base, before
-    read = replace(planning.plan(index, None), numbers=chosen, whole=np.ones(len(chosen), bool))
-    reader = pa.RecordBatchReader.from_batches(base.schema.arrow, read.to_batches())
-    routing, rows_per_file = (None, None) if full else routing_of(storage, base)
     kept = kept_options(base, options)
-    written = write_files(of_reader(reader), storage, base.schema, kept, routing, rows_per_file)
+    written = [_refitted(storage, index, kept)] if full else _recut(storage, index, groups, kept)
+    files = DataFiles.concat([each.files for each in written])
     snapshot = commit(
         storage,
         base,
         "optimize",
-        add=written.files,
+        add=files,
         remove=index.paths(chosen).to_pylist(),
-        layout=recorded(written, kept) if full else None,
-        details={"full": full, "files_rewritten": len(chosen), "bytes_rewritten": before.bytes_rewritten},
-        undo=removal(storage, written),
+        layout=recorded(written[0], kept) if full else None,
+        details={
+            "full": full,
+            "settled": all_of_them,
+            "files_rewritten": len(chosen),
+            "bytes_rewritten": before.bytes_rewritten,
+        },
+        undo=lambda: storage.delete(files.path.to_pylist()),
     )
     after = Index(storage, snapshot)
     depth, skipped = _clustering(after)
@@ -111,47 +109,79 @@ def optimize(
     return snapshot, done
 
 
-def _worth_merging(paths: pa.StringArray, rows: np.ndarray, size: np.ndarray, max_bytes: int | None) -> np.ndarray:
-    """The numbers (ascending) of files to be rewritten: for each slot the runs that merge, the best slots first.
-
-    Runs are weighed by rows: the bytes of small files are mostly their footers.
-    """
-    parts = pc.extract_regex(paths, _NAME)
-    named = np.flatnonzero(np.asarray(pc.is_valid(parts)))
-    if not len(named):
-        return named
-    slot = _codes(pc.struct_field(parts, "slot").take(pa.array(named)))
-    run = _codes(pc.struct_field(parts, "run").take(pa.array(named)))
-    # one entry per run, slot by slot, the smallest first
-    pair, of_file = np.unique(slot * (run.max() + 1) + run, return_inverse=True)
-    weight, spent = np.bincount(of_file, rows[named]), np.bincount(of_file, size[named])
-    home = pair // (run.max() + 1)
-    order = np.lexsort((weight, home))
-    weight, spent, home = weight[order], spent[order], home[order]
-    starts = np.flatnonzero(np.diff(home, prepend=-1))
-    position = np.arange(len(home)) - np.repeat(starts, np.diff(starts, append=len(home)))
-    total = np.cumsum(weight)
-    before = total - weight - np.repeat((total - weight)[starts], np.diff(starts, append=len(home)))
-    joins = (position == 0) | (weight <= _HEAVIEST * before)
-    # the longest prefix of each slot that ends with a run that joins: a heavy run may be outweighed by later ones
-    last = np.maximum.reduceat(np.where(joins, position, 0), starts)
-    merged = position <= np.repeat(last, np.diff(starts, append=len(home)))
-    cost = np.add.reduceat(np.where(merged, spent, 0), starts)
-    gain = last * _OPENING / np.maximum(cost, 1)
-    best = np.argsort(-gain, kind="stable")
-    best = best[last[best] > 0]
-    if max_bytes is not None:
-        best = best[np.cumsum(cost[best]) <= max_bytes]
-    taken = np.zeros(len(starts), bool)
-    taken[best] = True
-    of_slot = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(home)))
-    chosen_run = np.zeros(len(pair), bool)
-    chosen_run[order] = merged & taken[of_slot]
-    return np.asarray(named[chosen_run[of_file]], np.int64)
+def _groups(storage: Storage, index: Index) -> list[Group]:
+    """The groups of files whose rewrite pays, the best first."""
+    base = index.snapshot
+    if base.operation == "optimize" and base.details.get("settled") is True:
+        return []  # what one optimize left, another would leave as well
+    routing, rows_per_file = routing_of(storage, base)
+    if routing is None or rows_per_file is None:
+        return []
+    everything = np.arange(len(index), dtype=np.int64)
+    layout = routing.assignments[0]
+    return worth_rewriting(
+        index.paths(everything),
+        np.asarray(pc.fill_null(index.row_counts(everything), 0), np.float64),
+        index.files(None, layout.columns).statistics,
+        layout.columns,
+        layout.weights,
+        rows_per_file,
+    )
 
 
-def _codes(texts: pa.StringArray) -> np.ndarray:
-    return np.asarray(pc.dictionary_encode(texts).indices).astype(np.int64)
+def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tuple[list[Group], bool]:
+    """The best groups of so many bytes together; and whether those are all."""
+    if max_bytes is None:
+        return groups, True
+    taken: list[Group] = []
+    left = max_bytes
+    for group in groups:
+        size = int(sizes[group.numbers].sum())
+        if size <= left:
+            taken.append(group)
+            left -= size
+    return taken, len(taken) == len(groups)
+
+
+def _recut(storage: Storage, index: Index, groups: Sequence[Group], kept: WriteOptions) -> list[Written]:
+    """Each group's rows as new files, cut by a layout that is fitted to them. After an error none is left."""
+    base = index.snapshot
+    written: list[Written] = []
+    try:
+        for group in groups:
+            paths = index.paths(group.numbers).to_pylist()
+            alone = replace(kept, files=group.files, rows_per_file=None, file_size=None)
+            new = write_files(stored_rows(storage, base, paths), storage, base.schema, alone, slot=group.slot)
+            written.append(new)
+            _be_whole(index, group.numbers, new)
+    except BaseException:
+        for each in written:
+            removal(storage, each)()
+        raise
+    return written
+
+
+def _refitted(storage: Storage, index: Index, kept: WriteOptions) -> Written:
+    """All rows as new files, by a layout that is fitted anew."""
+    batches = planning.plan(index, None).to_batches()
+    reader = pa.RecordBatchReader.from_batches(index.snapshot.schema.arrow, batches)
+    written = write_files(of_reader(reader), storage, index.snapshot.schema, kept)
+    try:
+        _be_whole(index, np.arange(len(index)), written)
+    except CorruptFile:
+        removal(storage, written)()
+        raise
+    return written
+
+
+def _be_whole(index: Index, numbers: np.ndarray, written: Written) -> None:
+    """Refuse to replace files by fewer or more rows than they are known to hold."""
+    known = pc.sum(index.row_counts(numbers), min_count=0).as_py()
+    if written.rows != known:
+        raise CorruptFile(
+            f"{len(numbers)} files of {index.storage.uri} hold {known:,} rows by the index, and {written.rows:,} were "
+            "read to be rewritten. Nothing was changed. zskip verify says which files differ."
+        )
 
 
 def _clustering(index: Index) -> tuple[float, float]:

@@ -64,9 +64,12 @@ def write_files(
     options: WriteOptions,
     routing: Routing | None = None,
     rows_per_file: int | None = None,
+    *,
+    slot: int | None = None,
 ) -> Written:
     """Lay out the rows of a source as new data files, after ``routing``, or after one that is fitted to them.
 
+    A file is named after its number in the routing, or after ``slot``, the number of the one whose rows these are.
     Columns that the source lacks are NULL. With a routing, a file that would get over twice ``rows_per_file`` is cut.
     Nothing refers to the files yet: that is the commit's part. After an error, or an interrupt, those that were
     written are removed again.
@@ -76,7 +79,8 @@ def write_files(
         cores = options.threads or available_cores()
         pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-write")
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
-        write = _Write(storage, schema, options, folders, pool, cores, int(options.memory_limit or free_memory() // 2))
+        limit = int(options.memory_limit or free_memory() // 2)
+        write = _Write(storage, schema, options, folders, pool, cores, limit, slot)
         try:
             return write.run(source, routing, rows_per_file)
         except BaseException:
@@ -118,6 +122,7 @@ class _Write:
     pool: ThreadPoolExecutor
     cores: int
     limit: int
+    slot: int | None
     begun: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -299,7 +304,8 @@ class _Write:
             arranged = chosen[assignment.arrange(keys.take(pa.array(chosen)), length)]
             count = 1 if len(chosen) <= most_rows else -(-2 * len(chosen) // most_rows)
             for piece, numbered in enumerate(np.array_split(arranged, count)):
-                name = f"part-{file:06d}-{self.id}{f'-{piece}' if count > 1 else ''}.parquet"
+                name = f"part-{file:06d}-{self.id}" if self.slot is None else f"part-{self.slot:06d}-{self.id}-{file}"
+                name += f"-{piece}.parquet" if count > 1 else ".parquet"
                 yield self._written(routing.folder_of(file) + name, rows.take(pa.array(numbered)), assignment, encoding)
 
     def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment, encoding: Encoding) -> _File:
