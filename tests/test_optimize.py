@@ -192,7 +192,7 @@ def test_a_delete_meanwhile_is_a_conflict_that_leaves_no_file(tmp_path: Path, mo
     assert zskip.open(table.uri).to_arrow().num_rows == 0
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.one_of(

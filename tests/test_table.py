@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import zskip
-from zskip.errors import InvalidOption, SchemaMismatch, TableNotFound
+from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
+from zskip.writer import changes
 
 
 def rows_of(count: int, seed: int) -> pa.Table:
@@ -122,6 +123,52 @@ def test_optimize_stays_below_max_bytes(table: zskip.Table) -> None:
         table.append(rows_of(200, seed))
     limit = table.optimize(dry_run=True).bytes_rewritten // 2
     assert 0 < table.optimize(max_bytes=limit).bytes_rewritten <= limit
+
+
+def test_overwrite_keeps_what_is_not_said_anew(table: zskip.Table) -> None:
+    assert len(table.overwrite(rows_of(1000, 2)).plan().paths) == 20
+    assert len(table.overwrite(rows_of(1000, 3), files=5).plan().paths) == 5
+    assert len(table.overwrite(rows_of(1000, 3), rows_per_file=500).plan().paths) == 2
+    table.overwrite(rows_of(1000, 4), by="id", partition_by=())
+    assert table.snapshot.layout is not None
+    assert table.snapshot.layout.columns == ("id",)
+    assert ids(table.to_arrow()) == ids(rows_of(1000, 4))
+    with pytest.raises(InvalidOption, match="rows_per_file"):
+        table.overwrite(rows_of(10, 5), row_per_file=3)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"source": pa.table({"id": ["text"], "a": [1], "b": [0.5]})},
+        {"source": pa.table({"a": [1], "c": [2]}), "by": "a"},
+        {"source": rows_of(100, 3).set_column(1, "a", pa.array(["x"] * 100)), "partition_by": "a", "by": "b"},
+    ],
+    ids=["type", "columns", "partitions"],
+)
+def test_an_append_to_a_table_that_was_overwritten_meanwhile_mixes_nothing(
+    other: dict[str, object], table: zskip.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files were written for other columns: they are taken in where they fit, and refused where they do not."""
+    real, late = changes.commit, zskip.open(table.uri)
+
+    def delayed(*args: object, **options: object) -> object:
+        monkeypatch.setattr(changes, "commit", real)
+        late.overwrite(**other)
+        return real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(changes, "commit", delayed)
+    kept = 0
+    try:
+        kept = table.append(rows_of(500, 2)).rows
+    except (CommitConflict, SchemaMismatch):
+        assert {path.name for path in Path(table.uri).rglob("*.parquet")} >= {
+            Path(path).name for path in late.plan().paths
+        }
+    newest = zskip.open(table.uri)
+    found = newest.to_arrow()
+    assert found.num_rows == late.snapshot.totals.rows + kept
+    assert newest.verify(["a IS NOT NULL"]).clean
 
 
 def test_versions_can_be_opened_and_restored(table: zskip.Table) -> None:

@@ -65,7 +65,7 @@ def write(
     folders and URLs of Parquet, CSV or JSON. ``by``: the columns that queries filter on, the most important first.
     ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default) says how large the files are.
     ``weights``: how often each column is asked for; ``workload``: predicates that stand for the queries to come.
-    ``mode``: what to do where a table is already: "error", "append" or "overwrite".
+    ``mode``: what to do where a table is already: "error", "append" (after that table's own layout) or "overwrite".
     ``memory_limit``: by default half of what is free; larger inputs go through spill files in ``temp_directory``.
 
     Raises `TableExists`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`, `CorruptFile`.
@@ -274,11 +274,14 @@ class Table:
         return done
 
     def overwrite(self, source: Any, *, by: str | Sequence[str] | None = None, **options: Any) -> Table:
-        """Replace all rows, in one commit. Without other options, the table is written as it was before."""
+        """Replace all rows, in one commit.
+
+        Options as for `write`; those that are not given stay as they were. Other columns ``by`` bring a layout of
+        their own. Raises what `write` raises, and `CommitConflict`.
+        """
         base = self._newest()
-        given = WriteOptions(by=by or (), **options)
-        kept = changes.kept_options(base, given)
-        snapshot = changes.create(self._storage, base, open_source(source), kept if by is None else given)
+        rows = open_source(source, options.get("storage_options"))
+        snapshot = changes.create(self._storage, base, rows, changes.changed_options(base, by, options))
         self._index = Index(self._storage, snapshot)
         return self
 

@@ -25,6 +25,7 @@ from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, to_bytes
 from zskip.sidecar.storage import Storage, unsafe_paths
 from zskip.sidecar.values import Json
 from zskip.stats import DataFiles
+from zskip.stats.widen import widens
 
 __all__ = ["commit", "layout_assignment"]
 
@@ -77,8 +78,9 @@ def commit(
     changes nothing, and its files are not used. ``undo`` is called where the change is certain not to have been
     made: it may remove the data files; a commit that may have been made must keep them.
 
-    When others commit first, the change is made to their version: what is added always can be; what is to be removed
-    must still be there, and no one else may have changed the schema or the layout that this change sets.
+    When others commit first, the change is made to their version: what is added can be, unless the table was given
+    other columns or partitions; what is to be removed must still be there, and no one else may have changed the schema
+    or the layout that this change sets.
 
     Raises `CommitConflict`, `TableExists` and `UnsupportedStore`.
     """
@@ -181,6 +183,8 @@ class _Attempt:
             if wanted is not None and now != before and now != wanted:
                 raise CommitConflict(f"{uri}: version {newest.version} changed the table's {name} meanwhile.")
         afresh = change.replace_all or change.restored is not None
+        if not afresh and change.add is not None and not _holds(newest, base, change.schema):
+            raise CommitConflict(f"{uri}: version {newest.version} has other columns than the files that were written.")
         schema, layout = change.schema or newest.schema, change.layout or newest.layout
         if change.restored is not None:
             kept = change.restored.shards
@@ -317,6 +321,19 @@ def _crowd(shards: Sequence[Shard]) -> list[int] | None:
             if len(level) == _FANOUT:
                 return level
     return None
+
+
+def _holds(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:
+    """Whether files that were written for ``base`` are files of ``newest`` too: it may have more and wider columns."""
+    if newest.partition_by != base.partition_by:
+        return False
+    if schema is not None or newest.schema == base.schema:
+        return True
+    now = newest.schema.columns
+    return all(
+        path in now and (column.type == now[path].type or widens(column.type, now[path].type))
+        for path, column in base.schema.columns.items()
+    )
 
 
 def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:

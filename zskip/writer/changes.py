@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, InvalidOption
+from zskip.errors import CommitConflict, InvalidOption, nearest
 from zskip.plan import Plan
 from zskip.schema import Schema
 from zskip.sidecar import LayoutRecord, Snapshot, Storage, commit, layout_assignment, load
@@ -26,6 +26,7 @@ __all__ = [
     "Deleted",
     "append",
     "be_managed",
+    "changed_options",
     "create",
     "delete",
     "kept_options",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _ATTEMPTS = 10
+_SIZES = ("files", "rows_per_file", "file_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,15 @@ def append(
                 remove()
             if not isinstance(error, CommitConflict) or attempt == _ATTEMPTS - 1:
                 raise
-        # Another writer grew the schema, or laid the table out anew. New rows fit that table too, if they fit at all.
+        # Another writer grew the schema, or laid the table out anew. The files fit that table too, if they fit at all.
         undone.clear()
-        base = load(storage)
+        newest = load(storage)
+        if newest.partition_by != base.partition_by:
+            remove()
+            raise CommitConflict(f"{storage.uri}: version {newest.version} has other partitions. Append again.")
+        base = newest
         try:
-            schema = Schema(evolved(base.schema.arrow, source.schema, "the rows"))
+            schema = Schema(evolved(base.schema.arrow, schema.arrow, "the rows"))
         except BaseException:
             remove()
             raise
@@ -182,6 +188,24 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
         partition_by=snapshot.partition_by,
         **{name: said[name] for name in names if said.get(name) is not None},
     )
+
+
+def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: Mapping[str, Any]) -> WriteOptions:
+    """The options of an overwrite: those that are given, and otherwise those that the table was written with.
+
+    Other columns ``by`` bring a layout of their own. Raises `InvalidOption` for one that does not exist.
+    """
+    known = [each.name for each in fields(WriteOptions)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise InvalidOption(f'There is no option "{unknown[0]}".{nearest(unknown[0], known)}')
+    kept = kept_options(snapshot, WriteOptions())
+    cleared: dict[str, Any] = {}
+    if by is not None:
+        cleared |= {"by": by, "layout": "auto", "weights": None, "workload": None}
+    if any(given.get(name) is not None for name in _SIZES):
+        cleared |= dict.fromkeys(_SIZES)
+    return replace(kept, **{**cleared, **given})
 
 
 def removal(storage: Storage, written: Written) -> Callable[[], None]:
