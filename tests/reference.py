@@ -23,7 +23,13 @@ class NotCovered(Exception):
 
 def outcome(sql: str, row: Mapping[str, Any]) -> bool | None:
     """What a predicate yields for one row: True, False, or None for NULL."""
-    return evaluate(parse_one(sql, dialect="duckdb"), row)
+    return parsed(sql)(row)
+
+
+def parsed(sql: str) -> Callable[[Mapping[str, Any]], bool | None]:
+    """The same for many rows: the predicate is read once."""
+    tree = parse_one(sql, dialect="duckdb")
+    return lambda row: evaluate(tree, row)
 
 
 def comparable(a: Any, b: Any) -> tuple[Any, Any]:
