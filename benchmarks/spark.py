@@ -8,6 +8,7 @@ Prints one line per measurement. Times are the medians of five warm runs, in sec
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import subprocess
@@ -30,6 +31,8 @@ BY = ["l_shipdate", "l_partkey", "l_suppkey", "l_orderkey"]
 
 
 def session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from zskip.schema import Schema
 from zskip.sidecar import Index, Snapshot, Storage, Vacuumed
 from zskip.writer import WriteOptions, changes, open_source, optimizing
 from zskip.writer.changes import Appended, Deleted
+from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.optimizing import Optimized
 from zskip.writer.options import bytes_of, span_of
 from zskip.writer.sample import Sample
@@ -57,6 +59,7 @@ def write(
     threads: int | None = None,
     seed: int = 0,
     progress: Any = None,
+    session: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """Lay out the rows of a source as a table at a path or URL, and return it.
@@ -67,6 +70,7 @@ def write(
     ``weights``: how often each column is asked for; ``workload``: predicates that stand for the queries to come.
     ``mode``: what to do where a table is already: "error", "append" (after that table's own layout) or "overwrite".
     ``memory_limit``: by default half of what is free; larger inputs go through spill files in ``temp_directory``.
+    ``session``: a Spark session that does the work; the source is one of its DataFrames, or paths.
 
     Raises `TableExists`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`, `CorruptFile`.
     After an error nothing is left behind.
@@ -94,10 +98,11 @@ def write(
     base = sidecar.load(storage) if sidecar.latest_version(storage) else None
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
-    rows = open_source(source, storage_options)
+    engine = _engine(session)
+    rows = engine.opened(source, storage_options)
     if base is not None and mode == "append":
-        return Table(storage, changes.append(storage, base, rows, options)[0])
-    return Table(storage, changes.create(storage, base, rows, options))
+        return Table(storage, changes.append(storage, base, rows, options, engine=engine)[0])
+    return Table(storage, changes.create(storage, base, rows, options, engine))
 
 
 def index(
@@ -259,17 +264,21 @@ class Table:
 
     # --- changing ---
 
-    def append(self, source: Any, *, batch: tuple[str, int] | None = None, **options: Any) -> Appended:
+    def append(
+        self, source: Any, *, batch: tuple[str, int] | None = None, session: Any = None, **options: Any
+    ) -> Appended:
         """Add the rows of a source as new files, after the table's layout; nothing that is there is touched.
 
         Columns may be added, and types widened where nothing is lost; the files that are there answer NULL for columns
         that they lack. ``batch``: an application's name and the number of its batch, which makes a repeated append do
-        nothing. Options are ``memory_limit``, ``temp_directory``, ``threads``, ``progress``, ``storage_options``.
+        nothing. ``session``: a Spark session that does the work, and whose DataFrame the source is. Other options are
+        ``memory_limit``, ``temp_directory``, ``threads``, ``progress``, ``storage_options``.
 
         Raises `SchemaMismatch`, naming the column, and what `write` raises.
         """
-        rows = open_source(source, options.pop("storage_options", None))
-        snapshot, done = changes.append(self._storage, self._newest(), rows, _resources(options), batch)
+        engine = _engine(session)
+        rows = engine.opened(source, options.pop("storage_options", None))
+        snapshot, done = changes.append(self._storage, self._newest(), rows, _resources(options), batch, engine)
         self._index = Index(self._storage, snapshot)
         return done
 
@@ -286,18 +295,25 @@ class Table:
         return self
 
     def delete(
-        self, where: str | Predicate, *, dialect: str = "duckdb", timezone: str = "UTC", **options: Any
+        self,
+        where: str | Predicate,
+        *,
+        dialect: str = "duckdb",
+        timezone: str = "UTC",
+        session: Any = None,
+        **options: Any,
     ) -> Deleted:
         """Delete the rows for which the predicate is TRUE.
 
         Files that match wholly leave the table without being read, those that match in part are written anew without
-        these rows, the rest is untouched. Options as for `append`. Raises `SqlError`, `CommitConflict`.
+        these rows, the rest is untouched. ``session``: a Spark session that writes them; predicates are said in its
+        SQL then with ``dialect="spark"``. Options as for `append`. Raises `SqlError`, `CommitConflict`.
         """
-        given = _resources(options)
+        given, engine = _resources(options), _engine(session)
         for attempt in range(_ATTEMPTS):
             self._index = Index(self._storage, self._newest())
             try:
-                snapshot, done = self._delete(where, dialect, timezone, given)
+                snapshot, done = self._delete(where, dialect, timezone, given, engine)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -306,29 +322,49 @@ class Table:
         return done
 
     def _delete(
-        self, where: str | Predicate, dialect: str, timezone: str, options: WriteOptions
+        self, where: str | Predicate, dialect: str, timezone: str, options: WriteOptions, engine: Engine
     ) -> tuple[Snapshot, Deleted]:
         schema = self.snapshot.schema
         now = datetime.now(UTC)
         matching = bind(where, schema, dialect=dialect, timezone=timezone, now=now) if isinstance(where, str) else where
         said = matching.dialect
-        rest = bind(f"({matching.frozen}) IS NOT TRUE", schema, dialect=said.name, timezone=said.timezone, now=now)
+        rest = bind(
+            f"({matching.frozen}) IS NOT TRUE",
+            schema,
+            dialect=said.name,
+            timezone=said.timezone,
+            now=now,
+            ansi=said.ansi,
+        )
         hit = planning.plan(self._index, matching)
-        return changes.delete(self._storage, hit, planning.plan(self._index, rest), options)
+        return changes.delete(self._storage, hit, planning.plan(self._index, rest), options, engine)
 
     def optimize(
-        self, *, full: bool = False, dry_run: bool = False, max_bytes: int | str | None = None, **options: Any
+        self,
+        *,
+        full: bool = False,
+        dry_run: bool = False,
+        max_bytes: int | str | None = None,
+        session: Any = None,
+        **options: Any,
     ) -> Optimized:
         """Lay out anew where that pays: files that appends left small, and files whose boxes overlap too much.
 
         ``full``: fit the layout again and write all rows anew. ``max_bytes``: rewrite no more than that; ``dry_run``:
-        only say what would be done. A second run on an unchanged table does nothing. Options as for `append`.
+        only say what would be done. A second run on an unchanged table does nothing. ``session``: a Spark session that
+        does the work. Options as for `append`.
         Raises `CommitConflict` where another writer took a file away meanwhile.
         """
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         snapshot, done = optimizing.optimize(
-            self._storage, base, _resources(options), full=full, dry_run=dry_run, max_bytes=most
+            self._storage,
+            base,
+            _resources(options),
+            full=full,
+            dry_run=dry_run,
+            max_bytes=most,
+            engine=_engine(session),
         )
         self._index = Index(self._storage, snapshot)
         return done
@@ -440,6 +476,12 @@ def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:
     if rows.num_rows <= most:
         return rows
     return rows.take(pa.array(np.sort(np.random.default_rng(seed).choice(rows.num_rows, most, replace=False))))
+
+
+def _engine(session: Any) -> Engine:
+    # By name: a table knows that there is Spark, and nothing about it.
+    found: Engine = LOCAL if session is None else importlib.import_module("zskip.spark.cluster").engine(session)
+    return found
 
 
 def _resources(options: Mapping[str, Any]) -> WriteOptions:

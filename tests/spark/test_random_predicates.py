@@ -130,9 +130,7 @@ def test_random_predicates(
             if conditions is None:
                 continue
             read = catalyst.predicate(conditions, index.snapshot.schema, jvm.semantics())
-            survivors = {
-                path.rpartition("/")[2] for path in zs.reading.survey(Table(index.storage, index.snapshot), read).paths
-            }
+            survivors = {path.rpartition("/")[2] for path in Table(index.storage, index.snapshot).plan(read).paths}
             wanted[f"c{len(wanted)}"] = (where, survivors)
         kept = plain.groupBy(f.col("_metadata.file_name").alias("file")).agg(
             *[f.count_if(f.expr(where)).alias(name) for name, (where, _) in wanted.items()]

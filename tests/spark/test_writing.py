@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import signal
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -19,13 +22,13 @@ from pyspark.sql import functions as f
 import zskip
 from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
-from zskip import layouts
+from zskip import layouts, sidecar
 from zskip import spark as zs
 from zskip.errors import InvalidOption, SchemaError, SchemaMismatch, TableExists
-from zskip.spark import cells, writing
+from zskip.spark import cells, cluster
 from zskip.stats import collect
 from zskip.table import Table
-from zskip.writer import Routing
+from zskip.writer import Routing, WriteOptions, changes
 
 
 def left(folder: Path) -> set[str]:
@@ -161,20 +164,115 @@ def test_partitions_are_hive_folders(spark: SparkSession, tmp_path: Path) -> Non
     assert sorted_rows(found.where("p IS NULL").toArrow()) == sorted_rows(rows.filter(pa.compute.is_null(rows["p"])))
 
 
-def test_local_and_spark_append_to_each_other(spark: SparkSession, tmp_path: Path, points: pa.Table) -> None:
-    half = points.slice(0, 30_000)
-    rest = points.slice(30_000)
-    zs.write(spark.createDataFrame(half), tmp_path / "t", by=["a", "b"], files=8)
-    zskip.write(rest.slice(0, 15_000), tmp_path / "t", mode="append")
-    table = zs.append(spark.createDataFrame(rest.slice(15_000)), tmp_path / "t")
-    assert table.version == 3
-    assert sorted_rows(pq.read_table([tmp_path / "t" / path for path in files_of(table)])) == sorted_rows(points)
-    optimized = zs.optimize(spark, tmp_path / "t", files=8)
-    assert optimized.version == 4
-    assert len(files_of(optimized)) <= 9
-    assert zs.table(spark, optimized).where("a = 17").count() == len(points.filter(pa.compute.field("a") == 17))
-    more = zskip.write(half.slice(0, 10), tmp_path / "t", mode="append")
-    assert more.snapshot.totals.rows == 60_010
+def test_either_engine_appends_to_deletes_from_and_optimizes_what_the_other_wrote(
+    spark: SparkSession, tmp_path: Path, points: pa.Table
+) -> None:
+    """The same changes on the same rows, first one engine's then the other's: the same rows, and the same quality."""
+    by = ["a", "b"]
+    ends = {}
+    for first, second in ((None, spark), (spark, None)):
+        folder = tmp_path / ("local" if first is None else "spark")
+
+        def given(rows: pa.Table, session: SparkSession | None) -> object:
+            return rows if session is None else session.createDataFrame(rows)
+
+        zskip.write(given(points.slice(0, 30_000), first), folder, by=by, files=8, session=first)
+        table = zskip.open(folder)
+        for start in range(30_000, 60_000, 5_000):
+            done = table.append(given(points.slice(start, 5_000), second), session=second)
+            assert done.rows == 5_000
+        appended = skipped(table, points, by)
+        gone = table.delete("a BETWEEN 100 AND 149 OR id = 7", dialect="spark", session=second)
+        wanted = points.filter(~((pc.field("a") >= 100) & (pc.field("a") < 150) | (pc.field("id") == 7)))
+        assert gone.rows == 60_000 - len(wanted)
+        files_before = len(files_of(table))
+        assert table.optimize(session=second, dry_run=True).files_rewritten > 0
+        merged = table.optimize(session=second)
+        assert table.version == 9
+        assert len(files_of(table)) == merged.files_after < files_before
+        assert table.optimize(session=second).files_rewritten == 0
+        assert sorted_rows(table.to_arrow()) == sorted_rows(zs.table(spark, table).toArrow()) == sorted_rows(wanted)
+        whole = table.optimize(full=True, session=second)
+        assert whole.skipped_after > 0.6
+        ends[first is None] = (appended, skipped(table, wanted, by), table.clustering())
+        assert sorted_rows(table.to_arrow()) == sorted_rows(wanted)
+    assert abs(ends[True][0] - ends[False][0]) < 0.01
+    assert abs(ends[True][1] - ends[False][1]) < 0.01
+    for column in by:
+        assert abs(ends[True][2][column].skipped - ends[False][2][column].skipped) < 0.01
+
+
+def test_spark_optimizes_after_other_columns(spark: SparkSession, tmp_path: Path, points: pa.Table) -> None:
+    zskip.write(points, tmp_path / "t", by=["a"], files=8)
+    table = zs.optimize(spark, tmp_path / "t", by=["b", "c"], files=10)
+    assert table.snapshot.layout is not None
+    assert table.snapshot.layout.columns == ("b", "c")
+    assert 8 <= len(files_of(table)) <= 12
+    assert sorted_rows(zs.table(spark, table).toArrow()) == sorted_rows(points)
+
+
+def test_a_delete_on_spark_means_what_the_session_means(spark: SparkSession, tmp_path: Path) -> None:
+    moments = [dt.datetime(2018, 10, 28, hour, 30, tzinfo=dt.UTC) for hour in range(24)]
+    rows = pa.table({"n": list(range(24)), "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        zskip.write(rows, tmp_path / "t", by=["n"], files=4)
+        table = zs.delete(spark, tmp_path / "t", "ts >= TIMESTAMP '2018-10-28 12:00:00'")
+        assert sorted(table.to_arrow()["n"].to_pylist()) == list(range(11))
+        # a predicate keeps its own zone, whatever the session's
+        table.delete("ts >= TIMESTAMPTZ '2018-10-28 06:00:00'", timezone="America/New_York", session=spark)
+        assert sorted(table.to_arrow()["n"].to_pylist()) == list(range(10))
+        assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+KEPT = {
+    "int8": pa.array([1, None, -128], pa.int8()),
+    "float": pa.array([1.5, None, float("nan")], pa.float32()),
+    "decimal": pa.array([Decimal("1.25"), None, Decimal("-9.99")], pa.decimal128(5, 2)),
+    "zoned": pa.array([0, None, 10**15], pa.timestamp("us", "Europe/Berlin")),
+    "naive": pa.array([0, None, 10**15], pa.timestamp("us")),
+    "date": pa.array([0, None, 20_000], pa.date32()),
+    "dictionary": pa.array(["a", None, "b"]).dictionary_encode(),
+    "list": pa.array([[1], None, [2, None]], pa.list_(pa.int64())),
+    "struct": pa.array([{"x": 1, "y": [{"z": "s"}]}, None, {"x": None, "y": None}]),
+    "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int16())),
+}
+CHANGED = {
+    "uint8": pa.array([1], pa.uint8()),
+    "uint64": pa.array([1], pa.uint64()),
+    "milliseconds": pa.array([1], pa.timestamp("ms")),
+    "decimal32": pa.array([Decimal(1)], pa.decimal32(5, 2)),
+    "fixed": pa.array([b"abc"], pa.binary(3)),
+    "nested": pa.array([{"x": 1}], pa.struct([("x", pa.uint16())])),
+}
+
+
+def test_types_survive_a_change_by_the_other_engine(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2, 3], **KEPT})
+    table = zskip.write(rows, tmp_path / "t", by=["id"], files=2)
+    before, schema = table.to_arrow(), table.schema
+    table.optimize(full=True, session=spark)
+    assert table.schema == schema
+    assert sorted_rows(table.to_arrow()) == sorted_rows(before)
+    assert table.verify(["int8 < 0", "float > 1", "decimal < 0", "zoned IS NULL", "dictionary = 'b'"]).clean
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_type_that_spark_would_change_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = zskip.write(pa.table({"id": [1], name: CHANGED[name]}), tmp_path / "t", by=["id"])
+    with pytest.raises(SchemaError, match=f'"{name}".*without a session'):
+        table.optimize(full=True, session=spark)
+    assert zskip.open(tmp_path / "t").version == 1
+
+
+def test_what_is_not_sparks_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="memory_limit"):
+        zs.write(spark.range(3), tmp_path / "t", by="id", memory_limit="1GB")
+    with pytest.raises(InvalidOption, match="Spark writes DataFrames"):
+        zskip.write(["a.parquet"], tmp_path / "t", by="id", session=spark)
+    assert not (tmp_path / "t").exists()
 
 
 def test_an_append_may_lack_and_add_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -230,10 +328,36 @@ def test_a_failed_commit_leaves_no_file(spark: SparkSession, tmp_path: Path, mon
     def fails(*_: object, **__: object) -> None:
         raise OSError("planted")
 
-    monkeypatch.setattr(writing.sidecar, "commit", fails)
+    monkeypatch.setattr(type(sidecar.open_storage(tmp_path)), "make_durable", fails)
     with pytest.raises(OSError, match="planted"):
         zs.write(spark.range(100), tmp_path / "t", by="id", files=3)
     assert left(tmp_path / "t") == set()
+
+
+def test_an_interrupt_after_the_commit_keeps_its_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupts(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sidecar.log, "write_hint", interrupts)
+    with pytest.raises(KeyboardInterrupt):
+        zs.write(spark.range(100), tmp_path / "t", by="id", files=3)
+    assert zs.table(spark, tmp_path / "t").count() == 100
+
+
+def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSession, tmp_path: Path) -> None:
+    zs.append_batch(tmp_path / "t", by=["id"])(spark.range(10), 0)
+    late = zskip.open(tmp_path / "t")
+    assert zs.append(spark.range(10, 20), late, batch=("stream", 1)).version == 2
+    before = left(tmp_path / "t")
+    # As two runs of one batch at a time: the second has looked before the first had committed.
+    engine = cluster.engine(spark)
+    snapshot, done = changes.append(
+        late.storage, late.snapshot, engine.opened(spark.range(10, 20), None), WriteOptions(), ("stream", 1), engine
+    )
+    assert (snapshot.version, done.rows) == (2, 0)
+    assert left(tmp_path / "t") == before
 
 
 _DRIVER = """

@@ -110,16 +110,17 @@ def alike(predicate: Predicate, schema: Schema) -> Predicate | None:
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """What a session says of SQL's meaning: its time zone, as Java names it, and whether errors raise."""
+    """What a session says of SQL's meaning: its time zone, as Java names it; whether errors raise, and case counts."""
 
     timezone: str
     ansi: bool
+    case_sensitive: bool = False
 
     @staticmethod
     def of(spark: SparkSession) -> Semantics:
         """The settings of a session."""
-        ansi = spark.conf.get("spark.sql.ansi.enabled")
-        return Semantics(str(spark.conf.get("spark.sql.session.timeZone")), str(ansi).lower() == "true")
+        ansi, case = (str(spark.conf.get(f"spark.sql.{key}")).lower() for key in ("ansi.enabled", "caseSensitive"))
+        return Semantics(str(spark.conf.get("spark.sql.session.timeZone")), ansi == "true", case == "true")
 
     @property
     def zone(self) -> ZoneInfo | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +35,13 @@ def index_files(
     deep_scan: bool = False,
     statistics: pa.Table | None = None,
     threads: int | None = None,
+    read: Callable[[Listing], tuple[Schema, DataFiles]] | None = None,
 ) -> Snapshot:
     """Index the Parquet files of a folder, and commit the index as the first version of an unmanaged table.
 
     ``deep_scan``: read the rows for what the footers lack. ``statistics``: a table with one row per file, or per row
-    group, to be trusted in place of footers (`from_statistics`); the files need not be there then.
+    group, to be trusted in place of footers (`from_statistics`); the files need not be there then. ``read``: who reads
+    the footers, and with ``deep_scan`` the rows, of the listed files, if not this machine.
 
     Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
@@ -53,7 +56,8 @@ def index_files(
         listing = data_files(storage)
         if not len(listing):
             raise NoParquet(f"There is no Parquet file in {storage.uri}.")
-        schema, files = _read(storage, listing, schema, deep_scan, threads)
+        _outlive_the_tick(storage, listing)
+        schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads)
         details = {"source": "rows" if deep_scan else "footers"}
     return commit(
         storage,
@@ -78,6 +82,7 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
     deep_scan = snapshot.details.get("source") == "rows"
     schema, files = snapshot.schema, None
     if len(fresh):
+        _outlive_the_tick(storage, fresh)
         schema, files = _read(storage, fresh, schema, deep_scan, threads, grow=True)
     gone = index.recorded_paths(differs.removed)
     return commit(
@@ -92,6 +97,13 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
     )
 
 
+def _outlive_the_tick(storage: Storage, listing: Listing) -> None:
+    """Wait until whoever replaces one of these files gives it a time that differs from the one that was listed."""
+    if storage.local is not None:
+        newest = pc.max(listing.modified).as_py() or 0
+        time.sleep(min(max(newest + _TICK_NS - time.time_ns(), 0), _TICK_NS) / 1e9)
+
+
 def _read(
     storage: Storage,
     listing: Listing,
@@ -101,10 +113,6 @@ def _read(
     *,
     grow: bool = False,
 ) -> tuple[Schema, DataFiles]:
-    if storage.local is not None:
-        newest = pc.max(listing.modified).as_py() or 0
-        # Whoever replaces a file from now on gives it a time that differs from the one that was listed.
-        time.sleep(min(max(newest + _TICK_NS - time.time_ns(), 0), _TICK_NS) / 1e9)
     table, files = footers.read(storage, listing.path.to_pylist(), schema, grow=grow, threads=threads, listing=listing)
     return table, deep.completed(storage, table, files) if deep_scan else files
 

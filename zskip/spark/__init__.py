@@ -1,18 +1,19 @@
 """Spark: tables that prune themselves, and clustered writes, without a plug-in in the JVM.
 
-``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``append``, ``optimize``, ``index``: writing ·
-``append_batch``: a sink of structured streaming · ``register_source``: ``spark.read.format("zskip")``.
+``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``append``, ``delete``, ``optimize``: writing
+· ``index`` · ``append_batch``: a sink of structured streaming · ``register_source``: ``spark.read.format("zskip")``.
 """
 
 from zskip.spark.indexing import index
 from zskip.spark.reading import read, register, sql, table
 from zskip.spark.source import register_source
 from zskip.spark.streaming import append_batch
-from zskip.spark.writing import append, optimize, write
+from zskip.spark.writing import append, delete, optimize, write
 
 __all__ = [
     "append",
     "append_batch",
+    "delete",
     "index",
     "optimize",
     "read",

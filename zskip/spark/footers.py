@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as t
 
 from zskip.errors import ZskipError
 from zskip.schema import Schema
-from zskip.sidecar import Storage
+from zskip.sidecar import Listing, Storage
 from zskip.stats import DataFiles, deep, footers
 from zskip.writer.evolution import united
 
@@ -39,20 +42,24 @@ def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], sc
 
 
 def read_foreign_footers(
-    spark: SparkSession, storage: Storage, paths: Sequence[str], files_per_task: int, deep_scan: bool
+    spark: SparkSession, storage: Storage, listing: Listing, *, files_per_task: int, deep_scan: bool
 ) -> tuple[Schema, DataFiles]:
     """The schema of files that anyone wrote, and what their footers tell, in the order of the paths' bytes.
 
     Raises `CorruptFile` and `SchemaMismatch`.
     """
-    chunks = _chunks(sorted(paths, key=str.encode), files_per_task)
+    paths = sorted(listing.path.to_pylist(), key=str.encode)
+    chunks = _chunks(paths, files_per_task)
     found = _on_executors(spark, partial(_foreign, storage, arrow=None, deep_scan=deep_scan), chunks)
     schemas = [schema for schema, _ in found]
     if any(not schema.equals(schemas[0]) for schema in schemas):
         # Statistics are kept in the table's types, which no part alone can know.
         union = united([(chunk[0], schema) for chunk, schema in zip(chunks, schemas, strict=True)])
         found = _on_executors(spark, partial(_foreign, storage, arrow=union, deep_scan=deep_scan), chunks)
-    return Schema(found[0][0]), DataFiles.concat([files for _, files in found])
+    files = DataFiles.concat([files for _, files in found])
+    # As they were listed, before anything was read: a file that is replaced meanwhile is then seen to have changed.
+    listed = listing.take(np.asarray(pc.index_in(files.path, listing.path)).astype(np.int64))
+    return Schema(found[0][0]), replace(files, size=listed.size, modified=listed.modified, etag=listed.etag)
 
 
 def _chunks(paths: Sequence[str], length: int) -> list[list[str]]:

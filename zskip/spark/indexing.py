@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zskip import sidecar
 from zskip.engines.spark import require_pyspark
-from zskip.errors import NoParquet, TableExists
-from zskip.sidecar import freshness
 from zskip.spark.footers import read_foreign_footers
-from zskip.stats import hive
 from zskip.table import Table
 
 if TYPE_CHECKING:
@@ -35,20 +33,5 @@ def index(
     """
     require_pyspark()
     storage = sidecar.open_storage(path, storage_options)
-    if sidecar.latest_version(storage):
-        raise TableExists(f"There is an index at {storage.uri} already. Open it and refresh it.")
-    listing = freshness.data_files(storage)
-    if not len(listing):
-        raise NoParquet(f"There is no Parquet file in {storage.uri}.")
-    schema, files = read_foreign_footers(spark, storage, listing.path.to_pylist(), files_per_task, deep)
-    snapshot = sidecar.commit(
-        storage,
-        None,
-        "index",
-        add=files,
-        schema=schema,
-        managed=False,
-        partition_by=tuple(hive.partitions(files.path)),
-        details={"source": "rows" if deep else "footers"},
-    )
-    return Table(storage, snapshot)
+    read = partial(read_foreign_footers, spark, storage, files_per_task=files_per_task, deep_scan=deep)
+    return Table(storage, sidecar.index_files(storage, deep_scan=deep, read=read))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,9 +18,7 @@ from zskip.engines.spark import (
     require_pyspark,
     to_spark,
 )
-from zskip.plan import Changes, Plan, plan
-from zskip.predicate import Predicate, bind
-from zskip.sidecar import freshness
+from zskip.predicate import bind
 from zskip.spark.file_index import Unsupported, self_pruning
 from zskip.spark.statement import table_paths
 from zskip.table import Table
@@ -30,7 +27,7 @@ from zskip.table import open as open_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["read", "register", "sql", "survey", "table"]
+__all__ = ["read", "register", "sql", "table"]
 
 
 def table(
@@ -55,7 +52,7 @@ def table(
     if is_connect(spark):
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
     try:
-        rows = self_pruning(spark, found.index, schema, partial(survey, found))
+        rows = self_pruning(spark, found.index, schema, Table(found.storage, found.snapshot).plan)
     except Unsupported as error:
         return _all_files(spark, found, schema, str(error))
     return rows if rows.columns == schema.names else rows.select([column(name) for name in schema.names])
@@ -87,7 +84,7 @@ def read(
     require_pyspark()
     found = _opened(path, version, storage_options)
     if where is None:
-        return to_spark(survey(found, None), spark, columns)
+        return to_spark(found.plan(), spark, columns)
     semantics = Semantics.of(spark)
     predicate = bind(
         where,
@@ -95,9 +92,9 @@ def read(
         dialect="spark",
         timezone=semantics.zone.key if semantics.zone else "UTC",
         ansi=semantics.ansi,
-        case_sensitive=str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true",
+        case_sensitive=semantics.case_sensitive,
     )
-    return to_spark(survey(found, predicate), spark, columns)
+    return to_spark(found.plan(predicate), spark, columns)
 
 
 def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
@@ -118,16 +115,6 @@ def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, An
         done = found.end
     pieces.append(_formatless(statement[done:]))
     return spark.sql("".join(pieces), **views) if views else spark.sql(statement)
-
-
-def survey(found: Table, predicate: Predicate | None) -> Plan:
-    """The plan of a predicate; of a folder that is only indexed, with the files that have changed since."""
-    if found.snapshot.managed:
-        return plan(found.index, predicate)
-    now = freshness.changes(found.index)
-    changed = freshness.only(now.listing, found.index.paths(now.changed).to_pylist())
-    changes = Changes(now.added.path, now.added.size, changed.path, changed.size, found.index.paths(now.removed))
-    return plan(found.index, predicate, changes=changes)
 
 
 def _formatless(text: str) -> str:
@@ -154,7 +141,7 @@ def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str
     if message not in _SAID:
         _SAID.add(message)
         warnings.warn(f"{message} Use zskip.spark.read(spark, path, where=…).", RuntimeWarning, stacklevel=3)
-    return read_files(spark, found.storage, planned_files(survey(found, None)), schema, found.snapshot.partition_by)
+    return read_files(spark, found.storage, planned_files(found.plan()), schema, found.snapshot.partition_by)
 
 
 _SAID: set[str] = set()

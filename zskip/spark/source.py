@@ -22,7 +22,6 @@ from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Changes, Plan
 from zskip.predicate import Predicate, bind, conjunction
 from zskip.schema import Schema
-from zskip.spark.reading import survey
 from zskip.table import Table
 from zskip.table import open as open_table
 
@@ -103,7 +102,7 @@ class Scan:
     def shares(self) -> list[Share]:
         """The surviving files in runs of about 128 MB."""
         table = self.table()
-        plan = survey(table, self.predicate(table.snapshot.schema))
+        plan = table.plan(self.predicate(table.snapshot.schema))
         run = np.cumsum(np.asarray(table.index.sizes(plan.numbers).fill_null(_PARTITION_BYTES))) // _PARTITION_BYTES
         runs = np.split(plan.numbers, np.flatnonzero(np.diff(run)) + 1)
         shares = [Share(tuple(numbers.tolist())) for numbers in runs if len(numbers)]
@@ -114,7 +113,7 @@ class Scan:
     def batches(self, share: Share) -> Iterator[pa.RecordBatch]:
         """The rows of one share, in the types that Spark has for them."""
         table = self.table()
-        plan = survey(table, self.predicate(table.snapshot.schema))
+        plan = table.plan(self.predicate(table.snapshot.schema))
         mine = np.isin(plan.numbers, np.array(share.numbers, np.int64))
         numbers = plan.numbers[mine]
         groups = plan.groups.take(np.isin(plan.groups.file, numbers))

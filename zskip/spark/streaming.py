@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zskip import sidecar
-from zskip.spark import writing
-from zskip.writer import WriteOptions
+from zskip.spark import cluster, writing
+from zskip.writer import WriteOptions, changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +36,7 @@ def append_batch(
         if sidecar.latest_version(storage):
             writing.append(df, path, batch=batch, storage_options=storage_options)
         else:
-            writing.create(df, storage, WriteOptions(**options), batch)
+            engine = cluster.engine(df.sparkSession)
+            changes.create(storage, None, engine.opened(df, None), WriteOptions(**options), engine, batch)
 
     return append

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import CommitConflict, InvalidOption, nearest
@@ -15,11 +14,11 @@ from zskip.plan import Plan
 from zskip.schema import Schema
 from zskip.sidecar import LayoutRecord, Snapshot, Storage, commit, layout_assignment, load
 from zskip.writer import hive
+from zskip.writer.engine import LOCAL, Engine, Rows
 from zskip.writer.evolution import evolved
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing
-from zskip.writer.sources import Source, of_reader
-from zskip.writer.write import Written, write_files
+from zskip.writer.write import Written
 
 __all__ = [
     "Appended",
@@ -60,8 +59,15 @@ class Deleted:
     rewritten: tuple[str, ...]
 
 
-def create(storage: Storage, base: Snapshot | None, source: Source, options: WriteOptions) -> Snapshot:
-    """Write a table; in place of all rows of ``base``, where there is one."""
+def create(
+    storage: Storage,
+    base: Snapshot | None,
+    source: Rows,
+    options: WriteOptions,
+    engine: Engine = LOCAL,
+    batch: tuple[str, int] | None = None,
+) -> Snapshot:
+    """Write a table; in place of all rows of ``base``, where there is one. ``batch``: whose first rows they are."""
     if base is not None:
         be_managed(storage, base)
     schema = Schema(source.schema)
@@ -72,7 +78,7 @@ def create(storage: Storage, base: Snapshot | None, source: Source, options: Wri
         raise InvalidOption("partition_by= names every column; at least one must stay in the files.")
     schema.orderable(options.by)
     options = replace(options, partition_by=partition_by)
-    written = write_files(source, storage, schema, options)
+    written = engine.write(source, storage, schema, options, None, None, None)
     return commit(
         storage,
         base,
@@ -83,6 +89,7 @@ def create(storage: Storage, base: Snapshot | None, source: Source, options: Wri
         layout=recorded(written, options),
         partition_by=partition_by,
         details={"rows": written.rows, "files": len(written.files)},
+        batch=batch,
         undo=removal(storage, written),
     )
 
@@ -90,9 +97,10 @@ def create(storage: Storage, base: Snapshot | None, source: Source, options: Wri
 def append(
     storage: Storage,
     base: Snapshot,
-    source: Source,
+    source: Rows,
     options: WriteOptions,
     batch: tuple[str, int] | None = None,
+    engine: Engine = LOCAL,
 ) -> tuple[Snapshot, Appended]:
     """Write rows as new files of a table, after its own layout; nothing that is there is touched."""
     be_managed(storage, base)
@@ -104,7 +112,7 @@ def append(
         if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
             raise InvalidOption(f'The partition column "{name}" cannot change its type.')
     routing, rows_per_file = routing_of(storage, base)
-    written = write_files(source, storage, schema, kept, routing, rows_per_file)
+    written = engine.write(source, storage, schema, kept, routing, rows_per_file, None)
     if not written.rows:
         return base, Appended(base.version, 0, 0, 0)
     grown = routing is None or len(written.routing.keys) > len(routing.keys)
@@ -222,7 +230,9 @@ def be_managed(storage: Storage, base: Snapshot) -> None:
         )
 
 
-def delete(storage: Storage, hit: Plan, rest: Plan, options: WriteOptions) -> tuple[Snapshot, Deleted]:
+def delete(
+    storage: Storage, hit: Plan, rest: Plan, options: WriteOptions, engine: Engine = LOCAL
+) -> tuple[Snapshot, Deleted]:
     """Take rows out of a table: ``hit`` is the plan of those rows, ``rest`` of all others, over the same snapshot."""
     base = hit.snapshot
     be_managed(storage, base)
@@ -236,9 +246,9 @@ def delete(storage: Storage, hit: Plan, rest: Plan, options: WriteOptions) -> tu
     if not len(hit.numbers):
         return base, Deleted(base.version, 0, 0, 0, ())
     schema = base.schema
-    reader = pa.RecordBatchReader.from_batches(schema.arrow, rest.to_batches())
     routing, rows_per_file = routing_of(storage, base)
-    written = write_files(of_reader(reader), storage, schema, kept_options(base, options), routing, rows_per_file)
+    kept = kept_options(base, options)
+    written = engine.write(engine.planned(rest), storage, schema, kept, routing, rows_per_file, None)
     rows = dropped + before - written.rows
     removed = hit.index.paths(hit.numbers).to_pylist()
     if not rows:

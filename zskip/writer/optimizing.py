@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import plan as planning
@@ -20,10 +19,9 @@ from zskip.sidecar import Index, Snapshot, Storage, commit
 from zskip.stats import DataFiles
 from zskip.writer.changes import be_managed, kept_options, recorded, removal, routing_of
 from zskip.writer.decay import Group, worth_rewriting
+from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.options import WriteOptions
-from zskip.writer.paths import stored_rows
-from zskip.writer.sources import of_reader
-from zskip.writer.write import Written, write_files
+from zskip.writer.write import Written
 
 __all__ = ["Optimized", "optimize"]
 
@@ -57,8 +55,12 @@ def optimize(
     full: bool = False,
     dry_run: bool = False,
     max_bytes: int | None = None,
+    wanted: WriteOptions | None = None,
+    engine: Engine = LOCAL,
 ) -> tuple[Snapshot, Optimized]:
     """Rewrite the groups of files where that pays, best first, up to ``max_bytes``; ``full``: fit the layout anew.
+
+    ``wanted``: how the table is to be laid out from now on; as it was by default.
 
     Raises `CommitConflict` where another writer took one of the rewritten files away meanwhile.
     """
@@ -85,8 +87,8 @@ def optimize(
     )
     if dry_run or not len(chosen):
         return base, before
-    kept = kept_options(base, options)
-    written = [_refitted(storage, index, kept)] if full else _recut(storage, index, groups, kept)
+    kept = wanted or kept_options(base, options)
+    written = [_refitted(index, kept, engine)] if full else _recut(index, groups, kept, engine)
     files = DataFiles.concat([each.files for each in written])
     snapshot = commit(
         storage,
@@ -143,17 +145,18 @@ def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tu
     return taken, len(taken) == len(groups)
 
 
-def _recut(storage: Storage, index: Index, groups: Sequence[Group], kept: WriteOptions) -> list[Written]:
-    """Each group's rows as new files, cut by a layout that is fitted to them. After an error none is left."""
-    base = index.snapshot
+def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: Engine) -> list[Written]:
+    """The groups' rows as new files, cut by a layout that is fitted to them. After an error none is left."""
+    storage, base = index.storage, index.snapshot
     written: list[Written] = []
     try:
-        for group in groups:
-            paths = index.paths(group.numbers).to_pylist()
-            alone = replace(kept, files=group.files, rows_per_file=None, file_size=None)
-            new = write_files(stored_rows(storage, base, paths), storage, base.schema, alone, slot=group.slot)
+        for bundle in [groups] if engine.recuts_at_once else [[group] for group in groups]:
+            numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
+            slots = sorted(group.slot for group in bundle for _ in range(group.files))
+            alone = replace(kept, files=len(slots), rows_per_file=None, file_size=None)
+            new = engine.write(engine.stored(index, numbers), storage, base.schema, alone, None, None, slots)
             written.append(new)
-            _be_whole(index, group.numbers, new)
+            _be_whole(index, numbers, new)
     except BaseException:
         for each in written:
             removal(storage, each)()
@@ -161,15 +164,14 @@ def _recut(storage: Storage, index: Index, groups: Sequence[Group], kept: WriteO
     return written
 
 
-def _refitted(storage: Storage, index: Index, kept: WriteOptions) -> Written:
+def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:
     """All rows as new files, by a layout that is fitted anew."""
-    batches = planning.plan(index, None).to_batches()
-    reader = pa.RecordBatchReader.from_batches(index.snapshot.schema.arrow, batches)
-    written = write_files(of_reader(reader), storage, index.snapshot.schema, kept)
+    rows = engine.planned(planning.plan(index, None))
+    written = engine.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
         _be_whole(index, np.arange(len(index)), written)
     except CorruptFile:
-        removal(storage, written)()
+        removal(index.storage, written)()
         raise
     return written
 

@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from zskip import layouts
+from zskip.errors import InvalidOption, nearest
 from zskip.layouts import Assignment
 from zskip.schema import Schema
 from zskip.writer import hive
+from zskip.writer.options import WriteOptions
 
-__all__ = ["Routing", "partition_numbers", "top_level"]
+__all__ = ["Routing", "fitted", "partition_numbers", "top_level"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,46 @@ class Routing:
         forms = [layouts.from_json(form) for form in json["assignments"]]
         keys = tuple(tuple(key) for key in json["keys"])
         return Routing(tuple(partition_by), keys, tuple(forms[number] for number in json["assignment"]))
+
+
+def fitted(
+    sample: pa.Table, by: Sequence[str], counts: Mapping[tuple[str, ...], int], files: int, options: WriteOptions
+) -> Routing:
+    """Fit a layout to each partition's part of a sample. ``counts``: rows by partition; ``files``: for all together."""
+    keys, numbers = partition_numbers(sample, options.partition_by)
+    number_of = {key: number for number, key in enumerate(keys)}
+    weights = _weights(options.weights, options.by)
+    total = sum(counts.values())
+    assignments = []
+    for key in sorted(counts):
+        # A partition that the sample missed is small: any order suits it, fitted to no rows at all.
+        mine = sample
+        if options.partition_by:
+            mine = sample.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
+        assignments.append(
+            layouts.fit(
+                mine,
+                by,
+                layout=options.layout,
+                files=max(1, round(files * counts[key] / max(total, 1))),
+                weights=weights,
+                workload=options.workload,
+                total_rows=counts[key],
+            )
+        )
+    return Routing(tuple(options.partition_by), tuple(sorted(counts)), tuple(assignments))
+
+
+def _weights(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:
+    """The weights in the order of ``by``; a column that a mapping leaves out weighs nothing. Raises `InvalidOption`."""
+    if weights is None:
+        return None
+    if not isinstance(weights, Mapping):
+        return [float(weight) for weight in weights]
+    unknown = [name for name in weights if name not in by]
+    if unknown:
+        raise InvalidOption(f'weights name the column "{unknown[0]}", which by= does not.{nearest(unknown[0], by)}')
+    return [float(weights.get(name, 0)) for name in by]
 
 
 def _needed(assignment: Assignment, rows: pa.Table) -> pa.Table:

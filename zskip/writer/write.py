@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import layouts
-from zskip.errors import InvalidOption, nearest
 from zskip.schema import Schema
 from zskip.sidecar import Storage
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.writer.encode import Encoding, even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.options import WriteOptions
-from zskip.writer.routing import Routing, partition_numbers, top_level
+from zskip.writer.routing import Routing, fitted, partition_numbers, top_level
 from zskip.writer.sample import Sample
 from zskip.writer.scatter import FILE, MemoryBuckets, SpilledBuckets, in_parallel, split
 from zskip.writer.sources import Part, Source
@@ -182,29 +181,7 @@ class _Write:
             sampled = pa.schema([self.schema.arrow.field(name) for name in columns]).empty_table()
             counts = {} if options.partition_by else {(): 0}
         wanted = self._files(rows, look)
-        weights = _weights(options.weights, options.by)
-        keys_of, numbers = partition_numbers(sampled, options.partition_by)
-        number_of = {key: number for number, key in enumerate(keys_of)}
-        assignments = []
-        for key in sorted(counts):
-            # A partition that the sample missed is small: any order suits it, fitted to no rows at all.
-            mine = (
-                sampled.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
-                if options.partition_by
-                else sampled
-            )
-            assignments.append(
-                layouts.fit(
-                    mine,
-                    by,
-                    layout=options.layout,
-                    files=max(1, round(wanted * counts[key] / max(rows, 1))),
-                    weights=weights,
-                    workload=options.workload,
-                    total_rows=counts[key],
-                )
-            )
-        return Routing(tuple(options.partition_by), tuple(sorted(counts)), tuple(assignments)), rows
+        return fitted(sampled, by, counts, wanted, options), rows
 
     def _files(self, rows: int, look: _Look) -> int:
         options = self.options
@@ -353,15 +330,3 @@ class _Memory:
             with self._changed:
                 self._free += size
                 self._changed.notify_all()
-
-
-def _weights(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:
-    """The weights in the order of ``by``; a column that a mapping leaves out weighs nothing. Raises `InvalidOption`."""
-    if weights is None:
-        return None
-    if not isinstance(weights, Mapping):
-        return [float(weight) for weight in weights]
-    unknown = [name for name in weights if name not in by]
-    if unknown:
-        raise InvalidOption(f'weights name the column "{unknown[0]}", which by= does not.{nearest(unknown[0], by)}')
-    return [float(weights.get(name, 0)) for name in by]

@@ -1,0 +1,104 @@
+"""What the driver learns of a DataFrame before it is written: how many rows, in which partitions, and a sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.engines.spark import column
+from zskip.schema import Schema
+from zskip.writer import Routing, WriteOptions
+from zskip.writer.encode import fitted_encoding, stored_bytes
+from zskip.writer.routing import fitted, partition_numbers, top_level
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Sampled", "fit", "look"]
+
+_DEFAULT_FILE_SIZE = 128_000_000
+_SAMPLED_PER_FILE = 400
+_LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
+_HEAD = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Of ``total`` rows a sample, in the columns that a layout reads.
+
+    ``keys``, ``counts``: the partitions, as `Routing` has them, and their rows · ``values``: the partitions' values as
+    they are, a row for each key.
+    """
+
+    rows: pa.Table
+    total: int
+    keys: list[tuple[str, ...]]
+    counts: list[int]
+    values: pa.Table
+
+
+def look(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routing | None) -> Sampled:
+    """Count the rows, and sample them."""
+    total, keys, counts, values = _partitions(rows, schema, options)
+    by = [found.path for found in schema.orderable(options.by)]
+    wanted = list(dict.fromkeys([*top_level(by, schema), *options.partition_by]))
+    if options.workload:
+        wanted = list(schema.arrow.names)  # its predicates may read any of them
+    there = [name for name in wanted if name in rows.columns]
+    arrow = pa.schema([schema.arrow.field(name).with_nullable(True) for name in there])
+    if not total or not there:
+        return Sampled(arrow.empty_table(), total, keys, counts, values)
+    files = options.files or (routing.files if routing else 0)
+    size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
+    part = rows.select(*[column(name) for name in there])
+    if total > size:
+        part = part.sample(fraction=size / total, seed=options.seed)
+    return Sampled(_plain(part.toArrow()).cast(arrow), total, keys, counts, values)
+
+
+def fit(rows: DataFrame, sampled: Sampled, schema: Schema, options: WriteOptions) -> Routing:
+    """The routing that suits the sample."""
+    by = [found.path for found in schema.orderable(options.by)]
+    counts = dict(zip(sampled.keys, sampled.counts, strict=True))
+    return fitted(sampled.rows, by, counts, _files(rows, sampled.total, options), options)
+
+
+def _partitions(
+    rows: DataFrame, schema: Schema, options: WriteOptions
+) -> tuple[int, list[tuple[str, ...]], list[int], pa.Table]:
+    if not options.partition_by:
+        total = rows.count()
+        return total, [()], [total], pa.table({})
+    names = list(options.partition_by)
+    counted = rows.groupBy(*[column(name) for name in names]).count().toArrow()
+    values = counted.select(names).cast(pa.schema([schema.arrow.field(name).with_nullable(True) for name in names]))
+    keys, numbers = partition_numbers(values, names)
+    order = np.argsort(numbers)
+    counts = np.asarray(counted["count"])[order].astype(np.int64).tolist()
+    return sum(counts), keys if counts else [], counts, values.take(pa.array(order))
+
+
+def _files(rows: DataFrame, total: int, options: WriteOptions) -> int:
+    if options.files is not None:
+        return options.files
+    if options.rows_per_file is not None:
+        return max(1, -(-total // options.rows_per_file))
+    head = _plain(rows.limit(_HEAD).toArrow())
+    if not head.num_rows:
+        return 1
+    per_row: float = stored_bytes(head, fitted_encoding(head, options.compression)) / head.num_rows
+    return max(1, round(total * per_row / int(options.file_size or _DEFAULT_FILE_SIZE)))
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Arrow rows from Spark with instants in UTC, whatever the session's zone."""
+    fields = [
+        field.with_type(pa.timestamp("us", "UTC"))
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None
+        else field
+        for field in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))

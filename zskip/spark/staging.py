@@ -1,0 +1,172 @@
+"""Files that Spark writes: into a staging folder first, and from there into the table, with their statistics."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.engines.spark import column, setting, spark_uri
+from zskip.schema import Schema
+from zskip.sidecar import Storage
+from zskip.spark import cells
+from zskip.spark.footers import read_footers
+from zskip.spark.sampling import Sampled
+from zskip.stats import DataFiles, FileStatistics
+from zskip.writer import Routing, WriteOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["write"]
+
+_FILE, _PARTITION, _ORDER = "__zskip_file", "__zskip_partition", "__zskip_order"
+_CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
+# What a table's footers can be believed in; a session may have been set to the forms of old readers.
+_PARQUET_FORM = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+}
+# HotSpot compiles no longer method, and Spark's own limit lets it generate some that run ten times slower for that.
+_COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
+
+
+def write(
+    rows: DataFrame,
+    storage: Storage,
+    schema: Schema,
+    options: WriteOptions,
+    routing: Routing,
+    sampled: Sampled,
+    rows_per_file: int,
+    slots: Sequence[int] | None,
+) -> DataFiles:
+    """Write the rows as files of the table, which no snapshot names yet. After an error none of them is left.
+
+    ``slots``: after which a file is named, by its number; after its number where it is None.
+    """
+    identity = secrets.token_hex(8)
+    staged = f"_zskip/staging-{identity}"
+    moved: list[str] = []
+    try:
+        if sampled.total:
+            _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file)
+            _move(storage, staged, identity, slots, moved)
+        return _data_files(rows, storage, schema, moved)
+    except BaseException:
+        storage.delete(moved)
+        raise
+    finally:
+        _clear(storage, staged)
+
+
+# --- on the cluster ---
+
+
+def _run(
+    rows: DataFrame, uri: str, options: WriteOptions, routing: Routing, sampled: Sampled, rows_per_file: int
+) -> None:
+    from pyspark.sql import functions as f
+
+    names = rows.columns
+    partition_by = list(routing.partition_by)
+    order = [column(name) for name in partition_by]
+    if partition_by:
+        rows = _with_partition(rows, routing, sampled)
+    rows = cells.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
+    if rows_per_file > options.row_group_rows:
+        rows = cells.row_group_order(routing, sampled.rows, sampled.total, options.row_group_rows, rows, _FILE, _ORDER)
+        order.append(f.col(_ORDER))
+    # A small append has a few rows for each file of the layout: one task writes several files.
+    together = max(1, int(rows_per_file / 2 / max(1.0, sampled.total / max(1, routing.files))))
+    number = f.col(_FILE) if together == 1 else (f.col(_FILE) / together).cast("int")
+    rows = rows.repartitionById(max(1, -(-routing.files // together)), number)
+    folders = partition_by if together == 1 else [*partition_by, _FILE]
+    if together > 1:
+        order.insert(len(partition_by), f.col(_FILE))
+    if order:
+        rows = rows.sortWithinPartitions(*order)
+    writer = (
+        rows.select(*[column(name) for name in dict.fromkeys([*names, *folders])])
+        .write.option("compression", _CODECS.get(options.compression, options.compression))
+        .option("parquet.block.row.count.limit", str(options.row_group_rows))
+        .option("maxRecordsPerFile", str(max(2 * rows_per_file, 1)))
+    )
+    if folders:
+        writer = writer.partitionBy(*folders)
+    with setting(rows.sparkSession, {**_PARQUET_FORM, **_COMPILED}):
+        writer.parquet(uri)
+
+
+def _with_partition(rows: DataFrame, routing: Routing, sampled: Sampled) -> DataFrame:
+    """The rows with the number of their partition in the routing, by a broadcast join on its values."""
+    from pyspark.sql import functions as f
+
+    known = {key: number for number, key in enumerate(routing.keys)}
+    numbers = pa.array([known[key] for key in sampled.keys], pa.int32())
+    names = [f"__zskip_key_{number}" for number in range(len(routing.partition_by))]
+    keys = pa.Table.from_arrays([*sampled.values.columns, numbers], [*names, _PARTITION])
+    small = f.broadcast(rows.sparkSession.createDataFrame(keys))
+    same = [column(name).eqNullSafe(f.col(key)) for name, key in zip(routing.partition_by, names, strict=True)]
+    condition = same[0]
+    for other in same[1:]:
+        condition = condition & other
+    return rows.join(small, condition).drop(*names)
+
+
+# --- from the staging folder into the table ---
+
+
+def _move(storage: Storage, staged: str, identity: str, slots: Sequence[int] | None, moved: list[str]) -> None:
+    """Move the committed files, in layout order. ``moved`` grows as it goes.
+
+    A file's number in the layout is its task's, which its name says, or where a task wrote several, its folder's.
+    """
+    found = []
+    for path in storage.list(staged).path.to_pylist():
+        inner = path[len(staged) + 1 :]
+        folder, _, name = inner.rpartition("/")
+        above, _, last = folder.rpartition("/")
+        match = re.match(r"part-(\d+)-.*[-.]c(\d+)", name)
+        if match and name.endswith(".parquet") and not inner.startswith("_temporary/"):
+            shared = last.startswith(f"{_FILE}=")
+            number = int(last.partition("=")[2] if shared else match[1])
+            found.append((number, above if shared else folder, int(match[2]), path))
+    for number, folder, piece, path in sorted(found):
+        suffix = f"-{piece}" if piece else ""
+        target = f"{folder}/" if folder else ""
+        # Of partitions, a fit may make a file more than it was asked for.
+        slot = number if slots is None else slots[min(number, len(slots) - 1)]
+        named = f"{slot:06d}-{identity}" if slots is None else f"{slot:06d}-{identity}-{number}"
+        target += f"part-{named}{suffix}.parquet"
+        moved.append(target)
+        storage.move(path, target)
+
+
+def _data_files(rows: DataFrame, storage: Storage, schema: Schema, paths: list[str]) -> DataFiles:
+    """The files with their statistics, in layout order; files without rows are removed."""
+    if not paths:
+        nothing = FileStatistics(pa.array([], pa.int64()), {})
+        texts, whole = pa.array([], pa.string()), pa.array([], pa.int64())
+        return DataFiles(texts, whole, whole, texts, nothing, nothing, np.zeros(1, np.int64))
+    files = read_footers(rows.sparkSession, storage, paths, schema)
+    place = np.asarray(pc.index_in(pa.array(paths), files.path))
+    files = files.take(place.astype(np.int64))
+    empty = np.asarray(pc.equal(files.files.row_count, 0))
+    storage.delete([path for path, gone in zip(paths, empty.tolist(), strict=True) if gone])
+    return files.take(np.flatnonzero(~empty)) if empty.any() else files
+
+
+def _clear(storage: Storage, staged: str) -> None:
+    if storage.local is not None:
+        shutil.rmtree(storage.local / staged, ignore_errors=True)
+    else:
+        storage.delete(storage.list(staged).path.to_pylist())

@@ -1,0 +1,74 @@
+"""`Engine`: who reads and writes the rows of a change. What is committed, and how, does not depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.plan import Plan
+from zskip.schema import Schema
+from zskip.sidecar import Index, Storage
+from zskip.writer.opening import open_source
+from zskip.writer.options import WriteOptions
+from zskip.writer.paths import stored_rows
+from zskip.writer.routing import Routing
+from zskip.writer.sources import Source, of_reader
+from zskip.writer.write import Written, write_files
+
+__all__ = ["LOCAL", "Engine", "Rows"]
+
+
+class Rows(Protocol):
+    """Rows on their way into a table, as an engine holds them. ``schema``: as `storable_schema` keeps it."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What differs between this machine and a cluster.
+
+    ``opened(source, storage_options)``: a caller's rows · ``planned(plan)``: a table's own rows, those that a plan
+    selects · ``stored(index, numbers)``: those of some of its files · ``write(rows, storage, schema, options, routing,
+    rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: after
+    which slots of the table's layout the new files are named, in their order, where their own numbers are not meant.
+
+    ``recuts_at_once``: whether groups of files are cut anew by one write, as a cluster does, and not one after another.
+    """
+
+    opened: Callable[[Any, Mapping[str, Any] | None], Rows]
+    planned: Callable[[Plan], Rows]
+    stored: Callable[[Index, np.ndarray], Rows]
+    write: Callable[
+        [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[int] | None],
+        Written,
+    ]
+    recuts_at_once: bool
+
+
+def _planned(plan: Plan) -> Source:
+    return of_reader(pa.RecordBatchReader.from_batches(plan.snapshot.schema.arrow, plan.to_batches()))
+
+
+def _stored(index: Index, numbers: np.ndarray) -> Source:
+    return stored_rows(index.storage, index.snapshot, index.paths(numbers).to_pylist())
+
+
+def _write(
+    source: Source,
+    storage: Storage,
+    schema: Schema,
+    options: WriteOptions,
+    routing: Routing | None,
+    rows_per_file: int | None,
+    slots: Sequence[int] | None,
+) -> Written:
+    return write_files(source, storage, schema, options, routing, rows_per_file, slot=slots[0] if slots else None)
+
+
+LOCAL = Engine(open_source, _planned, _stored, _write, recuts_at_once=False)
