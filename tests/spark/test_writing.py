@@ -445,21 +445,3 @@ def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> No
     pruned = zs.table(spark, table)
     assert pruned.where("extra = 'x'").count() == 1
     assert pruned.where("i < -990").count() == sum(1 for i in rows["i"].to_pylist() if i is not None and i < -990)
-
-
-def test_the_data_source_reads_and_pushes_filters(spark: SparkSession, tmp_path: Path) -> None:
-    rows = hostile()
-    table = zskip.write(rows, tmp_path / "t", by=["i"], files=8)
-    zs.register_source(spark)
-    found = spark.read.format("zskip").load(str(tmp_path / "t"))
-    plain = zs.table(spark, table)
-    assert found.schema == plain.schema
-    for where in (
-        "i < -900",
-        "d > 50",
-        "s LIKE 'a%' AND few IN (1, 2)",
-        "ts IS NULL",
-        "i <=> 5",
-        "day > DATE '1970-01-03'",
-    ):
-        assert sorted_rows(found.where(where).toArrow()) == sorted_rows(plain.where(where).toArrow()), where

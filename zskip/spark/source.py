@@ -1,15 +1,17 @@
 """``spark.read.format("zskip")``: a Python data source. Convenient, and slower than `zskip.spark.table`.
 
 Spark hands over simple filters joined by AND, never a choice of columns, and the rows pass through Python as Arrow
-batches. It needs nothing internal of Spark. ``CREATE TABLE … USING zskip`` does not work: Spark 4.3 keeps the options
-of such a table from the source when it is read. Make a view of the DataFrame instead.
+batches. It needs nothing internal of Spark.
+
+``CREATE TABLE … USING zskip LOCATION …`` works without a list of columns: Spark gives a source the options of such a
+table once, to ask for its schema, and later the schema alone. So its first field's metadata carries them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,8 @@ __all__ = ["register_source"]
 
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _PARTITION_BYTES = 128_000_000
+# Which table a table of Spark's catalog stands for, in the metadata of its first column.
+_TABLE = "zskip"
 _COMPARISONS = {
     "EqualTo": "=",
     "EqualNullSafe": "<=>",
@@ -72,6 +76,7 @@ class Scan:
     version: int
     storage_options: dict[str, Any]
     semantics: Semantics
+    columns: StructType
     filters: list[tuple[str, list[Any]]]
 
     def table(self) -> Table:
@@ -121,8 +126,9 @@ class Scan:
         part: Plan = replace(
             plan, predicate=None, numbers=numbers, whole=plan.whole[mine], groups=groups, changes=share.changes
         )
-        target = arrow_schema(spark_schema(table.snapshot.schema.arrow))
-        for batch in part.to_batches():
+        # A table of the catalog keeps the columns and types that it was made with.
+        target = arrow_schema(self.columns)
+        for batch in part.to_batches(target.names):
             yield from pa.Table.from_batches([batch]).cast(target).to_batches()
 
 
@@ -180,22 +186,39 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             return "zskip"
 
         def schema(self) -> StructType:
-            return spark_schema(self._scan().table().schema)
+            types = spark_schema(_opened(self.options).schema)
+            if "provider" in self.options:  # CREATE TABLE
+                types.fields[0].metadata = {_TABLE: json.dumps({key: self.options.get(key) for key in _OPTIONS})}
+            return types
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            scan = self._scan()
-            scan.version = scan.table().version
+            kept = schema.fields[0].metadata.get(_TABLE)
+            options = json.loads(kept) if kept and not self.options.get("path") else self.options
+            table = _opened(options)
+            scan = Scan(table.uri, table.version, _storage_options(options), semantics, schema, [])
             return (PushingReader if pushes else Reader)(scan)
 
-        def _scan(self) -> Scan:
-            path = self.options.get("path")
-            if not path:
-                raise InvalidOption('format("zskip") needs a path: .load("lake/conn").')
-            # Spark makes URIs with one slash.
-            path = re.sub(r"^file:/(?!/)", "file:///", path)
-            options = json.loads(self.options.get("storage_options") or "{}")
-            version = self.options.get("version")
-            asked = open_table(path, version=int(version) if version else None, storage_options=options or None)
-            return Scan(path, asked.version, options, semantics, [])
-
     return Source
+
+
+_OPTIONS = ("path", "version", "storage_options")
+
+
+def _opened(options: Mapping[str, str]) -> Table:
+    path = options.get("path")
+    if not path:
+        raise InvalidOption(
+            'format("zskip") needs a path: .load("lake/conn"), or CREATE TABLE conn USING zskip LOCATION \'…\' '
+            "without a list of columns."
+        )
+    version = options.get("version")
+    return open_table(
+        re.sub(r"^file:/(?!/)", "file:///", path),  # Spark makes URIs with one slash.
+        version=int(version) if version else None,
+        storage_options=_storage_options(options) or None,
+    )
+
+
+def _storage_options(options: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(options.get("storage_options") or "{}")
+    return found
