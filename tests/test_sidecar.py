@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,51 @@ def test_a_lost_newest_entry_is_noticed(storage: sidecar.Storage) -> None:
     storage.delete([log.entry_path(2)])
     with pytest.raises(DamagedIndex, match="an entry is missing"):
         sidecar.load(storage)
+
+
+def test_an_entry_lost_in_the_middle_hides_no_later_one(storage: sidecar.Storage) -> None:
+    """Each entry is complete: a gap costs one version to travel to, also where the hint stands before it."""
+    snapshot = start(storage, "part-0.parquet")
+    for number in range(1, 6):
+        snapshot = sidecar.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+    storage.delete([log.entry_path(3)])
+    for hint in (b"1\n", b"2\n", b"3\n", b"6\n"):
+        storage.put(log.HINT, hint)
+        assert sidecar.load(storage) == snapshot
+    assert [entry.version for entry in sidecar.history(storage)] == [6, 5, 4, 2, 1]
+    with pytest.raises(TableNotFound, match="no version 3"):
+        sidecar.load(storage, version=3)
+
+
+def test_the_hint_never_goes_back(storage: sidecar.Storage) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    storage.put(log.HINT, b"7\n")
+    log.write_hint(storage, snapshot.version)
+    assert storage.read(log.HINT) == b"7\n"
+
+
+def test_a_long_log_is_listed_from_the_hint_on_only(storage: sidecar.Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    for version in range(2, 3000):
+        if storage.local is not None:
+            (storage.local / log.entry_path(version)).write_bytes(b"")
+        else:
+            storage.put(log.entry_path(version), b"")
+    storage.put(log.entry_path(3000), to_bytes(replace(snapshot, version=3000)))
+    storage.put(log.HINT, b"2990\n")
+    seen: list[int] = []
+    real = storage.names
+
+    def names(folder: str, *, after: str = "") -> Any:
+        found = real(folder, after=after)
+        seen.append(len(found))
+        return found
+
+    monkeypatch.setattr(storage, "names", names)
+    assert sidecar.load(storage).version == 3000
+    assert sum(seen) < 20
+    storage.delete([log.HINT])
+    assert sidecar.load(storage).version == 3000
 
 
 def read_all(storage: sidecar.Storage) -> Any:

@@ -18,7 +18,7 @@ from zskip.errors import (
 
 if TYPE_CHECKING:
     from zskip.engines.duckdb import sql
-    from zskip.table import Table, advise, index, open, write  # noqa: A004  # the name that a user says
+    from zskip.table import Table, advise, index, open, repair, write  # noqa: A004  # the name that a user says
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "advise",
     "index",
     "open",
+    "repair",
     "sql",
     "write",
 ]
@@ -47,6 +48,7 @@ _HOMES = {
     "index": "zskip.table",
     "sql": "zskip.engines.duckdb",
     "open": "zskip.table",
+    "repair": "zskip.table",
     "write": "zskip.table",
 }
 

@@ -20,7 +20,7 @@ from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan
 from zskip.predicate import Predicate, bind
 from zskip.schema import Schema
-from zskip.sidecar import Index, Snapshot, Storage, Vacuumed
+from zskip.sidecar import Index, Repaired, Snapshot, Storage, Vacuumed
 from zskip.writer import WriteOptions, changes, open_source, optimizing
 from zskip.writer.changes import Appended, Deleted
 from zskip.writer.engine import LOCAL, Engine
@@ -31,7 +31,7 @@ from zskip.writer.sample import Sample
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Table", "Version", "advise", "index", "open", "write"]
+__all__ = ["Table", "Version", "advise", "index", "open", "repair", "write"]
 
 _MODES = ("error", "append", "overwrite")
 _ATTEMPTS = 5
@@ -148,6 +148,23 @@ def open(
     storage = sidecar.open_storage(path, storage_options)
     moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
     return Table(storage, sidecar.load(storage, version, moment))
+
+
+def repair(
+    path: str | os.PathLike[str],
+    *,
+    go_back: bool = False,
+    threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Repaired:
+    """Make an index whose parts were damaged or lost readable again, from the data files' footers.
+
+    What footers do not tell is unknown from then on, and plans keep more. ``go_back``: where the newest log entry
+    itself is lost, make the newest version that can be read the table again, without what came after it.
+
+    Raises `DamagedIndex` where what is lost cannot be restored, and says why; nothing is changed then.
+    """
+    return sidecar.repair(sidecar.open_storage(path, storage_options), go_back=go_back, threads=threads)[1]
 
 
 def advise(

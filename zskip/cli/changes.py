@@ -18,6 +18,7 @@ from zskip.cli.options import (
     write_options,
 )
 from zskip.cli.terminal import print_facts, print_json, working
+from zskip.errors import InvalidOption
 
 __all__ = ["add_commands"]
 
@@ -49,6 +50,12 @@ def add_commands(commands: Commands) -> None:
     )
     command.add_argument("path", help="the folder or URL that holds the Parquet files")
     command.add_argument("--deep", action="store_true", help="read the columns whose footers say too little")
+    command.add_argument("--repair", action="store_true", help="make lost parts of an index again, from the footers")
+    command.add_argument(
+        "--go-back",
+        action="store_true",
+        help="with --repair: where the newest log entry is lost, go on from the one before",
+    )
     add_rest(command)
 
     command = add_command(
@@ -108,6 +115,12 @@ def index(given: argparse.Namespace) -> None:
     from zskip import table as tables
 
     start = time.perf_counter()
+    if given.repair:
+        with working(f"repairing the index of {given.path}"):
+            show(tables.repair(given.path, go_back=given.go_back, storage_options=pairs(given.storage_option)), given)
+        return
+    if given.go_back:
+        raise InvalidOption("--go-back needs --repair.")
     with working(f"indexing {given.path}"):
         table = tables.index(given.path, deep=given.deep, storage_options=pairs(given.storage_option))
     show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)

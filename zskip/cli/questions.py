@@ -94,7 +94,8 @@ def plan(given: argparse.Namespace) -> None:
     elif given.explain:
         out().print(planned.explain())
     else:
-        print_facts({**planned.skipped.said(), "paths": planned.paths, "seconds": seconds})
+        skipped = {f"{name}_skipped": str(share) for name, share in planned.skipped._asdict().items()}
+        print_facts({**skipped, "paths": planned.paths, "seconds": seconds})
 
 
 def query(given: argparse.Namespace) -> None:

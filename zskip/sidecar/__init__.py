@@ -2,7 +2,7 @@
 
 ``storage``, ``opening``: where a table lies · ``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which
 version is the table · ``commit``: how it changes · ``index``: what a plan reads · ``indexing``, ``freshness``: folders
-of others · ``vacuum``: what no version needs any more.
+of others · ``repair``: what was lost · ``vacuum``: what no version needs any more.
 """
 
 from zskip.sidecar.commit import commit, layout_assignment
@@ -11,6 +11,7 @@ from zskip.sidecar.index import FileUnits, Index, RowGroupUnits
 from zskip.sidecar.indexing import index_files, refresh
 from zskip.sidecar.log import history, latest_version, load, versions
 from zskip.sidecar.opening import open_storage
+from zskip.sidecar.repair import Repaired, repair
 from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, Totals
 from zskip.sidecar.storage import Listing, Storage
 from zskip.sidecar.vacuum import Vacuumed, vacuum
@@ -21,6 +22,7 @@ __all__ = [
     "Index",
     "LayoutRecord",
     "Listing",
+    "Repaired",
     "RowGroupUnits",
     "Shard",
     "Snapshot",
@@ -36,6 +38,7 @@ __all__ = [
     "load",
     "open_storage",
     "refresh",
+    "repair",
     "vacuum",
     "versions",
 ]

@@ -31,7 +31,7 @@ __all__ = ["commit", "layout_assignment"]
 
 _ATTEMPTS, _ASKS = 100, 5
 _FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
-_LARGEST_INLINE = 16_384
+_LARGEST_INLINE, _LISTED_REMOVALS = 16_384, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +207,7 @@ class _Attempt:
             details=change.details,
             applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
             added=_added(change, newest),
+            removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
         )
         return candidate if afresh else self._merged(candidate)
 

@@ -97,6 +97,12 @@ class LocalStorage:
                         status = entry.stat()
                         yield path, status.st_size, status.st_mtime_ns, None
 
+    def names(self, folder: str, *, after: str = "") -> Sequence[str]:
+        try:
+            return [name for name in os.listdir(self._locate(folder)) if name > after]
+        except FileNotFoundError:
+            return []
+
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         return Listing.of(self._status(path) for path in paths)
 

@@ -1,7 +1,8 @@
 """The log: one entry a commit, created only if absent; the highest version is the table.
 
-``_zskip/log/latest`` is a hint and no authority: it names a version that was committed, from where the next ones are
-looked for. A hint that is behind costs a few look-ups, one that is missing a listing.
+``_zskip/log/latest`` is a hint and no authority: it names a version that was committed, and the log is listed from
+there on, so that opening costs the same after ten commits and after a hundred thousand. A hint that is behind makes
+the listing longer, one that is missing makes it whole. Entries between that were lost do not matter: each is complete.
 """
 
 from __future__ import annotations
@@ -11,16 +12,27 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-import pyarrow.compute as pc
-
 from zskip.errors import DamagedIndex, TableError, TableNotFound
 from zskip.sidecar.snapshot import Snapshot, from_bytes
 from zskip.sidecar.storage import Storage
 
-__all__ = ["HINT", "LOG", "entry_path", "history", "latest_version", "load", "read_entry", "versions"]
+__all__ = [
+    "GO_BACK",
+    "HINT",
+    "LOG",
+    "entry_path",
+    "hinted",
+    "history",
+    "latest_version",
+    "load",
+    "read_entry",
+    "versions",
+]
 
 LOG = "_zskip/log"
 HINT = f"{LOG}/latest"
+GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."
+_ENTRY = re.compile(r"[0-9]{20}\.json")
 _LARGEST_ENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
 
@@ -47,46 +59,33 @@ def read_entry(storage: Storage, version: int) -> Snapshot | None:
     return snapshot
 
 
-def versions(storage: Storage) -> list[int]:
-    """All versions that the log still holds, oldest first, by listing it."""
-    names = storage.list(LOG).path
-    numbered = pc.match_substring_regex(names, rf"^{re.escape(LOG)}/[0-9]{{20}}\.json$")
-    return sorted(int(name[-25:-5]) for name in names.filter(numbered).to_pylist())
+def versions(storage: Storage, since: int = 0) -> list[int]:
+    """The versions from ``since`` on that the log holds, oldest first, by listing it from there."""
+    names = storage.names(LOG, after=entry_path(since - 1).rpartition("/")[2] if since > 0 else "")
+    return sorted(int(name[:20]) for name in names if _ENTRY.fullmatch(name))
 
 
 def latest_version(storage: Storage) -> int:
     """The newest version; 0 where there is no table. Raises `DamagedIndex` where a committed entry is gone."""
-    hint = _hint(storage)
-    if hint is not None and storage.exists(entry_path(hint)):
-        return _newest_after(storage, hint)
-    newest = max(versions(storage), default=0)
-    if hint is not None and newest < hint:
+    hint = hinted(storage)
+    found = versions(storage, hint or 0)
+    if hint is not None and not found:
+        ends = max(versions(storage), default=0)
         raise DamagedIndex(
-            f"The log of {storage.uri} once held version {hint}, and now ends at {newest}: an entry is missing. "
-            f"Restore {entry_path(hint)}, or delete {HINT} to go on from version {newest}."
+            f"The log of {storage.uri} once held version {hint}, and now ends at {ends}: an entry is missing. Put back "
+            f"{entry_path(hint)}, or go on from version {ends}, without what came after it: {GO_BACK}"
         )
-    return newest
+    return found[-1] if found else 0
 
 
-def _hint(storage: Storage) -> int | None:
+def hinted(storage: Storage) -> int | None:
+    """The version that the hint names; None without a hint."""
     try:
         text = storage.read_range(HINT, 0, 32)
     except OSError:  # no authority: without it the log is listed, and what ails the store is said then
         return None
     digits = text.strip()
     return int(digits) if digits.isdigit() and 0 < int(digits) < _LARGEST_VERSION else None
-
-
-def _newest_after(storage: Storage, known: int) -> int:
-    """The end of the unbroken run of entries from ``known`` on, by steps that double and then halve."""
-    step = 1
-    while storage.exists(entry_path(known + step)):
-        known, step = known + step, step * 2
-    while step > 1:
-        step //= 2
-        if storage.exists(entry_path(known + step)):
-            known += step
-    return known
 
 
 def load(storage: Storage, version: int | None = None, as_of: datetime | None = None) -> Snapshot:
@@ -134,6 +133,7 @@ def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
 
 
 def write_hint(storage: Storage, version: int) -> None:
-    """Leave the hint. It is no part of the commit, so a store that refuses it is no error."""
+    """Leave the hint, unless a later commit has. It is no part of the commit: a store that refuses it is no error."""
     with suppress(OSError, TableError):
-        storage.put(HINT, b"%d\n" % version)
+        if (hinted(storage) or 0) < version:
+            storage.put(HINT, b"%d\n" % version)

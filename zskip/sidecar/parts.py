@@ -147,7 +147,7 @@ class PartFile(io.RawIOBase):
 
 def _lost(storage: Storage, part: Part, what: str) -> str:
     return (
-        f"The part {part.path} of the index of {storage.uri} {what}. "
-        "Put back a copy of it, or open a version that does without it (version=N). The data files are whole: "
-        "with the folder _zskip moved away, zskip.index takes them in anew, those that no version names as well."
+        f"The part {part.path} of the index of {storage.uri} {what}. Make it again from the data files: "
+        "zskip index --repair, or zskip.repair(path). Or put back a copy of it, or open a version that does without it "
+        "(version=N)."
     )

@@ -101,6 +101,15 @@ class ObjectStorage:
                         rows.append((path, *_status(found)))
         return Listing.of(rows)
 
+    def names(self, folder: str, *, after: str = "") -> Sequence[str]:
+        key = f"{self._key(folder)}/"
+        found: list[str] = []
+        with _translated(self.uri, folder):
+            # A store that can begin its listing behind a key sends what is new, and nothing else.
+            for page in obstore.list(self._objects, prefix=key, offset=key + after, chunk_size=1000):
+                found += [each["path"][len(key) :] for each in page]
+        return [name for name in found if "/" not in name]
+
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
             return Listing.of(pool.map(self._head, paths))

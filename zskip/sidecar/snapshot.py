@@ -142,7 +142,8 @@ class Snapshot:
     ``partition_by``: the columns whose values stand in the folders' names. ``operation``: the verb that made this
     state, with what it did in ``details``. ``time``: UTC, later than the parent's. ``parent``: the version before, or
     None. ``applications``: the last batch that each application has appended, so that none is appended twice.
-    ``added``: the version that added a column, for those that were not there from the start.
+    ``added``: the version that added a column, for those that were not there from the start. ``removed``: the paths of
+    the files that the parent had and this version has not, where they are few: by these a repair tells lost names.
     """
 
     version: int
@@ -159,6 +160,7 @@ class Snapshot:
     details: Mapping[str, Json] = field(default_factory=dict)
     applications: Mapping[str, int] = field(default_factory=dict)
     added: Mapping[str, int] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
 
     def lacking(self, shard: Shard) -> frozenset[str]:
         """The columns that the table got after a shard was written: they are NULL in all its rows."""
@@ -212,6 +214,7 @@ class Snapshot:
             "partition_by": list(self.partition_by),
             "applications": dict(self.applications),
             "added": dict(self.added),
+            "removed": list(self.removed),
             "layout": None if self.layout is None else self.layout.to_json(),
             "schema": base64.b64encode(self.schema.arrow.serialize().to_pybytes()).decode(),
             "shards": [shard.to_json() for shard in self.shards],
@@ -236,6 +239,7 @@ class Snapshot:
             details=_get(json, "details", dict),
             applications={str(name): int(batch) for name, batch in _get(json, "applications", dict).items()},
             added={str(path): int(version) for path, version in _get(json, "added", dict).items()},
+            removed=tuple(str(path) for path in _get(json, "removed", list)) if "removed" in json else (),
         )
 
 
@@ -270,8 +274,8 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
 
 def _damaged(name: str, what: str) -> str:
     return (
-        f"The log entry {name} {what}. Put back a copy of it, or open an older version (version=N). The data files "
-        "are whole: with the folder _zskip moved away, zskip.index takes them in anew, all that lie there."
+        f"The log entry {name} {what}. Put back a copy of it, open an older version (version=N), or make "
+        "the newest that can be read the table again: zskip index --repair --go-back, zskip.repair(path, go_back=True)."
     )
 
 

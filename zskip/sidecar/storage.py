@@ -81,6 +81,9 @@ class Storage(Protocol):
     def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
         """All files below a folder, recursively; without ``hidden``, none below a name that starts with _ or a dot."""
 
+    def names(self, folder: str, *, after: str = "") -> Sequence[str]:
+        """The names in one folder that sort behind ``after``, in any order; none where there is no such folder."""
+
     def read(self, path: str) -> bytes:
         """A whole file. Raises `FileNotFoundError`."""
 

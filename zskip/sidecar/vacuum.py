@@ -14,10 +14,11 @@ from zskip.sidecar.index import Index
 from zskip.sidecar.snapshot import Snapshot
 from zskip.sidecar.storage import Storage
 
-__all__ = ["Vacuumed", "vacuum"]
+__all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
 
 # What zskip itself writes: data files by its own names, parts, and files that were never published.
-_OURS = r"(^|/)part-[^/]*\.parquet$|^_zskip/(stats|layout)/[^/]+$|(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
+DATA_FILE = r"(^|/)part-[^/]*\.parquet$"
+_OURS = DATA_FILE + r"|^_zskip/(stats|layout)/[^/]+$|(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _INDEX_ONLY = r"^_zskip/(.*/)?[^/]+$"
 
 

@@ -1,0 +1,204 @@
+"""Repair: every part of the side-car, flipped, cut short or removed, is noticed by name and made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import zskip
+from zskip import sidecar
+from zskip.cli import main
+from zskip.errors import DamagedIndex
+from zskip.sidecar import log
+
+committing = import_module("zskip.sidecar.commit")
+
+QUERIES = ("a = 7", "a > 590", "f > 1.5", "f <> 0.5", "s LIKE 'k1%'", "a IS NULL", "day = '1' AND a < 100", "late = 3")
+
+
+def rows_of(start: int, count: int, *, nan: bool = False) -> pa.Table:
+    numbers = range(start, start + count)
+    return pa.table(
+        {
+            "a": pa.array([None if n % 50 == 0 else n for n in numbers], pa.int64()),
+            "f": [float("nan") if nan and n % 10 == 0 else n % 7 / 2 for n in numbers],
+            "s": [f"k{n % 300}" for n in numbers],
+            "day": [str(n % 3) for n in numbers],
+        }
+    )
+
+
+def make(path: str) -> zskip.Table:
+    """A partitioned table of several shards and versions, with an added column and files that hold NaN."""
+    table = zskip.write(rows_of(0, 600), path, by=["a", "s"], partition_by="day", rows_per_file=100, row_group_rows=25)
+    table.append(rows_of(600, 60, nan=True))
+    table.append(rows_of(660, 90).append_column("late", pa.array([3] * 90, pa.int64())))
+    table.delete("a = 5")
+    return table
+
+
+def answers(table: zskip.Table) -> list[list[str]]:
+    return [sorted(map(str, table.plan(query).to_arrow().to_pylist())) for query in QUERIES]
+
+
+def flip(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+HARMS: dict[str, Callable[[bytes], bytes | None]] = {
+    "flipped": flip,
+    "cut short": lambda data: data[: len(data) // 2],
+    "removed": lambda _: None,
+}
+
+
+def harm(storage: sidecar.Storage, path: str, how: str) -> None:
+    data = HARMS[how](storage.read(path))
+    if data is None:
+        storage.delete([path])
+    else:
+        storage.put(path, data)
+
+
+@pytest.mark.parametrize(
+    ("place", "how"), [("local", "flipped"), ("local", "cut short"), ("local", "removed"), ("memory", "flipped")]
+)
+def test_every_part_is_made_again(place: str, how: str, tmp_path: Path) -> None:
+    url = str(tmp_path / "t") if place == "local" else f"memory://{tmp_path.name}/t"
+    table = make(url)
+    right, before, storage = answers(table), table.version, table.storage
+    skipped = [table.plan(query).skipped.files.part for query in QUERIES]
+    parts = storage.list("_zskip/stats").path.to_pylist()
+    repaired = 0
+    for path in parts:
+        whole = storage.read(path)
+        harm(storage, path, how)
+        done = zskip.repair(url)
+        if done.parts:
+            assert done.parts == (path,)
+            again = zskip.open(url)
+            assert answers(again) == right
+            assert again.snapshot.totals == table.snapshot.totals
+            assert again.history(1)[0].operation == "repair"
+            # NaN counts of one append are lost; whatever holds none is skipped as before
+            assert [again.plan(query).skipped.files.part for query in QUERIES[4:]] == skipped[4:]
+            assert again.verify([QUERIES[2]]).clean
+            repaired += 1
+            storage.delete([log.entry_path(again.version)])
+            storage.put(log.HINT, b"%d" % before)
+        storage.put(path, whole)
+    assert repaired >= 4
+    assert zskip.repair(url).parts == ()
+
+
+def test_damage_is_named_with_what_helps(tmp_path: Path) -> None:
+    table = make(str(tmp_path / "t"))
+    part = table.snapshot.shards[0].file_part.path
+    harm(table.storage, part, "flipped")
+    with pytest.raises(DamagedIndex, match=f"{part}.*--repair"):
+        zskip.open(table.uri).plan("a = 500")
+
+
+def test_two_lost_parts_and_an_orphan_that_is_told_apart(tmp_path: Path) -> None:
+    """Files of an older version lie there too; the ones that were lost are told by number, bytes, rows and bounds."""
+    table = make(str(tmp_path / "t"))
+    right = answers(table)
+    for shard in table.snapshot.shards[:2]:
+        harm(table.storage, shard.file_part.path, "removed")
+    done = zskip.repair(table.uri)
+    assert len(done.parts) == 2
+    assert answers(zskip.open(table.uri)) == right
+
+
+def test_names_that_cannot_be_told_are_not_guessed(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(0, 400), tmp_path / "t", by=["a"], files=4)
+    victim = Path(table.plan().paths[0])
+    harm(table.storage, table.snapshot.shards[0].file_part.path, "removed")
+    moved = victim.read_bytes()
+    victim.unlink()
+    with pytest.raises(DamagedIndex, match="cannot be told"):
+        zskip.repair(table.uri)
+    # a file of as many bytes, with other rows, is no substitute
+    other = zskip.write(rows_of(5000, 400), tmp_path / "other", by=["a"], files=4)
+    (tmp_path / "t" / "part-000000-00.parquet").write_bytes(Path(other.plan().paths[0]).read_bytes())
+    with pytest.raises(DamagedIndex):
+        zskip.repair(table.uri)
+    (tmp_path / "t" / "part-000000-00.parquet").unlink()
+    victim.write_bytes(moved)
+    assert zskip.repair(table.uri).version == 2
+    assert zskip.open(table.uri).to_arrow().num_rows == 400
+
+
+def test_a_lost_layout_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "_LARGEST_INLINE", 100)
+    table = zskip.write(rows_of(0, 2000), tmp_path / "t", by=["a", "s", "f"], files=10)
+    layout = table.snapshot.layout
+    assert layout is not None
+    assert layout.part is not None
+    harm(table.storage, layout.part.path, "flipped")
+    with pytest.raises(DamagedIndex, match="layout"):
+        zskip.open(table.uri).append(rows_of(2000, 10))
+    assert zskip.repair(table.uri).layout_lost
+    again = zskip.open(table.uri)
+    assert again.plan("a = 7").count() == 1
+    assert again.optimize().files_rewritten == 0
+    assert again.append(rows_of(2000, 10)).rows == 10
+    again.optimize(full=True)
+    assert again.to_arrow().num_rows == 2010
+
+
+@pytest.mark.parametrize("how", HARMS)
+def test_a_lost_newest_entry_is_given_up_only_when_told_to(how: str, tmp_path: Path) -> None:
+    table = make(str(tmp_path / "t"))
+    older = answers(zskip.open(table.uri, version=3))
+    harm(table.storage, log.entry_path(4), how)
+    for attempt in (zskip.open, zskip.repair):
+        with pytest.raises(DamagedIndex, match="go_back=True"):
+            attempt(table.uri)
+    assert zskip.repair(table.uri, go_back=True).went_back_to == 3
+    again = zskip.open(table.uri)
+    assert (again.version, again.history()[0].operation) == (4, "repair")
+    assert answers(again) == older
+    again.append(rows_of(9000, 10))
+    assert again.version == 5
+    assert zskip.repair(table.uri) == sidecar.Repaired(5, (), None, False)
+
+
+def test_nothing_is_repaired_where_no_entry_can_be_read(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(0, 100), tmp_path / "t", by=["a"])
+    harm(table.storage, log.entry_path(1), "cut short")
+    with pytest.raises(DamagedIndex, match="No entry"):
+        zskip.repair(table.uri, go_back=True)
+
+
+def test_an_indexed_folder_is_taken_in_as_it_is_now(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    for number in range(4):
+        pq.write_table(rows_of(100 * number, 100), tmp_path / f"{number}.parquet", row_group_size=10)
+    table = zskip.index(tmp_path)
+    for part in ("file_part", "row_group_part"):
+        harm(table.storage, getattr(zskip.open(tmp_path).snapshot.shards[-1], part).path, "flipped")
+        pq.write_table(rows_of(100, 50), tmp_path / "1.parquet", row_group_size=10)
+        assert len(zskip.repair(tmp_path).parts) == 1
+        again = zskip.open(tmp_path)
+        assert again.snapshot.totals.rows == 350
+        assert again.plan("a = 7").count() == 1
+
+
+def test_the_command_line_repairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = make(str(tmp_path / "t"))
+    part = table.snapshot.shards[0].file_part.path
+    harm(table.storage, part, "removed")
+    assert main(["plan", table.uri, "a = 500"]) == 1
+    assert "--repair" in capsys.readouterr().err
+    assert main(["index", table.uri, "--repair", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parts"] == [part]
+    assert main(["plan", table.uri, "a = 7"]) == 0
+    assert main(["index", table.uri, "--go-back"]) == 2
