@@ -126,10 +126,10 @@ def test_names_that_cannot_be_told_are_not_guessed(tmp_path: Path) -> None:
         zskip.repair(table.uri)
     # a file of as many bytes, with other rows, is no substitute
     other = zskip.write(rows_of(5000, 400), tmp_path / "other", by=["a"], files=4)
-    (tmp_path / "t" / "part-000000-00.parquet").write_bytes(Path(other.plan().paths[0]).read_bytes())
+    (tmp_path / "t" / "part-000000-0123456789abcdef.parquet").write_bytes(Path(other.plan().paths[0]).read_bytes())
     with pytest.raises(DamagedIndex):
         zskip.repair(table.uri)
-    (tmp_path / "t" / "part-000000-00.parquet").unlink()
+    (tmp_path / "t" / "part-000000-0123456789abcdef.parquet").unlink()
     victim.write_bytes(moved)
     assert zskip.repair(table.uri).version == 2
     assert zskip.open(table.uri).to_arrow().num_rows == 400

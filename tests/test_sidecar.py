@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import multiprocessing
 import os
 import signal
@@ -428,29 +429,71 @@ def age(storage: sidecar.Storage) -> None:
             os.utime(file, (1, 1))
 
 
+def named(number: int) -> str:
+    return f"part-{number:06d}-0123456789abcdef.parquet"
+
+
 def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> None:
     storage = sidecar.open_storage(tmp_path / "t")
-    base = start(storage, "part-1.parquet", "part-2.parquet")
-    snapshot = sidecar.commit(storage, base, "delete", remove=["part-1.parquet"])
-    for orphan in ("part-orphan.parquet", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp"):
-        storage.put(orphan, b"x")
-    storage.put("README.txt", b"not ours")
-    storage.put("mine.parquet", b"not ours either")
-    age(storage)
-    storage.put("part-young.parquet", b"on its way")
-    week = sidecar.vacuum(storage)
-    assert set(week.paths) == {
-        "part-orphan.parquet", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp",
+    base = start(storage, named(1), named(2))
+    snapshot = sidecar.commit(storage, base, "delete", remove=[named(1)])
+    orphans = {
+        named(9), f"day=1/{named(9)}", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp",
+        "_zskip/staging-0f/part-0-x.parquet", "_zskip/staging-0f/_temporary/0/_SUCCESS",
     }  # fmt: skip
+    others = {
+        "README.txt", "mine.parquet", "part-00000-8a9b.c000.snappy.parquet", "part-1.parquet", f"inner/{named(7)}",
+        "inner/_zskip/log/00000000000000000001.json", f"delta/{named(7)}", "delta/_delta_log/0.json",
+        "_zskip/damaged/00000000000000000009.json", "_zskip/notes/mine",
+    }  # fmt: skip
+    for name in orphans | others:
+        storage.put(name, b"x")
+    age(storage)
+    storage.put(named(8), b"on its way")
+    storage.put("_zskip/staging-1f/part-0-x.parquet", b"on its way")
+    assert set(sidecar.vacuum(storage, dry_run=True).paths) == orphans
+    assert set(sidecar.vacuum(storage).paths) == orphans
+    assert not (tmp_path / "t" / "_zskip" / "staging-0f").exists()
+    assert storage.exists("_zskip/staging-1f/part-0-x.parquet")
     assert sidecar.load(storage, version=1) == base
     promised = sidecar.vacuum(storage, older_than=timedelta(0), dry_run=True)
-    assert "part-1.parquet" in promised.paths
+    assert named(1) in promised.paths
     assert promised == sidecar.vacuum(storage, older_than=timedelta(0))
     assert promised.versions == (1,)
     assert sidecar.load(storage) == snapshot
-    assert names_of(storage, snapshot) == ["part-2.parquet"]
+    assert names_of(storage, snapshot) == [named(2)]
     assert len(sidecar.Index(storage, snapshot).data_files()) == 1
-    assert {"README.txt", "mine.parquet", "part-2.parquet"} <= set(storage.list("").path.to_pylist())
+    assert others | {named(2)} <= set(storage.list("").path.to_pylist())
+
+
+def test_a_version_that_is_restored_while_vacuum_runs_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = sidecar.open_storage(tmp_path / "t")
+    base = start(storage, named(1), named(2))
+    snapshot = sidecar.commit(storage, base, "delete", remove=[named(1)])
+    age(storage)
+    vacuum_module = importlib.import_module("zskip.sidecar.vacuum")
+    real = vacuum_module._orphans
+
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        found = real(*args, **options)
+        sidecar.commit(storage, snapshot, "restore", restore=base)
+        return found
+
+    monkeypatch.setattr(vacuum_module, "_orphans", meanwhile)
+    assert named(1) not in sidecar.vacuum(storage, older_than=timedelta(0)).paths
+    newest = sidecar.load(storage)
+    assert all(storage.exists(path) for path in names_of(storage, newest))
+    assert len(sidecar.Index(storage, newest).data_files()) == 2
+
+
+def test_a_retention_longer_than_time_itself_keeps_everything(tmp_path: Path) -> None:
+    storage = sidecar.open_storage(tmp_path / "t")
+    base = start(storage, named(1))
+    sidecar.commit(storage, base, "delete", remove=[named(1)])
+    assert sidecar.vacuum(storage, older_than=timedelta.max).paths == ()
+    assert sidecar.load(storage, version=1) == base
 
 
 def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:

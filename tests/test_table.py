@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -181,6 +182,45 @@ def test_versions_can_be_opened_and_restored(table: zskip.Table) -> None:
     assert [entry.operation for entry in table.history()] == ["restore", "delete", "append", "write"]
     with pytest.raises(TableNotFound):
         table.restore(99)
+
+
+def test_versions_that_cannot_be_opened_say_why(table: zskip.Table) -> None:
+    first = table.history()[0].time
+    table.append(rows_of(100, 2))
+    assert zskip.open(table.uri, as_of=first).version == 1
+    assert zskip.open(table.uri, as_of=first.isoformat()).version == 1
+    assert zskip.open(table.uri, as_of="9999-12-31").version == 2
+    for wrong in ({"as_of": first - timedelta(microseconds=1)}, {"version": 0}, {"version": -1}, {"version": 3}):
+        with pytest.raises(TableNotFound):
+            zskip.open(table.uri, **wrong)  # type: ignore[arg-type]
+    for nonsense in ({"as_of": "yesterday"}, {"version": 1, "as_of": first}):
+        with pytest.raises(InvalidOption):
+            zskip.open(table.uri, **nonsense)  # type: ignore[arg-type]
+    assert [len(table.history(limit)) for limit in (0, 1, 2, 9)] == [0, 1, 2, 2]
+    with pytest.raises(InvalidOption):
+        table.history(-1)
+
+
+def test_restore_names_the_files_that_are_gone_and_appends_go_on_after_it(table: zskip.Table) -> None:
+    table.append(rows_of(100, 2))
+    appended = sorted(set(zskip.open(table.uri).plan().relative_paths.to_pylist()))
+    table.restore(1)
+    table.append(rows_of(50, 3))
+    assert ids(table.to_arrow()) == ids(pa.concat_tables([rows_of(20_000, 1), rows_of(50, 3)]))
+    lost = next(path for path in appended if path not in table.plan().relative_paths.to_pylist())
+    (Path(table.uri) / lost).unlink()
+    with pytest.raises(TableNotFound, match=lost):
+        table.restore(2)
+    table.vacuum("0 days")
+    with pytest.raises(TableNotFound, match="holds 4 to 4"):
+        table.restore(1)
+    assert ids(table.to_arrow()) == ids(pa.concat_tables([rows_of(20_000, 1), rows_of(50, 3)]))
+
+
+@pytest.mark.parametrize("span", ["", "7", "days", "-1 days", "1e3 days", "9999999999999 weeks", 7, timedelta(-1)])
+def test_spans_of_time_that_make_no_sense_are_refused(span: object, table: zskip.Table) -> None:
+    with pytest.raises(InvalidOption):
+        table.vacuum(span)  # type: ignore[arg-type]
 
 
 def test_vacuum_takes_only_what_no_version_names(table: zskip.Table, tmp_path: Path) -> None:

@@ -143,10 +143,15 @@ def open(
 ) -> Table:
     """The table at a path or URL: its newest version, or an older one by number or by time.
 
-    ``as_of``: a time, in UTC where it names no zone. Raises `TableNotFound`.
+    ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. Raises `TableNotFound`, `InvalidOption`.
     """
     storage = sidecar.open_storage(path, storage_options)
-    moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
+    if version is not None and as_of is not None:
+        raise InvalidOption("version= and as_of= both choose a version; give one of them.")
+    try:
+        moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
+    except ValueError:
+        raise InvalidOption(f'as_of= is a time such as "2018-03-24 17:15:00", not {as_of!r}.') from None
     return Table(storage, sidecar.load(storage, version, moment))
 
 
@@ -389,7 +394,9 @@ class Table:
     # --- time ---
 
     def history(self, limit: int | None = None) -> list[Version]:
-        """The versions that can still be opened, the newest first."""
+        """The versions that can still be opened, the newest first; the first ``limit`` of them."""
+        if limit is not None and limit < 0:
+            raise InvalidOption(f"limit is a number of versions, not {limit}.")
         return [
             Version(
                 snapshot.version,
@@ -404,8 +411,12 @@ class Table:
         ]
 
     def restore(self, version: int) -> Table:
-        """Make a new version that is as an older one was. Raises `TableNotFound` where that one is gone."""
+        """Make a new version that is as an older one was; what came between stays in the history.
+
+        Raises `TableNotFound` where that version, or one of its files, is gone.
+        """
         older = sidecar.load(self._storage, version)
+        sidecar.be_there(self._storage, older)
         snapshot = sidecar.commit(
             self._storage, self._newest(), "restore", restore=older, details={"restored": version}
         )

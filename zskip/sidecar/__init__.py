@@ -6,7 +6,7 @@ of others · ``repair``: what was lost · ``vacuum``: what no version needs any 
 """
 
 from zskip.sidecar.commit import commit, layout_assignment
-from zskip.sidecar.freshness import Changes, changes
+from zskip.sidecar.freshness import Changes, be_there, changes
 from zskip.sidecar.index import FileUnits, Index, RowGroupUnits
 from zskip.sidecar.indexing import index_files, refresh
 from zskip.sidecar.log import history, latest_version, load, versions
@@ -29,6 +29,7 @@ __all__ = [
     "Storage",
     "Totals",
     "Vacuumed",
+    "be_there",
     "changes",
     "commit",
     "history",

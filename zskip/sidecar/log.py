@@ -126,7 +126,8 @@ def _version_as_of(storage: Storage, moment: datetime) -> int:
 
 def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
     """The snapshots that the log still holds, newest first."""
-    for version in reversed(versions(storage)[-limit if limit else None :]):
+    kept = versions(storage)
+    for version in reversed(kept if limit is None else kept[max(len(kept) - limit, 0) :]):
         snapshot = read_entry(storage, version)
         if snapshot is not None:
             yield snapshot

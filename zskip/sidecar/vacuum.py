@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,14 +16,19 @@ import pyarrow.compute as pc
 from zskip.sidecar import log
 from zskip.sidecar.index import Index
 from zskip.sidecar.snapshot import Snapshot
-from zskip.sidecar.storage import Storage
+from zskip.sidecar.storage import Listing, Storage
 
 __all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
 
-# What zskip itself writes: data files by its own names, parts, and files that were never published.
-DATA_FILE = r"(^|/)part-[^/]*\.parquet$"
-_OURS = DATA_FILE + r"|^_zskip/(stats|layout)/[^/]+$|(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
-_INDEX_ONLY = r"^_zskip/(.*/)?[^/]+$"
+# What zskip itself writes: data files by their own names, parts, what Spark stages, files that were never published.
+DATA_FILE = r"(^|/)part-[0-9]{6,}-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
+_STAGING = r"^_zskip/staging-[0-9a-f]+/"
+_OURS = rf"{DATA_FILE}|^_zskip/(stats|layout)/[^/]+$|{_STAGING}|(^|/)\.[^/]*\.[0-9a-f]{{16}}\.tmp$"
+_INDEX_ONLY = r"^_zskip/"
+# Whose folders are tables of their own, wherever they lie.
+_OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
+_AT_ONCE, _ENTRIES_AT_ONCE = 16, 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +43,68 @@ class Vacuumed:
 def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False) -> Vacuumed:
     """Remove the versions that were replaced longer ago than ``older_than``, and all that no other version names.
 
-    A file that no version names is removed only when it is itself older than that: it may belong to a commit that is
-    on its way. In a folder that zskip only indexes, no data file is ever removed. Log entries go first, oldest first,
-    then files, so that a crash leaves orphans and no version without its files.
+    A file that no version names is removed only when it is itself older than that, since it may belong to a commit
+    that is on its way, and only where its name is one that zskip gives: nothing of others, nothing of another table
+    that lies in this one's folder. In a folder that zskip only indexes, no data file is ever removed. Log entries go
+    first, oldest first, then files, so that a crash leaves orphans and no version without its files.
 
     Raises `TableNotFound`, and `DamagedIndex` where a version that is kept cannot be read: nothing is removed then.
     """
     now = datetime.now(UTC)
+    try:
+        horizon = max(now - older_than, _EPOCH)
+    except OverflowError:
+        horizon = _EPOCH
     newest = log.load(storage)
     versions = log.versions(storage)
-    kept_from = _first_kept(storage, versions, now - older_than)
-    expired = tuple(version for version in versions if version < kept_from)
-    snapshots = [one for version in versions if version >= kept_from and (one := log.read_entry(storage, version))]
-    named = _named(storage, snapshots)
-    listing = storage.list("")
-    ours = np.asarray(pc.match_substring_regex(listing.path, _OURS))
-    if not newest.managed:
-        ours &= np.asarray(pc.match_substring_regex(listing.path, _INDEX_ONLY))
-    horizon = int((now - older_than).timestamp() * 1e9)
-    old = np.asarray(pc.less_equal(listing.modified, horizon))
-    orphan = ~np.asarray(pc.is_in(listing.path, value_set=named))
-    gone = listing.take(ours & old & orphan)
+    kept_from = _first_kept(storage, versions, horizon)
+    expired = [version for version in versions if version < kept_from]
+    named = _named(storage, _read(storage, [version for version in versions if version >= kept_from]))
+    gone = _orphans(storage, named, horizon, managed=newest.managed)
     if not dry_run:
-        for version in expired:
-            storage.delete([log.entry_path(version)])
+        for start in range(0, len(expired), _ENTRIES_AT_ONCE):
+            entries = expired[start : start + _ENTRIES_AT_ONCE]
+            storage.delete([log.entry_path(version) for version in entries])
+        # A version that was restored meanwhile names its files again.
+        later = _named(storage, _read(storage, log.versions(storage, newest.version + 1)))
+        gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
         storage.delete(gone.path.to_pylist())
-    return Vacuumed(tuple(gone.path.to_pylist()), pc.sum(gone.size, min_count=0).as_py(), expired)
+        _remove_empty_staging(storage, gone.path)
+    return Vacuumed(tuple(gone.path.to_pylist()), pc.sum(gone.size, min_count=0).as_py(), tuple(expired))
+
+
+def _orphans(storage: Storage, named: pa.StringArray, horizon: datetime, *, managed: bool) -> Listing:
+    """Files of zskip's that are older than the horizon, and that no version names."""
+    listing = storage.list("")
+    ours = _matches(listing.path, _OURS)
+    if not managed:
+        ours &= _matches(listing.path, _INDEX_ONLY)
+    others = pc.struct_field(pc.extract_regex(listing.path, _OTHER_TABLE), "folder").drop_null().unique()
+    for folder in others.to_pylist():
+        ours &= ~np.asarray(pc.starts_with(listing.path, folder))
+    old = np.asarray(pc.less_equal(listing.modified, int(horizon.timestamp() * 1e9)))
+    return listing.take(ours & old & ~np.asarray(pc.is_in(listing.path, value_set=named)))
+
+
+def _matches(paths: pa.StringArray, pattern: str) -> np.ndarray:
+    return np.array(pc.match_substring_regex(paths, pattern), bool)
+
+
+def _remove_empty_staging(storage: Storage, removed: pa.StringArray) -> None:
+    """On a disk a folder outlives its files."""
+    if storage.local is None:
+        return
+    staged = removed.filter(pc.match_substring_regex(removed, _STAGING)).to_pylist()
+    for name in sorted({"/".join(path.split("/")[:2]) for path in staged}):
+        for folder, _, _ in os.walk(storage.local / name, topdown=False):
+            with suppress(OSError):  # one that is not empty is in use
+                os.rmdir(folder)
+
+
+def _read(storage: Storage, versions: Sequence[int]) -> list[Snapshot]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda version: log.read_entry(storage, version), versions)
+        return [snapshot for snapshot in found if snapshot is not None]
 
 
 def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:

@@ -121,10 +121,13 @@ def span_of(text: str | timedelta) -> timedelta:
     if isinstance(text, timedelta):
         span = text
     else:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text.lower())
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", str(text).lower())
         if match is None or match[2] not in _SPANS:
             raise InvalidOption(f'A span of time is said as "7 days" or "12 hours", not {text!r}.')
-        span = timedelta(seconds=float(match[1]) * _SPANS[match[2]])
+        try:
+            span = timedelta(seconds=float(match[1]) * _SPANS[match[2]])
+        except OverflowError:
+            raise InvalidOption(f"{text!r} is longer than any table has lived.") from None
     if span < timedelta(0):
-        raise InvalidOption("older_than cannot lie in the future.")
+        raise InvalidOption("A span of time cannot be below zero: what is older than the future is everything.")
     return span
