@@ -168,16 +168,15 @@ def of_column(ranges: Ranges | None, type: pa.DataType, units: int) -> Span:
     value, null, nan = (_possible(flag) for flag in (ranges.has_value, ranges.has_null, ranges.has_nan))
     fail = np.zeros(units, bool)
     family = key_family(type)
-    lower, upper = _unknown(type, units)
     if family is None:
-        return Span(type, lower, upper, value, null, nan, fail)
+        return Span(type, *_unknown(type, units), value, null, nan, fail)
     if family == "bytes":
         low, high = keys(ranges.lower), keys(ranges.upper)
         reversed_ = pc.fill_null(pc.less(high, low), False)
         low = pc.if_else(reversed_, b"", pc.fill_null(low, b""))
         return Span(type, low, pc.if_else(reversed_, pa.scalar(None, pa.binary()), high), value, null, nan, fail)
-    no_lower, no_upper = _is_null(ranges.lower), _is_null(ranges.upper)
     low, high = keys(ranges.lower), keys(ranges.upper)
+    no_lower, no_upper = _is_null(ranges.lower), _is_null(ranges.upper)
     if family == "float":
         # NaN is no bound: whoever stored one may have lost the order of all the others too.
         broken = ~no_lower & np.isnan(low) | ~no_upper & np.isnan(high)
@@ -187,8 +186,10 @@ def of_column(ranges: Ranges | None, type: pa.DataType, units: int) -> Span:
         nan = fail
     with np.errstate(invalid="ignore"):
         broken = ~no_lower & ~no_upper & (low > high)
-    low = np.where(no_lower | broken, lower, low)
-    high = np.where(no_upper | broken, upper, high)
+    no_lower, no_upper = no_lower | broken, no_upper | broken
+    if no_lower.any() or no_upper.any():
+        lower, upper = _unknown(type, units)
+        low, high = np.where(no_lower, lower, low), np.where(no_upper, upper, high)
     return Span(type, low, high, value, null, nan, fail)
 
 
@@ -200,4 +201,6 @@ def _is_null(values: pa.Array) -> Bools:
 
 def _possible(flag: pa.BooleanArray) -> Bools:
     """A flag that is not surely False."""
+    if flag.null_count == 0:
+        return np.asarray(flag.to_numpy(zero_copy_only=False), bool)
     return np.asarray(pc.fill_null(flag, True).to_numpy(zero_copy_only=False), bool)

@@ -131,14 +131,17 @@ class Steps:
 
     def outcomes(self, span: Span) -> Outcomes:
         """The outcomes of all units at once."""
-        answers = []
         first, last = _count_at_most(self.cuts, span.lower), _count_at_most(self.cuts, span.upper)
+        touched = self._union(first, last)
+        answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
             has = (self.cells & bit) != 0
             if not has.any():
                 found = np.zeros(len(span), bool)
             elif has.all():
                 found = span.value
+            elif touched is not None:
+                found = span.value & ((touched & bit) != 0)
             else:
                 counts = np.concatenate([[0], np.cumsum(has)])
                 found = span.value & (counts[last + 1] > counts[first])
@@ -148,6 +151,16 @@ class Steps:
                 found = found | span.null
             answers.append(found)
         return Outcomes(answers[0], answers[1], answers[2], answers[3] | span.fail)
+
+    def _union(self, first: np.ndarray, last: np.ndarray) -> Masks | None:
+        """What the cells from ``first`` to ``last`` hold together, from a table of all pairs; None of many cells."""
+        count = len(self.cells)
+        if count > _FEW + 1:
+            return None
+        table = np.zeros((count, count), np.uint8)
+        for cell in range(count):
+            table[cell, cell:] = np.bitwise_or.accumulate(self.cells[cell:])
+        return np.asarray(table.ravel().take(first * count + last))
 
 
 def _is_nan(value: pa.Scalar) -> bool:
@@ -246,7 +259,12 @@ _FEW = 8
 def _count_at_most(cuts: Keys, bounds: Keys) -> np.ndarray:
     """For each bound, how many cuts are <= it: the number of its cell."""
     if isinstance(cuts, np.ndarray):
-        return np.asarray(np.searchsorted(cuts, bounds, side="right"))
+        if len(cuts) > _FEW:
+            return np.asarray(np.searchsorted(cuts, bounds, side="right"))
+        found = np.full(len(bounds), len(cuts), np.int64)
+        for cut in cuts:
+            found -= bounds < cut
+        return found
     if len(cuts) <= _FEW:
         found = np.zeros(len(bounds), np.int64)
         for cut in cuts:

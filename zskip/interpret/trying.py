@@ -42,7 +42,8 @@ def tried(found: Outcomes, span: Span, path: str, ask: Callable[[Statistics], Ou
         return found
     counts = (width[few] + 1).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    values = np.unique(np.repeat(span.lower[few] - starts, counts) + np.arange(counts.sum()))
+    values = np.sort(np.repeat(span.lower[few] - starts, counts) + np.arange(counts.sum()))
+    values = values[np.append(True, values[1:] != values[:-1])]
     each = ask(_points(values, span.type, path))
     first, last = np.searchsorted(values, span.lower[few]), np.searchsorted(values, span.upper[few], side="right")
     names = ("can_be_true", "can_be_false", "can_be_null", "can_fail")

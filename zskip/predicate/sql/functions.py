@@ -136,7 +136,8 @@ def arithmetic(function: str) -> Builder:
             return Call(function, (left, right), _float_result(left, right, binder.dialect))
         if t.is_integer(left.type) and t.is_integer(right.type):
             narrow = _narrow(left, right, binder.dialect)
-            return Call(function, (left, right), pa.int64(), (narrow, _wraps(binder.dialect)))
+            folded = _folded(function, left, right, narrow)
+            return folded or Call(function, (left, right), pa.int64(), (narrow, _wraps(binder.dialect)))
         scale = _scale(left) + _scale(right) if function == "multiply" else max(_scale(left), _scale(right))
         whole = _digits(left) + _digits(right) if function == "multiply" else max(_digits(left), _digits(right)) + 1
         if whole + scale > 38 or scale > 17:
@@ -148,6 +149,16 @@ def arithmetic(function: str) -> Builder:
         return Call(function, (left, right), pa.decimal128(18, scale))
 
     return build
+
+
+def _folded(function: str, left: Scalar, right: Scalar, narrow: pa.DataType) -> Literal | None:
+    """``60 * 60`` as the constant that it is; None beside a column, or where the type does not hold the result."""
+    if not (isinstance(left, Literal) and isinstance(right, Literal) and left.value.is_valid and right.value.is_valid):
+        return None
+    a, b = left.value.as_py(), right.value.as_py()
+    result = a + b if function == "add" else a - b if function == "subtract" else a * b
+    low, high = integer_limits(narrow)
+    return Literal(pa.scalar(result, pa.int64())) if low <= result <= high else None
 
 
 def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialect) -> Scalar:
