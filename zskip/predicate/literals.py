@@ -79,6 +79,8 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
     if t.is_floating(type):
         return _floating(constant, type, dialect)
     if t.is_integer(type) or t.is_decimal(type):
+        if dialect == "spark" and t.is_integer(type) and t.is_decimal(source) and abs(constant.as_py()) >= 2**63:
+            raise Refused("Spark says TRUE or FALSE beside a constant that no BIGINT holds, even for NULL")
         return _number(constant, type)
     if t.is_date(type) or t.is_timestamp(type):
         return _moment(constant, type, timezone)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import InvalidOption, SqlSyntaxError
 from zskip.predicate import tree
@@ -55,10 +55,10 @@ def bind(
         parser = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
         raise InvalidOption(f'There is no dialect "{dialect}".') from error
-    tokens = _tokens(parser, sql)
+    tokens = _tokens(parser, sql, dialect)
     source = freeze(sql, tokens, dialect, params, now, settings.timezone)
     if source.frozen != sql:
-        tokens = _tokens(parser, source.frozen)
+        tokens = _tokens(parser, source.frozen, dialect)
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
@@ -73,11 +73,26 @@ def _zone(name: str) -> str:
     return name
 
 
-def _tokens(parser: sqlglot.Dialect, sql: str) -> list[Token]:
+def _tokens(parser: sqlglot.Dialect, sql: str, dialect: str) -> list[Token]:
     try:
-        return parser.tokenize(sql)
+        tokens = parser.tokenize(sql)
     except TokenError as error:
         raise SqlSyntaxError(f"The predicate does not parse: {str(error).splitlines()[0]}.", sql) from error
+    return _joined(tokens, sql) if dialect == "spark" else tokens
+
+
+def _joined(tokens: Sequence[Token], sql: str) -> list[Token]:
+    """With ``'it''s'`` as one text that holds a quote, as Spark reads it since 4.0 (sqlglot: two texts)."""
+    found: list[Token] = []
+    for token in tokens:
+        last = found[-1] if found else None
+        texts = last is not None and last.token_type is token.token_type is TokenType.STRING
+        if last is not None and texts and last.end + 1 == token.start and sql[last.end] == sql[token.start]:
+            text = last.text + sql[token.start] + token.text
+            found[-1] = Token(TokenType.STRING, text, token.line, token.col, last.start, token.end, token.comments)
+        else:
+            found.append(token)
+    return found
 
 
 class _Binding:
