@@ -1,0 +1,172 @@
+"""The whole life of a table on every kind of store, and the stores on which a table must not live."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip import sidecar
+from zskip.audit import doctor
+from zskip.errors import InvalidOption, TableNotFound, UnsupportedStore
+from zskip.sidecar.remote import ObjectStorage
+
+Store = tuple[str, dict[str, Any] | None]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Store]:
+    """A server that speaks S3's protocol, with conditional puts."""
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")).close()
+    yield (
+        "s3://bucket",
+        {
+            "aws_access_key_id": "key",
+            "aws_secret_access_key": "secret",
+            "aws_region": "us-east-1",
+            "aws_endpoint": f"http://{host}:{port}",
+            "aws_virtual_hosted_style_request": "false",
+            "client_options": {"allow_http": True},
+        },
+    )
+    server.stop()
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "s3":
+        url, options = request.getfixturevalue("server")
+        return f"{url}/{tmp_path.name}", options
+    return (tmp_path.as_uri() if request.param == "file" else f"memory://{tmp_path.name}"), None
+
+
+def rows_of(start: int, count: int) -> pa.Table:
+    numbers = np.arange(start, start + count)
+    return pa.table({"id": numbers, "a": (numbers * 7919) % 1000, "day": (numbers % 2).astype(str)})
+
+
+def test_a_table_lives_its_whole_life(store: Store) -> None:
+    place, options = store
+    url = f"{place}/t"
+    with pytest.raises(TableNotFound):
+        zskip.open(url, storage_options=options)
+    table = zskip.write(rows_of(0, 3000), url, by=["a"], partition_by="day", rows_per_file=250, storage_options=options)
+    for number in range(4):
+        table.append(rows_of(3000 + 100 * number, 100))
+    assert table.delete("id < 10").rows == 10
+    done = table.optimize()
+    assert done.files_rewritten > 0
+    assert table.optimize().files_rewritten == 0
+    expected = rows_of(10, 3390).filter(pa.compute.field("a") == 7)
+    plan = table.plan("a = 7")
+    assert 0 < len(plan.paths) < done.files_after  # type: ignore[operator]
+    assert sorted(plan.to_arrow().column("id").to_pylist()) == expected.column("id").to_pylist()
+    with duckdb.connect() as con:
+        assert plan.to_duckdb(con).aggregate("count(*)").fetchall() == [(len(expected),)]
+        count = zskip.sql("SELECT count(*) FROM t WHERE a = 7", con, tables={"t": table})
+        assert count.fetchall() == [(len(expected),)]
+    assert table.verify(["a = 7"]).clean
+    assert table.clustering()["a"].skipped > 0.5
+    assert table.advise(["a = 7"]).candidates
+    assert zskip.advise(url, ["a = 7"], storage_options=options).candidates
+    assert [entry.operation for entry in table.history()] == ["optimize", "delete", *["append"] * 4, "write"]
+    assert zskip.open(url, version=1, storage_options=options).plan().count() == 3000
+    assert table.restore(1).plan().count() == 3000
+    assert zskip.repair(url, storage_options=options).parts == ()
+    assert table.vacuum("0 days", dry_run=True).versions == tuple(range(1, 8))
+    assert len(table.vacuum("0 days").paths) > 0
+    assert zskip.open(url, storage_options=options).plan("a = 7").count() == table.plan("a = 7").count()
+    assert table.overwrite(rows_of(0, 50)).plan().count() == 50
+    again = zskip.write(url, f"{place}/copy", by=["a"], storage_options=options)
+    assert again.plan().count() == 50
+    assert doctor(url, storage_options=options).files >= 50 / 250
+
+
+def test_a_folder_of_others_is_indexed_and_followed(store: Store) -> None:
+    place, options = store
+    storage = sidecar.open_storage(f"{place}/raw", options)
+    for number in range(3):
+        with storage.open_writer(f"{number}.parquet") as file:
+            pq.write_table(rows_of(100 * number, 100), file)
+    table = zskip.index(f"{place}/raw", storage_options=options)
+    assert table.plan("id = 150").count() == 1
+    with storage.open_writer("1.parquet") as file:
+        pq.write_table(rows_of(900, 100), file)
+    assert table.plan("id = 950").count() == 1
+    assert table.refresh().plan("id = 950").skipped.files.part == 2
+    with pytest.raises(InvalidOption, match="only indexes"):
+        table.append(rows_of(0, 1))
+
+
+def test_a_store_that_cannot_create_only_if_absent_is_read_but_not_written(server: Store) -> None:
+    url, options = server
+    assert options is not None
+    zskip.write(rows_of(0, 100), f"{url}/guarded", by="a", storage_options=options)
+    unguarded = {**options, "aws_conditional_put": "disabled"}
+    before = sidecar.open_storage(f"{url}/guarded", options).list("").path.to_pylist()
+    table = zskip.open(f"{url}/guarded", storage_options=unguarded)
+    assert table.plan("a = 919").count() == 1
+    with pytest.raises(UnsupportedStore, match="only if it is absent"):
+        table.append(rows_of(100, 10))
+    with pytest.raises(UnsupportedStore):
+        zskip.write(rows_of(0, 100), f"{url}/new", by="a", storage_options=unguarded)
+    assert sidecar.open_storage(f"{url}/guarded", options).list("").path.to_pylist() == before
+    assert len(sidecar.open_storage(f"{url}/new", options).list("")) == 0
+
+
+@pytest.mark.parametrize("url", ["https://host/t", "ftp://host/t", "hdfs://host/t", "gs://", "az://"])
+def test_other_stores_are_refused_by_name(url: str) -> None:
+    with pytest.raises(InvalidOption):
+        zskip.open(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("gs://bucket/lake/t", {"skip_signature": "true"}),
+        ("az://container/lake/t", {"account_name": "a", "access_key": "a2V5"}),
+    ],
+)
+def test_clouds_are_opened_by_their_schemes(url: str, options: dict[str, Any]) -> None:
+    """No cloud is asked: an address becomes a store with the same paths on it."""
+    storage = sidecar.open_storage(url, options)
+    assert isinstance(storage, ObjectStorage)
+    assert storage.uri_of("a/b.parquet") == f"{url}/a/b.parquet"
+
+
+def test_opening_costs_two_reads_and_one_listing(
+    server: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """However many versions there are: the hint, the log from there on, and the newest entry."""
+    place, options = server
+    url = f"{place}/{tmp_path.name}/many"
+    table = zskip.write(rows_of(0, 10), url, by="a", storage_options=options)
+    for number in range(12):
+        table.append(rows_of(10 * number, 10))
+    counted: list[str] = []
+    for name in ("list", "get", "get_range", "head"):
+        real = getattr(obstore, name)
+
+        def count(*args: Any, real: Any = real, name: str = name, **options: Any) -> Any:
+            counted.append(name)
+            return real(*args, **options)
+
+        monkeypatch.setattr(obstore, name, count)
+    assert zskip.open(url, storage_options=options).version == 13
+    assert sorted(counted) == ["get_range", "get_range", "list"]
+    counted.clear()
+    assert zskip.open(url, version=13, storage_options=options).version == 13
+    assert counted == ["get_range"]
