@@ -92,6 +92,19 @@ def test_delete_drops_whole_files_unread_and_rewrites_the_rest(table: zskip.Tabl
     assert table.version == version
 
 
+def test_delete_leaves_files_alone_in_which_no_row_matches(table: zskip.Table) -> None:
+    """Ranges say "maybe" of nearly every file; the rows say yes of one."""
+    assert len(table.plan("id = 1007000")) > 5
+    before = set(table.plan().paths)
+    done = table.delete("id = 1007000")
+    assert (done.rows, done.files_rewritten, done.files_dropped) == (1, 1, 0)
+    assert len(before - set(table.plan().paths)) == 1
+    version = table.version
+    assert table.delete("id = 1007000").rows == 0
+    assert table.version == version
+    assert len(table.to_arrow()) == 19_999
+
+
 def test_delete_keeps_rows_for_which_the_predicate_is_null(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2, 3], "x": pa.array([1, None, 3], pa.int64())})
     table = zskip.write(rows, tmp_path / "t", by=["x"], files=1)

@@ -230,17 +230,28 @@ def be_managed(storage: Storage, base: Snapshot) -> None:
         )
 
 
+def _narrowed(plan: Plan, numbers: np.ndarray) -> Plan:
+    """The plan of only these of its files (ascending)."""
+    chosen = np.isin(plan.numbers, numbers)
+    groups = plan.groups.take(np.isin(plan.groups.file, plan.numbers[chosen]))
+    return replace(plan, numbers=plan.numbers[chosen], whole=plan.whole[chosen], groups=groups)
+
+
 def delete(
     storage: Storage, hit: Plan, rest: Plan, options: WriteOptions, engine: Engine = LOCAL
 ) -> tuple[Snapshot, Deleted]:
-    """Take rows out of a table: ``hit`` is the plan of those rows, ``rest`` of all others, over the same snapshot."""
+    """Take rows out of a table: ``hit`` is the plan of those rows, ``rest`` of all others, over the same snapshot.
+
+    Files of which a plan can't tell whether a row matches are asked first, by the predicate's columns alone: those in
+    which none does are left as they are. A cluster does not ask: it would read them on one machine.
+    """
     base = hit.snapshot
     be_managed(storage, base)
     partly = hit.numbers[~hit.whole]
-    chosen = np.isin(rest.numbers, partly)
-    numbers = rest.numbers[chosen]
-    groups = rest.groups.take(np.isin(rest.groups.file, numbers))
-    rest = replace(rest, numbers=numbers, whole=rest.whole[chosen], groups=groups)
+    if engine is LOCAL:
+        partly = partly[[_narrowed(hit, partly[place : place + 1]).count() > 0 for place in range(len(partly))]]
+        hit = _narrowed(hit, np.sort(np.concatenate([hit.numbers[hit.whole], partly])))
+    rest = _narrowed(rest, partly)
     counts = [hit.index.row_counts(found) for found in (hit.numbers[hit.whole], partly)]
     dropped, before = (int(pc.sum(count, min_count=0).as_py()) for count in counts)
     if not len(hit.numbers):
