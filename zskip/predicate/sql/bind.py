@@ -12,12 +12,13 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.errors import InvalidOption, SqlSyntaxError
+from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect, Predicate
 from zskip.predicate.depth import with_room
 from zskip.predicate.sql.binder import Binder
 from zskip.predicate.sql.freeze import Source, freeze
+from zskip.predicate.sql.places import unclosed_quote
 from zskip.predicate.sql.split import Part, nesting, skeleton
 from zskip.predicate.tree import Node
 from zskip.schema import Schema
@@ -77,7 +78,10 @@ def _tokens(parser: sqlglot.Dialect, sql: str, dialect: str) -> list[Token]:
     try:
         tokens = parser.tokenize(sql)
     except TokenError as error:
-        raise SqlSyntaxError(f"The predicate does not parse: {str(error).splitlines()[0]}.", sql) from error
+        at = unclosed_quote(sql)
+        what = "something in it is not closed" if at is None else "a quote is never closed"
+        span = None if at is None else (at, len(sql))
+        raise SqlSyntaxError(f"The predicate does not parse: {what}.", sql, span) from error
     return _joined(tokens, sql) if dialect == "spark" else tokens
 
 
@@ -136,15 +140,21 @@ class _Binding:
             found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
+            said = str(detail.get("description") or "something is missing")
+            if said.startswith("Required keyword"):  # it names classes of the parser
+                said = "something is missing here"
             raise SqlSyntaxError(
-                f"The predicate does not parse: {detail.get('description') or 'something is missing'}.",
+                f"The predicate does not parse: {said}.",
                 self.source.original,
                 self._place(detail, tokens),
             ) from error
         statement = found[0] if len(found) == 1 else None
         if statement is None:
             raise SqlSyntaxError("There is more than one statement.", self.source.original, self._span(part))
-        return statement  # type: ignore[no-any-return]  # sqlglot's parse is untyped here
+        if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
+            what = "This is a statement, or a named expression, and no condition on rows."
+            raise UnsupportedSql(what, self.source.original, self._span(part))
+        return statement
 
     def _place(self, detail: Mapping[str, object], tokens: Sequence[Token]) -> tuple[int, int] | None:
         for token in tokens:

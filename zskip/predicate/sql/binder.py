@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -21,6 +22,7 @@ from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_typ
 from zskip.predicate.sql.constants import constant
 from zskip.predicate.sql.freeze import Source
 from zskip.predicate.sql.functions import call, known
+from zskip.predicate.sql.places import closed, opened
 from zskip.predicate.tree import Call, Literal, Node, Opaque, Reference, Scalar
 from zskip.schema import Column, Schema, join_path
 
@@ -43,6 +45,9 @@ _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
     exp.Query: "a subquery",
     exp.Star: "a star",
 }
+
+_RUNS_CODE = {"reflect", "java_method", "try_reflect"}
+"""Functions of Spark that call any method of any Java class."""
 
 
 class Binder:
@@ -296,6 +301,7 @@ class Binder:
         self._refuse(node)
         paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in self._paths(column)}))
         start, end = self._place(node)
+        end = closed(self.source.frozen, start, end)
         return Opaque(self.named(start, end) if start < end else node.sql(self.dialect.name), paths, reason)
 
     # ── patterns, tests and choices ──
@@ -431,7 +437,7 @@ class Binder:
         parts = list(node.parts) if isinstance(node, exp.Column | exp.Dot) else []
         names = [part.name for part in parts]
         found = self._find(names)
-        if found is None and self._inside(names[0]):
+        if found is None and self._inside(names[0]) and not self._is_no_field(names):
             raise Refused(f"{join_path(names)} is not a leaf of its column")
         if found is None:
             shown = join_path(names)
@@ -460,6 +466,14 @@ class Binder:
         """The leaves of a top-level column, whatever its case."""
         return [column.path for column in self.schema if column.parts[0].lower() == name.lower()]
 
+    def _is_no_field(self, names: list[str]) -> bool:
+        """Whether a name asks a struct for a field that it lacks."""
+        index = next(n for n, name in enumerate(self.schema.arrow.names) if name.lower() == names[0].lower())
+        type = self.schema.arrow.types[index]
+        if len(names) < 2 or not t.is_struct(type) or self.schema.find(names[1:]) is not None:
+            return False
+        return names[1].lower() not in {type.field(number).name.lower() for number in range(type.num_fields)}
+
     def _paths(self, node: exp.Column) -> list[str]:
         """The leaves that a name reads: those of a whole struct, too."""
         try:
@@ -476,8 +490,14 @@ class Binder:
                     raise UnsupportedSql(
                         f"There is {name} in the predicate: it cannot be planned over one table's rows.",
                         self.source.original,
-                        self._span(each),
+                        self._whole(each),
                     )
+            if isinstance(each, exp.Func) and each.name.lower() in _RUNS_CODE:
+                raise UnsupportedSql(
+                    f"{each.name}() runs code of its caller's choice: that is no condition on rows.",
+                    self.source.original,
+                    self._whole(each),
+                )
 
     def _place(self, node: exp.Expr) -> tuple[int, int]:
         metas = [each.meta for each in node.walk() if "start" in each.meta]
@@ -487,6 +507,16 @@ class Binder:
 
     def _span(self, node: exp.Expr) -> tuple[int, int] | None:
         start, end = self._place(node)
+        return self.source.span(start, closed(self.source.frozen, start, end)) if start < end else None
+
+    def _whole(self, node: exp.Expr) -> tuple[int, int] | None:
+        """The place of a call or of a query, which the parser gives only in part: with its name and parentheses."""
+        text, (start, end) = self.source.frozen, self._place(node)
+        if "start" not in node.meta:
+            opening = opened(text, start)
+            start = opening if isinstance(node, exp.Query) else len(re.sub(r"\w+\s*$", "", text[:opening]))
+        end = max(start, end) + text.startswith("(", end)
+        end = closed(text, start, end)
         return self.source.span(start, end) if start < end else None
 
 

@@ -1,0 +1,170 @@
+"""What is no predicate raises and points at its place; what cannot be proved is kept; and nothing is executed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip import predicate
+from zskip.errors import (
+    IncomparableTypes,
+    SqlError,
+    SqlSyntaxError,
+    UnknownColumn,
+    UnknownParameter,
+    UnsupportedSql,
+)
+from zskip.predicate.tree import Opaque, walk
+from zskip.schema import Schema
+
+SCHEMA = Schema(
+    pa.schema({
+        "x": pa.int32(),
+        "s": pa.string(),
+        "d": pa.date32(),
+        "b": pa.bool_(),
+        "st": pa.struct({"a": pa.int32()}),
+    })
+)  # fmt: skip
+DIALECTS = ("duckdb", "spark")
+
+# The predicate, with what is pointed at between « and »; nothing where there is no place to show.
+ERRORS: list[tuple[type[SqlError], str]] = [
+    (UnknownColumn, "«y» > 5"),
+    (UnknownColumn, "x = 1 AND «X1» = 3"),
+    (UnknownColumn, "«st.q» = 3"),
+    (UnknownColumn, "lower(«nam») = 'a'"),
+    (IncomparableTypes, "«x = DATE '2020-01-01'»"),
+    (IncomparableTypes, "x = 1 AND «b > DATE '2020-01-01'»"),
+    (UnsupportedSql, "«sum(x)» > 5"),
+    (UnsupportedSql, "x > «max(x)»"),
+    (UnsupportedSql, "x = 1 OR «count(*)» > 1"),
+    (UnsupportedSql, "«first(x)» > 1"),
+    (UnsupportedSql, "«row_number()» OVER () = 1"),
+    (UnsupportedSql, "x IN «(SELECT 1)»"),
+    (UnsupportedSql, "EXISTS «(SELECT 1)»"),
+    (UnsupportedSql, "x = ANY«(SELECT 1)»"),
+    (UnsupportedSql, "«SELECT x FROM t»"),
+    (UnsupportedSql, "«x = 1 UNION SELECT 1»"),
+    (UnsupportedSql, "«COPY t TO 'x'»"),
+    (UnsupportedSql, "«LOAD 'x'»"),
+    (UnsupportedSql, "«PRAGMA version»"),
+    (UnsupportedSql, "«SET x = 1»"),
+    (UnsupportedSql, "«CALL pragma_version()»"),
+    (UnsupportedSql, "«INSTALL httpfs»"),
+    (UnsupportedSql, "«DROP TABLE t»"),
+    (UnsupportedSql, "«INSERT INTO t VALUES (1)»"),
+    (UnsupportedSql, "x = 1 OR «reflect('java.lang.System', 'exit', 0)» = 1"),
+    (UnsupportedSql, "«java_method('java.lang.Runtime', 'x')» = 1"),
+    (SqlSyntaxError, "«x > 5; DROP TABLE t»"),
+    (SqlSyntaxError, "x = 1«)» OR (1 = 1"),
+    (SqlSyntaxError, "(x = «1»"),
+    (SqlSyntaxError, "x «>»"),
+    (SqlSyntaxError, "x = «=» 3"),
+    (SqlSyntaxError, "x BETWEEN «1»"),
+    (SqlSyntaxError, "x = 1 «LIMIT» 3"),
+    (SqlSyntaxError, "x = 1 «ORDER BY» x"),
+    (SqlSyntaxError, "s = «'abc»"),
+    (SqlSyntaxError, "s = 'a' OR s = «'it"),
+    (SqlSyntaxError, ""),
+    (SqlSyntaxError, "   "),
+    (SqlSyntaxError, "-- x = 1"),
+    (UnknownParameter, "x = «?»"),
+    (UnknownParameter, "x = 1 AND s = «$name»"),
+]
+
+
+def underlined(error: SqlError) -> str:
+    """What the carets of a message stand under."""
+    lines = str(error).splitlines()
+    carets = re.search(r"\^+", lines[-1])
+    return "" if carets is None else lines[-2][slice(*carets.span())]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("kind", "marked"), ERRORS, ids=lambda each: each if isinstance(each, str) else each.__name__)
+def test_an_error_points_at_its_place(kind: type[SqlError], marked: str, dialect: str) -> None:
+    sql = marked.replace("«", "").replace("»", "")
+    wanted = marked.partition("«")[2].partition("»")[0]
+    with pytest.raises(kind) as caught:
+        predicate.bind(sql, SCHEMA, dialect=dialect)
+    assert underlined(caught.value) == wanted
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("sql", ["ATTACH 'x.db'", "DETACH x", "EXPORT DATABASE 'x'", "USE x", "CREATE TABLE t (a INT)"])
+def test_other_statements_are_refused(sql: str, dialect: str) -> None:
+    with pytest.raises(SqlError):
+        predicate.bind(sql, SCHEMA, dialect=dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "hash(x) = 1",
+        "soundex(s) = 'a'",
+        "pg_sleep(5) = 1",
+        "read_csv('/etc/passwd') = 1",
+        "current_setting('a') = 'x'",
+        "x = nextval('a')",
+        "getenv('HOME') = 'x'",
+        "query('select 1') = 1",
+        "random() < 0.5",
+    ],
+)
+def test_what_cannot_be_proved_is_kept_with_a_reason(sql: str, dialect: str) -> None:
+    bound = predicate.bind(sql, SCHEMA, dialect=dialect)
+    opaque = [node for node in walk(bound.tree) if isinstance(node, Opaque)]
+    assert opaque or not bound.columns <= {"x"}, bound.tree
+    assert all(node.reason for node in opaque)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_comments_are_no_part_of_a_predicate(dialect: str) -> None:
+    two = "x = 1 -- a\n AND s = 'b' -- c"
+    for sql in ("x = 1 -- AND s = 'b'", "x = 1 /* OR TRUE */", "/* a */ x = /* b */ 1", two):
+        bound = predicate.bind(sql, SCHEMA, dialect=dialect)
+        assert bound.columns == ({"x", "s"} if sql is two else {"x"})
+        # What the engine gets ends with the predicate: a comment must not swallow what stands behind it.
+        assert predicate.conjunction([bound, predicate.bind("b", SCHEMA, dialect=dialect)]).columns >= {"x", "b"}
+        assert not (bound.sql() or "").rstrip().endswith(("c", "*/"))
+
+
+HOSTILE = [
+    "x = 1; COPY (SELECT 1) TO '{victim}'",
+    "x = 1) ; COPY (SELECT 1) TO '{victim}' --",
+    "COPY (SELECT 1) TO '{victim}'",
+    "x = (SELECT count(*) FROM read_text('{victim}'))",
+    "x IN (SELECT 1 FROM query('COPY (SELECT 1) TO ''{victim}'''))",
+    "query('COPY (SELECT 1) TO ''{victim}''') = 1",
+    "ATTACH '{victim}'",
+    "x = 1 /*; COPY (SELECT 1) TO '{victim}' */",
+    "s = '''; COPY (SELECT 1) TO ''{victim}''; --'",
+    "x = 1 -- \n; COPY (SELECT 1) TO '{victim}'",
+    '"x""; COPY (SELECT 1) TO \'{victim}\'" = 1',
+]
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_hostile_text_executes_nothing(sql: str, tmp_path: Path) -> None:
+    """Neither the plan, nor the engines that are handed its predicate, write a file that the text names."""
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({"x": [1, 2], "s": ["a", "b"]}), tmp_path / "lake" / "a.parquet")
+    table, victim = zskip.index(tmp_path / "lake"), tmp_path / "victim"
+    # What gets as far as DuckDB fails there: no function runs a statement.
+    with contextlib.suppress(SqlError, duckdb.Error):
+        plan = table.plan(sql.format(victim=victim))
+        plan.explain()
+        plan.count()
+        plan.to_arrow()
+        plan.to_duckdb(duckdb.connect()).fetchall()
+    assert not victim.exists()
+    assert table.plan("x = 1").count() == 1

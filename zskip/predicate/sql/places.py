@@ -1,0 +1,59 @@
+"""Where things stand in a text: parentheses and quotes that belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = ["closed", "opened", "unclosed_quote"]
+
+_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[()]|['"`]""")
+
+
+def _parentheses(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """The parentheses of a text, and quotes that are never closed; what stands in quotes is passed over."""
+    for piece in _PIECE.finditer(text, start):
+        if len(piece[0]) == 1:
+            yield piece.start(), piece[0]
+
+
+def closed(text: str, start: int, end: int) -> int:
+    """The end of a range, moved behind the parentheses that are open in it.
+
+    >>> closed("abs(x) > 1", 0, 5), closed("f(g(x), 1) > 1", 0, 7)
+    (6, 10)
+    """
+    depth = 0
+    for at, sign in _parentheses(text, start):
+        if at >= end and depth <= 0:
+            break
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        if at >= end and depth == 0:
+            return at + 1
+    return end
+
+
+def opened(text: str, end: int) -> int:
+    """Where the innermost parenthesis stands that is open at some place; 0 where there is none.
+
+    >>> opened("x IN (1, (2), 3)", 14)
+    5
+    """
+    open_: list[int] = []
+    for at, sign in _parentheses(text):
+        if at >= end:
+            break
+        if sign == "(":
+            open_.append(at)
+        elif sign == ")" and open_:
+            open_.pop()
+    return open_[-1] if open_ else 0
+
+
+def unclosed_quote(text: str) -> int | None:
+    """Where a quote stands that is never closed; None where there is none.
+
+    >>> unclosed_quote("s = 'it''s' OR s = 'x")
+    19
+    """
+    return next((at for at, sign in _parentheses(text) if sign not in "()"), None)
