@@ -1,8 +1,8 @@
 """Spark: what a look-up reads and takes, what a clustered write costs, how a heavy value is spread.
 
-    python benchmarks/spark.py [look-up] [write] [skew] [tpch]      --scale 1  --files 1000  --folder /tmp/bench
+    python benchmarks/spark.py [look-up] [write] [skew] [tpch]      --scale 1  --files 1000  --folder build/bench
 
-Prints one line per measurement. Times are the medians of five warm runs, in seconds.
+Each section can run alone. Prints one line per measurement. Times are the medians of five warm runs, in seconds.
 """
 
 from __future__ import annotations
@@ -78,10 +78,13 @@ def look_up(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
         return df.where(where).selectExpr("count(*)", "sum(l_quantity)")
 
     assert asked(plain).collect() == asked(pruned).collect()
+    survivors = zskip.open(path).plan(where, dialect="spark")
+    read = files_read(asked(pruned))
+    assert read == len(survivors), (read, len(survivors))
     slow, quick = seconds(lambda: asked(plain).collect()), seconds(lambda: asked(pruned).collect())
     print(
         f"look-up over {len(plain.inputFiles()):,} files: plain reads {files_read(asked(plain)):,} in {slow:.2f} s, "
-        f"pruned {files_read(asked(pruned)):,} in {quick:.2f} s: {slow / quick:.1f} times"
+        f"pruned {read:,}, as planned, in {quick:.2f} s: {slow / quick:.1f} times"
     )
     slow = seconds(lambda: asked(spark.read.parquet(f"{path}/*.parquet")).collect(), 3)
     quick = seconds(lambda: asked(zskip.spark.table(spark, str(path))).collect(), 3)
@@ -107,15 +110,31 @@ def write(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
 
 
 def skew(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
-    """One value in 60 % of the rows: how even the files, and so the tasks, are."""
-    rows = spark.range(4_000_000).selectExpr("IF(id % 10 < 6, 7, id % 100000) AS user", "id", "uuid() AS note")
+    """One value in 60 % of the rows: how even the files are, and the tasks that wrote them, by Spark's own clock."""
+    rows = spark.range(4_000_000).selectExpr("IF(id % 10 < 6, 7, id % 100000) AS user", "id", "sha1(id || '') AS note")
     path = folder / "skew"
-    shutil.rmtree(path, ignore_errors=True)
-    table = zskip.spark.write(rows, path, by=["user"], files=20)
+    for _ in range(2):  # the first run warms the JVM up
+        shutil.rmtree(path, ignore_errors=True)
+        table = zskip.spark.write(rows, path, by=["user"], files=20)
     counts = sorted(table.index.row_counts(np.arange(len(table.index))).to_pylist())
+    tasks = sorted(last_write(spark))
+    assert len(tasks) >= len(counts)
     print(
-        f"skew: {len(counts)} files, the largest has {counts[-1] / statistics.median(counts):.2f} times the median rows"
+        f"skew: {len(counts)} files, the largest {counts[-1] / statistics.median(counts):.2f} times the median's rows; "
+        f"of {len(tasks)} tasks the longest took {tasks[-1] / statistics.median(tasks):.2f} times the median, "
+        f"{tasks[-1] / 1000:.2f} s"
     )
+
+
+def last_write(spark: SparkSession) -> list[int]:
+    """How long each task of the last stage that wrote files took, in milliseconds."""
+    store = spark._jsc.sc().statusStore()
+    defaults = [getattr(store, f"stageList$default${number}")() for number in (4, 5)]
+    stages = store.stageList(None, False, False, *defaults)
+    wrote = [stages.apply(number) for number in range(stages.size()) if stages.apply(number).outputBytes() > 0]
+    stage = max(wrote, key=lambda found: found.stageId())
+    tasks = store.taskList(stage.stageId(), stage.attemptId(), stage.numTasks())
+    return [int(tasks.apply(number).duration().get()) for number in range(tasks.size())]
 
 
 def tpch(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
@@ -127,19 +146,27 @@ def tpch(spark: SparkSession, folder: Path, scale: str, files: int) -> None:
         if not (paths[name] / "_zskip").exists():
             rows = spark.read.parquet(str(made / f"{name}.parquet"))
             zskip.spark.write(rows, paths[name], by=by, files=files // 10 if name in ("lineitem", "orders") else 4)
-    print(f"{'query':>5} {'files plain':>12} {'pruned':>8} {'s plain':>9} {'pruned':>8}")
+    print("| query | rows | files plain | files pruned | s plain | s pruned |\n| --- | --- | --- | --- | --- | --- |")
+    total = [[0, 0.0], [0, 0.0]]
     for number, query in QUERIES.items():
         results, read, took = [], [], []
         for kind in ("plain", "pruned"):
             for name, path in paths.items():
                 df = spark.read.parquet(f"{path}/*.parquet") if kind == "plain" else zskip.spark.table(spark, str(path))
                 df.createOrReplaceTempView(name)
+            read.append(files_read(spark.sql(query)))  # which warms it up, too
             began = time.perf_counter()
             results.append(spark.sql(query).collect())
             took.append(time.perf_counter() - began)
-            read.append(files_read(spark.sql(query)))
         assert results[0] == results[1], number
-        print(f"{number:>5} {read[0]:>12,} {read[1]:>8,} {took[0]:>9.2f} {took[1]:>8.2f}")
+        for kind in (0, 1):
+            total[kind] = [total[kind][0] + read[kind], total[kind][1] + took[kind]]
+        print(
+            f"| {number} | {len(results[0]):,} | {read[0]:,} | {read[1]:,} | {took[0]:.2f} | {took[1]:.2f} |",
+            flush=True,
+        )
+    (plain, slow), (pruned, quick) = total
+    print(f"| all | | {plain:,} | {pruned:,} | {slow:.1f} | {quick:.1f} |")
 
 
 SECTIONS = {"look-up": look_up, "write": write, "skew": skew, "tpch": tpch}

@@ -7,12 +7,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-__all__ = ["files_read"]
+__all__ = ["files_read", "scanned"]
 
 
 def files_read(rows: DataFrame) -> int:
     """Run it, and add up the metric ``numFiles`` of every scan in its final plan."""
     rows.collect()
+    return scanned(rows)
+
+
+def scanned(rows: DataFrame) -> int:
+    """The same of a DataFrame that has been run."""
     return sum(
         int(scan.metrics().apply("numFiles").value()) for scan in _scans(rows._jdf.queryExecution().executedPlan())
     )
