@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-import signal
-import subprocess
-import sys
-import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -356,48 +351,6 @@ def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSessio
     )
     assert (snapshot.version, done.rows) == (2, 0)
     assert left(tmp_path / "t") == before
-
-
-_DRIVER = """
-import sys
-from pyspark.sql import SparkSession
-import zskip.spark
-spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-         .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate())
-slow = spark.range(400_000).selectExpr("id", "id % 1000 AS x", "sha2(repeat(cast(id AS string), 300), 512) AS y")
-print("begun", flush=True)
-zskip.spark.write(slow, sys.argv[1], by=["x"], files=40, mode="overwrite")
-print("done", flush=True)
-"""
-
-
-def test_a_killed_driver_leaves_the_old_table(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "t"
-    zs.write(spark.range(100), folder, by="id", files=2)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", _DRIVER, str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(Path(zskip.__file__).parent.parent)},
-    )
-    try:
-        assert driver.stdout is not None
-        assert driver.stdout.readline().strip() == "begun"
-        deadline = time.monotonic() + 120
-        while not list(folder.glob("_zskip/staging-*/_temporary/**/*.parquet")):
-            assert driver.poll() is None, "the writer was done before it was killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    table = zskip.open(folder)
-    assert table.version == 1
-    assert zs.table(spark, table).count() == 100
-    again = zs.write(spark.range(50), folder, by="id", files=2, mode="overwrite")
-    assert (again.version, zs.table(spark, again).count()) == (2, 50)
 
 
 def test_a_batch_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ Spark's own file sink leaves one. Ten thousand files take half a second that way
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyarrow import types as t
 
-from zskip.errors import CorruptFile, MissingDependency, SchemaError, UnsupportedSql
+from zskip.errors import CorruptFile, InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.plan import Plan
 from zskip.plan import plan as survey
 from zskip.predicate import Predicate, bind, conjunction
@@ -43,6 +45,7 @@ __all__ = [
     "planned_files",
     "read_files",
     "require_pyspark",
+    "require_session",
     "setting",
     "spark_schema",
     "spark_uri",
@@ -58,7 +61,7 @@ def to_spark(plan: Plan, spark: SparkSession, columns: Sequence[str] | None = No
     The session's settings are afterwards as they were. Raises `SchemaError` for a column that Spark cannot read (name
     the others in ``columns``), and `UnsupportedSql` where the predicate cannot be said in Spark's SQL.
     """
-    require_pyspark()
+    require_session(spark)
     schema = plan.snapshot.schema
     where, plan = _in_session(plan, spark)
     wanted = list(schema.arrow.names) if columns is None else [schema.column(name).parts[0] for name in columns]
@@ -279,6 +282,22 @@ def require_pyspark() -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise MissingDependency("Spark needs the package pyspark: pip install 'zskip[spark]'.") from error
+
+
+def require_session(spark: Any) -> None:
+    """Raises `MissingDependency` where pyspark or Java is missing, `InvalidOption` for what is no Spark session."""
+    require_pyspark()
+    if hasattr(spark, "sparkSession") or hasattr(spark, "createDataFrame"):
+        return
+    home = os.environ.get("JAVA_HOME")
+    if not (shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")):
+        where = f"at JAVA_HOME, {home}" if home else "on the PATH, and JAVA_HOME is not set"
+        raise MissingDependency(
+            f"Spark needs Java 17 or later, and there is none {where}. Without it there is no session."
+        )
+    raise InvalidOption(
+        f"A Spark session is needed, not {type(spark).__name__}: SparkSession.builder.getOrCreate() makes one."
+    )
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -25,7 +25,7 @@ from zskip.engines.spark import (
     column,
     planned_files,
     read_files,
-    require_pyspark,
+    require_session,
     setting,
     spark_schema,
 )
@@ -48,7 +48,7 @@ _OF_THIS_MACHINE = ("memory_limit", "temp_directory", "threads")
 
 def engine(session: SparkSession) -> Engine:
     """The engine that has a session do the work. Raises `MissingDependency` where pyspark is missing or too old."""
-    require_pyspark()
+    require_session(session)
     from pyspark.sql import DataFrame
 
     if not hasattr(DataFrame, "repartitionById"):

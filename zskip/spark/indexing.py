@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zskip import sidecar
-from zskip.engines.spark import require_pyspark
+from zskip.engines.spark import require_session
 from zskip.spark.footers import read_foreign_footers
 from zskip.table import Table
 
@@ -31,7 +31,7 @@ def index(
     ``deep``: read the rows for what the footers lack. The executors need zskip installed and must reach the folder
     under the same path or URL. Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
-    require_pyspark()
+    require_session(spark)
     storage = sidecar.open_storage(path, storage_options)
     read = partial(read_foreign_footers, spark, storage, files_per_task=files_per_task, deep_scan=deep)
     return Table(storage, sidecar.index_files(storage, deep_scan=deep, read=read))

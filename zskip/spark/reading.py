@@ -15,7 +15,7 @@ from zskip.engines.spark import (
     is_connect,
     planned_files,
     read_files,
-    require_pyspark,
+    require_session,
     to_spark,
 )
 from zskip.predicate import bind
@@ -46,7 +46,7 @@ def table(
 
     Raises `TableNotFound`, and `SchemaError` for a column that Spark cannot read: name the others in ``columns``.
     """
-    require_pyspark()
+    require_session(spark)
     found = _opened(path, version, storage_options)
     schema = _chosen(found, columns)
     if is_connect(spark):
@@ -81,7 +81,7 @@ def read(
     Nothing internal of Spark is used: this works on Spark Connect too. The files are chosen now, by the session's time
     zone, ANSI mode and case sensitivity as they are now. Raises `TableNotFound`, `SqlError` and `SchemaError`.
     """
-    require_pyspark()
+    require_session(spark)
     found = _opened(path, version, storage_options)
     if where is None:
         return to_spark(found.plan(), spark, columns)
@@ -102,7 +102,7 @@ def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, An
 
     Each is read through a self-pruning `table`. Raises `TableNotFound`, and what ``spark.sql`` raises.
     """
-    require_pyspark()
+    require_session(spark)
     pieces: list[str] = []
     views: dict[str, Any] = {}
     names: dict[str, str] = {}

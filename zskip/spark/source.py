@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.engines.spark import Semantics, alike, arrow_schema, require_pyspark, spark_schema
+from zskip.engines.spark import Semantics, alike, arrow_schema, require_session, spark_schema
 from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Changes, Plan
 from zskip.predicate import Predicate, bind, conjunction
@@ -55,7 +55,7 @@ def register_source(spark: SparkSession) -> None:
     Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down where the session has set
     ``spark.sql.python.filterPushdown.enabled`` by now: Spark refuses such a source without it. Executors need zskip.
     """
-    require_pyspark()
+    require_session(spark)
     pushes = str(spark.conf.get(_PUSH_DOWN, "false")).lower() == "true"
     spark.dataSource.register(_source(Semantics.of(spark), pushes))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zskip import sidecar
-from zskip.engines.spark import Semantics, require_pyspark
+from zskip.engines.spark import Semantics, require_session
 from zskip.errors import InvalidOption
 from zskip.predicate import bind
 from zskip.spark.cluster import engine
@@ -66,7 +66,7 @@ def delete(
     Files that match wholly leave the table unread, those that match in part are written anew, the rest is untouched.
     Raises `TableNotFound`, `SqlError`, `CommitConflict`, and `InvalidOption` in a session whose zone is not known.
     """
-    require_pyspark()
+    require_session(spark)
     table = _opened(path, storage_options)
     semantics = Semantics.of(spark)
     if semantics.zone is None:
@@ -97,7 +97,7 @@ def optimize(
     ``Table.optimize(session=spark)``. Readers see the old files or the new ones, never a mixture. Raises
     `TableNotFound`, and `CommitConflict` where another writer removed files meanwhile.
     """
-    require_pyspark()
+    require_session(spark)
     table = _opened(path, storage_options)
     kept = changes.kept_options(table.snapshot, WriteOptions())
     sizes = {name: None for name in _SIZES if any(other in options for other in _SIZES)}
@@ -115,5 +115,5 @@ def _opened(path: str | os.PathLike[str] | Table, storage_options: Mapping[str, 
 
 
 def _session(df: DataFrame) -> SparkSession:
-    require_pyspark()
+    require_session(df)
     return df.sparkSession
