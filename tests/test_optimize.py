@@ -254,3 +254,11 @@ def test_neighbours_stay_apart_where_one_box_would_cost_more_than_it_saves() -> 
     boxes: list[tuple[int | None, int | None]] = [(0, 10), (10, 20), (1000, 1010), (1010, 1020)]
     assert chosen(names, [40] * 4, boxes) == []
     assert pc.sum(pa.array([len(group) for group in chosen(names, [1] * 4, boxes)])).as_py() == 4
+
+
+def test_small_files_far_apart_stay_apart() -> None:
+    """One box over both would be read by every look-up; two that touch become one."""
+    names = [f"part-{slot}-a" for slot in range(14)]
+    full: list[tuple[int | None, int | None]] = [(100 * slot, 100 * slot + 99) for slot in range(12)]
+    assert chosen(names, [100] * 12 + [5, 5], [*full, (0, 9), (1190, 1199)]) == []
+    assert chosen(names, [100] * 12 + [5, 5], [*full, (0, 9), (5, 14)]) == [[12, 13]]
