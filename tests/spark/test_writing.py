@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import zskip
@@ -19,7 +19,7 @@ from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import layouts, sidecar
 from zskip import spark as zs
-from zskip.errors import InvalidOption, SchemaError, SchemaMismatch, TableExists
+from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import cells, cluster
 from zskip.stats import collect
 from zskip.table import Table
@@ -286,6 +286,22 @@ def test_one_value_in_most_rows_is_spread(spark: SparkSession, tmp_path: Path) -
     counts = np.asarray(table.index.row_counts(np.arange(len(table.index))))
     assert counts.max() <= 3 * np.median(counts)
     assert sorted_rows(zs.table(spark, table).toArrow()) == sorted_rows(rows)
+
+
+def test_a_table_at_a_uri(spark: SparkSession, tmp_path: Path) -> None:
+    uri = (tmp_path / "a b").as_uri()
+    zs.write(spark.range(100), uri, by="id", files=4)
+    assert zs.append(spark.range(100, 110), uri).snapshot.totals.rows == 110
+    assert zs.table(spark, uri).where("id = 105").count() == zs.read(spark, uri, where="id = 7").count() == 1
+
+
+def test_an_older_spark_says_that_it_cannot_write(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(DataFrame, "repartitionById")
+    with pytest.raises(MissingDependency, match=r"Spark 4\.1 or later"):
+        zs.write(spark.range(3), tmp_path / "t", by="id")
+    assert not (tmp_path / "t").exists()
 
 
 def test_bad_input_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
