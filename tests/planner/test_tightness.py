@@ -6,14 +6,13 @@ import pytest
 from tightness import Share, measure
 
 SHARES = {f"{share.type}: {share.operator}": share for share in measure()}
-# What ranges alone cannot show, or what is not shown yet, with the share that is reached.
+# What ranges alone cannot show, or what is not shown yet, with the share that is reached. Comparisons, null tests,
+# BETWEEN, IN, prefix LIKE and whole arithmetic are not here: of them everything is skipped. Timestamps and strings have
+# values between those of the domains here (10:30 + 90 minutes, "b" followed by a zero), which no proof may leave out.
 FLOORS: dict[str, float] = {
     "date: day(x)": 0.99,
     "decimal: CAST(x AS INTEGER)": 0.94,
-    "double: x + 0.5": 0.97,
     "double: round(x)": 0.97,
-    "integer: least(x, 2)": 0.52,
-    "integer: greatest(x, -2)": 0.51,
     "integer: power(x, 2)": 0.94,
     "integer: bit_count(x)": 0.0,
     "integer: CAST(CAST(x AS VARCHAR) AS INTEGER)": 0.0,

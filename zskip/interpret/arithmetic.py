@@ -337,7 +337,7 @@ def _extreme(function: str) -> Evaluate:
     def evaluate(spans: list[Span], call: Call) -> Span:
         from zskip.interpret.extremes import extreme
 
-        return extreme(function, spans, call.type)
+        return extreme(function, spans, call)
 
     return evaluate
 

@@ -12,30 +12,57 @@ from zskip.predicate.tree import Call
 __all__ = ["STRINGS", "extreme"]
 
 
-def extreme(function: str, spans: list[Span], type: pa.DataType) -> Span:
+def extreme(function: str, spans: list[Span], call: Call) -> Span:
     """The least or the greatest of several terms of one type.
 
-    Where an argument may be NULL it is left out, so the other side of its bounds stays open up to the others'.
+    An argument that is surely there bounds the result on both sides; one that may be NULL, and is left out then, on
+    one side only; one that is always NULL on none.
     """
     least = function == "least"
-    choose_low, choose_high = (_smaller, _smaller) if least else (_greater, _greater)
     sure = [span.value & ~span.null & ~span.nan for span in spans]
-    lower, upper = spans[0].lower, spans[0].upper
-    for span in spans[1:]:
-        lower, upper = choose_low(lower, span.lower), choose_high(upper, span.upper)
-    # An argument that may be absent bounds only one side: of least the lower, of greatest the upper.
-    wide_low, wide_high = spans[0].lower, spans[0].upper
-    for span in spans[1:]:
-        wide_low, wide_high = _smaller(wide_low, span.lower), _greater(wide_high, span.upper)
-    all_sure = np.logical_and.reduce(sure)
-    lower, upper = _where(all_sure, lower, wide_low), _where(all_sure, upper, wide_high)
+    if isinstance(spans[0].lower, np.ndarray):
+        near, far = (np.minimum, np.maximum) if least else (np.maximum, np.minimum)
+        # Of least: below everything that may be there, and not above anything that is.
+        inner = [(span.lower, span.upper) if least else (span.upper, span.lower) for span in spans]
+        bottom, top = _limits(spans[0].lower)
+        nothing, everything = (top, bottom) if least else (bottom, top)
+        start = near.reduce(
+            [np.where(span.value, first, nothing) for span, (first, _) in zip(spans, inner, strict=True)]
+        )
+        end = near.reduce([np.where(known, last, nothing) for known, (_, last) in zip(sure, inner, strict=True)])
+        open_ = far.reduce(
+            [np.where(span.value, last, everything) for span, (_, last) in zip(spans, inner, strict=True)]
+        )
+        end = np.where(np.logical_or.reduce(sure), end, open_)
+        there = np.logical_or.reduce([span.value for span in spans])
+        lower, upper = (start, end) if least else (end, start)
+        lower, upper = np.where(there, lower, bottom), np.where(there, upper, top)
+    else:
+        lower, upper = _of_binary(least, spans, np.logical_and.reduce(sure))
     value = np.logical_or.reduce([span.value for span in spans])
     null = np.logical_and.reduce([span.null for span in spans])
     nan = np.logical_or.reduce([span.nan for span in spans])
     fail = np.logical_or.reduce([span.fail for span in spans])
-    # Spark and DuckDB leave NULL out; to be safe where a dialect does not, NULL stays possible with any argument's.
-    null = null | np.logical_or.reduce([span.null for span in spans])
-    return Span(type, lower, upper, value, null, nan, fail)
+    if not call.options:
+        # A dialect that may give NULL where any argument is.
+        null = np.logical_or.reduce([span.null for span in spans])
+    return Span(call.type, lower, upper, value, null, nan, fail)
+
+
+def _limits(keys: np.ndarray) -> tuple[float | int, float | int]:
+    if keys.dtype == np.float64:
+        return -np.inf, np.inf
+    info = np.iinfo(np.int64)
+    return info.min, info.max
+
+
+def _of_binary(least: bool, spans: list[Span], all_sure: np.ndarray) -> tuple[Keys, Keys]:
+    choose = _smaller if least else _greater
+    lower, upper = wide_low, wide_high = spans[0].lower, spans[0].upper
+    for span in spans[1:]:
+        lower, upper = choose(lower, span.lower), choose(upper, span.upper)
+        wide_low, wide_high = _smaller(wide_low, span.lower), _greater(wide_high, span.upper)
+    return _where(all_sure, lower, wide_low), _where(all_sure, upper, wide_high)
 
 
 def _where(condition: np.ndarray, yes: Keys, no: Keys) -> Keys:

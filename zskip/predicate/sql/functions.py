@@ -133,7 +133,8 @@ def arithmetic(function: str) -> Builder:
             return _date_arithmetic(left, right, function, binder.dialect)
         _numbers(left, right)
         if not (_is_exact(left.type) and _is_exact(right.type)):
-            return Call(function, (left, right), _float_result(left, right, binder.dialect))
+            type = _float_result(left, right, binder.dialect)
+            return Call(function, (_as_double(left, right), _as_double(right, left)), type)
         if t.is_integer(left.type) and t.is_integer(right.type):
             narrow = _narrow(left, right, binder.dialect)
             folded = _folded(function, left, right, narrow)
@@ -149,6 +150,16 @@ def arithmetic(function: str) -> Builder:
         return Call(function, (left, right), pa.decimal128(18, scale))
 
     return build
+
+
+def _as_double(scalar: Scalar, other: Scalar) -> Scalar:
+    """A decimal constant beside doubles as the double that it becomes, where every engine rounds it to the same."""
+    if other.type != pa.float64() or not isinstance(scalar, Literal) or not t.is_decimal(scalar.type):
+        return scalar
+    value = scalar.value.as_py()
+    if value is None or scalar.type.scale > 22 or abs(value.scaleb(scalar.type.scale)) > 2**53:
+        return scalar
+    return Literal(pa.scalar(float(value), pa.float64()))
 
 
 def _folded(function: str, left: Scalar, right: Scalar, narrow: pa.DataType) -> Literal | None:
@@ -277,7 +288,8 @@ def extreme(function: str) -> Builder:
     def build(binder: Binder, node: exp.Expr) -> Scalar:
         known(node, "this", "expressions", "ignore_nulls")
         scalars = [binder.scalar(each) for each in (node.this, *node.expressions)]
-        return Call(function, tuple(aligned(scalars, binder.dialect)), _one_type(scalars))
+        skips = ("skips NULL",) if binder.dialect.name in ("duckdb", "spark") else ()
+        return Call(function, tuple(aligned(scalars, binder.dialect)), _one_type(scalars), skips)
 
     return build
 
