@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import zskip
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.engines.duckdb import sql
 from zskip.engines.duckdb.relation import planned_scan
@@ -229,3 +230,15 @@ def test_row_groups_of_one_file_are_handed_over_as_its_rows(predicate: str, tmp_
     assert "file_row_number" in planned_scan(plan, con, None).sql
     assert plan.to_duckdb(con).order("a").fetchall() == expected
     assert plan.to_arrow().num_rows == plan.count() == len(expected) > 0
+
+
+def test_row_groups_of_one_file_below_hive_folders(tmp_path: Path) -> None:
+    rows = pa.table({"day": [number // 5_000 for number in range(10_000)], "a": range(10_000)})
+    table = zskip.write(rows, tmp_path / "t", by="a", files=2, row_group_rows=1_000, partition_by="day")
+    plan = table.plan("day = 1 AND a % 1000 = 7 AND a < 7000")
+    assert plan.files[0].row_groups is not None
+    con = duckdb.connect()
+    assert "file_row_number" in planned_scan(plan, con, None).sql
+    assert plan.to_duckdb(con).order("a").fetchall() == [(1, 5_007), (1, 6_007)]
+    assert plan.to_arrow()["a"].to_pylist() == [5_007, 6_007]
+    assert plan.count() == 2

@@ -39,15 +39,14 @@ def to_duckdb(
 
 def planned_scan(plan: Plan, con: duckdb.DuckDBPyConnection, columns: Sequence[str] | None) -> Scan:
     """The SELECT of the matching rows, on a connection that can read the files after this call."""
-    rows, within, where = plan.rows, rows_to_read(plan), condition(plan)
-    if within is not None and where is not None:
-        where = f"{within} AND (\n{where}\n)"
+    rows = plan.rows
     return native_scan(
         readable_paths(plan, con),
         plan.snapshot.schema.arrow,
         columns=columns,
         partition_by=plan.snapshot.partition_by,
-        where=where or within,
+        where=condition(plan),
+        within=rows_to_read(plan),
         rows=None if rows.null_count else sum(rows.to_pylist()),
     )
 

@@ -37,12 +37,14 @@ def native_scan(
     partition_by: Sequence[str] = (),
     where: str | None = None,
     rows: int | None = None,
+    within: str | None = None,
     files_parameter: str = "zskip_files",
 ) -> Scan:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
 
     ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
-    ``rows``: how many rows the files hold, for DuckDB's planner. No file at all gives no row, with the right types.
+    ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on
+    ``file_row_number``. No file at all gives no row, with the right types.
     Raises `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = list(schema.names if columns is None else columns)
@@ -60,7 +62,10 @@ def native_scan(
         values = ", ".join(
             f"{_partition_value(folders.get(name, name), types[name])} AS {quoted(name)}" for name in partition_by
         )
-        source = f"(SELECT *, {values} FROM {source})"
+        # Only the innermost query knows the numbers of the rows.
+        source = f"(SELECT *, {values} FROM {source}{'' if within is None else f' WHERE {within}'})"
+    elif within is not None:
+        condition = f" WHERE {within}" + ("" if where is None else f" AND (\n{where}\n)")
     return Scan(
         f"SELECT {projection} FROM {source}{condition}", {files_parameter: [without_patterns(file) for file in files]}
     )
