@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import zskip
 from zskip import advisor
+from zskip.cli import main
 from zskip.errors import InvalidOption
 
 RNG = np.random.default_rng(4)
@@ -24,11 +30,50 @@ def test_candidates_are_ranked_beside_today_and_the_limit():
     assert advice.least < reads[0] < 0.15 < 0.9 < advice.today
     assert {candidate.by for candidate in advice.candidates} == {("a",), ("a", "b")}
     assert len(advice.candidates[0].queries) == len(WORKLOAD)
+    assert len(advice.today_queries) == len(advice.least_queries) == len(WORKLOAD)
+    assert advice.today == pytest.approx(np.mean(advice.today_queries))
     assert advice.command.startswith("zskip write SOURCE TARGET --by a")
-    assert "today" in str(advice)
-    assert "limit" in str(advice)
+    assert advice.command.endswith(" --workload QUERIES.SQL")
+    said = str(advice)
+    assert f"today     {advice.today:7.2%}" in said
+    assert f"limit     {advice.least:7.2%}" in said
+    assert f"{advice.candidates[0].queries[1]:7.2%} {advice.today_queries[1]:7.2%}" in said
+    assert "and 2 more queries" in said
+    assert "a = 900" in said
 
 
 def test_a_workload_that_filters_nothing_is_refused():
     with pytest.raises(InvalidOption):
         advisor.advise(ROWS, ["SELECT * FROM t"], files=2, total_rows=4000)
+
+
+def test_a_rewrite_takes_longer_for_more_rows_and_slower_reading():
+    few, many, slow = (
+        advisor.advise(ROWS, WORKLOAD, files=4, total_rows=rows, candidates=("linear",), read_seconds=seconds)
+        for rows, seconds in ((4000, 0.0), (40_000_000, 0.0), (4000, 1000.0))
+    )
+    assert 0 < few.rewrite_seconds < 60
+    assert many.rewrite_seconds > 2 * few.rewrite_seconds
+    assert 2000 < slow.rewrite_seconds < 2060
+
+
+def test_a_look_up_of_a_value_outside_the_sample_is_not_free():
+    rows = pa.table({"a": np.arange(0, 8000, 2), "b": RNG.integers(0, 1000, 4000)})
+    advice = advisor.advise(rows, ["a = 4001"], files=10, total_rows=40_000, candidates=("linear",))
+    assert advice.candidates[0].read == pytest.approx(0.1, abs=0.05)
+
+
+def test_a_source_is_advised_on_by_the_command_that_names_its_workload(tmp_path, capsys):
+    path, queries = tmp_path / "rows.parquet", tmp_path / "queries.sql"
+    pq.write_table(ROWS, path)
+    queries.write_text("a = 7;\nb < 100;\n", encoding="utf-8")
+    assert main(["advise", str(path), "--workload", str(queries), "--json"]) == 0
+    advice = json.loads(capsys.readouterr().out)
+    assert advice["files"] == 100
+    assert advice["rewrite_seconds"] > 0
+    words = shlex.split(advice["command"])
+    assert words[words.index("--workload") + 1] == str(queries)
+    words[words.index("TARGET")] = str(tmp_path / "lake")
+    assert words[0] == "zskip"
+    assert main(words[1:]) == 0
+    assert zskip.open(tmp_path / "lake").plan("a = 7").count() == ROWS["a"].to_pylist().count(7)

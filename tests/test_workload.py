@@ -81,3 +81,19 @@ def test_a_workload_that_does_not_parse_is_refused():
     for text in ("day = = 3", "SELECT FROM WHERE", "nope = 3"):
         with pytest.raises(SqlError):
             layouts.fit(TABLE, ["day"], files=2, total_rows=ROWS, workload=[text])
+
+
+def test_values_that_the_sample_lacks_are_asked_for_all_the_same():
+    wide = pa.table({"key": RNG.permutation(10**6)[:40_000], "other": RNG.permutation(10**6)[:40_000]})
+    sample, rest = wide.slice(0, 4000), wide.slice(4000)
+    queries = [f"key = {key}" for key in rest["key"].slice(0, 100).to_pylist()]
+    fitted = layouts.fit(sample, ["other", "key"], files=20, total_rows=len(wide), workload=queries)
+    score = layouts.score(sample, fitted, ["other", "key"], workload=queries)
+    file = fitted.assign(rest)
+    boxes = [rest["key"].filter(pa.array(file == number)).to_numpy() for number in range(fitted.files)]
+    held = [(box.min(), box.max(), len(box) / len(rest)) for box in boxes]
+    keys = [int(query.split()[-1]) for query in queries]
+    read = [sum(share for low, high, share in held if low <= key <= high) for key in keys]
+    assert min(score.queries) > 0.02
+    assert np.mean(score.queries) == pytest.approx(np.mean(read), abs=0.02)
+    assert np.mean(read) < 0.1

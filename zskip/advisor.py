@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,13 +12,16 @@ import pyarrow as pa
 
 from zskip import layouts
 from zskip.errors import InvalidOption
+from zskip.layouts import Assignment
 from zskip.predicate import bind
 from zskip.predicate.sql.workload import conditions
 from zskip.schema import Schema
+from zskip.writer.pace import seconds_to_write
 
 __all__ = ["Advice", "Candidate", "advise"]
 
 _MOST_COLUMNS = 4
+_MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +38,20 @@ class Candidate:
 class Advice:
     """Candidates from the best down, beside today's layout and beside the limit.
 
-    ``today``: the share of rows that the workload reads as the rows lie now, None where that is not known; ``least``:
-    the share that its queries return, below which nothing goes; ``command``: the line that writes the best candidate.
+    Shares are of rows, from 0 to 1. ``today``: what the workload reads as the rows lie now, None where that is not
+    known, and ``today_queries`` the same by query; ``least`` and ``least_queries``: what the queries return, below
+    which nothing goes; ``rewrite_seconds``: about how long writing the best candidate takes on this machine, from
+    samples that were written; ``command``: the line that writes it.
     """
 
     queries: tuple[str, ...]
     files: int
     candidates: tuple[Candidate, ...]
     today: float | None
+    today_queries: tuple[float, ...] | None
     least: float
+    least_queries: tuple[float, ...]
+    rewrite_seconds: float
     command: str
 
     def __str__(self) -> str:
@@ -51,7 +60,19 @@ class Advice:
         if self.today is not None:
             lines.append(f"{'today':9} {self.today:7.2%}")
         lines.append(f"{'limit':9} {self.least:7.2%}  what the queries return")
-        return "\n".join([*lines, "", self.command])
+        lines += ["", *self._by_query(), "", f"writing the best takes about {_duration(self.rewrite_seconds)}:"]
+        return "\n".join([*lines, self.command])
+
+    def _by_query(self) -> list[str]:
+        """What the best candidate reads of each query, beside today and the limit."""
+        today = self.today_queries or (None,) * len(self.queries)
+        lines = [f"{'best':>7} {'today':>7} {'limit':>7}  query"]
+        shown = list(zip(self.candidates[0].queries, today, self.least_queries, self.queries, strict=True))
+        for best, now, least, query in shown[:_MOST_SHOWN]:
+            lines.append(f"{best:7.2%} {'' if now is None else format(now, '.2%'):>7} {least:7.2%}  {query}")
+        if len(shown) > _MOST_SHOWN:
+            lines.append(f"and {len(shown) - _MOST_SHOWN} more queries")
+        return lines
 
 
 def advise(
@@ -62,14 +83,19 @@ def advise(
     total_rows: int,
     today: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None,
     candidates: Sequence[str] = ("auto", "tree", "tiles", "hilbert", "linear"),
+    read_seconds: float = 0.0,
     source: str = "SOURCE",
     target: str = "TARGET",
+    workload_file: str = "QUERIES.SQL",
 ) -> Advice:
     """Rank layouts and column sets for a workload of predicates or SELECT statements.
 
     ``sample``: rows of the table, some hundred a file; ``today``: for each of them the file that it lies in now;
     ``files``: how many files the new table is to have. Half of the sample fits the layouts, the other half scores
-    them, so that a layout is not praised for what it learned by heart. Raises `InvalidOption`, `SqlError`.
+    them and today's, so that a layout is not praised for what it learned by heart. ``read_seconds``: how long it takes
+    to read all rows once; ``source``, ``target``, ``workload_file``: what the command is to name.
+
+    Raises `InvalidOption`, `SqlError`.
     """
     schema = Schema(sample.schema)
     queries = [condition for text in workload for condition in conditions(text, schema)]
@@ -80,21 +106,48 @@ def advise(
     half = max(1, sample.num_rows // 2)
     fitting, scoring = sample.take(pa.array(order[:half])), sample.take(pa.array(order[half:]))
     scoring = scoring if scoring.num_rows else fitting
-    found = []
+    found: list[tuple[Candidate, Assignment, float]] = []
     for by in dict.fromkeys(tuple(asked[:count]) for count in range(1, min(len(asked), _MOST_COLUMNS) + 1)):
         for layout in candidates:
+            started = time.perf_counter()
             assignment = layouts.fit(
                 fitting, by, layout=layout, files=files, workload=queries, total_rows=max(total_rows, half)
             )
+            seconds = time.perf_counter() - started
             score = layouts.score(scoring, assignment, by, workload=queries)
-            found.append(Candidate(layout, by, float(np.mean(score.queries)), score.queries))
-    found.sort(key=lambda candidate: (candidate.read, len(candidate.by)))
-    best = found[0]
-    now = None if today is None else float(np.mean(layouts.score(sample, today, asked[:1], workload=queries).queries))
-    alone = layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=queries)
+            candidate = Candidate(layout, by, float(np.mean(score.queries)), score.queries)
+            found.append((candidate, assignment, seconds))
+    found.sort(key=lambda each: (each[0].read, len(each[0].by)))
+    best, assignment, fit_seconds = found[0]
+    now = None
+    if today is not None:
+        kept = today[order[half:]] if sample.num_rows > half else today
+        now = layouts.score(scoring, kept, asked[:1], workload=queries).queries
+    alone = layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=queries).queries
     command = f"zskip write {shlex.quote(source)} {shlex.quote(target)} --by {shlex.quote(','.join(best.by))}"
-    command += f" --layout {best.layout} --files {files}"
-    return Advice(tuple(queries), files, tuple(found), now, float(np.mean(alone.queries)), command)
+    command += f" --layout {best.layout} --files {files} --workload {shlex.quote(workload_file)}"
+    return Advice(
+        tuple(queries),
+        files,
+        tuple(candidate for candidate, _, _ in found),
+        None if now is None else float(np.mean(now)),
+        now,
+        float(np.mean(alone)),
+        alone,
+        # rows are read twice: for the sample that a layout is fitted on, and to be written
+        2 * read_seconds + fit_seconds + seconds_to_write(sample, assignment, total_rows),
+        command,
+    )
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(0.2), _duration(42.3), _duration(1260), _duration(9000)
+    ('1 s', '42 s', '21 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _asked(queries: Sequence[str], schema: Schema) -> list[str]:

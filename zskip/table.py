@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from zskip.writer.changes import Appended, Deleted
 from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.optimizing import Optimized
 from zskip.writer.options import bytes_of, span_of
+from zskip.writer.paths import stored_rows
 from zskip.writer.sample import Sample
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ __all__ = ["Table", "Version", "advise", "index", "open", "repair", "write"]
 
 _MODES = ("error", "append", "overwrite")
 _ATTEMPTS = 5
-_ADVISED_FILES, _ADVISED_ROWS = 200, 40_000
+_ADVISED_FILES, _ADVISED_ROWS, _ADVISED_TARGET = 200, 40_000, 100
+_TIMED_FILES = 20
 _RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
 
 
@@ -176,19 +179,23 @@ def advise(
     source: Any,
     workload: Sequence[str],
     *,
-    files: int = 100,
+    files: int | None = None,
     seed: int = 0,
+    workload_file: str = "QUERIES.SQL",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Advice:
     """Rank layouts and columns for a workload of predicates or SELECT statements, on a sample of any source.
 
-    A path at which there is a table is asked as `Table.advise`. Raises `InvalidOption`, `SqlError`.
+    A path at which there is a table is asked as `Table.advise`. ``files``: how many the new table is to have, 100 by
+    default; ``workload_file``: what the command that is advised names. Raises `InvalidOption`, `SqlError`.
     """
     if isinstance(source, str | os.PathLike):
         storage = sidecar.open_storage(source, storage_options)
         if sidecar.latest_version(storage):
-            return Table(storage, sidecar.load(storage)).advise(workload, files=files, seed=seed)
-    sample, total = Sample(_ADVISED_ROWS, seed), 0
+            return Table(storage, sidecar.load(storage)).advise(
+                workload, files=files, seed=seed, workload_file=workload_file
+            )
+    sample, total, started = Sample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
         rows = part()
         sample.add(rows, total)
@@ -197,7 +204,15 @@ def advise(
     if found is None:
         raise InvalidOption("The source has no rows to advise on.")
     said = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
-    return advisor.advise(found, workload, files=files, total_rows=total, source=str(said))
+    return advisor.advise(
+        found,
+        workload,
+        files=files or _ADVISED_TARGET,
+        total_rows=total,
+        read_seconds=time.perf_counter() - started,
+        source=str(said),
+        workload_file=workload_file,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,16 +472,24 @@ class Table:
         paths = [column.path for column in named] if columns is not None else list(layout.columns if layout else ())
         return depths(self._index.files(None, paths).statistics, paths)
 
-    def advise(self, workload: Sequence[str], *, files: int | None = None, seed: int = 0) -> Advice:
+    def advise(
+        self,
+        workload: Sequence[str],
+        *,
+        files: int | None = None,
+        seed: int = 0,
+        workload_file: str = "QUERIES.SQL",
+    ) -> Advice:
         """Rank layouts and columns for a workload of predicates or SELECT statements, on a sample, beside today's.
 
-        ``files``: how many the new table is to have; as many as now by default. Raises `InvalidOption`, `SqlError`.
+        ``files``: how many the new table is to have; as many as now by default. ``workload_file``: what the command
+        that is advised names. Raises `InvalidOption`, `SqlError`.
         """
         count = len(self._index)
         some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
-        parts, today = [], []
+        parts, today, every = [], [], self.plan(freshness="trust")
         for number in some.tolist():
-            rows = replace(self.plan(freshness="trust"), numbers=np.array([number]), whole=np.ones(1, bool)).to_arrow()
+            rows = replace(every, numbers=np.array([number]), whole=np.ones(1, bool)).to_arrow()
             rows = _sampled(rows, _ADVISED_ROWS // len(some), seed)
             parts.append(rows)
             today.append(np.full(len(rows), number, np.int64))
@@ -479,8 +502,17 @@ class Table:
             files=files or max(count, 1),
             total_rows=total,
             today=np.concatenate(today),
+            read_seconds=self._read_seconds(some[:_TIMED_FILES], total),
             source=self.uri,
+            workload_file=workload_file,
         )
+
+    def _read_seconds(self, some: np.ndarray, total: int) -> float:
+        """How long reading all rows takes, from some of the files."""
+        paths = self._index.paths(np.sort(some)).to_pylist()
+        started = time.perf_counter()
+        read = sum(part().num_rows for part in stored_rows(self._storage, self.snapshot, paths).parts(None))
+        return (time.perf_counter() - started) * total / max(1, read)
 
     def plot(self, x: str, y: str, *, where: str | Predicate | None = None, **options: Any) -> Figure:
         """Draw the files' boxes on two columns, with those that the predicate ``where`` needs lit.

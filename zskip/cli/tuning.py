@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zskip.cli.options import Commands, add_command, add_json, add_storage, names, opened, statements
+from zskip.cli.options import Commands, add_command, add_json, add_storage, names, opened, pairs, statements
 from zskip.cli.terminal import out, print_json, working
 
 __all__ = ["add_commands"]
@@ -58,7 +58,13 @@ def advise(given: argparse.Namespace) -> None:
     from zskip import table as tables
 
     with working("replaying the workload against candidate layouts"):
-        advice = tables.advise(given.path, statements(given.workload), files=given.files)
+        advice = tables.advise(
+            given.path,
+            statements(given.workload),
+            files=given.files,
+            workload_file=str(given.workload),
+            storage_options=pairs(given.storage_option),
+        )
     if given.json:
         print_json(advice)
     else:

@@ -146,12 +146,31 @@ def _evaluate(clause: _Clause, tests: NDArray[np.bool_], first: NDArray[np.int64
 
 
 def _matches(sample: Sample, column: int, predicate: Predicate) -> NDArray[np.bool_]:
-    """Which codes can make a predicate on one column TRUE: NULL first, then each distinct value."""
+    """Which codes can make a predicate on one column TRUE: NULL first, then each distinct value.
+
+    A value that the sample lacks can be asked for, too: it goes where the sampled value before it goes.
+
+        sampled values      10        20
+        x = 13                  *             matches the code of 10
+    """
     values = sample.distinct[column]
     nan = pc.is_nan(values) if may_hold_nan(values.type) else pa.array(np.zeros(len(values), bool))
     bound = pa.concat_arrays([pa.nulls(1, values.type), pc.if_else(nan, pa.scalar(None, values.type), values)])
     is_nan = np.concatenate([[False], nan.to_numpy(zero_copy_only=False)])
     is_null = np.arange(len(bound)) == 0
-    ranges = Ranges(bound, bound, pa.array(~is_null & ~is_nan), pa.array(is_null), pa.array(is_nan))
-    statistics = Statistics(pa.array(np.ones(len(bound), np.int64)), {sample.columns[column].path: ranges})
-    return np.asarray(interpret.outcomes(predicate, statistics).may_match, bool)
+    matches = _may_match(sample, column, predicate, Ranges(
+        bound, bound, pa.array(~is_null & ~is_nan), pa.array(is_null), pa.array(is_nan)
+    ))  # fmt: skip
+    numbers = len(values) - int(is_nan.sum())  # NaN stands last
+    if numbers > 1:
+        before, after = bound.slice(1, numbers - 1), bound.slice(2, numbers - 1)
+        yes, no = pa.array(np.ones(numbers - 1, bool)), pa.array(np.zeros(numbers - 1, bool))
+        between = _may_match(sample, column, predicate, Ranges(before, after, yes, no, no))
+        matches[1:numbers] |= between & ~matches[2 : numbers + 1]
+    return matches
+
+
+def _may_match(sample: Sample, column: int, predicate: Predicate, ranges: Ranges) -> NDArray[np.bool_]:
+    count = pa.array(np.ones(len(ranges.lower), np.int64))
+    statistics = Statistics(count, {sample.columns[column].path: ranges})
+    return np.asarray(interpret.outcomes(predicate, statistics).may_match, bool).copy()

@@ -100,7 +100,7 @@ class LocalStorage:
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:
             return [name for name in os.listdir(self._locate(folder)) if name > after]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # the latter: the storage is a single file
             return []
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
