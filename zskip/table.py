@@ -512,7 +512,7 @@ class Table:
         paths = self._index.paths(np.sort(some)).to_pylist()
         started = time.perf_counter()
         read = sum(part().num_rows for part in stored_rows(self._storage, self.snapshot, paths).parts(None))
-        return (time.perf_counter() - started) * total / max(1, read)
+        return float((time.perf_counter() - started) * total / max(1, read))
 
     def plot(self, x: str, y: str, *, where: str | Predicate | None = None, **options: Any) -> Figure:
         """Draw the files' boxes on two columns, with those that the predicate ``where`` needs lit.
