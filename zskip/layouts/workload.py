@@ -43,17 +43,19 @@ _Clause = bool | _Test | tuple[str, tuple["_Clause", ...]]
 
 @dataclass(frozen=True)
 class Queries:
-    """The share of a workload's queries that read each box, and a few look-ups, so that no column starves.
+    """The share of a workload's queries that read each box; queries to come are like those, and not the same.
 
     ``matching[c][k]``: for each test on column c, how many codes from 1 to k can make it TRUE. ``borders``: by column,
-    the codes at which some test begins or ends to match.
+    the codes at which some test begins or ends to match. ``prior``: the weight of look-ups, so that no column starves;
+    ``moved``: the weight of the same queries with their ranges moved to anywhere, so that other parameters are served.
     """
 
     matching: tuple[NDArray[np.int32], ...]
     clauses: tuple[_Clause, ...]
     borders: tuple[NDArray[np.int32], ...]
     look_ups: LookUps
-    prior: float = 0.1
+    prior: float = 0.05
+    moved: float = 0.5
 
     @staticmethod
     def of(sample: Sample, predicates: Sequence[Predicate], look_ups: LookUps) -> Queries:
@@ -71,8 +73,8 @@ class Queries:
                 tables[column].append(matches)
                 return _Test(column, len(tables[column]) - 1)
             if isinstance(node, And | Or):
-                parts = tuple(clause(predicate, part) for part in node.parts)
-                return ("and" if isinstance(node, And) else "or", parts)
+                joint = "and" if isinstance(node, And) else "or"
+                return (joint, tuple(clause(predicate, part) for part in _by_column(node)))
             return True
 
         clauses = tuple(clause(predicate, predicate.tree) for predicate in predicates[::step])
@@ -86,28 +88,77 @@ class Queries:
         return Queries(tuple(matching), clauses, tuple(borders), look_ups)
 
     def __call__(self, boxes: Boxes) -> NDArray[np.float64]:
-        matched = self.each(boxes)
-        share = matched.mean(axis=0) if len(matched) else np.zeros(len(boxes))
-        read: NDArray[np.float64] = (1 - self.prior) * share + self.prior * self.look_ups(boxes)
+        tests = self._tests(boxes)
+        same, moved = self._matched(tests).mean(axis=0), self._moved(tests, boxes)
+        asked = (1 - self.moved) * same + self.moved * moved
+        read: NDArray[np.float64] = (1 - self.prior) * asked + self.prior * self.look_ups(boxes)
         return read
 
     def each(self, boxes: Boxes) -> NDArray[np.bool_]:
         """Which boxes each query may match: an array (queries, boxes)."""
-        tests = np.concatenate(
+        return self._matched(self._tests(boxes))
+
+    def _tests(self, boxes: Boxes) -> NDArray[np.bool_]:
+        """Which tests each box may pass: an array (boxes, tests)."""
+        return np.concatenate(
             [
                 matching[boxes.upper[:, column]] > matching[boxes.lower[:, column] - 1]
                 for column, matching in enumerate(self.matching)
             ],
             axis=1,
         )
-        found = np.ones((len(self.clauses), len(boxes)), bool)
+
+    def _matched(self, tests: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        found = np.ones((len(self.clauses), len(tests)), bool)
         queries, flat, starts = self._conjunctions
         if len(queries):
             found[queries] = np.logical_and.reduceat(tests[:, flat], starts, axis=1).T
-        others = np.setdiff1d(np.arange(len(self.clauses)), queries)
-        for number in others.tolist():
+        for number in self._others.tolist():
             found[number] = _evaluate(self.clauses[number], tests, self._first)
         return found
+
+    def _moved(self, tests: NDArray[np.bool_], boxes: Boxes) -> NDArray[np.float64]:
+        """The share of the queries that read each box, were their ranges moved: each to anywhere in its column.
+
+        A range that holds a share w of a column meets a box of extent e with a chance of about e + w.
+        """
+        chance = tests.astype(np.float64)
+        for column, (range_tests, widths) in enumerate(self._ranges):
+            if len(range_tests):
+                extent = self.look_ups.extents(boxes, column)[:, None]
+                chance[:, range_tests] = np.where(extent > 0, np.minimum(extent + widths, 1.0), chance[:, range_tests])
+        queries, flat, starts = self._conjunctions
+        whole = np.zeros(len(boxes))
+        if len(queries):
+            whole += np.multiply.reduceat(chance[:, flat], starts, axis=1).sum(axis=1)
+        for number in self._others.tolist():
+            whole += _evaluate(self.clauses[number], tests, self._first)
+        return whole / max(1, len(self.clauses))
+
+    @cached_property
+    def _others(self) -> NDArray[np.int64]:
+        """The queries that are no plain conjunctions."""
+        return np.setdiff1d(np.arange(len(self.clauses)), self._conjunctions[0])
+
+    @cached_property
+    def _ranges(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.float64]], ...]:
+        """By column: the tests that match one range of values with others on both sides, and what a range is wide.
+
+        Of the width one value is taken off: where few values lie in a column, a range meets a box by whole values.
+        """
+        found = []
+        for column, matching in enumerate(self.matching):
+            reach = self.look_ups.sample.reach[column]
+            share = np.diff(reach)
+            one = float((share * share).sum())
+            matches = np.diff(matching, axis=0) > 0
+            first, last = matches.argmax(axis=0) + 1, len(matches) - matches[::-1].argmax(axis=0)
+            inside = (first > 1) & (last < len(self.look_ups.sample.distinct[column])) & matches.any(axis=0)
+            inside &= matches.sum(axis=0) == last - first + 1
+            widths = np.maximum(reach[last] - reach[first - 1] - one, 0.0)
+            number = np.flatnonzero(inside)
+            found.append((number + int(self._first[column]), widths[number]))
+        return tuple(found)
 
     @cached_property
     def _first(self) -> NDArray[np.int64]:
@@ -130,6 +181,17 @@ class Queries:
                 starts.append(len(flat))
                 flat += [int(self._first[test.column]) + test.slot for test in tests]
         return np.array(queries, np.int64), np.array(flat, np.int64), np.array(starts, np.int64)
+
+
+def _by_column(node: And | Or) -> list[Node]:
+    """The parts, those of a conjunction that ask for the same column alone made one: a range has two ends."""
+    if isinstance(node, Or):
+        return list(node.parts)
+    together: dict[frozenset[str] | int, list[Node]] = {}
+    for number, part in enumerate(node.parts):
+        paths = frozenset(columns(part))
+        together.setdefault(paths if len(paths) == 1 else number, []).append(part)
+    return [parts[0] if len(parts) == 1 else And(tuple(parts)) for parts in together.values()]
 
 
 def _evaluate(clause: _Clause, tests: NDArray[np.bool_], first: NDArray[np.int64]) -> NDArray[np.bool_] | bool:
