@@ -120,9 +120,9 @@ def test_random_predicates(
     Of every 25 filters one is run through the self-pruning table, too: it must count as many rows as the full scan.
     """
     dice = random.Random(f"{ansi}{zone}")
-    index = build_table(
-        tmp_path_factory.mktemp(f"r{uuid.uuid4().hex[:6]}") / "t", hostile(800, seed=dice.randrange(1000)), files=25
-    )
+    folder = tmp_path_factory.mktemp(f"r{uuid.uuid4().hex[:6]}") / "t"
+    # pyarrow writes bounds beside NaN, so this must not pass for a table that zskip wrote
+    index = build_table(folder, hostile(800, seed=dice.randrange(1000)), files=25, managed=False)
     opened = Table(index.storage, index.snapshot)
     table = zs.table(spark, opened)
     spark.conf.set("spark.sql.ansi.enabled", ansi)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+import zskip
 from tests.spark.files import files_read
 from tests.spark.hostile import hostile
 from tests.tables import build_table, sorted_rows
@@ -266,3 +267,35 @@ def test_read_and_sql(spark: SparkSession, plain: DataFrame, index: Index) -> No
     wanted = spark.sql("SELECT count(*) AS n, '{}' AS braces FROM plain a JOIN plain b USING (i) WHERE a.i = 5")
     assert said.collect() == wanted.collect()
     assert zs.sql(spark, "SELECT 1 AS one").collect()[0].one == 1
+
+
+_FLOATS = {"zero": [-0.0] * 20 + [5.0], "minus": [0.0] * 20 + [-5.0], "nan": [1.0] * 20 + [float("nan")]}
+
+
+@pytest.mark.parametrize("where", ["d = 0.0D", "d <= -0.0D", "d IN (0.0D, 7.0D)", "d > 2", "d = double('NaN')"])
+@pytest.mark.parametrize("by", ["zskip", "pyarrow"])
+def test_rows_of_floats_that_plain_parquet_loses(spark: SparkSession, tmp_path: Path, where: str, by: str) -> None:
+    """Spark's reader looks for -0.0 by its bits, and trusts a maximum that leaves NaN out."""
+    rows = pa.concat_tables(pa.table({"d": pa.array(values * 3)}) for values in _FLOATS.values())
+    if by == "zskip":
+        zskip.write(rows, tmp_path / "t", by="d", files=3)
+    else:
+        (tmp_path / "t").mkdir()
+        for name, values in _FLOATS.items():
+            pq.write_table(pa.table({"d": pa.array(values * 3)}), tmp_path / "t" / f"{name}.parquet")
+        zskip.index(tmp_path / "t")
+    holds = f"count_if({where})"
+    wanted = spark.createDataFrame(rows.to_pylist(), "d double").selectExpr(holds).first()[0]
+    assert wanted > 0
+    assert zs.table(spark, tmp_path / "t").where(where).count() == wanted
+    assert zs.read(spark, tmp_path / "t", where).count() == wanted
+
+
+def test_plain_parquet_does_lose_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Or else the test above would show nothing."""
+    rows = pa.table({"d": pa.array(_FLOATS["zero"] + _FLOATS["nan"])})
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    plain = spark.read.parquet(str(tmp_path / "plain.parquet"))
+    pq.write_table(pa.table({"d": pa.array(_FLOATS["zero"])}), tmp_path / "zero.parquet")
+    assert plain.where("d > 6").count() == 0
+    assert spark.read.parquet(str(tmp_path / "zero.parquet")).where("d = 0.0D").count() == 0

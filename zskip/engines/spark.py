@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from zskip.sidecar import Storage
+    from zskip.sidecar import Index, Storage
 
 __all__ = [
     "Semantics",
@@ -42,6 +42,7 @@ __all__ = [
     "column",
     "is_connect",
     "manifest",
+    "parquet_options",
     "planned_files",
     "read_files",
     "require_pyspark",
@@ -68,7 +69,7 @@ def to_spark(plan: Plan, spark: SparkSession, columns: Sequence[str] | None = No
     filtered = sorted(plan.predicate.columns) if plan.predicate is not None else []
     read = list(dict.fromkeys([*wanted, *(schema.columns[path].parts[0] for path in filtered)]))
     arrow = pa.schema([schema.arrow.field(name) for name in read])
-    rows = read_files(spark, plan.index.storage, planned_files(plan), arrow, plan.snapshot.partition_by)
+    rows = read_files(spark, plan.index, planned_files(plan), arrow)
     if where is not None:
         rows = rows.where(where)
     return rows if read == wanted else rows.select([column(name) for name in wanted])
@@ -149,13 +150,7 @@ def planned_files(plan: Plan) -> list[tuple[str, int]]:
     return list(zip(plan.relative_paths.to_pylist(), sizes.to_pylist(), strict=True))
 
 
-def read_files(
-    spark: SparkSession,
-    storage: Storage,
-    files: Sequence[tuple[str, int]],
-    schema: pa.Schema,
-    partition_by: Sequence[str] = (),
-) -> DataFrame:
+def read_files(spark: SparkSession, index: Index, files: Sequence[tuple[str, int]], schema: pa.Schema) -> DataFrame:
     """A DataFrame over exactly these files, each a path inside the table and its size in bytes.
 
     Raises `CorruptFile` if Spark does not take all of them.
@@ -163,12 +158,13 @@ def read_files(
     types = spark_schema(schema)
     if not files:
         return spark.createDataFrame([], types)
-    named = [(spark_uri(storage, path), size) for path, size in files]
-    if partition_by:
-        return _read_paths(spark, storage, [uri for uri, _ in named], types)
+    named = [(spark_uri(index.storage, path), size) for path, size in files]
+    options = parquet_options(schema, index.snapshot.managed)
+    if index.snapshot.partition_by:
+        return _read_paths(spark, index.storage, [uri for uri, _ in named], types, options)
     if not is_connect(spark):
         with manifest(named) as folder:
-            return _all_taken(_read_manifest(spark, folder, types), len(files))
+            return _all_taken(_read_manifest(spark, folder, types, options), len(files))
     # A Connect server resolves the plan anew for each run: the manifest has to outlive the DataFrame. A server that
     # does not see this machine's disk is given paths.
     from pyspark.errors import AnalysisException
@@ -176,22 +172,36 @@ def read_files(
     folder = tempfile.mkdtemp(dir=_lasting_folder())
     _write_manifest(Path(folder), named)
     try:
-        return _all_taken(_read_manifest(spark, Path(folder).as_uri(), types), len(files))
+        return _all_taken(_read_manifest(spark, Path(folder).as_uri(), types, options), len(files))
     except AnalysisException:
-        return _read_paths(spark, storage, [uri for uri, _ in named], types)
+        return _read_paths(spark, index.storage, [uri for uri, _ in named], types, options)
 
 
-def _read_manifest(spark: SparkSession, folder: str, schema: StructType) -> DataFrame:
+def parquet_options(schema: pa.Schema, managed: bool) -> dict[str, str]:
+    """What Spark's Parquet reader must leave alone inside a file, for it loses rows of columns of floats there.
+
+    It looks constants up in a dictionary by their bits, where -0.0 is not 0.0; and it trusts a footer's maximum, which
+    other writers set without regard to NaN. Where zskip wrote the files, no footer has bounds beside a NaN.
+    """
+    if not any(t.is_floating(column.type) for column in Schema(schema).columns.values()):
+        return {}
+    unsafe = ["dictionary", "bloom"] if managed else ["dictionary", "bloom", "stats", "columnindex"]
+    return {f"parquet.filter.{kind}.enabled": "false" for kind in unsafe}
+
+
+def _read_manifest(spark: SparkSession, folder: str, schema: StructType, options: dict[str, str]) -> DataFrame:
     # Without recursiveFileLookup, files of different folders would be taken for partitions, or for nothing at all.
-    return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder)
+    return spark.read.schema(schema).options(**options, recursiveFileLookup="true").parquet(folder)
 
 
-def _read_paths(spark: SparkSession, storage: Storage, uris: Sequence[str], schema: StructType) -> DataFrame:
+def _read_paths(
+    spark: SparkSession, storage: Storage, uris: Sequence[str], schema: StructType, options: dict[str, str]
+) -> DataFrame:
     """By a list of paths, below a base path so that hive folders become columns."""
     paths = [_glob_escaped(uri) for uri in uris]
     base = unquote(spark_uri(storage, ""))
     with setting(spark, _LIST_IN_THE_DRIVER):
-        rows = spark.read.schema(schema).option("basePath", base).parquet(*paths)
+        rows = spark.read.schema(schema).options(**options, basePath=base).parquet(*paths)
         rows = rows.select([column(name) for name in schema.fieldNames()])
         return _all_taken(rows, len(uris))
 

@@ -84,7 +84,7 @@ def _planned(session: SparkSession, plan: Plan) -> _Rows:
     """The rows that a plan selects, by the predicate's own zone and mode, whatever the session's are."""
     schema = plan.snapshot.schema.arrow
     _be_writable(schema)
-    rows = read_files(session, plan.index.storage, planned_files(plan), schema, plan.snapshot.partition_by)
+    rows = read_files(session, plan.index, planned_files(plan), schema)
     if plan.predicate is not None:
         where = plan.predicate.sql("spark")
         if where is None:

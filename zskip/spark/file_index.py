@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from zskip.engines.spark import Semantics, manifest, planned_files, spark_schema, spark_uri
+from zskip.engines.spark import Semantics, manifest, parquet_options, planned_files, spark_schema, spark_uri
 from zskip.errors import CorruptFile
 from zskip.plan import Plan
 from zskip.predicate import Predicate
@@ -65,7 +65,7 @@ def self_pruning(spark: SparkSession, index: Index, schema: pa.Schema, replan: R
             jvm.types(data),
             jvm.class_("scala.Option").empty(),
             jvm.class_(_PARQUET)(),
-            jvm.options({}),
+            jvm.options(parquet_options(data, index.snapshot.managed)),
             jvm.session,
         )
         rows = DataFrame(jvm.session.baseRelationToDataFrame(relation), spark)

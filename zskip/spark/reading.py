@@ -141,7 +141,7 @@ def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str
     if message not in _SAID:
         _SAID.add(message)
         warnings.warn(f"{message} Use zskip.spark.read(spark, path, where=…).", RuntimeWarning, stacklevel=3)
-    return read_files(spark, found.storage, planned_files(found.plan()), schema, found.snapshot.partition_by)
+    return read_files(spark, found.index, planned_files(found.plan()), schema)
 
 
 _SAID: set[str] = set()
