@@ -22,8 +22,8 @@ def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None =
     ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known
     of them; files that are gone are left out.
     """
-    everything = np.arange(len(index), dtype=np.int64)
     if predicate is None:
+        everything = np.arange(len(index), dtype=np.int64)
         return Plan(index, None, everything, np.ones(len(everything), bool), Groups.none(), changes).without_stale()
     columns = sorted(predicate.columns)
     shards = _surviving_shards(index, predicate, columns)

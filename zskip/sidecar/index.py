@@ -115,17 +115,25 @@ class Index:
         )
 
     def _shard_statistics(self, level: str, shard: int, paths: Sequence[str]) -> Statistics:
-        """The ranges of a whole shard, column by column from the cache."""
+        """The ranges of a whole shard, column by column from the cache; what it lacks is read at once."""
         reader = self._file_reader(shard) if level == "file" else self._row_group_reader(shard)
         if reader is None:
             return self._shard_statistics("file", shard, paths)
         known = [path for path in paths if path in self.snapshot.schema.columns]
-        row_count = self._once((level, shard, None), reader.row_count, lambda counts: counts.nbytes)
+        with self._lock:
+            missing = [path for path in known if (level, shard, path) not in self._kept]
+        read = reader.ranges(missing) if missing else None
+        row_count = self._once(
+            (level, shard, None),
+            lambda: reader.row_count() if read is None else read.row_count,
+            lambda counts: counts.nbytes,
+        )
         columns: dict[str, Ranges] = {}
         for path in known:
             columns[path] = self._once(
                 (level, shard, path),
-                lambda path=path: reader.statistics([path]).statistics().columns[path],  # type: ignore[misc]
+                # Another thread's reading may have pushed it out of the cache since it was looked for.
+                lambda path=path: (read if path in missing and read else reader.ranges([path])).columns[path],  # type: ignore[misc]
                 _ranges_bytes,
             )
         return Statistics(row_count, columns)

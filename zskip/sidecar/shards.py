@@ -25,7 +25,7 @@ from zskip.sidecar import values
 from zskip.sidecar.parts import Part, PartFile, publish
 from zskip.sidecar.snapshot import Bounds, Shard, Totals
 from zskip.sidecar.storage import Storage
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
 from zskip.stats.widen import widened
 
 __all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
@@ -35,6 +35,7 @@ _ROWS_PER_ROW_GROUP = 65_536
 _BOUND_LENGTH, _SHARD_BOUND_LENGTH = 256, 64
 _BOUNDED_COLUMNS = 64
 _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
+_PROVING = ("lower", "upper", "null_count", "nan_count")
 _FLAT = ("lower", "upper")
 _LARGEST_EXPANSION, _ALWAYS_FINE = 1000, 1 << 28
 
@@ -199,10 +200,17 @@ class ShardReader:
         """Rows of each unit."""
         return self.columns(["row_count"]).get("row_count", pa.nulls(self._rows, pa.int64()))
 
+    def ranges(self, paths: Sequence[str]) -> Statistics:
+        """What proofs over these columns stand on; what only answers of min() and max() need is not read."""
+        return self._statistics(paths, _PROVING).statistics()
+
     def statistics(self, paths: Sequence[str]) -> FileStatistics:
         """What is known of these columns, one slot per unit; a column that the schema lacks is left out."""
+        return self._statistics(paths, _FIELDS)
+
+    def _statistics(self, paths: Sequence[str], fields: Sequence[str]) -> FileStatistics:
         wanted = {path: self._schema.columns[path].type for path in paths if path in self._schema.columns}
-        read = self.columns(["row_count", *(f"{path}.{name}" for path in wanted for name in _FIELDS)])
+        read = self.columns(["row_count", *(f"{path}.{name}" for path in wanted for name in fields)])
         row_count = read.get("row_count", pa.nulls(self._rows, pa.int64()))
         none = pa.array(np.zeros(self._rows, np.int64))
         columns = {}
