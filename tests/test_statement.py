@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import zskip
 from tests.tables import build_table, sorted_rows
 from zskip.engines.duckdb import sql
 from zskip.engines.duckdb.statement import rewrite
-from zskip.errors import SqlSyntaxError, UnknownParameter
+from zskip.errors import InvalidOption, SqlSyntaxError, UnknownParameter, UnsupportedSql
 
 N = 240
 
@@ -210,6 +211,61 @@ def test_a_new_version_is_seen(tmp_path: Path, con: duckdb.DuckDBPyConnection) -
     shutil.rmtree(tmp_path / "t")
     build_table(tmp_path / "t", _rows(1).slice(0, 40))
     assert sql(statement, con).fetchall() == [(40,)]
+
+
+def test_a_cte_stands_before_a_table_of_its_name(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    statement = "WITH conn AS (SELECT * FROM conn WHERE a = 5) SELECT count(*) FROM conn"
+    expected = con.sql(plainly(lake, "SELECT count(*) FROM {T} WHERE a = 5")).fetchall()
+    assert sql(statement, con, tables={"conn": f"{lake}/t"}).fetchall() == expected
+    assert sql("WITH conn AS (SELECT 7 AS a) FROM conn", con, tables={"conn": f"{lake}/t"}).fetchall() == [(7,)]
+    named = f'WITH "{lake}/t" AS (SELECT 7 AS a) FROM "{lake}/t"'
+    assert sql(named, con).fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("said", "condition"),
+    [
+        ("SET default_collation = 'nocase'", "c = 'S5'"),
+        ("SET default_collation = 'nocase'", "c BETWEEN 'S5' AND 'S6'"),
+        ("SET integer_division = true", "a / 4 = 4"),
+        ("CREATE MACRO abs(x) AS 100", "abs(a) = 100"),
+        ('CREATE MACRO "~~"(x, y) AS true', "c LIKE 'q%'"),
+        ('CREATE MACRO "+"(x, y) AS 100', "a + 1 = 100"),
+        ("CREATE MACRO greatest(x, y) AS 3", "greatest(a, 100) = 3"),
+    ],
+)
+def test_a_condition_means_what_it_means_to_the_connection(
+    lake: Path, con: duckdb.DuckDBPyConnection, said: str, condition: str
+) -> None:
+    con.execute(said)
+    statement = f"SELECT count(*) FROM {{T}} WHERE {condition}"
+    assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
+    assert files_read(lake, con, "FROM {T} WHERE a = 5") == [1], "what it does not touch is proved as ever"
+
+
+def test_a_plan_refuses_a_connection_to_which_it_means_something_else(
+    lake: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    table = zskip.open(lake / "t")
+    text, arithmetic = table.plan("c = 'S5'"), table.plan("a / 2 = 7 AND b > 3")
+    con.execute("SET default_collation = 'nocase'")
+    with pytest.raises(InvalidOption, match="default_collation = 'nocase'"):
+        text.to_duckdb(con)
+    con.execute("RESET default_collation; SET integer_division = true")
+    assert text.to_duckdb(con).fetchall() == []  # no text's meaning depends on it
+    with pytest.raises(InvalidOption, match="RESET integer_division"):
+        arithmetic.to_duckdb(con)
+
+
+def test_what_takes_no_parameters_runs_or_is_refused_with_a_reason(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    pivot = "PIVOT (SELECT a, b FROM {T} WHERE a < 3) ON a USING count(*) GROUP BY b"
+    expected = sorted_rows(con.sql(plainly(lake, pivot)).fetchall())
+    assert sorted_rows(sql(at(lake, pivot), con).fetchall()) == expected
+    for kind in ("VIEW v", "MACRO m() AS TABLE"):
+        with pytest.raises(UnsupportedSql, match=r"files that this table has now(.|\n)*\^\^"):
+            sql(at(lake, f"CREATE {kind} {'' if 'TABLE' in kind else 'AS'} SELECT * FROM {{T}}"), con)
+    con.execute("CREATE TABLE kept AS SELECT 5 AS a, 0 AS n")
+    sql(at(lake, "MERGE INTO kept USING {T} t ON t.a = kept.a AND t.b IS NULL WHEN MATCHED THEN DELETE"), con)
 
 
 # --- random statements ---

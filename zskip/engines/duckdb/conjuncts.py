@@ -67,6 +67,10 @@ class Scopes:
         """The conjuncts on this table."""
         return self.conjuncts.get(id(table), ())
 
+    def is_cte(self, table: exp.Table) -> bool:
+        """Whether this table is a CTE of the statement, which stands before any other table of its name."""
+        return id(table) in self._references
+
     def _visit(self, query: exp.Expr, pushed: Sequence[Conjunct]) -> None:
         """Walk one query; ``pushed`` are conditions on its output columns, by name and without qualifier."""
         if id(query) in self._visited:

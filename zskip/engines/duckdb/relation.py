@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyarrow import types as t
 
+from zskip.engines.duckdb.meaning import same_meaning
 from zskip.engines.duckdb.remote import KnownFile, register_storage
 from zskip.engines.duckdb.scan import Scan, native_scan
 from zskip.errors import InvalidOption, UnsupportedSql
@@ -27,11 +28,14 @@ def to_duckdb(
     """The matching rows of a plan as a lazy relation of ``con`` (of DuckDB's default connection where it is None).
 
     The types are those that DuckDB itself gives these files. Raises `UnsupportedSql` where the predicate cannot be
-    said in DuckDB's SQL, and `InvalidOption` where the connection's time zone is not the plan's and matters.
+    said in DuckDB's SQL, and `InvalidOption` where the connection's time zone is not the plan's and matters, or where
+    its settings give the predicate another meaning.
     """
     import duckdb
 
     con = duckdb.default_connection() if con is None else con
+    if plan.predicate is not None:
+        same_meaning(plan.predicate, con)
     same_clock(plan, con)
     scan = planned_scan(plan, con, columns)
     return con.sql(scan.sql, params=dict(scan.parameters))

@@ -18,10 +18,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
+from zskip.engines.duckdb.meaning import Meaning
 from zskip.engines.duckdb.relation import readable_paths
-from zskip.engines.duckdb.scan import native_scan
+from zskip.engines.duckdb.scan import literal, native_scan
 from zskip.engines.duckdb.types import duckdb_type, quoted
-from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter
+from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 from zskip.interpret import outcomes
 from zskip.plan import Plan, listed, plan
 from zskip.predicate import Predicate, bind, conjunction
@@ -65,7 +66,8 @@ def sql(
     that are URLs · ``freshness``: "list" notices what has changed in folders that zskip only indexes, "trust" takes the
     index's word. The result is a lazy relation; a statement that is no query runs at once.
 
-    Raises `SqlSyntaxError`, `UnknownParameter` and `SchemaError`; everything else is raised by DuckDB itself.
+    Raises `SqlSyntaxError`, `UnsupportedSql` (for views), `UnknownParameter` and `SchemaError`; everything else is
+    raised by DuckDB itself.
     """
     import duckdb
 
@@ -92,7 +94,10 @@ def rewrite(
     """
     if freshness not in ("list", "trust"):
         raise InvalidOption(f'freshness is "list" or "trust", not {freshness!r}.')
-    ((timezone, micros),) = con.sql("SELECT current_setting('TimeZone'), epoch_us(now())").fetchall()
+    ((timezone, micros, collation),) = con.sql(
+        "SELECT current_setting('TimeZone'), epoch_us(now()), current_setting('default_collation')"
+    ).fetchall()
+    meaning = Meaning(con, collation)
     now = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
     text = _frozen(statement, now, timezone)
     catalog = _Catalog(tables or {}, storage_options)
@@ -100,15 +105,18 @@ def rewrite(
     values = _Parameters(params)
     plans: list[tuple[str, Plan]] = []
     for tree in _parsed(text):
-        known = [table for table in tree.find_all(exp.Table) if catalog.index_of(table) is not None]
         scopes = Scopes(tree, catalog.columns_of)
+        known = [table for table in tree.find_all(exp.Table) if not scopes.is_cte(table) and catalog.index_of(table)]
+        _be_readable_later(tree, known, text)
+        # DuckDB looks for the values of a PIVOT by a query of its own, which gets no parameters.
+        inlined = tree.find(exp.Pivot) is not None
         for table in sorted(known, key=lambda table: table.this.meta["start"]):
             index = catalog.index_of(table)
             assert index is not None
-            binding = _predicate(index, scopes.of(table), values, timezone) if prune else None
+            binding = _predicate(index, scopes.of(table), values, timezone, meaning) if prune else None
             planned = plan(index, binding, changes=listed(index) if freshness == "list" else None)
             start, end = table.this.meta["start"], table.this.meta["end"] + 1
-            edits.append((start, end, _read(planned, con, table, values)))
+            edits.append((start, end, _read(planned, con, table, None if inlined else values)))
             plans.append((text[start:end], planned))
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
@@ -154,7 +162,7 @@ class _Catalog:
         identifier = table.this
         if not isinstance(identifier, exp.Identifier) or "start" not in identifier.meta or table.args.get("db"):
             return None
-        if table.find_ancestor(exp.From, exp.Join, exp.Pivot) is None:
+        if table.find_ancestor(exp.From, exp.Join, exp.Pivot) is None and table.arg_key != "using":
             return None
         name = identifier.name
         if name not in self._found:
@@ -200,10 +208,25 @@ def _opened(path: str, options: Mapping[str, Any] | None) -> Index | None:
     return kept
 
 
-def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, values: _Parameters) -> str:
-    """What stands in a table's place: a read of its survivors, under the name that the table had."""
+def _be_readable_later(tree: exp.Expr, tables: Sequence[exp.Table], text: str) -> None:
+    """Refuse what DuckDB would keep: the files of today."""
+    if isinstance(tree, exp.Create) and tree.kind != "TABLE" and tables:
+        start, end = tables[0].this.meta["start"], tables[0].this.meta["end"] + 1
+        raise UnsupportedSql(
+            "A view or macro would go on reading the files that this table has now. Create a TABLE, or run the query "
+            "itself through zskip.sql each time.",
+            text,
+            (start, end),
+        )
+
+
+def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, values: _Parameters | None) -> str:
+    """What stands in a table's place: a read of its survivors, under the name that the table had.
+
+    The files are a parameter among ``values``; None for a statement that may have none.
+    """
     rows = planned.rows
-    name = values.fresh_name()
+    name = "zskip_files" if values is None else values.fresh_name()
     scan = native_scan(
         readable_paths(planned, con),
         planned.snapshot.schema.arrow,
@@ -211,21 +234,29 @@ def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, value
         rows=None if rows.null_count else sum(rows.to_pylist()),
         files_parameter=name,
     )
+    said = scan.sql
     for key, value in scan.parameters.items():
-        values.add(key, value)
+        if values is None:
+            said = said.replace(f"${key}", "[" + ", ".join(map(literal, value)) + "]", 1)
+        else:
+            values.add(key, value)
     alias = "" if table.args.get("alias") else f" AS {quoted(default_alias(table.name))}"
-    return f"({scan.sql}){alias}"
+    return f"({said}){alias}"
 
 
 # --- conditions ---
 
 
-def _predicate(index: Index, conjuncts: Sequence[Conjunct], values: _Parameters, timezone: str) -> Predicate | None:
+def _predicate(
+    index: Index, conjuncts: Sequence[Conjunct], values: _Parameters, timezone: str, meaning: Meaning
+) -> Predicate | None:
     """What the conditions prove about a table; None where they prove nothing."""
     bound = []
     for conjunct in conjuncts:
         predicate = _bound(index, conjunct.condition, values, timezone)
-        if predicate is not None and not (conjunct.rejects_null and _may_hold_for_nulls(predicate)):
+        if predicate is None or (conjunct.rejects_null and _may_hold_for_nulls(predicate)):
+            continue
+        if meaning.is_proved(conjunct.condition, predicate):
             bound.append(predicate)
     return conjunction(bound) if bound else None
 
