@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from zskip import layouts
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, UnsupportedFormat
+from zskip.layouts.reads import whole_read
 
 ROWS = 6000
 FILES = 20
@@ -198,3 +199,12 @@ def test_table_and_walk_agree_with_one_row_at_a_time(monkeypatch, entries):
             node = int(tree.above[node] if above else tree.below[node])
         expected.append(~node)
     assert assignment.cell_of(few).tolist() == expected
+
+
+def test_slabs_of_unequal_width_read_more_than_equal_ones():
+    """Five files on two columns: a slab of two and one of three, 0.4 and 0.6 wide. Six files share evenly."""
+    even, least = np.ones((1, 2)), np.zeros(2)
+    one = (0.4**2 + 0.6**2) / 2
+    other = (0.4 / 2 + 0.6 / 3) / 2
+    assert whole_read(even, np.full(2, 0.5), np.array([5.0]), least) == pytest.approx([one + other])
+    assert whole_read(even, np.full(2, 0.5), np.array([6.0]), least) == pytest.approx([(1 / 2 + 1 / 3) / 2])
