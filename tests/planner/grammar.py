@@ -7,6 +7,8 @@ from random import Random
 
 from units import KINDS, Field, Kind, Units, is_nan, literal
 
+from zskip.predicate.functions import COMPUTED
+
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 NUMBERS = ("integer", "float", "decimal")
 TIMES = ("date", "timestamp", "zoned")
@@ -238,6 +240,9 @@ class Grammar:
                 lambda: f"epoch_ms({self.timestamp(depth - 1)})",
                 lambda: f"{self.one(['bit_count', 'log', 'cbrt', 'even', 'sin', 'hash', 'degrees', 'isnan'])}({x()})",
                 lambda: f"({x()} {self.one(['&', '|', '<<'])} {self.one(['1', '3', '7'])})",
+                lambda: f"{self.one(COMPUTED['numbers'])}({x()})",
+                lambda: f"{self.one(COMPUTED['dates and times'])}({day()})",
+                lambda: f"{self.one(COMPUTED['strings'])}({self.string(depth - 1)})",
                 lambda: f"instr({self.string(depth - 1)}, {self.one(QUOTED)})",
                 lambda: f"{self.one(['ascii', 'strlen', 'unicode', 'hash', 'bit_length'])}({self.string(depth - 1)})",
                 lambda: f"levenshtein({self.string(depth - 1)}, {self.one(QUOTED)})",
@@ -253,6 +258,11 @@ class Grammar:
         s = lambda: self.string(depth - 1)  # noqa: E731
         n = lambda: self.one(["0", "1", "2", "3", "-1", "5"])  # noqa: E731
         foreign = [] if self.spark else [
+            lambda: f"{self.one(COMPUTED['strings'])}({s()})",
+            lambda: f"{self.one(COMPUTED['strings'])}({s()}, {self.one(QUOTED)})",
+            lambda: f"CAST({self.zoned(depth - 1)} AS VARCHAR)",
+            lambda: f"CAST({self.expression(self.one(['time', 'duration', 'binary']), depth - 1)} AS VARCHAR)",
+            lambda: f"strftime({self.zoned(depth - 1)}, '{self.one(['%H', '%Z', '%c', '%d %H:%M'])}')",
             lambda: f"strftime({self.date(depth - 1)}, '{self.one(['%Y-%m', '%d', '%A', '%j'])}')",
             lambda: f"{self.one(['monthname', 'dayname'])}({self.expression(self.one(TIMES), depth - 1)})",
             lambda: f"{self.one(['md5', 'to_base', 'bin', 'chr'])}({self.one([s(), self.numeric(depth - 1)])})",

@@ -142,7 +142,8 @@ def null_in_the_list_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def unsupported_legs_dropped(patch: pytest.MonkeyPatch) -> None:
     right = tree.and_
-    patch.setattr(tree, "and_", lambda parts: right([part for part in parts if not isinstance(part, tree.Opaque)]))
+    unsupported = tree.Opaque | tree.Computable
+    patch.setattr(tree, "and_", lambda parts: right([part for part in parts if not isinstance(part, unsupported)]))
 
 
 def offset_seconds_dropped(patch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from zskip.interpret.arithmetic import ARITHMETIC
 from zskip.interpret.extremes import STRINGS
 from zskip.interpret.moments import MOMENTS, without_nanoseconds
 from zskip.interpret.spans import Span, of_column
+from zskip.interpret.trying import Points
 from zskip.predicate.tree import Call, Foreign, Literal, Reference, Scalar
 from zskip.stats import Statistics
 
@@ -17,10 +18,10 @@ EVALUATE = {**ARITHMETIC, **MOMENTS, **STRINGS}
 
 
 class Terms:
-    """The spans of scalars over the units of some statistics."""
+    """The spans of scalars over the units of some statistics; ``points`` where each unit is a single value."""
 
-    def __init__(self, statistics: Statistics) -> None:
-        self.statistics = statistics
+    def __init__(self, statistics: Statistics, points: Points | None = None) -> None:
+        self.statistics, self.points = statistics, points
         self._known: dict[Scalar, Span] = {}
 
     def __len__(self) -> int:

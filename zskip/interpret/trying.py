@@ -1,28 +1,35 @@
 """Enumeration: where a range holds few values, a predicate over one column is decided by trying them all.
 
 Every value is a unit of its own, so the same proof answers for all of them at once; a unit's outcomes are those of the
-values in its range. So ``month(d) = 7 AND day(d) = 4`` and ``x * 2 = 5`` are exact over dates and small integers.
+values in its range, and of NULL. So ``month(d) = 7 AND day(d) = 4`` and ``x * 2 = 5`` are exact over dates and small
+integers, and what no rule knows, as ``upper(s) = 'DE'``, over units that hold one value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as t
 
 from zskip.interpret.outcomes import Outcomes
 from zskip.interpret.spans import Span
+from zskip.predicate.tree import Reference
 from zskip.stats import Ranges, Statistics
 
-__all__ = ["can_be_tried", "tried"]
+__all__ = ["Points", "can_be_tried", "tried"]
 
 WIDEST = 1024
 """Values in a unit's range."""
 
 MOST = 1 << 17
-"""Values of all units together."""
+"""Values of all units together, counted once where units hold but one."""
+
+MOST_BYTES = 1 << 24
+"""Bytes of all single strings together."""
 
 
 def can_be_tried(type: pa.DataType) -> bool:
@@ -30,39 +37,103 @@ def can_be_tried(type: pa.DataType) -> bool:
     return bool(type == pa.date32() or (t.is_integer(type) and type != pa.uint64()))
 
 
-def tried(found: Outcomes, span: Span, path: str, ask: Callable[[Statistics], Outcomes]) -> Outcomes:
-    """``found``, narrowed in the units whose range of the column ``path`` holds few values."""
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Values of one column as units, ascending, and NULL as the last unit."""
+
+    path: str
+    values: pa.Array
+
+    @property
+    def statistics(self) -> Statistics:
+        """What is known of each: everything."""
+        null = self.values.is_null()
+        no = pa.array(np.zeros(len(self.values), bool))
+        ranges = Ranges(self.values, self.values, pc.invert(null), null, no)
+        return Statistics(pa.array(np.ones(len(self.values), np.int64)), {self.path: ranges})
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """Units whose values are few: each holds nothing but ``points.values[first:last]``, and NULL."""
+
+    units: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    points: Points
+
+
+def tried(
+    found: Outcomes, span: Span, statistics: Statistics, column: Reference, ask: Callable[[Points], Outcomes]
+) -> Outcomes:
+    """``found``, narrowed in the units whose range of the column holds few values."""
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
-    # Far from zero doubles are too coarse to count by, and integers could wrap: first the one, then the other.
-    near = np.abs(span.upper.astype(np.float64) - span.lower) < 8 * WIDEST
-    width = np.where(near, span.upper - span.lower, WIDEST)
-    few = np.flatnonzero(unsure & span.value & (width >= 0) & (width < WIDEST))
-    few = few[np.cumsum(width[few] + 1) <= MOST]
-    if not len(few):
+    # What may be NaN besides has no range.
+    unsure &= span.value & ~span.nan
+    if not unsure.any():
         return found
-    counts = (width[few] + 1).astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    values = np.sort(np.repeat(span.lower[few] - starts, counts) + np.arange(counts.sum()))
-    values = values[np.append(True, values[1:] != values[:-1])]
-    each = ask(_points(values, span.type, path))
-    first, last = np.searchsorted(values, span.lower[few]), np.searchsorted(values, span.upper[few], side="right")
-    names = ("can_be_true", "can_be_false", "can_be_null", "can_fail")
+    few = _counted(unsure, span, column) if can_be_tried(column.type) else _single(unsure, statistics, column)
+    if few is None:
+        return found
+    each = ask(few.points)
     narrowed = {}
-    for name in names:
+    for name in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
         of_value, mask = getattr(each, name), getattr(found, name).copy()
         sums = np.concatenate([[0], np.cumsum(of_value[:-1])])
-        # The last unit stands for NULL.
-        mask[few] &= (sums[last] > sums[first]) | (span.null[few] & of_value[-1])
+        mask[few.units] &= (sums[few.last] > sums[few.first]) | (span.null[few.units] & of_value[-1])
         narrowed[name] = mask
     return Outcomes(**narrowed)
 
 
-def _points(values: np.ndarray, type: pa.DataType, path: str) -> Statistics:
+def _counted(unsure: np.ndarray, span: Span, column: Reference) -> Few | None:
+    """The units whose range of an integer or a date holds few values."""
+    # Far from zero doubles are too coarse to count by, and integers could wrap: first the one, then the other.
+    near = np.abs(span.upper.astype(np.float64) - span.lower) < 8 * WIDEST
+    width = np.where(near, span.upper - span.lower, WIDEST)
+    units = np.flatnonzero(unsure & (width >= 0) & (width < WIDEST))
+    units = units[np.cumsum(width[units] + 1) <= MOST]
+    if not len(units):
+        return None
+    counts = (width[units] + 1).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    values = np.sort(np.repeat(span.lower[units] - starts, counts) + np.arange(counts.sum()))
+    values = values[np.append(True, values[1:] != values[:-1])]
+    first, last = np.searchsorted(values, span.lower[units]), np.searchsorted(values, span.upper[units], side="right")
     raw = pa.array(values, pa.int64())
-    bounds = raw.cast(pa.int32()).cast(type) if t.is_date(type) else raw.cast(type)
-    bounds = pa.concat_arrays([bounds, pa.nulls(1, type)])
-    has_value = np.ones(len(values) + 1, bool)
-    has_value[-1] = False
-    no = pa.array(np.zeros(len(values) + 1, bool))
-    ranges = Ranges(bounds, bounds, pa.array(has_value), pa.array(~has_value), no)
-    return Statistics(pa.array(np.ones(len(values) + 1, np.int64)), {path: ranges})
+    typed = raw.cast(pa.int32()).cast(column.type) if t.is_date(column.type) else raw.cast(column.type)
+    return Few(units, first, last, Points(column.path, pa.concat_arrays([typed, pa.nulls(1, column.type)])))
+
+
+def _single(unsure: np.ndarray, statistics: Statistics, column: Reference) -> Few | None:
+    """The units whose bounds are equal: between them lies one value, however its file wrote them."""
+    ranges = statistics.columns.get(column.path)
+    if ranges is None or ranges.lower.type != column.type:
+        return None
+    same = np.asarray(pc.fill_null(pc.equal(ranges.lower, ranges.upper), False).to_numpy(zero_copy_only=False), bool)
+    units = np.flatnonzero(unsure & same)
+    if not len(units):
+        return None
+    encoded = ranges.lower.take(pa.array(units)).dictionary_encode()
+    values, place = encoded.dictionary, encoded.indices.to_numpy()
+    if len(values) > MOST or values.nbytes > MOST_BYTES or not _is_whole(values):
+        return None
+    first, last = place, place + 1
+    if t.is_floating(column.type):
+        # 0.0 and -0.0 are one value to compare, and two to a function: both are tried.
+        zeros = pc.equal(values, 0.0)
+        if pc.any(zeros).as_py():
+            rest = values.filter(pc.invert(zeros))
+            values = pa.concat_arrays([pa.array([-0.0, 0.0], column.type), rest])
+            code = np.cumsum(~np.asarray(zeros.to_numpy(zero_copy_only=False), bool)) + 1
+            is_zero = np.asarray(zeros.to_numpy(zero_copy_only=False), bool)[place]
+            first, last = np.where(is_zero, 0, code[place]), np.where(is_zero, 2, code[place] + 1)
+    return Few(units, first, last, Points(column.path, pa.concat_arrays([values, pa.nulls(1, column.type)])))
+
+
+def _is_whole(values: pa.Array) -> bool:
+    """Whether strings are UTF-8: a bound may have been cut inside a character."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

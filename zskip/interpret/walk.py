@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.interpret.comparison import compared
+from zskip.interpret.computing import computed
 from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
 from zskip.interpret.spans import key_family
 from zskip.interpret.steps import Steps
 from zskip.interpret.terms import Terms
-from zskip.interpret.trying import can_be_tried, tried
+from zskip.interpret.trying import Points, can_be_tried, tried
 from zskip.predicate import Predicate
 from zskip.predicate.depth import with_room
 from zskip.predicate.tree import (
@@ -23,6 +24,7 @@ from zskip.predicate.tree import (
     Call,
     Choose,
     Compare,
+    Computable,
     Foreign,
     In,
     Is,
@@ -98,14 +100,22 @@ class Implied:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """A proof over one column, and the question that DuckDB answers for its single values."""
+
+    part: Proof
+    question: Computable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Tried:
-    """A proof over one column whose values can be counted."""
+    """A proof over one column that is asked of each value, where a unit's range holds few."""
 
     part: Proof
     column: Reference
 
 
-Proof = Tried | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
+Proof = Computed | Tried | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
 
 
 @lru_cache(maxsize=512)
@@ -120,7 +130,8 @@ def _with_trials(proof: Proof) -> Proof:
     if len(columns) == 1 and not any(isinstance(each, Foreign) for each in terms):
         (column,) = columns
         plain = isinstance(proof, Steps) and proof.term == column
-        return Tried(proof, column) if can_be_tried(column.type) and not plain else proof
+        worth = _asks(proof) or (can_be_tried(column.type) and not plain)
+        return Tried(proof, column) if worth else proof
     if isinstance(proof, Joint):
         groups: dict[frozenset[Reference], list[Proof]] = {}
         for part in proof.parts:
@@ -153,9 +164,23 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
         case Implied(opaque, implies):
             yield from _terms(opaque)
             yield from _terms(implies)
+        case Computed(_, question):
+            yield question.column
         case Opaque(_, paths, _, _, _, _):
             for path in paths:
                 yield Foreign("", (path,), "", pa.null())
+
+
+def _asks(proof: Proof) -> bool:
+    """Whether DuckDB may be asked anything."""
+    match proof:
+        case Computed():
+            return True
+        case Joint(_, parts):
+            return any(map(_asks, parts))
+        case Negated(part):
+            return _asks(part)
+    return False
 
 
 def _references(term: Scalar) -> Iterator[Reference]:
@@ -193,6 +218,8 @@ def proof_of(node: Node) -> Proof:
             return Chosen(proof_of(condition), proof_of(then), proof_of(otherwise))
         case Opaque(_, _, _, implies, _, _):
             return node if implies is None else Implied(node, proof_of(implies))
+        case Computable(part):
+            return Computed(proof_of(part), node)
 
 
 def _opaque(term: Scalar, node: In) -> Proof:
@@ -236,8 +263,13 @@ def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
 def _ask(proof: Proof, terms: Terms) -> Outcomes:
     match proof:
         case Tried(part, column):
-            found, span = _ask(part, terms), terms[column]
-            return tried(found, span, column.path, lambda points: _ask(part, Terms(points)))
+            found = _ask(part, terms)
+            if terms.points is not None:
+                return found
+            return tried(found, terms[column], terms.statistics, column, lambda points: _ask(part, _at(points)))
+        case Computed(part, question):
+            found = _ask(part, terms)
+            return found if terms.points is None else computed(found, question, terms.points.values)
         case Steps():
             return proof.outcomes(terms[proof.term])
         case Joint(conjunction, parts):
@@ -257,6 +289,10 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
         case Opaque():
             return Outcomes.of(ANYTHING, len(terms))
     raise TypeError(f"no proof: {proof}")
+
+
+def _at(points: Points) -> Terms:
+    return Terms(points.statistics, points)
 
 
 def _implied(opaque: Opaque, implied: Outcomes, terms: Terms) -> Outcomes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zskip.predicate.functions import FUNCTIONS
+from zskip.predicate.functions import COMPUTED, FUNCTIONS
 
 __all__ = ["predicates_page"]
 
@@ -31,7 +31,14 @@ def predicates_page() -> str:
         "| " + " | ".join([f"`{each.spelled}`", each.types, " ".join(each.dialects), each.rule]) + " |"
         for each in FUNCTIONS.values()
     )
-    return _PAGE.format(language=language, functions=functions)
+    computed = "\n".join(
+        f"| {subject} | {' '.join(f'`{_escaped(name)}`' for name in names)} |" for subject, names in COMPUTED.items()
+    )
+    return _PAGE.format(language=language, functions=functions, computed=computed)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("|", "\\|")
 
 
 _PAGE = """# What prunes
@@ -55,8 +62,25 @@ is followed, and how its bounds follow from its argument's.
 | --- | --- | --- | --- |
 {functions}
 
+## Few values
+
 Where a unit's range of an integer or a date holds at most 1,024 values, a predicate over that column alone is decided
-by trying them all, so that `month(d) = 7 AND day(d) = 4` is exact over a year of dates.
+by trying them all, and NULL beside them, so that `month(d) = 7 AND day(d) = 4` is exact over a year of dates. The same
+holds for a column of any type where both bounds are one value, as in a folder of one country or a file of one day.
+
+What none of the rules above knows, DuckDB computes then, value by value: `upper(country) = 'DE'` is exact over files of
+one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. In the dialect `duckdb` it is asked of one
+condition over one column, of at most 4,096 characters, that holds nothing but constants, comparisons, casts, CASE,
+COALESCE and these functions:
+
+| subject | functions |
+| --- | --- |
+{computed}
+
+It computes in a private database in memory that opens no file, loads no extension and whose settings are locked; the
+condition is first read by DuckDB's own parser, as data, and refused where it holds anything else. A value for which it
+raises an error is kept. Binary columns, times and timestamps of other units than microseconds are not computed, for
+their type in a file may be another one.
 
 ## Constants
 

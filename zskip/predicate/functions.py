@@ -1,15 +1,19 @@
 """What zskip knows of functions: one table, which is also their documentation.
 
 A function moves the bounds of its argument only where it is **monotone**: it keeps the order (``rises``) or turns it
-(``falls``) over the whole range; where it does so in pieces, over the piece that holds the range. What is not in the
-table is decided by trying all values where a range holds few, and is opaque elsewhere.
+(``falls``) over the whole range; where it does so in pieces, over the piece that holds the range. What is not in
+``FUNCTIONS`` is decided by trying all values where a range holds few, and is opaque elsewhere: ``COMPUTED`` says what
+DuckDB may be asked to compute for them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FUNCTIONS", "Function"]
+import pyarrow as pa
+from pyarrow import types as t
+
+__all__ = ["COMPUTED", "COMPUTED_TYPES", "FUNCTIONS", "GROWING", "Function", "is_computable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +89,66 @@ FUNCTIONS: dict[str, Function] = {
     "concat": Function("'p' || x, concat('p', x)", "string", "rises"),
 }
 """By the name that a `zskip.predicate.tree.Call` carries."""
+
+
+COMPUTED: dict[str, tuple[str, ...]] = {
+    "operators": (
+        "+", "-", "*", "/", "//", "%", "**", "^", "&", "|", "~", "<<", ">>", "||", "@", "^@",
+        "~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "not_like_escape", "ilike_escape", "not_ilike_escape",
+    ),
+    "numbers": (
+        "abs", "sign", "floor", "ceil", "ceiling", "round", "round_even", "trunc", "even", "mod", "fmod", "fdiv",
+        "sqrt", "cbrt", "exp", "ln", "log", "log2", "log10", "pow", "power", "gcd", "lcm", "bit_count", "xor",
+        "degrees", "radians", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh",
+        "isnan", "isinf", "isfinite", "signbit", "least", "greatest",
+    ),
+    "strings": (
+        "upper", "ucase", "lower", "lcase", "length", "len", "char_length", "character_length", "strlen", "bit_length",
+        "length_grapheme", "trim", "ltrim", "rtrim", "reverse", "left", "right", "substr", "substring", "split_part",
+        "instr", "strpos", "position", "contains", "prefix", "suffix", "starts_with", "ends_with", "ascii", "ord",
+        "unicode", "chr", "concat", "concat_ws", "translate", "replace", "strip_accents", "nfc_normalize", "md5",
+        "sha1", "sha256", "hex", "to_hex", "bin", "to_binary", "to_base", "regexp_matches", "regexp_full_match",
+        "regexp_extract", "regexp_replace",
+    ),
+    "dates and times": (
+        "year", "quarter", "month", "week", "weekofyear", "yearweek", "isoyear", "day", "dayofmonth", "dayofyear",
+        "dayofweek", "weekday", "isodow", "hour", "minute", "second", "millisecond", "microsecond", "decade",
+        "century", "millennium", "era", "epoch", "epoch_ms", "epoch_us", "epoch_ns", "julian", "monthname", "dayname",
+        "last_day", "days_in_month", "date_part", "datepart", "date_trunc", "datetrunc", "date_diff", "datediff",
+        "date_sub", "datesub", "date_add", "time_bucket", "strftime", "strptime", "try_strptime", "make_date",
+        "make_timestamp", "to_timestamp", "timezone", "to_years", "to_quarters", "to_months", "to_weeks", "to_days",
+        "to_hours", "to_minutes", "to_seconds", "to_milliseconds", "to_microseconds",
+    ),
+    "choices": ("nullif", "if", "row"),
+}  # fmt: skip
+"""What DuckDB may be asked to compute for single values, by subject: each gives one answer for one value, always, and
+reads nothing else. The names are those of DuckDB's parser, to which casts, comparisons and CASE are no functions."""
+
+GROWING: frozenset[str] = frozenset({"replace", "regexp_replace", "hex", "to_hex", "bin", "to_binary"})
+"""Of these, those whose result is longer than their argument by a factor: nested, they would fill the memory."""
+
+COMPUTED_TYPES: frozenset[str] = frozenset({
+    "BOOLEAN", "BOOL", "TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
+    "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "REAL", "DOUBLE", "DECIMAL", "NUMERIC", "VARCHAR", "TEXT", "STRING",
+    "CHAR", "DATE", "TIME", "TIMESTAMP", "DATETIME", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ",
+    "TIMESTAMP WITH TIME ZONE", "INTERVAL", "BLOB",
+    "INT1", "INT2", "INT4", "INT8", "INT16", "INT32", "INT64", "FLOAT4", "FLOAT8", "LONG", "SHORT",
+})  # fmt: skip
+"""The types to which such an expression may cast."""
+
+
+def is_computable(type: pa.DataType) -> bool:
+    """Whether DuckDB reads a column of this type from Parquet as it reads an Arrow array of it.
+
+    Not so binary, which may be a UUID there; timestamps of other units than microseconds; times, which may have an
+    offset; and decimals of more than 38 digits.
+    """
+    if t.is_decimal(type):
+        return bool(type.precision <= 38)
+    if t.is_timestamp(type):
+        return bool(type.unit == "us")
+    return bool(t.is_integer(type) or t.is_boolean(type) or t.is_string(type)) or type in (
+        pa.date32(),
+        pa.float32(),
+        pa.float64(),
+    )

@@ -5,7 +5,21 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import types as t
 
-from zskip.predicate.tree import And, Choose, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference, Scalar
+from zskip.predicate.tree import (
+    And,
+    Choose,
+    Compare,
+    Computable,
+    In,
+    Is,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Reference,
+    Scalar,
+)
 from zskip.schema import split_path
 
 __all__ = ["render"]
@@ -51,6 +65,8 @@ def _node(node: Node, dialect: str) -> str:
         case Choose(condition, then, otherwise):
             parts3 = (_node(each, dialect) for each in (condition, then, otherwise))
             return "CASE WHEN {} THEN {} ELSE {} END".format(*parts3)
+        case Computable(part):
+            return _node(part, dialect)
     raise _Unsaid
 
 

@@ -1,7 +1,7 @@
 """The bound tree: what a predicate says about a table's columns, in few and typed nodes.
 
 Scalars:     `Reference` · `Literal` · `Call` · `Foreign` (an expression that zskip does not know)
-Predicates:  `Compare` · `In` · `IsNull` · `And` · `Or` · `Not` · `Is` · `Choose` · `Opaque`
+Predicates:  `Compare` · `In` · `IsNull` · `And` · `Or` · `Not` · `Is` · `Choose` · `Opaque` · `Computable`
 
 The lower-case constructors normalise at the door: ``a > b`` is built as ``b < a``, ANDs are flat, a comparison over
 a CASE stands inside its branches. Nodes compare by identity, scalars by value, so that one scalar that occurs twice
@@ -22,6 +22,7 @@ __all__ = [
     "Call",
     "Choose",
     "Compare",
+    "Computable",
     "Foreign",
     "In",
     "Is",
@@ -172,7 +173,21 @@ class Opaque:
     deterministic: bool = False
 
 
-Node = Compare | In | IsNull | And | Or | Not | Is | Choose | Opaque
+@dataclass(frozen=True, slots=True, eq=False)
+class Computable:
+    """``part``, which reads one column, with the text by which DuckDB can compute it for any one value of that column.
+
+    ``parts`` names the column in the text; ``timezone`` is the session's.
+    """
+
+    part: Node
+    column: Reference
+    parts: tuple[str, ...]
+    sql: str
+    timezone: str
+
+
+Node = Compare | In | IsNull | And | Or | Not | Is | Choose | Opaque | Computable
 
 
 def compare(op: str, left: Scalar, right: Scalar) -> Node:
@@ -269,7 +284,7 @@ def children(node: Node) -> tuple[Node, ...]:
     match node:
         case And(parts) | Or(parts):
             return parts
-        case Not(part) | Is(part, _):
+        case Not(part) | Is(part, _) | Computable(part):
             return (part,)
         case Choose(condition, then, otherwise):
             return (condition, then, otherwise)
@@ -311,6 +326,14 @@ def columns(node: Node) -> frozenset[str]:
         for scalar in _scalars(each):
             found.update(paths_of(scalar))
     return frozenset(found)
+
+
+def is_doubtful(node: Node) -> bool:
+    """Whether ranges may not show everything about a predicate: it holds functions, or what is opaque."""
+    return any(
+        isinstance(each, Opaque) or any(isinstance(scalar, Call | Foreign) for scalar in _scalars(each))
+        for each in walk(node)
+    )
 
 
 def depth(node: Node) -> int:

@@ -132,7 +132,8 @@ class _Binding:
                 return tree.or_([self._node(each) for each in part.parts])
             case "not":
                 return tree.not_(self._node(part.parts[0]))
-        return self.binder.predicate(self._parse(part))
+        found = self.binder.predicate(self._parse(part))
+        return self.binder.computable(found, lambda: self._frozen(part))
 
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]

@@ -16,6 +16,7 @@ from sqlglot import exp
 from zskip.errors import IncomparableTypes, UnknownColumn, UnsupportedSql, nearest
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect
+from zskip.predicate.functions import is_computable
 from zskip.predicate.literals import Fit, Refused, compared, fit, unified
 from zskip.predicate.patterns import glob, ilike, like, regex, starts_with
 from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_type
@@ -23,7 +24,7 @@ from zskip.predicate.sql.constants import constant
 from zskip.predicate.sql.freeze import Source
 from zskip.predicate.sql.functions import call, known
 from zskip.predicate.sql.places import closed, opened
-from zskip.predicate.tree import Call, Literal, Node, Opaque, Reference, Scalar
+from zskip.predicate.tree import Call, Computable, Literal, Node, Opaque, Reference, Scalar
 from zskip.schema import Column, Schema, join_path
 
 __all__ = ["Binder"]
@@ -38,6 +39,9 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
+
+_LONGEST_COMPUTED = 4096
+"""Characters of a condition that DuckDB may be asked to compute."""
 
 _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
     exp.AggFunc: "an aggregate",
@@ -303,6 +307,19 @@ class Binder:
         start, end = self._place(node)
         end = closed(self.source.frozen, start, end)
         return Opaque(self.named(start, end) if start < end else node.sql(self.dialect.name), paths, reason)
+
+    def computable(self, node: Node, text: Callable[[], str]) -> Node:
+        """The node of a whole leaf, with its text where DuckDB may say of single values what ranges do not show."""
+        if self.dialect.name != "duckdb" or not tree.is_doubtful(node):
+            return node
+        paths = tree.columns(node)
+        column = self.schema.columns[next(iter(paths))] if len(paths) == 1 else None
+        if column is None or not is_computable(column.type):
+            return node
+        sql = text()
+        if len(sql) > _LONGEST_COMPUTED:
+            return node
+        return Computable(node, Reference(column.path, column.type), column.parts, sql, self.dialect.timezone)
 
     # ── patterns, tests and choices ──
 

@@ -1,0 +1,233 @@
+"""What DuckDB computes for single values: only what is known to be deterministic, and it reaches nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from fuzz import table_failures
+from oracles import DuckDBOracle
+
+from zskip import interpret, predicate
+from zskip.interpret import computing
+from zskip.interpret.outcomes import FALSE, NULL, TRUE, Outcomes
+from zskip.predicate.functions import COMPUTED, GROWING
+from zskip.predicate.tree import Computable, Opaque, Reference, walk
+from zskip.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), "st": pa.struct({"a": pa.string()})}))
+WORDS = ["Ab", "b", None]
+
+
+def said(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
+    """What DuckDB is asked, and says, of three strings."""
+    column = Reference(parts[-1], pa.string())
+    question = Computable(Opaque(sql, (), ""), column, parts, sql, "UTC")
+    found = computing._said(question, pa.array(WORDS, pa.string()))
+    return None if found is None else found.tolist()
+
+
+def single(values: list[object], type: pa.DataType, path: str = "s") -> Statistics:
+    """One unit for each value, which is its only one."""
+    bounds, no = pa.array(values, type), pa.array([False] * len(values))
+    ranges = Ranges(bounds, bounds, pa.array([True] * len(values)), no, no)
+    return Statistics(pa.array([5] * len(values)), {path: ranges})
+
+
+def test_it_computes_what_is_known() -> None:
+    assert said("upper(\"s\") = 'AB'") == [1, 0, 2]
+    assert said('"st"."a" IS NULL', ("st", "a")) == [0, 0, 1]
+    assert said('CAST("s" AS INTEGER) = 1') == [-1, -1, 2]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "random() < 2",
+        "now() > TIMESTAMP '2020-01-01'",
+        "current_date > DATE '2020-01-01'",
+        "age(TIMESTAMP '2020-01-01') > INTERVAL 1 DAY",
+        "uuid()::VARCHAR = \"s\"",
+        "nextval('x') = 1",
+        "current_setting('threads') = \"s\"",
+        "getenv('HOME') = \"s\"",
+        "hash(\"s\") = 1",
+        "repeat(\"s\", 1000000000) = 'a'",
+        "lpad(\"s\", 1000000000, 'a') = 'a'",
+        "replace(replace(\"s\", 'a', 'aaaaaaaa'), 'a', 'aaaaaaaa') = 'a'",
+        "range(1000000000) = [1]",
+        "list_transform([\"s\"], lambda s: s) = ['a']",
+        "max(\"s\") = 'a'",
+        "row_number() OVER () = 1",
+        "\"s\" IN (SELECT 'a')",
+        "(SELECT count(*) FROM duckdb_settings()) > 1",
+        "EXISTS (FROM read_text('/etc/hosts'))",
+        "read_text('/etc/hosts') = \"s\"",
+        "\"t\" = 'a'",
+        "\"st\".\"a\" = 'a'",
+        "\"s\" = $1",
+        "\"s\" = ?",
+        "#1 = 'a'",
+        "\"s\" COLLATE NOCASE = 'a'",
+        "\"s\"::JSON = 'a'",
+        "\"s\"::main.mytype = 'a'",
+        "main.upper(\"s\") = 'A'",
+        "upper(DISTINCT \"s\") = 'A'",
+        "\"s\" = 'a') FROM read_text('/etc/hosts') WHERE (TRUE",
+        "\"s\" = 'a'), (1 = 1",
+        "\"s\" = 'a'); DROP TABLE zskip_values; SELECT (1",
+        "\"s\" = 'a' /*",
+        "\"s\" = ",
+        "(" * 300 + "\"s\" = 'a'" + ")" * 300,
+    ],
+)  # fmt: skip
+def test_it_is_not_asked_of_anything_else(sql: str) -> None:
+    assert said(sql) is None
+
+
+HOSTILE = [
+    "COPY (SELECT 1) TO '{victim}'",
+    "\"s\" = 'a'); COPY (SELECT 1) TO '{victim}'; SELECT (1",
+    "query('COPY (SELECT 1) TO ''{victim}''') = 1",
+    "\"s\" = E'\\'); COPY (SELECT 1) TO ''{victim}''; --'",
+    "\"s\" = $$'); COPY (SELECT 1) TO '{victim}'; --$$",
+    "upper(\"s\") = 'A'\x00); COPY (SELECT 1) TO '{victim}'; --",
+    "ATTACH '{victim}'",
+    "SET threads = 4",
+]
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_hostile_text_reaches_nothing(sql: str, tmp_path: Path) -> None:
+    """As if a parser before it had taken the text for a harmless expression."""
+    victim = tmp_path / "victim"
+    assert said(sql.format(victim=victim)) in (None, [0, 0, 2])
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO '{folder}/x'",
+        "ATTACH '{folder}/x'",
+        "SELECT * FROM read_text('{folder}/*')",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET threads = 4",
+        "SET enable_external_access = true",
+        "SET TimeZone = 'Europe/Berlin'",
+    ],
+)
+def test_the_private_database_is_locked_in(sql: str, tmp_path: Path) -> None:
+    """The second wall: what is never asked would fail."""
+    con, _ = computing._database("UTC", os.getpid())
+    with pytest.raises(duckdb.Error):
+        con.cursor().execute(sql.format(folder=tmp_path)).fetchall()
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_function_that_may_be_asked_is_deterministic() -> None:
+    named = [name for names in COMPUTED.values() for name in names]
+    assert len(named) == len(set(named))
+    _, allowed = computing._database("UTC", os.getpid())
+    assert allowed == set(named)
+    assert set(named) >= GROWING
+    known = {name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
+    assert set(named) <= known | {"if", "row"}
+
+
+def test_a_function_that_duckdb_calls_volatile_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the table of functions held it."""
+    monkeypatch.setitem(COMPUTED, "numbers", (*COMPUTED["numbers"], "random", "nextval", "now"))
+    computing._database.cache_clear()
+    try:
+        assert not {"random", "nextval", "now"} & computing._database("UTC", os.getpid())[1]
+    finally:
+        computing._database.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("sql", "computable"),
+    [
+        ("upper(s) = 'A'", True),
+        ("s = 'A'", False),  # ranges say everything
+        ("upper(s) = st.a", False),  # two columns
+        ("upper(st.a) = 'A'", True),
+        ("hex(b) = '00'", False),  # a UUID, perhaps
+        ("upper(s) = '" + "A" * 5000 + "'", False),
+    ],
+)
+def test_what_is_computable(sql: str, computable: bool) -> None:
+    bound = predicate.bind(sql, SCHEMA)
+    assert any(isinstance(node, Computable) for node in walk(bound.tree)) == computable
+    assert not any(isinstance(node, Computable) for node in walk(predicate.bind(sql, SCHEMA, dialect="spark").tree))
+
+
+def test_a_field_of_a_struct_is_computed_but_not_the_struct() -> None:
+    statistics = single(["x", "y"], pa.string(), "st.a")
+    found = interpret.outcomes(predicate.bind("upper(st.a) = 'X'", SCHEMA), statistics)
+    assert found.may_match.tolist() == [True, False]
+    found = interpret.outcomes(predicate.bind("struct_extract(st, 'a') = 'X'", SCHEMA), statistics)
+    assert found.may_match.all()
+
+
+def test_a_bound_that_is_cut_inside_a_character_is_no_value() -> None:
+    cut = pa.array([b"\xc3"], pa.binary()).view(pa.string())
+    no = pa.array([False])
+    statistics = Statistics(pa.array([1]), {"s": Ranges(cut, cut, pa.array([True]), no, no)})
+    assert interpret.outcomes(predicate.bind("length(s) = 5", SCHEMA), statistics).may_match.all()
+
+
+def test_threads_get_the_answers_of_their_own_questions() -> None:
+    def ask(number: int) -> list[bool]:
+        bound = predicate.bind(f"length(s) = {number % 4}", SCHEMA, timezone=("UTC", "Asia/Kathmandu")[number % 2])
+        return interpret.outcomes(bound, single(["", "a", "bb", "ccc"], pa.string())).may_match.tolist()
+
+    with ThreadPoolExecutor(8) as pool:
+        for number, found in enumerate(pool.map(ask, range(100))):
+            assert found == [size == number % 4 for size in range(4)]
+    assert len(computing._answers) <= computing._KEPT
+
+
+def test_many_values_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    right = computing._said
+
+    def counted(question: Computable, values: pa.Array) -> np.ndarray | None:
+        asked.append(len(values))
+        return right(question, values)
+
+    monkeypatch.setattr(computing, "_said", counted)
+    random = Random(1)
+    words = [random.choice(["de", "fr", "Nl"]) for _ in range(10_000)]
+    found = interpret.outcomes(predicate.bind("upper(s) = 'NL'", SCHEMA), single(words, pa.string()))
+    assert found.may_match.tolist() == [word == "Nl" for word in words]
+    assert asked == [4]  # three words, and NULL
+
+
+def test_too_much_work_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computing, "_MOST_WORK", 10)
+    anything = Outcomes.of(TRUE | FALSE | NULL, 3)
+    question = Computable(Opaque("", (), ""), Reference("s", pa.string()), ("s",), "upper(\"s\") = 'A'", "UTC")
+    assert computing.computed(anything, question, pa.array(WORDS)) is anything
+
+
+def test_a_wrong_answer_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fuzz bites on what is computed: answers that are turned round break the law."""
+    right = computing._said
+
+    def turned(question: Computable, values: pa.Array) -> np.ndarray | None:
+        found = right(question, values)
+        return None if found is None else np.where(found < 2, 1 - np.abs(found), found)
+
+    monkeypatch.setattr(computing, "_said", turned)
+    oracles: dict[str, DuckDBOracle] = {}
+    assert any(failure for seed in range(8) for failure in table_failures(seed, oracles, Counter()))
