@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import zskip
 
 _CLIENT = """
@@ -46,7 +44,6 @@ print(json.dumps(found), flush=True)
 
 
 def test_connect(tmp_path: Path) -> None:
-    pytest.importorskip("grpc")
     environment = {
         "PYTHONPATH": str(Path(zskip.__file__).parent.parent),
         "PYSPARK_PYTHON": sys.executable,
