@@ -18,6 +18,7 @@ from zskip.errors import (
     InvalidOption,
     NoParquet,
     NotOrderable,
+    SchemaError,
     SqlSyntaxError,
     TableExists,
     TableNotFound,
@@ -47,6 +48,13 @@ def test_a_type_without_order_cannot_cluster(tmp_path: Path) -> None:
     with pytest.raises(NotOrderable, match="tags"):
         zskip.write(ROWS, tmp_path / "t", by=["tags"])
     assert nothing_left(tmp_path / "t")
+
+
+def test_a_column_that_no_query_can_name_is_refused(tmp_path: Path) -> None:
+    for names, said in ((["a", "A"], '"a" and "A"'), (["a", "a"], '"a" and "a"'), (["a", ""], "has no name")):
+        with pytest.raises(SchemaError, match=said):
+            zskip.write(pa.table([[1], [2]], names=names), tmp_path / "t", by=["a"])
+        assert nothing_left(tmp_path / "t")
 
 
 def test_a_predicate_that_does_not_parse_is_underlined(tmp_path: Path) -> None:

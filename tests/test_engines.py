@@ -64,6 +64,8 @@ TYPES: list[tuple[str, pa.Array]] = [
     ),
     ("wide_in_struct", pa.array([{"x": Decimal("9" * 50)}, None, None], pa.struct({"x": pa.decimal256(60, 0)}))),
     ("null", pa.nulls(3)),
+    ("null_in_struct", pa.array([{"x": None, "y": 1}, None, {}], pa.struct({"x": pa.null(), "y": pa.int64()}))),
+    ("null_in_list", pa.array([[None], None, []], pa.list_(pa.null()))),
     ("uuid", pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16, None, b"1" * 16], pa.binary(16)))),
 ]
 

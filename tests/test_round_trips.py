@@ -114,3 +114,19 @@ def test_an_empty_source_is_a_table_that_can_grow(tmp_path: Path) -> None:
     assert table.to_arrow().num_rows == 0
     table.append(pa.table({"x": [1, 2, 3]}))
     assert table.plan("x > 1").to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.nulls(12),
+        pa.array([{"x": None, "y": 1}, None, {}] * 4, pa.struct({"x": pa.null(), "y": pa.int64()})),
+        pa.array([[None], None, []] * 4, pa.list_(pa.null())),
+    ],
+    ids=["a column", "a field", "in lists"],
+)
+def test_what_is_of_the_type_null_comes_back(values: pa.Array, tmp_path: Path) -> None:
+    rows = pa.table({"n": range(12), "nothing": values})
+    table = zskip.write(rows, tmp_path / "t", by=["n"], files=3)
+    assert table.to_arrow().sort_by("n").equals(rows)
+    assert table.plan("nothing IS NULL AND n < 4").count() == rows["nothing"].slice(0, 4).null_count

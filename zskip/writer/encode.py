@@ -40,7 +40,8 @@ def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
 
 
 def _repeats(values: pa.ChunkedArray) -> bool:
-    return bool(pc.count_distinct(values, mode="all").as_py() <= _REPEATED * len(values))
+    # Arrow counts no values of the type null.
+    return t.is_null(values.type) or bool(pc.count_distinct(values, mode="all").as_py() <= _REPEATED * len(values))
 
 
 _LOOKED_AT = 16_384

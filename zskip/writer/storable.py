@@ -34,6 +34,8 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
         raise SchemaError("The rows have no column at all.")
     names: dict[str, str] = {}
     for name in schema.names:
+        if not name:
+            raise SchemaError("A column has no name (its name is empty), so SQL cannot ask for it. Give it one.")
         if name.lower() in names:
             raise SchemaError(
                 f'The columns "{names[name.lower()]}" and "{name}" differ in case at most: SQL cannot tell them apart.'

@@ -106,7 +106,8 @@ def rewrite(
     plans: list[tuple[str, Plan]] = []
     for tree in _parsed(text):
         scopes = Scopes(tree, catalog.columns_of)
-        known = [table for table in tree.find_all(exp.Table) if not scopes.is_cte(table) and catalog.index_of(table)]
+        found = [table for table in tree.find_all(exp.Table) if not scopes.is_cte(table)]
+        known = [table for table in found if catalog.index_of(table) is not None]
         _be_readable_later(tree, known, text)
         # DuckDB looks for the values of a PIVOT by a query of its own, which gets no parameters.
         inlined = tree.find(exp.Pivot) is not None
