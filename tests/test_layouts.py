@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from zskip import layouts
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, UnsupportedFormat
+from zskip.layouts.fitting import task_of
 from zskip.layouts.reads import whole_read
+from zskip.layouts.sample import Sample
+from zskip.layouts.tree import tree_cells
 
 ROWS = 6000
 FILES = 20
@@ -208,3 +211,58 @@ def test_slabs_of_unequal_width_read_more_than_equal_ones():
     other = (0.4 / 2 + 0.6 / 3) / 2
     assert whole_read(even, np.full(2, 0.5), np.array([5.0]), least) == pytest.approx([one + other])
     assert whole_read(even, np.full(2, 0.5), np.array([6.0]), least) == pytest.approx([(1 / 2 + 1 / 3) / 2])
+
+
+def cut_one_by_one(sample, rows, cell_rows, reads, borders, literals):
+    """The leaves of a tree in order, each cell split by itself, every candidate's rows counted by themselves."""
+    if len(rows) <= cell_rows:
+        return [rows]
+    best = None
+    for column, codes in enumerate(sample.codes):
+        mine = np.sort(codes[rows])
+        middle = mine[np.arange(1, 16) * len(mine) // 16]
+        inside = borders[column][(borders[column] > mine[0]) & (borders[column] <= mine[-1])]
+        places = {int((mine < m).sum()) for m in middle} | {int((mine <= m).sum()) for m in middle}
+        places |= {int((mine < b).sum()) for b in inside[:: max(1, len(inside) // literals)]}
+        for place in sorted(places - {0, len(mine)}):
+            high = codes[rows] >= mine[place]
+            part = Sample(
+                sample.columns, *(tuple(v[rows] for v in each) for each in (sample.codes, sample.low)),
+                sample.distinct, sample.reach,
+            )  # fmt: skip
+            read = reads(part.boxes(high.astype(int), 2))
+            cost = (~high).sum() * read[0] + high.sum() * read[1]
+            if best is None or cost < best[0]:
+                best = cost, rows[~high], rows[high]
+    if best is None:
+        return [rows]
+    return [leaf for side in best[1:] for leaf in cut_one_by_one(sample, side, cell_rows, reads, borders, literals)]
+
+
+ASKED = ["c0 BETWEEN 100 AND 400000000", "c1 = '10.0.7.9' OR c2 > 17"]
+ASKED += [f"c2 BETWEEN {n} AND {n + 100}" for n in range(0, 6000, 300)]
+
+
+@pytest.mark.parametrize("workload", [None, ASKED])
+@pytest.mark.parametrize(("at_once", "literals"), [(1 << 16, 64), (50, 3)])
+def test_a_level_at_once_is_cut_as_cell_by_cell(monkeypatch, workload, at_once, literals):
+    monkeypatch.setattr("zskip.layouts.tree._LITERALS", literals)
+    monkeypatch.setattr("zskip.layouts.tree._ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr("zskip.layouts.tree._BOXES_AT_ONCE", at_once)
+    rows = table("uniform", "strings", "half null", "one heavy value").slice(0, 600)
+    task = task_of(rows, by(rows), files=5, weights=[4, 3, 2, 1], workload=workload, total_rows=600)
+    borders = task.queries.borders if task.queries else [np.empty(0, np.int32)] * 4
+    cells = tree_cells(task.sample, 20.0, task.reads, task.queries.borders if task.queries else None)
+    leaves = cut_one_by_one(task.sample, np.arange(600), 20.0, task.reads, borders, literals)
+    assert len(leaves) == cells.tree.cells
+    expected = np.empty(600, np.int32)
+    for number, leaf in enumerate(leaves):
+        expected[leaf] = number
+    assert np.array_equal(cells.cell, expected)
+    node = np.zeros(600, np.int64)  # and the tree leads every row to its cell
+    while (node >= 0).any():
+        walking = np.flatnonzero(node >= 0)
+        here = node[walking]
+        codes = np.stack(task.sample.codes)[cells.tree.column[here], walking]
+        node[walking] = np.where(codes >= cells.tree.threshold[here], cells.tree.above[here], cells.tree.below[here])
+    assert np.array_equal(~node, expected)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zskip.layouts.sample import Sample
 
-__all__ = ["Cells", "Files", "Split", "ThresholdTree", "grow", "merged"]
+__all__ = ["Cells", "Files", "Open", "Split", "ThresholdTree", "grow", "grow_levels", "merged"]
 
 Way = TypeVar("Way")
 
@@ -100,6 +100,72 @@ def grow(sample: Sample, rule: Callable[[NDArray[np.intp], Way], Split | None], 
     below, above = np.array(children, np.int32).reshape(-1, 2).T
     tree = ThresholdTree(np.array(column, np.int32), np.array(threshold, np.int32), below.copy(), above.copy())
     return Cells(tree, cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The open cells of a level: the sampled rows of one after the other, and how many rows each has."""
+
+    rows: NDArray[np.intp]
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def of(self, cells: NDArray[np.intp]) -> Open:
+        """Some of the cells."""
+        starts = np.cumsum(self.sizes) - self.sizes
+        return Open(self.rows[_ranges(starts[cells], self.sizes[cells])], self.sizes[cells])
+
+
+def grow_levels(sample: Sample, rule: Callable[[Open], tuple[NDArray[np.int32], NDArray[np.int32]]]) -> Cells:
+    """The cells that a rule leads to, which is asked for the splits of a whole level at once.
+
+    It answers with a column for each cell, -1 where the cell is done, and a threshold. The side below comes first.
+    """
+    codes = np.stack(sample.codes)
+    # all rows in layout order, for every split leaves its two sides where it found the cell
+    order = np.arange(sample.rows)
+    starts, sizes = np.zeros(1, np.int64), np.array([sample.rows])
+    # where the number of a node or cell is to be written: 2 * its parent + its side
+    links = np.array([-1])
+    nodes = 0
+    split: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]] = []
+    done: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    while len(starts):
+        places = _ranges(starts, sizes)
+        column, threshold = rule(Open(order[places], sizes))
+        ends = column < 0
+        done.append((starts[ends], links[ends]))
+        starts, sizes, column, threshold = starts[~ends], sizes[~ends], column[~ends], threshold[~ends]
+        split.append((column, threshold, links[~ends]))
+        places = _ranges(starts, sizes)
+        rows, owner = order[places], np.repeat(np.arange(len(starts)), sizes)
+        high = codes[column[owner], rows] >= threshold[owner]
+        order[places] = rows[np.argsort(2 * owner + high, kind="stable")]
+        above = np.bincount(owner[high], minlength=len(starts))
+        links = 2 * nodes + np.arange(2 * len(starts))
+        nodes += len(starts)
+        starts = np.stack([starts, starts + sizes - above], axis=1).reshape(-1)
+        sizes = np.stack([sizes - above, above], axis=1).reshape(-1)
+    first, link = (np.concatenate(parts) for parts in zip(*done, strict=True))
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    children = np.zeros(2 * nodes + 1, np.int32)  # the last for the root, which has no parent
+    children[link] = ~number
+    children[np.concatenate([links for *_, links in split])] = np.arange(nodes)
+    cell = np.empty(sample.rows, np.int32)
+    cell[order] = np.repeat(np.arange(len(first)), np.diff(np.append(np.sort(first), sample.rows)))
+    below, above = children[:-1].reshape(-1, 2).T
+    columns, thresholds = np.concatenate([each[0] for each in split]), np.concatenate([each[1] for each in split])
+    return Cells(ThresholdTree(columns, thresholds, below.copy(), above.copy()), cell)
+
+
+def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers of each range, one after the other."""
+    before = np.cumsum(sizes) - sizes
+    numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+    return numbers
 
 
 def merged(tree: ThresholdTree, files: Files) -> tuple[ThresholdTree, Files]:

@@ -96,7 +96,7 @@ def least_extents(
     floors = np.log(floor)
     for _ in range(50):
         level = (low + high) / 2
-        enough = (logs - np.clip(level[:, None], floors, logs)).sum(axis=1) >= need
+        enough = (logs - np.minimum(np.maximum(level[:, None], floors), logs)).sum(axis=1) >= need
         low, high = np.where(enough, level, low), np.where(enough, high, level)
     reached: NDArray[np.float64] = extents * np.exp(np.clip(high[:, None], floors, logs) - logs)
     return reached

@@ -119,7 +119,7 @@ def _candidates(
     border = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
     near = int(wanted)
     numbers = {number for number in (*_SLABS, *range(near - 2, near + 4), files) if 2 <= number <= files}
-    found: dict[tuple[int, ...], _Candidate] = {}
+    found: dict[bytes, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
     for number in sorted(numbers):
         goal = np.round(np.arange(1, number) * files / number) / files * len(codes)
         right = np.clip(np.searchsorted(border, goal), 1, len(border) - 1)
@@ -128,12 +128,20 @@ def _candidates(
         shared = _share_files(np.diff(np.concatenate([[0], cuts, [len(codes)]])), cuts, files, bounds)
         if shared is None:
             continue
-        cuts, counts, each = shared
-        if len(cuts) and tuple(cuts) not in found:
-            slabs = _Slabs(column, tuple(int(code) for code in codes[cuts]), tuple(int(count) for count in each))
-            boxes = _boxes(sample, order, np.concatenate([[0], cuts]))
-            found[tuple(cuts)] = _Candidate(slabs, boxes.lower, boxes.upper, counts)
-    return list(found.values())
+        if len(shared[0]):
+            found.setdefault(shared[0].tobytes(), shared)
+    if not found:
+        return []
+    # the rows are gone through once, in pieces that every candidate is made of
+    pieces = np.unique(np.concatenate([[0], *(cuts for cuts, _, _ in found.values())]))
+    boxes = _boxes(sample, order, pieces)
+    candidates = []
+    for cuts, counts, each in found.values():
+        starts = np.searchsorted(pieces, np.concatenate([[0], cuts]))
+        slabs = _Slabs(column, tuple(codes[cuts].tolist()), tuple(each.tolist()))
+        lower, upper = np.minimum.reduceat(boxes.lower, starts), np.maximum.reduceat(boxes.upper, starts)
+        candidates.append(_Candidate(slabs, lower, upper, counts))
+    return candidates
 
 
 def _share_files(

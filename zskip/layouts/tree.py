@@ -1,13 +1,22 @@
-"""Tree: each cell is halved where that saves the most reading; planned cuts over its leaves make the files."""
+"""Tree: each cell is halved where that saves the most reading; planned cuts over its leaves make the files.
+
+All cells of a level are cut at once, so that the work goes by columns and levels, not by cells. Within an open cell
+the rows stand sorted by one column after the other, and each candidate splits them between two segments:
+
+    cell         0              |  1                |  2
+    rows         3  7  0  5  1  9  2  8  6  4  …
+    segments     [  )[    )[    |  [     )[         |  [  …      a candidate between each two in a cell
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.layouts.cells import Cells, Split, grow
+from zskip.layouts.cells import Cells, Open, grow_levels
 from zskip.layouts.reads import Reads
 from zskip.layouts.sample import Boxes, Sample
 
@@ -15,6 +24,8 @@ __all__ = ["tree_cells"]
 
 _PLACES = 16
 _LITERALS = 64
+_ROWS_AT_ONCE = 1 << 16
+_BOXES_AT_ONCE = 1 << 13
 
 
 def tree_cells(
@@ -26,57 +37,127 @@ def tree_cells(
     (``borders``: codes by column); the cut that is taken leaves the fewest rows to read in its two sides.
     """
 
-    def rule(rows: NDArray[np.intp], _: None) -> Split | None:
-        return None if len(rows) <= cell_rows else _best_split(sample, reads, rows, borders)
+    def rule(level: Open) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        column, threshold = np.full(len(level), -1, np.int32), np.zeros(len(level), np.int32)
+        for some in _blocks(level.sizes, cell_rows):
+            column[some], threshold[some] = _best_splits(sample, reads, level.of(some), borders)
+        return column, threshold
 
-    return grow(sample, rule, None)
-
-
-def _best_split(
-    sample: Sample, reads: Reads, rows: NDArray[np.intp], borders: Sequence[NDArray[np.int32]] | None
-) -> Split | None:
-    columns: list[NDArray[np.int64]] = []
-    thresholds: list[NDArray[np.int32]] = []
-    counts: list[NDArray[np.int64]] = []
-    boxes: list[tuple[Boxes, Boxes]] = []
-    goal = np.arange(1, _PLACES) * len(rows) // _PLACES
-    for column, codes in enumerate(sample.codes):
-        order = rows[np.argsort(codes[rows], kind="stable")]
-        mine = codes[order]
-        if mine[0] == mine[-1]:
-            continue
-        middle = mine[goal]
-        places = [np.searchsorted(mine, middle), np.searchsorted(mine, middle, side="right")]
-        if borders is not None:
-            inside = borders[column]
-            inside = inside[(inside > mine[0]) & (inside <= mine[-1])]
-            places.append(np.searchsorted(mine, inside[:: max(1, len(inside) // _LITERALS)]))
-        cuts = np.unique(np.concatenate(places))
-        cuts = cuts[(cuts > 0) & (cuts < len(mine))]
-        columns.append(np.full(len(cuts), column))
-        thresholds.append(mine[cuts])
-        counts.append(cuts)
-        boxes.append(_sides(sample, order, cuts))
-    if not columns:
-        return None
-    below = _joined([pair[0] for pair in boxes])
-    above = _joined([pair[1] for pair in boxes])
-    read = reads(Boxes(np.concatenate([below.lower, above.lower]), np.concatenate([below.upper, above.upper])))
-    count = np.concatenate(counts)
-    cost = count * read[: len(count)] + (len(rows) - count) * read[len(count) :]
-    best = int(cost.argmin())
-    return Split(int(np.concatenate(columns)[best]), int(np.concatenate(thresholds)[best]), False, None, None)
+    return grow_levels(sample, rule)
 
 
-def _sides(sample: Sample, order: NDArray[np.intp], cuts: NDArray[np.int64]) -> tuple[Boxes, Boxes]:
-    """The boxes of the rows before each cut, and of those after it."""
-    starts = np.concatenate([[0], cuts])
-    lower = np.stack([np.minimum.reduceat(low[order], starts) for low in sample.low], axis=1)
-    upper = np.stack([np.maximum.reduceat(codes[order], starts) for codes in sample.codes], axis=1)
-    before = Boxes(np.minimum.accumulate(lower)[:-1], np.maximum.accumulate(upper)[:-1])
-    after = Boxes(np.minimum.accumulate(lower[::-1])[-2::-1], np.maximum.accumulate(upper[::-1])[-2::-1])
-    return before, after
+def _blocks(sizes: NDArray[np.int64], cell_rows: float) -> Iterator[NDArray[np.intp]]:
+    """The cells that are still too large, some at a time, so that what is made of their rows stays small."""
+    large = np.flatnonzero(sizes > cell_rows)
+    if len(large):
+        block = np.cumsum(sizes[large]) // _ROWS_AT_ONCE
+        yield from np.split(large, np.flatnonzero(np.diff(block)) + 1)
 
 
-def _joined(parts: list[Boxes]) -> Boxes:
-    return Boxes(np.concatenate([part.lower for part in parts]), np.concatenate([part.upper for part in parts]))
+class _Candidates(NamedTuple):
+    """Places to cut: the cell of each, the column and the threshold, the rows before it, the boxes of both sides."""
+
+    cell: NDArray[np.int64]
+    column: NDArray[np.int32]
+    threshold: NDArray[np.int32]
+    rows: NDArray[np.int64]
+    below: Boxes
+    above: Boxes
+
+
+def _best_splits(
+    sample: Sample, reads: Reads, cells: Open, borders: Sequence[NDArray[np.int32]] | None
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The column of each cell's best cut and its threshold; the column -1 where nothing divides the cell."""
+    found = [_candidates(sample, cells, c, borders[c] if borders else None) for c in range(len(sample.columns))]
+    column, threshold = np.full(len(cells), -1, np.int32), np.zeros(len(cells), np.int32)
+    cell, rows = (np.concatenate([getattr(each, name) for each in found]) for name in ("cell", "rows"))
+    read = np.concatenate(
+        [_read(reads, side) for sides in ([c.below for c in found], [c.above for c in found]) for side in sides]
+    ).reshape(2, -1)
+    cost = rows * read[0] + (cells.sizes[cell] - rows) * read[1]
+    ranked = np.lexsort((cost, cell))
+    split, first = np.unique(cell[ranked], return_index=True)
+    best = ranked[first]
+    column[split] = np.concatenate([each.column for each in found])[best]
+    threshold[split] = np.concatenate([each.threshold for each in found])[best]
+    return column, threshold
+
+
+def _read(reads: Reads, boxes: Boxes) -> NDArray[np.float64]:
+    starts = range(0, len(boxes), _BOXES_AT_ONCE)
+    some = [slice(start, start + _BOXES_AT_ONCE) for start in starts]
+    return np.concatenate([np.empty(0), *(reads(Boxes(boxes.lower[s], boxes.upper[s])) for s in some)])
+
+
+def _candidates(sample: Sample, cells: Open, column: int, borders: NDArray[np.int32] | None) -> _Candidates:
+    """The value borders near even places of a column in each cell, and the literals inside of each."""
+    codes = len(sample.distinct[column]) + 2
+    owner = np.repeat(np.arange(len(cells)), cells.sizes)
+    # a key sorts the rows by cell, and by code within
+    key = owner * codes + sample.codes[column][cells.rows]
+    order = np.argsort(key, kind="stable")
+    key, ends = key[order], np.cumsum(cells.sizes)
+    starts = ends - cells.sizes
+    middle = key[starts[:, None] + np.arange(1, _PLACES) * cells.sizes[:, None] // _PLACES].reshape(-1)
+    places = [np.searchsorted(key, middle), np.searchsorted(key, middle, side="right")]
+    if borders is not None:
+        places.append(np.searchsorted(key, _literals(borders, key[starts], key[ends - 1], codes)))
+    inside = np.zeros(len(key) + 1, bool)
+    inside[np.concatenate(places)] = True
+    inside[starts] = False
+    inside[-1] = False
+    cuts = np.flatnonzero(inside)
+    cell = key[cuts] // codes
+    below, above = _sides(sample, cells.rows[order], starts, cuts, cell)
+    threshold = (key[cuts] - cell * codes).astype(np.int32)
+    return _Candidates(cell, np.full(len(cuts), column, np.int32), threshold, cuts - starts[cell], below, above)
+
+
+def _literals(
+    borders: NDArray[np.int32], least: NDArray[np.int64], most: NDArray[np.int64], codes: int
+) -> NDArray[np.int64]:
+    """The keys of the literals in each cell, evenly chosen where there are many."""
+    cell = least // codes
+    first = np.searchsorted(borders, least - cell * codes, side="right")
+    count = np.searchsorted(borders, most - cell * codes, side="right") - first
+    step = np.maximum(1, count // _LITERALS)
+    taken = -(-count // step)
+    number = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
+    keys: NDArray[np.int64] = borders[np.repeat(first, taken) + number * np.repeat(step, taken)] + np.repeat(
+        cell * codes, taken
+    )
+    return keys
+
+
+def _sides(
+    sample: Sample,
+    order: NDArray[np.intp],
+    starts: NDArray[np.int64],
+    cuts: NDArray[np.int64],
+    cell: NDArray[np.int64],
+) -> tuple[Boxes, Boxes]:
+    """The boxes of a cell's rows before each cut, and of those after it. ``cell``: the cell of each cut."""
+    counts = np.bincount(cell, minlength=len(starts))
+    before_cell = np.cumsum(counts) - counts
+    # a cell's segments stand in a row of their own, and what is left over of the row is an empty box
+    width = int(counts.max(initial=0)) + 1
+    place = np.arange(len(cuts)) - before_cell[cell]
+    segments = np.concatenate([starts, cuts])
+    slots = np.concatenate([np.arange(len(starts)) * width, cell * width + place + 1])
+    ordered = np.argsort(segments)
+    segments, slots = segments[ordered], slots[ordered]
+    here = cell * width + place
+    below, above = (Boxes(*np.empty((2, len(cuts), len(sample.columns)), np.int32)) for _ in range(2))
+    for number, (low, high) in enumerate(zip(sample.low, sample.codes, strict=True)):
+        least = np.full(len(starts) * width, len(sample.distinct[number]) + 1, np.int32)
+        most = np.zeros(len(starts) * width, np.int32)
+        high = high[order]
+        least[slots] = np.minimum.reduceat(low[order] if low is not sample.codes[number] else high, segments)
+        most[slots] = np.maximum.reduceat(high, segments)
+        lower, upper = least.reshape(-1, width), most.reshape(-1, width)
+        below.lower[:, number] = np.minimum.accumulate(lower, axis=1).reshape(-1)[here]
+        below.upper[:, number] = np.maximum.accumulate(upper, axis=1).reshape(-1)[here]
+        above.lower[:, number] = np.minimum.accumulate(lower[:, ::-1], axis=1)[:, ::-1].reshape(-1)[here + 1]
+        above.upper[:, number] = np.maximum.accumulate(upper[:, ::-1], axis=1)[:, ::-1].reshape(-1)[here + 1]
+    return below, above
