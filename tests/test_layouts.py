@@ -16,7 +16,7 @@ from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, Unsupported
 from zskip.layouts.fitting import task_of
 from zskip.layouts.reads import whole_read
 from zskip.layouts.sample import Sample
-from zskip.layouts.tree import tree_cells
+from zskip.layouts.tree import _literals, tree_cells
 
 ROWS = 6000
 FILES = 20
@@ -237,6 +237,16 @@ def cut_one_by_one(sample, rows, cell_rows, reads, borders, literals):
     if best is None:
         return [rows]
     return [leaf for side in best[1:] for leaf in cut_one_by_one(sample, side, cell_rows, reads, borders, literals)]
+
+
+def test_literals_are_chosen_evenly_in_each_cell(monkeypatch):
+    monkeypatch.setattr("zskip.layouts.tree._LITERALS", 3)
+    borders, codes = np.array([2, 3, 5, 7, 11, 13, 17, 19, 23, 29], np.int32), 40
+    least, most = np.array([1, 3, 12, 8]), np.array([29, 11, 12, 9])
+    cell = np.arange(4) * codes
+    inside = [borders[(borders > low) & (borders <= high)] for low, high in zip(least, most, strict=True)]
+    expected = [cell[n] + code for n, some in enumerate(inside) for code in some[:: max(1, len(some) // 3)]]
+    assert _literals(borders, cell + least, cell + most, codes).tolist() == expected
 
 
 ASKED = ["c0 BETWEEN 100 AND 400000000", "c1 = '10.0.7.9' OR c2 > 17"]

@@ -143,11 +143,11 @@ def grow_levels(sample: Sample, rule: Callable[[Open], tuple[NDArray[np.int32], 
         rows, owner = order[places], np.repeat(np.arange(len(starts)), sizes)
         high = codes[column[owner], rows] >= threshold[owner]
         order[places] = rows[np.argsort(2 * owner + high, kind="stable")]
-        above = np.bincount(owner[high], minlength=len(starts))
+        upper = np.bincount(owner[high], minlength=len(starts))
         links = 2 * nodes + np.arange(2 * len(starts))
         nodes += len(starts)
-        starts = np.stack([starts, starts + sizes - above], axis=1).reshape(-1)
-        sizes = np.stack([sizes - above, above], axis=1).reshape(-1)
+        starts = np.stack([starts, starts + sizes - upper], axis=1).reshape(-1)
+        sizes = np.stack([sizes - upper, upper], axis=1).reshape(-1)
     first, link = (np.concatenate(parts) for parts in zip(*done, strict=True))
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))
