@@ -17,8 +17,10 @@ from zskip.predicate import tree
 from zskip.predicate.bound import Dialect, Predicate
 from zskip.predicate.depth import with_room
 from zskip.predicate.sql.binder import Binder
-from zskip.predicate.sql.freeze import Source, freeze
+from zskip.predicate.sql.freeze import freeze
+from zskip.predicate.sql.lists import shortened, stands_for_lists
 from zskip.predicate.sql.places import unclosed_quote
+from zskip.predicate.sql.source import Source
 from zskip.predicate.sql.split import Part, nesting, skeleton
 from zskip.predicate.tree import Node
 from zskip.schema import Schema
@@ -56,10 +58,14 @@ def bind(
         parser = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
         raise InvalidOption(f'There is no dialect "{dialect}".') from error
-    tokens = _tokens(parser, sql, dialect)
-    source = freeze(sql, tokens, dialect, params, now, settings.timezone)
-    if source.frozen != sql:
-        tokens = _tokens(parser, source.frozen, dialect)
+    whole = Source(sql, sql)
+    source, tokens = _read(whole, parser, dialect)
+    frozen = freeze(source, tokens, dialect, params, now, settings.timezone)
+    if any(frozen.frozen.count(number) > 1 for number in frozen.lists):
+        # A parameter holds the very number that stands for a list.
+        frozen = freeze(whole, _tokens(parser, whole, dialect), dialect, params, now, settings.timezone)
+    if frozen is not source:
+        source, tokens = _read(frozen, parser, dialect)
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
@@ -74,14 +80,24 @@ def _zone(name: str) -> str:
     return name
 
 
-def _tokens(parser: sqlglot.Dialect, sql: str, dialect: str) -> list[Token]:
+def _read(source: Source, parser: sqlglot.Dialect, dialect: str) -> tuple[Source, list[Token]]:
+    """The text with its long lists taken out, and its tokens."""
+    short = shortened(source, dialect)
+    tokens = _tokens(parser, short, dialect)
+    if stands_for_lists(tokens, short):
+        return short, tokens
+    return source, _tokens(parser, source, dialect)
+
+
+def _tokens(parser: sqlglot.Dialect, source: Source, dialect: str) -> list[Token]:
+    sql = source.frozen
     try:
         tokens = parser.tokenize(sql)
     except TokenError as error:
         at = unclosed_quote(sql)
         what = "something in it is not closed" if at is None else "a quote is never closed"
-        span = None if at is None else (at, len(sql))
-        raise SqlSyntaxError(f"The predicate does not parse: {what}.", sql, span) from error
+        span = None if at is None else source.span(at, len(sql))
+        raise SqlSyntaxError(f"The predicate does not parse: {what}.", source.original, span) from error
     return _joined(tokens, sql) if dialect == "spark" else tokens
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as t
 from sqlglot import exp
 
@@ -17,13 +18,13 @@ from zskip.errors import IncomparableTypes, UnknownColumn, UnsupportedSql, neare
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect
 from zskip.predicate.functions import is_computable
-from zskip.predicate.literals import Fit, Refused, compared, fit, unified
+from zskip.predicate.literals import Fit, Refused, compared, fit, integer_limits, unified
 from zskip.predicate.patterns import glob, ilike, like, regex, starts_with
 from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_type
 from zskip.predicate.sql.constants import constant
-from zskip.predicate.sql.freeze import Source
 from zskip.predicate.sql.functions import call, known
 from zskip.predicate.sql.places import closed, opened
+from zskip.predicate.sql.source import Source
 from zskip.predicate.tree import Call, Computable, Literal, Node, Opaque, Reference, Scalar
 from zskip.schema import Column, Schema, join_path
 
@@ -72,7 +73,7 @@ class Binder:
             if at <= first and last <= end:
                 pieces += [self.source.frozen[at:first], name]
                 at = last
-        return "".join([*pieces, self.source.frozen[at:end]])
+        return self.source.whole("".join([*pieces, self.source.frozen[at:end]]))
 
     # ── predicates ──
 
@@ -226,15 +227,39 @@ class Binder:
         row = _row(node.this)
         if row is not None:
             rows = [_row(each) for each in node.expressions]
+            if None in rows:
+                raise Refused("row values among something other than row values")
             return tree.or_([self._rows("=", row, each, node) for each in rows if each is not None])
         try:
             subject = self.value(node.this)
+            listed = self._list(node)
+            if listed is not None:
+                return chosen(lambda term: self._in_array(term, listed, node), subject)
             scalars = [self.scalar(each) for each in node.expressions]
             if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and self._bracketed(node):
                 raise Refused("IN over a list value with NULL, which is no list of alternatives")
             return chosen(lambda term: self._among(term, scalars, node), subject)
         except Refused as refusal:
             return self._opaque(node, str(refusal))
+
+    def _list(self, node: exp.Expr) -> pa.Array | None:
+        """The long list for which the one constant of an IN stands."""
+        only = node.expressions[0] if len(node.expressions) == 1 else None
+        found = self.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
+        return None if found is None else found.values
+
+    def _in_array(self, term: Scalar, values: pa.Array, node: exp.Expr) -> Node:
+        if isinstance(term, Literal):
+            return self._among(term, [Literal(value) for value in values], node)
+        self._must_compare(term.type, values.type, node, True)
+        if term.type == values.type:
+            return tree.in_(term, values)
+        if t.is_integer(term.type) and t.is_integer(values.type):
+            low, high = integer_limits(term.type)
+            low, high = max(low, -(2**63)), min(high, 2**63 - 1)
+            inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+            return tree.in_(term, values.filter(inside).cast(term.type))
+        return self._in_list(term, list(values), node)
 
     def _bracketed(self, node: exp.Expr) -> bool:
         """Whether the leaf holds a square bracket: the parser reads ``x IN [1, 2]`` as ``x IN (1, 2)``."""

@@ -5,10 +5,8 @@ So the proof, the residual and the engine all see the same values.
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -16,8 +14,9 @@ from zoneinfo import ZoneInfo
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import UnknownParameter, nearest
+from zskip.predicate.sql.source import Source
 
-__all__ = ["Source", "clocks", "freeze", "literal"]
+__all__ = ["clocks", "freeze", "literal"]
 
 _CLOCK = {
     "duckdb": {
@@ -44,34 +43,8 @@ _BARE = {"current_timestamp", "current_date", "localtimestamp"}
 """Those that stand without parentheses too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A text with constants put in, and the way back to the places of the original.
-
-    ``edges`` holds, for each piece of the frozen text, its start there and in the original, ascending.
-    """
-
-    original: str
-    frozen: str
-    edges: tuple[tuple[int, int, bool], ...] = ((0, 0, False),)
-
-    def span(self, start: int, end: int) -> tuple[int, int]:
-        """The half-open range in the original of one in the frozen text."""
-        if self.original == self.frozen:
-            return start, end
-        return self._origin(start, False), self._origin(end, True)
-
-    def _origin(self, offset: int, as_end: bool) -> int:
-        index = max(0, bisect.bisect_right(self.edges, (offset - as_end, math.inf)) - 1)
-        frozen, original, replaced = self.edges[index]
-        if not replaced:
-            return original + offset - frozen
-        following = self.edges[index + 1][1] if index + 1 < len(self.edges) else len(self.original)
-        return following if as_end else original
-
-
 def freeze(
-    sql: str,
+    source: Source,
     tokens: Sequence[Token],
     dialect: str,
     params: Sequence[object] | Mapping[str, object] | None,
@@ -83,19 +56,7 @@ def freeze(
     Raises `UnknownParameter` where a parameter has no value, or a value no parameter.
     """
     moment = now or datetime.now(UTC)
-    replacements = [*_parameters(sql, tokens, params, dialect), *clocks(tokens, dialect, moment, zone)]
-    if not replacements:
-        return Source(sql, sql)
-    pieces: list[str] = []
-    edges: list[tuple[int, int, bool]] = []
-    at = length = 0
-    for start, end, text in sorted(replacements):
-        edges += [(length, at, False), (length + start - at, start, True)]
-        pieces += [sql[at:start], text]
-        length += start - at + len(text)
-        at = end
-    edges.append((length, at, False))
-    return Source(sql, "".join([*pieces, sql[at:]]), tuple(edges))
+    return source.replaced([*_parameters(source, tokens, params, dialect), *clocks(tokens, dialect, moment, zone)])
 
 
 def clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:
@@ -134,7 +95,7 @@ _BEFORE_PARAMETER = {
 
 
 def _parameters(
-    sql: str, tokens: Sequence[Token], params: Sequence[object] | Mapping[str, object] | None, dialect: str
+    source: Source, tokens: Sequence[Token], params: Sequence[object] | Mapping[str, object] | None, dialect: str
 ) -> Iterable[tuple[int, int, str]]:
     named = params if isinstance(params, Mapping) else {}
     ordered = [] if params is None or isinstance(params, Mapping) else list(params)
@@ -160,19 +121,21 @@ def _parameters(
         index += 1
         if key is None:
             continue
-        shown = sql[start:end]
+        shown, place = source.frozen[start:end], source.span(start, end)
         if isinstance(key, str) and key.isdigit() and not isinstance(params, Mapping):
             key = int(key) - 1
         if isinstance(key, int):
             if not 0 <= key < len(ordered):
                 raise UnknownParameter(
-                    f"There is no value for the parameter {shown}: params= has {len(ordered)}.", sql, (start, end)
+                    f"There is no value for the parameter {shown}: params= has {len(ordered)}.",
+                    source.original,
+                    place,
                 )
             value = ordered[key]
         else:
             if key not in named:
                 raise UnknownParameter(
-                    f"There is no value for the parameter {shown}.{nearest(key, named)}", sql, (start, end)
+                    f"There is no value for the parameter {shown}.{nearest(key, named)}", source.original, place
                 )
             value = named[key]
         used.add(key)
@@ -181,7 +144,7 @@ def _parameters(
         f"number {i + 1}" for i in range(len(ordered)) if i not in used
     ]
     if unused:
-        raise UnknownParameter(f"The predicate has no parameter for the value {unused[0]}.", sql)
+        raise UnknownParameter(f"The predicate has no parameter for the value {unused[0]}.", source.original)
 
 
 def literal(value: object, dialect: str) -> str:

@@ -1,0 +1,172 @@
+"""Long lists of constants are read apart from the parser: they mean what they meant, wherever they stand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from zskip import interpret, predicate
+from zskip.errors import SqlError
+from zskip.predicate.sql import lists
+from zskip.predicate.tree import In, walk
+from zskip.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+TYPES = {
+    "i": pa.int64(),
+    "t": pa.int8(),
+    "u": pa.uint64(),
+    "f": pa.float64(),
+    "g": pa.float32(),
+    "c": pa.decimal128(9, 2),
+    "s": pa.string(),
+    "d": pa.date32(),
+    "m": pa.timestamp("us"),
+    "b": pa.bool_(),
+}
+SCHEMA = Schema(pa.schema(TYPES))
+NUMBERS = ", ".join(str(number * 7 - 500) for number in range(400))
+TEXTS = ", ".join(f"'k{number}'" for number in range(400))
+DATES = ", ".join(f"DATE '20{number % 80 + 10}-{number % 12 + 1:02}-{number % 28 + 1:02}'" for number in range(400))
+DATE_TEXTS = DATES.replace("DATE ", "")
+
+
+def said(sql: str, dialect: str = "duckdb", params: object = None) -> list[str]:
+    """What the tree of a predicate says, part by part."""
+    bound = predicate.bind(sql, SCHEMA, dialect=dialect, params=params)  # type: ignore[arg-type]
+    return [repr(bound.text), repr(bound.frozen), *(shown(node) for node in walk(bound.tree))]
+
+
+def shown(node: object) -> str:
+    if isinstance(node, In):
+        return f"{node.term} in {node.values.to_pylist()} {node.or_null}"
+    return f"{type(node).__name__} {[getattr(node, name) for name in ('op', 'left', 'right', 'sql', 'reason') if hasattr(node, name)]}"  # noqa: E501
+
+
+ANYWHERE = [
+    "i IN ({n})",
+    "i NOT IN ({n}) AND s IN ({s})",
+    "t IN ({n})",
+    "u IN ({n})",
+    "f IN ({n})",
+    "g IN ({n})",
+    "c IN ({n})",
+    "s IN ({s})",
+    "s IN ({n})",
+    "i IN ({s})",
+    "d IN ({d})",
+    "d IN ({x})",
+    "m IN ({d})",
+    "s IN ({d})",
+    "b IN ({n})",
+    "i + 1 IN ({n})",
+    "NOT (i IN ({n}) OR s IN ({s}))",
+    "5 IN ({n})",
+    "i in\n (  {n}  ) -- IN ({n})\n AND t > 3",
+    "s = 'IN ({n})' AND i IN ({n})",
+    "s = 'IN ({n})'",
+    "i > 5 /* i IN ({n}) */",
+    "CASE WHEN i IN ({n}) THEN t ELSE 0 END > 3",
+    "(i IN ({n})) = TRUE",
+    "(i IN ({n})) IS NOT TRUE",
+    "(i, t) IN ({n})",
+    "i IN ({n}, NULL)",
+    "i IN ({n}, 5.5)",
+    "i IN ({n}, 1e3)",
+    "i IN [{n}]",
+    "i IN (({n}))",
+    "hash(i) IN ({n})",
+    "upper(s) IN ({s})",
+    "s IN ({s}, 'it''s')",
+    "s IN ({s}, 'a\\b')",
+    "d IN ({d}, DATE '2024-02-30')",
+    "d IN ({d}, DATE '0000-01-01')",
+    "coalesce(i, 0) IN ({n})",
+    "i IN ({n}) = (s IN ({s}))",
+    "position('a' IN ({s})) = 1",
+    "i IN ({n}",
+    "i IN {n})",
+    "nobody IN ({n})",
+    "d IN ({n})",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize("form", ANYWHERE)
+def test_a_long_list_means_what_the_parser_makes_of_it(
+    form: str, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = form.format(n=NUMBERS, s=TEXTS, d=DATES, x=DATE_TEXTS)
+
+    def answer() -> list[str]:
+        try:
+            return said(sql, dialect)
+        except SqlError as error:
+            return [type(error).__name__, str(error)]
+
+    short = answer()
+    monkeypatch.setattr(lists, "SHORTEST", 10**9)
+    assert short == answer()
+
+
+def test_it_is_read_as_an_array() -> None:
+    sql = f"i IN ({NUMBERS})"
+    (found,) = [node for node in walk(predicate.bind(sql, SCHEMA).tree) if isinstance(node, In)]
+    assert found.values.to_pylist() == [number * 7 - 500 for number in range(400)]
+    assert predicate.bind(sql, SCHEMA).sql() == f'"i" IN ({NUMBERS})'
+
+
+@pytest.mark.parametrize(
+    "params",
+    [[10**17 + 1, list(range(1000))], {"a": 10**17 + 1, "b": list(range(1000))}, [str(10**17 + 1), list(range(1000))]],
+)
+def test_a_parameter_that_is_the_stand_in_is_no_list(params: list[object] | Mapping[str, object]) -> None:
+    named = isinstance(params, dict)
+    subject = "s" if isinstance(next(iter(params.values() if named else params)), str) else "i"  # type: ignore[union-attr]
+    sql = f"i IN ({NUMBERS}) AND {subject} IN ({'$a' if named else '?'}) AND i IN {'$b' if named else '?'}"
+    bound = predicate.bind(sql, SCHEMA, params=params)
+    sizes = [len(node.values) for node in walk(bound.tree) if isinstance(node, In)]
+    assert sizes == [400, 1, 1000]
+    assert bound.text == sql
+
+
+def test_a_list_as_a_parameter_is_long_too() -> None:
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=number) for number in range(1000)]
+    bound = predicate.bind("d IN $days AND i > 3", SCHEMA, params={"days": days})
+    (found,) = [node for node in walk(bound.tree) if isinstance(node, In)]
+    assert found.values.to_pylist() == days
+    assert bound.conjuncts[0].text == "d IN $days"
+
+
+def test_an_error_behind_a_list_points_at_its_place() -> None:
+    sql = f"i IN ({NUMBERS}) AND nobody = 3"
+    with pytest.raises(SqlError) as caught:
+        predicate.bind(sql, SCHEMA)
+    assert caught.value.span == (sql.index("nobody"), sql.index(" = 3"))
+
+
+def test_the_outcomes_are_those_of_duckdb() -> None:
+    rows = pa.table({"i": [*range(-600, 3000, 3), None]})
+    con = duckdb.connect()
+    con.register("rows", rows)
+    for sql in (f"i IN ({NUMBERS})", f"i NOT IN ({NUMBERS})"):
+        answers = [answer for (answer,) in con.execute(f"SELECT ({sql}) FROM rows").fetchall()]
+        bounds, flags = pa.array(rows["i"].to_pylist(), pa.int64()), pa.array(np.zeros(len(rows), bool))
+        null = bounds.is_null()
+        ranges = Ranges(bounds, bounds, pa.array([not each.as_py() for each in null]), null, flags)
+        statistics = Statistics(pa.array(np.ones(len(rows), np.int64)), {"i": ranges})
+        found = interpret.outcomes(predicate.bind(sql, SCHEMA), statistics)
+        assert found.can_be_true.tolist() == [answer is True for answer in answers]
+        assert found.can_be_null.tolist() == [answer is None for answer in answers]
+
+
+def test_a_constant_on_the_left_is_compared_with_each() -> None:
+    bound = predicate.bind(f"5 IN ({NUMBERS})", SCHEMA)
+    no = Statistics(pa.array([1]), {})
+    assert not interpret.outcomes(bound, no).may_match.any()
+    assert interpret.outcomes(predicate.bind(f"11 IN ({NUMBERS})", SCHEMA), no).all_match.all()
