@@ -38,7 +38,7 @@ lint: $(READY)  ## style and types
 fuzz: $(READY)  ## a million random predicates against DuckDB; hours
 	$(BIN)/python tests/planner/fuzz.py --cases 1000000
 
-torture: $(READY)  ## writers killed and starved at every step, 500 times
+torture: $(READY)  ## writers killed and starved at every call that they make to the system, and raced; half an hour
 	$(BIN)/python -m tests.torture
 
 bench: $(READY)  ## the figures of docs/performance.md, against peers

@@ -20,6 +20,7 @@ ZskipError
 │   ├── UnsupportedFormat        written by a newer zskip
 │   ├── UnsafePath               a path that leads out of the table
 │   ├── CommitConflict           another writer changed what this change was based on
+│   ├── UncertainCommit          the store failed just then: the change may have been made, or not
 │   └── UnsupportedStore         the store cannot create a file only if it is absent
 └── MissingDependency (ImportError)  an optional package, or Java, is not there
 """
@@ -27,7 +28,9 @@ ZskipError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
 
 __all__ = [
     "CommitConflict",
@@ -45,6 +48,7 @@ __all__ = [
     "TableError",
     "TableExists",
     "TableNotFound",
+    "UncertainCommit",
     "UnknownColumn",
     "UnknownParameter",
     "UnsafePath",
@@ -144,12 +148,33 @@ class CommitConflict(TableError):
     """Another writer changed what this change was based on."""
 
 
+class UncertainCommit(TableError):
+    """The store failed while a commit was made: it may be there or not. What it wrote is kept in case it is."""
+
+
 class UnsupportedStore(TableError):
     """The store cannot create a file only if it is absent, so a commit could lose another's."""
 
 
 class MissingDependency(ZskipError, ImportError):
     """An optional package, or Java, is needed and not there."""
+
+
+@contextmanager
+def naming(path: str | PathLike[str]) -> Iterator[None]:
+    """Name the file in an error of the system about one that is open: whoever reads of a full disk must know which.
+
+    >>> with naming("a.parquet"):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    OSError: [Errno 28] No space left on device: 'a.parquet'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from zskip.sidecar.log import history, latest_version, load, versions
 from zskip.sidecar.opening import open_storage
 from zskip.sidecar.repair import Repaired, repair
 from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, Totals
-from zskip.sidecar.storage import Listing, Storage
+from zskip.sidecar.storage import Listing, Storage, abandon
 from zskip.sidecar.vacuum import Vacuumed, vacuum
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Storage",
     "Totals",
     "Vacuumed",
+    "abandon",
     "be_there",
     "changes",
     "commit",

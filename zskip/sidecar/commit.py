@@ -7,7 +7,6 @@ import random
 import secrets
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, TableExists, UnsafePath, UnsupportedStore
+from zskip.errors import CommitConflict, TableExists, UncertainCommit, UnsafePath
 from zskip.schema import Schema
 from zskip.sidecar import log
 from zskip.sidecar.index import Index
-from zskip.sidecar.parts import publish, read_part
+from zskip.sidecar.parts import Drafts, read_part
 from zskip.sidecar.shards import FILES_PER_SHARD, write_shards
-from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot, to_bytes
+from zskip.sidecar.snapshot import LayoutRecord, Shard, Snapshot
 from zskip.sidecar.storage import Storage, unsafe_paths
 from zskip.sidecar.values import Json
 from zskip.stats import DataFiles
@@ -29,7 +28,7 @@ from zskip.stats.widen import widens
 
 __all__ = ["commit", "layout_assignment"]
 
-_ATTEMPTS, _ASKS = 100, 5
+_ATTEMPTS = 100
 _FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
 _LARGEST_INLINE, _LISTED_REMOVALS = 16_384, 1000
 
@@ -82,9 +81,8 @@ def commit(
     other columns or partitions; what is to be removed must still be there, and no one else may have changed the schema
     or the layout that this change sets.
 
-    Raises `CommitConflict`, `TableExists` and `UnsupportedStore`.
+    Raises `CommitConflict`, `TableExists`, `UnsupportedStore` and `UncertainCommit`.
     """
-    layout = _kept_apart(storage, layout)
     change = _Change(
         operation,
         add,
@@ -102,20 +100,21 @@ def commit(
         change = replace(change, schema=restore.schema, layout=restore.layout)
     attempt = _Attempt(storage, change, base)
     try:
+        attempt.keep_apart_the_layout()
         if add is not None:
             _be_safe(add)
             if managed:
                 storage.make_durable(add.path.to_pylist())
         made = attempt.first() if base is None else attempt.next(base)
     except _AlreadyCommitted as found:
-        attempt.discard_parts()
+        attempt.drafts.discard()
         if undo is not None:
             undo()
         return found.snapshot
     except BaseException:
         # Where the entry may have been made after all, its parts and files must stay: vacuum will know.
         if not attempt.uncertain:
-            attempt.discard_parts()
+            attempt.drafts.discard()
             if undo is not None:
                 undo()
         raise
@@ -130,8 +129,18 @@ class _Attempt:
         self.storage, self.change, self.base = storage, change, base
         self.commit_id = secrets.token_hex(16)
         self.uncertain = False
-        self._written: list[str] = []
+        self.drafts = Drafts(storage)
         self._added: tuple[Shard, ...] | None = None
+
+    def keep_apart_the_layout(self) -> None:
+        """A layout whose assignment is large gets a part of its own, so that later commits do not write it again."""
+        layout = self.change.layout
+        if layout is None or layout.part is not None or layout.assignment is None:
+            return
+        data = json.dumps(layout.assignment, allow_nan=False, separators=(",", ":")).encode()
+        if len(data) > _LARGEST_INLINE:
+            apart = replace(layout, assignment=None, part=self.drafts.publish("layout", ".json", data))
+            self.change = replace(self.change, layout=apart)
 
     def first(self) -> Snapshot:
         """The first version of a table."""
@@ -168,7 +177,7 @@ class _Attempt:
             candidate = self._applied(base, newest)
             if self._create(candidate):
                 return candidate
-            self._discard(keep=self._added or ())
+            self.drafts.discard(keep=self._kept())
             clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
             newest = log.load(self.storage)
         raise CommitConflict(f"{self.storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
@@ -221,9 +230,13 @@ class _Attempt:
         return self._added
 
     def _write(self, files: DataFiles, schema: Schema, since: int, layout: LayoutRecord | None) -> tuple[Shard, ...]:
-        shards = write_shards(self.storage, files, schema, since, () if layout is None else layout.columns)
-        self._written += _parts(shards)
-        return shards
+        return write_shards(self.drafts, files, schema, since, () if layout is None else layout.columns)
+
+    def _kept(self) -> set[str]:
+        """The parts that the next attempt needs again."""
+        layout = self.change.layout
+        apart = () if layout is None or layout.part is None else (layout.part.path,)
+        return {*_parts(self._added or ()), *apart}
 
     def _without(self, snapshot: Snapshot, layout: LayoutRecord | None) -> tuple[Shard, ...]:
         """The snapshot's shards without the files to remove: a shard that holds none of them stays as it is."""
@@ -263,42 +276,16 @@ class _Attempt:
         return candidate
 
     def _create(self, candidate: Snapshot) -> bool:
-        """Create the log entry; whether it is there and ours, also where the store's answer was lost."""
-        path, data = log.entry_path(candidate.version), to_bytes(candidate)
-        for attempt in range(_ASKS):
-            self.uncertain = True
-            try:
-                if self.storage.put_if_absent(path, data):
-                    return True
-            except UnsupportedStore:
-                self.uncertain = False
-                raise
-            except OSError:
-                # The entry may or may not have been made: ask before telling. If it was not, it may still be on its
-                # way; the same bytes under the same name can be sent again without harm.
-                written = log.read_entry(self.storage, candidate.version)
-                if written is None:
-                    if attempt == _ASKS - 1:
-                        raise
-                    clock.sleep(0.05 * 2**attempt)
-                    continue
-            else:
-                written = log.read_entry(self.storage, candidate.version)
-            ours = written is not None and written.commit_id == self.commit_id
-            self.uncertain = ours
-            return ours
-        return False
-
-    def discard_parts(self) -> None:
-        """Remove the parts that were written for a change that certainly failed."""
-        self._discard(keep=())
-
-    def _discard(self, keep: Sequence[Shard]) -> None:
-        kept = set(_parts(keep))
-        useless = [path for path in self._written if path not in kept]
-        self._written = [path for path in self._written if path in kept]
-        with suppress(OSError):  # what cannot be removed now is an orphan, and vacuum's
-            self.storage.delete(useless)
+        """Create the log entry; whether it is there and ours."""
+        self.uncertain = True
+        try:
+            self.uncertain = log.create(self.storage, candidate)
+        except UncertainCommit:
+            raise
+        except Exception:
+            self.uncertain = False
+            raise
+        return self.uncertain
 
 
 class _AlreadyCommitted(Exception):
@@ -352,16 +339,6 @@ def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:
 def _be_safe(files: DataFiles) -> None:
     for path in unsafe_paths(files.path).to_pylist():
         raise UnsafePath(f'The path "{path}" of a data file leads out of its table.')
-
-
-def _kept_apart(storage: Storage, layout: LayoutRecord | None) -> LayoutRecord | None:
-    """A layout whose assignment is large gets a part of its own, so that later commits do not write it again."""
-    if layout is None or layout.part is not None or layout.assignment is None:
-        return layout
-    data = json.dumps(layout.assignment, allow_nan=False, separators=(",", ":")).encode()
-    if len(data) <= _LARGEST_INLINE:
-        return layout
-    return replace(layout, assignment=None, part=publish(storage, "layout", ".json", data))
 
 
 def layout_assignment(storage: Storage, layout: LayoutRecord) -> Json:

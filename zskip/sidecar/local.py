@@ -10,19 +10,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from zskip.errors import UnsafePath, UnsupportedStore
+from zskip.errors import UnsafePath, UnsupportedStore, naming
 from zskip.sidecar.storage import Listing, table_path, unsafe_paths
 
 if TYPE_CHECKING:
     import fsspec
+    from _typeshed import ReadableBuffer
 
 __all__ = ["LocalStorage"]
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+_BUFFER_BYTES = 1 << 20
 
 
 class LocalStorage:
@@ -114,11 +117,13 @@ class LocalStorage:
         return path, status.st_size, status.st_mtime_ns, None
 
     def read(self, path: str) -> bytes:
-        with open(self._locate(path), "rb") as file:
+        located = self._locate(path)
+        with naming(located), open(located, "rb") as file:
             return file.read()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        with open(self._locate(path), "rb") as file:
+        located = self._locate(path)
+        with naming(located), open(located, "rb") as file:
             if start < 0:
                 start = max(0, file.seek(0, os.SEEK_END) + start)
             file.seek(start)
@@ -128,7 +133,8 @@ class LocalStorage:
         with self.open_writer(path) as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            with naming(self.uri_of(path)):
+                os.fsync(file.fileno())
         _sync_folders(self._folders_of([path]))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
@@ -136,7 +142,7 @@ class LocalStorage:
         temporary = _temporary(target)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         try:
-            with open(temporary, "xb") as file:
+            with naming(temporary), open(temporary, "xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -152,25 +158,21 @@ class LocalStorage:
                     ) from error
                 raise
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+            _remove(temporary)
         _sync_folders(self._folders_of([path]))
         return True
 
     def open_writer(self, path: str) -> BinaryIO:
         target = self._locate(path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        return cast(BinaryIO, _Unpublished(target))
+        temporary = _temporary(target)
+        return _Unpublished(io.FileIO(temporary, "xb"), temporary, target)
 
     def make_durable(self, paths: Sequence[str]) -> None:
         if not paths:
             return
         for path in paths:
-            descriptor = os.open(self._locate(path), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _sync(self._locate(path))
         _sync_folders(self._folders_of(paths))
 
     def _folders_of(self, paths: Sequence[str]) -> Sequence[str]:
@@ -188,9 +190,16 @@ class LocalStorage:
         os.replace(self._locate(source), located)
 
     def delete(self, paths: Sequence[str]) -> None:
+        failed: OSError | None = None
         for path in paths:
-            with suppress(FileNotFoundError):
+            try:
                 os.unlink(self._locate(path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
         from fsspec.implementations.local import LocalFileSystem
@@ -198,34 +207,36 @@ class LocalStorage:
         return LocalFileSystem()
 
 
-class _Unpublished(io.FileIO):
+class _Unpublished(io.BufferedWriter):
     """A file under a temporary name beside its own; `close` renames it, leaving `with` by an exception removes it."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._temporary = _temporary(target)
-        super().__init__(self._temporary, "xb")
+    def __init__(self, file: io.FileIO, temporary: str, target: str) -> None:
+        super().__init__(file, _BUFFER_BYTES)
+        self._temporary, self._target = temporary, target
 
-    def write(self, data: memoryview | bytes, /) -> int:  # type: ignore[override]  # a buffer's length, never None
-        # The system may take less than all of it: a short write is not the end.
-        view = memoryview(data).cast("B")
-        done = 0
-        while done < len(view):
-            done += super().write(view[done:]) or 0
-        return done
+    def write(self, data: ReadableBuffer, /) -> int:
+        with naming(self._target):
+            return super().write(data)
+
+    def flush(self) -> None:
+        with naming(self._target):
+            super().flush()
 
     def close(self) -> None:
         if self.closed:
             return
-        super().close()
-        os.replace(self._temporary, self._target)
+        try:
+            super().close()
+            os.replace(self._temporary, self._target)
+        except BaseException:
+            _remove(self._temporary)
+            raise
 
     def discard(self) -> None:
         """Close without publishing, and remove what was written."""
         if not self.closed:
-            super().close()
-            with suppress(FileNotFoundError):
-                os.unlink(self._temporary)
+            self.raw.close()  # what waits in the buffer is not written any more
+            _remove(self._temporary)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is not None:
@@ -242,12 +253,23 @@ def _temporary(target: str) -> str:
     return os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
 
 
+def _remove(temporary: str) -> None:
+    # One that cannot be removed is an orphan, and vacuum's: it must not hide what went wrong before.
+    with suppress(OSError):
+        os.unlink(temporary)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with naming(path):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _sync_folders(folders: Sequence[str]) -> None:
     if os.name == "nt":
         return  # Windows has no handle to a folder; NTFS journals names itself.
     for folder in folders:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(folder)

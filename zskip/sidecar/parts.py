@@ -9,16 +9,16 @@ from __future__ import annotations
 import io
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import xxhash
 
 from zskip.errors import DamagedIndex, UnsafePath
-from zskip.sidecar.storage import Storage
+from zskip.sidecar.storage import Storage, abandon
 
-__all__ = ["BLOCK_BYTES", "Part", "PartFile", "publish", "read_part"]
+__all__ = ["BLOCK_BYTES", "Drafts", "Part", "PartFile", "read_part"]
 
 BLOCK_BYTES = 1 << 20
 _DIGEST_BYTES = 8
@@ -52,12 +52,26 @@ class Part:
         raise ValueError("a part needs a path, a size and its digests")
 
 
-def publish(storage: Storage, folder: str, suffix: str, data: bytes) -> Part:
-    """Write a part durably under a name that no other has. ``folder`` is "stats" or "layout"."""
-    path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
-    storage.put(path, data)
-    blocks = (memoryview(data)[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
-    return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
+class Drafts:
+    """The parts that are written for one change, which `discard` removes again where it is not made."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._begun: list[str] = []
+
+    def publish(self, folder: str, suffix: str, data: bytes) -> Part:
+        """Write a part durably under a name that no other has. ``folder`` is "stats" or "layout"."""
+        path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
+        self._begun.append(path)
+        self.storage.put(path, data)
+        blocks = (memoryview(data)[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
+        return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
+
+    def discard(self, keep: Collection[str] = ()) -> None:
+        """Remove the parts that were written, those that were not written whole as well, but for some to keep."""
+        useless = [path for path in self._begun if path not in keep]
+        self._begun = [path for path in self._begun if path in keep]
+        abandon(self.storage, useless)
 
 
 def read_part(storage: Storage, part: Part) -> bytes:

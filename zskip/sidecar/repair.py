@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
-from zskip.errors import CommitConflict, DamagedIndex
+from zskip.errors import CommitConflict, DamagedIndex, UncertainCommit
 from zskip.sidecar import log
 from zskip.sidecar.freshness import data_files
 from zskip.sidecar.index import Index
 from zskip.sidecar.indexing import refresh
-from zskip.sidecar.parts import Part, read_part
+from zskip.sidecar.parts import Drafts, Part, read_part
 from zskip.sidecar.shards import write_shards
 from zskip.sidecar.snapshot import Shard, Snapshot, Totals, to_bytes
 from zskip.sidecar.storage import Storage
@@ -168,14 +168,28 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
         # The folder is the table: what the lost shards held is taken in as it is now.
         whole = tuple(shard for shard in snapshot.shards if shard not in (*nameless, *without_groups))
         return refresh(Index(storage, replace(snapshot, shards=whole)), threads=threads)
-    shards: list[Shard] = []
-    for shard in snapshot.shards:
-        if shard in without_groups:
-            shards += _with_row_groups(storage, snapshot, shard, threads)
-        elif shard not in nameless:
-            shards.append(shard)
-    if nameless:
-        shards += _named_again(storage, snapshot, nameless, threads)
+    drafts = Drafts(storage)
+    try:
+        shards: list[Shard] = []
+        for shard in snapshot.shards:
+            if shard in without_groups:
+                shards += _with_row_groups(drafts, snapshot, shard, threads)
+            elif shard not in nameless:
+                shards.append(shard)
+        if nameless:
+            shards += _named_again(drafts, snapshot, nameless, threads)
+        made = _committed(storage, snapshot, shards, lost)
+    except UncertainCommit:
+        raise
+    except Exception:
+        drafts.discard()
+        raise
+    drafts.discard(keep=set() if made is None else {part.path for part in _parts(made)})
+    return made
+
+
+def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lost: Sequence[Part]) -> Snapshot | None:
+    """The next version, of these shards; None where another writer came first."""
     made = replace(
         snapshot,
         version=snapshot.version + 1,
@@ -187,14 +201,15 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
         details={"parts": [part.path for part in lost]},
         removed=(),
     )
-    if not storage.put_if_absent(log.entry_path(made.version), to_bytes(made)):
+    if not log.create(storage, made):
         return None
     log.write_hint(storage, made.version)
     return made
 
 
-def _with_row_groups(storage: Storage, snapshot: Snapshot, shard: Shard, threads: int | None) -> tuple[Shard, ...]:
+def _with_row_groups(drafts: Drafts, snapshot: Snapshot, shard: Shard, threads: int | None) -> tuple[Shard, ...]:
     """A shard whose file part is whole, with its row groups read anew."""
+    storage = drafts.storage
     index = Index(storage, replace(snapshot, shards=(replace(shard, row_group_part=None),)))
     numbers = np.arange(len(index))
     paths = index.shard_paths(0)
@@ -212,11 +227,12 @@ def _with_row_groups(storage: Storage, snapshot: Snapshot, shard: Shard, threads
     }
     owner = np.repeat(numbers, np.diff(read.first_row_group))
     groups = _without_nan(read.row_groups, {path: mask[owner] for path, mask in clean.items()})
-    return _written(storage, snapshot, replace(read, files=known, row_groups=groups))
+    return _written(drafts, snapshot, replace(read, files=known, row_groups=groups))
 
 
-def _named_again(storage: Storage, snapshot: Snapshot, lost: Sequence[Shard], threads: int | None) -> tuple[Shard, ...]:
+def _named_again(drafts: Drafts, snapshot: Snapshot, lost: Sequence[Shard], threads: int | None) -> tuple[Shard, ...]:
     """Shards of which not even the files' names are left, from the files that are there and in no other shard."""
+    storage = drafts.storage
     totals = Totals.of([shard.totals for shard in lost])
     others = tuple(shard for shard in snapshot.shards if shard not in lost)
     listing = data_files(storage)
@@ -229,7 +245,7 @@ def _named_again(storage: Storage, snapshot: Snapshot, lost: Sequence[Shard], th
         found = [
             shards
             for mask in _guesses(storage, snapshot, read, totals)
-            if _agree(shards := _written(storage, snapshot, read.take(np.flatnonzero(mask))), lost)
+            if _agree(shards := _written(drafts, snapshot, read.take(np.flatnonzero(mask))), lost)
         ]
     if len(found) == 1:
         return found[0]
@@ -274,9 +290,9 @@ def _names(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard]) -> pa.
     return pa.concat_arrays(names) if names else pa.array([], pa.string())
 
 
-def _written(storage: Storage, snapshot: Snapshot, files: DataFiles) -> tuple[Shard, ...]:
+def _written(drafts: Drafts, snapshot: Snapshot, files: DataFiles) -> tuple[Shard, ...]:
     first = () if snapshot.layout is None else snapshot.layout.columns
-    return write_shards(storage, files, snapshot.schema, snapshot.version + 1, first)
+    return write_shards(drafts, files, snapshot.schema, snapshot.version + 1, first)
 
 
 def _agree(made: Sequence[Shard], lost: Sequence[Shard]) -> bool:

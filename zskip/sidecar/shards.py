@@ -22,7 +22,7 @@ from pyarrow import types as t
 from zskip.errors import DamagedIndex
 from zskip.schema import Schema
 from zskip.sidecar import values
-from zskip.sidecar.parts import Part, PartFile, publish
+from zskip.sidecar.parts import Drafts, Part, PartFile
 from zskip.sidecar.snapshot import Bounds, Shard, Totals
 from zskip.sidecar.storage import Storage
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
@@ -41,7 +41,7 @@ _LARGEST_EXPANSION, _ALWAYS_FINE = 1000, 1 << 28
 
 
 def write_shards(
-    storage: Storage, files: DataFiles, schema: Schema, version: int, first: Sequence[str] = ()
+    drafts: Drafts, files: DataFiles, schema: Schema, version: int, first: Sequence[str] = ()
 ) -> tuple[Shard, ...]:
     """Write the parts of as many shards as these files need, in their order, durably.
 
@@ -51,12 +51,12 @@ def write_shards(
     bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
     starts = range(0, len(files), FILES_PER_SHARD)
     return tuple(
-        _write_shard(storage, files.take(np.arange(start, min(start + FILES_PER_SHARD, len(files)))), version, bounded)
+        _write_shard(drafts, files.take(np.arange(start, min(start + FILES_PER_SHARD, len(files)))), version, bounded)
         for start in starts
     )
 
 
-def _write_shard(storage: Storage, files: DataFiles, version: int, bounded: Sequence[str]) -> Shard:
+def _write_shard(drafts: Drafts, files: DataFiles, version: int, bounded: Sequence[str]) -> Shard:
     groups = np.diff(files.first_row_group)
     described = {
         "path": files.path,
@@ -65,11 +65,11 @@ def _write_shard(storage: Storage, files: DataFiles, version: int, bounded: Sequ
         "etag": files.etag,
         "row_groups": pa.array(groups, pa.int32()),
     }
-    file_part = _publish(storage, {**described, **_flat(files.files)})
+    file_part = _publish(drafts, {**described, **_flat(files.files)})
     row_group_part = None
     if (groups != 1).any():
         file = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), groups))
-        row_group_part = _publish(storage, {"file": file, **_flat(files.row_groups)})
+        row_group_part = _publish(drafts, {"file": file, **_flat(files.row_groups)})
     totals = Totals(len(files), int(files.first_row_group[-1]), _sum(files.files.row_count), _sum(files.size))
     return Shard(version, totals, file_part, row_group_part, _bounds(files.files, bounded))
 
@@ -99,7 +99,7 @@ def _kept(bounds: pa.Array) -> pa.Array:
     return bounds
 
 
-def _publish(storage: Storage, columns: Mapping[str, pa.Array]) -> Part:
+def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
     table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
     repeated = [name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in ("path", "etag")]
@@ -112,7 +112,7 @@ def _publish(storage: Storage, columns: Mapping[str, pa.Array]) -> Part:
         row_group_size=_ROWS_PER_ROW_GROUP,
         version="2.6",
     )
-    return publish(storage, "stats", ".stats", sink.getvalue().to_pybytes())
+    return drafts.publish("stats", ".stats", sink.getvalue().to_pybytes())
 
 
 def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:

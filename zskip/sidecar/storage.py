@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -21,7 +22,7 @@ from zskip.errors import UnsafePath
 if TYPE_CHECKING:
     import fsspec
 
-__all__ = ["Listing", "Storage", "table_path", "unsafe_paths"]
+__all__ = ["Listing", "Storage", "abandon", "table_path", "unsafe_paths"]
 
 # A path that stays in the table: no empty, "." or ".." segment, nothing that starts at a root, no NUL.
 _UNSAFE = r"(^|/)\.{0,2}(/|$)|\x00|^[A-Za-z]:[\\/]|(^|[\\/])\.\.([\\/]|$)"
@@ -109,7 +110,7 @@ class Storage(Protocol):
         """Give a file another name; whatever had that name is replaced. On an object store it is copied there."""
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Remove files; those that are not there are no error."""
+        """Remove files; those that are not there are no error. One that cannot be removed is raised after the rest."""
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         """What `list` would say of these files, in the order of the paths' bytes."""
@@ -119,6 +120,15 @@ class Storage(Protocol):
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
         """An fsspec file system that reads this storage under `uri_of` addresses without their scheme."""
+
+
+def abandon(storage: Storage, paths: Sequence[str]) -> None:
+    """Remove files that no one will name, as far as the store lets: the rest are orphans, and vacuum's.
+
+    For what is cleaned up after a failure, which must not be hidden by another one.
+    """
+    with suppress(OSError):
+        storage.delete(paths)
 
 
 def table_path(path: str) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from zskip.engines.spark import column, setting, spark_uri
 from zskip.schema import Schema
-from zskip.sidecar import Storage
+from zskip.sidecar import Storage, abandon
 from zskip.spark import cells
 from zskip.spark.footers import read_footers
 from zskip.spark.sampling import Sampled
@@ -62,7 +62,7 @@ def write(
             _move(storage, staged, identity, slots, moved)
         return _data_files(rows, storage, schema, moved)
     except BaseException:
-        storage.delete(moved)
+        abandon(storage, moved)
         raise
     finally:
         _clear(storage, staged)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from zskip.errors import CommitConflict, InvalidOption, nearest
 from zskip.plan import Plan
 from zskip.schema import Schema
-from zskip.sidecar import LayoutRecord, Snapshot, Storage, commit, layout_assignment, load
+from zskip.sidecar import LayoutRecord, Snapshot, Storage, abandon, commit, layout_assignment, load
 from zskip.writer import hive
 from zskip.writer.engine import LOCAL, Engine, Rows
 from zskip.writer.evolution import evolved
@@ -218,7 +218,7 @@ def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: M
 
 def removal(storage: Storage, written: Written) -> Callable[[], None]:
     """What removes data files that were written, where their commit has certainly failed."""
-    return lambda: storage.delete(written.files.path.to_pylist())
+    return lambda: abandon(storage, written.files.path.to_pylist())
 
 
 def be_managed(storage: Storage, base: Snapshot) -> None:
@@ -264,7 +264,7 @@ def delete(
     removed = hit.index.paths(hit.numbers).to_pylist()
     if not rows:
         # Nothing matched after all: the files stay, and so does the version.
-        storage.delete(written.files.path.to_pylist())
+        abandon(storage, written.files.path.to_pylist())
         return base, Deleted(base.version, 0, 0, 0, ())
     rewritten = tuple(hit.index.paths(partly).to_pylist())
     snapshot = commit(

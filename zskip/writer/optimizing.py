@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from zskip import plan as planning
 from zskip.errors import CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
-from zskip.sidecar import Index, Snapshot, Storage, commit
+from zskip.sidecar import Index, Snapshot, Storage, abandon, commit
 from zskip.stats import DataFiles
 from zskip.writer.changes import be_managed, kept_options, recorded, removal, routing_of
 from zskip.writer.decay import Group, worth_rewriting
@@ -103,7 +103,7 @@ def optimize(
             "files_rewritten": len(chosen),
             "bytes_rewritten": before.bytes_rewritten,
         },
-        undo=lambda: storage.delete(files.path.to_pylist()),
+        undo=lambda: abandon(storage, files.path.to_pylist()),
     )
     after = Index(storage, snapshot)
     depth, skipped = _clustering(after)

@@ -14,6 +14,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from zskip.errors import naming
+
 __all__ = ["FILE", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
 
 FILE = "\x00file"
@@ -97,21 +99,23 @@ class SpilledBuckets:
         # Written at once: a piece that waited would keep the whole part alive that it is a slice of.
         self._rows[bucket] += rows.num_rows
         writer = self._writers[bucket]
-        if writer is None:
-            writer = pa.ipc.new_stream(
-                self._path(bucket), self._schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
-            )
-            self._writers[bucket] = writer
-        writer.write_table(rows)
+        with naming(self._path(bucket)):
+            if writer is None:
+                writer = pa.ipc.new_stream(
+                    self._path(bucket), self._schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+                )
+                self._writers[bucket] = writer
+            writer.write_table(rows)
 
     def _path(self, bucket: int) -> str:
         return os.path.join(self._folder, f"{bucket:06d}.arrows")
 
     def finish(self) -> None:
         """Nothing more is added."""
-        for writer in self._writers:
+        for bucket, writer in enumerate(self._writers):
             if writer is not None:
-                writer.close()
+                with naming(self._path(bucket)):
+                    writer.close()
 
     def rows(self, bucket: int) -> int:
         return self._rows[bucket]
@@ -119,6 +123,7 @@ class SpilledBuckets:
     def take(self, bucket: int) -> pa.Table:
         path = self._path(bucket)
         with (
+            naming(path),
             pa.OSFile(path) as file,
             pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
         ):

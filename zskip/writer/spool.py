@@ -12,6 +12,7 @@ from contextlib import ExitStack
 import psutil
 import pyarrow as pa
 
+from zskip.errors import naming
 from zskip.writer.sources import Source, of_parts, of_streams
 
 __all__ = ["SpillFolders", "free_memory", "kept"]
@@ -63,13 +64,15 @@ def _spooled(
     rows = 0
     with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for table in tables:
-            writer.write_table(table.combine_chunks())
+            with naming(path):
+                writer.write_table(table.combine_chunks())
             rows += table.num_rows
             report(rows)
 
     def again(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         fields = None if columns is None else [schema.get_field_index(name) for name in columns]
         with (
+            naming(path),
             pa.OSFile(path) as file,
             pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(included_fields=fields)) as reader,
         ):

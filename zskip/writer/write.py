@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from zskip import layouts
 from zskip.schema import Schema
-from zskip.sidecar import Storage
+from zskip.sidecar import Storage, abandon
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.writer.encode import Encoding, even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.options import WriteOptions
@@ -84,7 +84,7 @@ def write_files(
             return write.run(source, routing, rows_per_file)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
-            storage.delete(write.begun)
+            abandon(storage, write.begun)
             raise
 
 

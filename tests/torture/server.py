@@ -1,0 +1,89 @@
+"""The process that the failing disk is preloaded into: for each line on stdin it forks a child that does as it says.
+
+It has imported everything and started no thread, so that a child is ready within milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import duckdb  # noqa: F401  # what steps import lazily is at hand
+import pyarrow.dataset  # noqa: F401
+
+import zskip
+from tests.torture.disk import FAULTS, arm, disarm
+from tests.torture.lives import STEPS, life
+
+PATIENCE_SECONDS = 60
+
+
+def take(step: str, folder: str, fault: str, at: int) -> dict[str, Any]:
+    """Fork a child that takes one step. How many calls counted, and the error that it ended with, or the signal."""
+
+    def child(answer: int) -> None:
+        place = Path(folder)
+        arm(place.parent, FAULTS[fault], at)
+        try:
+            STEPS[step].act(place)
+            said: dict[str, Any] = {"calls": disarm()}
+        except Exception as error:
+            said = {"calls": disarm(), "error": f"{type(error).__name__}: {error}"}
+        os.write(answer, json.dumps(said).encode())
+
+    said, killed = _forked(child)
+    return json.loads(said) if said else {"killed": killed}
+
+
+def live(seed: int, folder: str, seconds: float) -> dict[str, Any]:
+    """Fork a child that lives a table's life until it is killed after so long. How many turns it said were done."""
+
+    def child(answer: int) -> None:
+        for turn in life(seed):
+            turn.act(zskip.open(folder))
+            os.write(answer, b".")
+
+    said, killed = _forked(child, seconds)
+    return {"turns": len(said), "killed": killed}
+
+
+def _forked(run: Callable[[int], None], seconds: float | None = None) -> tuple[bytes, int]:
+    """What a child wrote before it ended, and the signal that ended it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reader)
+        _run(run, writer)
+    os.close(writer)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(reader, "rb") as answers:
+        said = answers.read()
+    _, status = os.waitpid(child, 0)
+    return said, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def _run(run: Callable[[int], None], answer: int) -> NoReturn:
+    signal.alarm(PATIENCE_SECONDS)
+    try:
+        run(answer)
+    finally:
+        os._exit(0)
+
+
+def serve() -> None:
+    """Answer each line, which holds a name and arguments, with one of JSON."""
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        print(json.dumps({"take": take, "live": live}[name](*given)), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
