@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import zskip
 from tests.tables import build_table, plan_of, sorted_rows, whole_scan
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, UnknownColumn
 from zskip.plan import Share, plan
 from zskip.sidecar import Index
 
@@ -145,3 +146,16 @@ def test_a_share_never_rounds_to_all_or_nothing() -> None:
     assert str(Share(999_999, 1_000_000)) == "999,999 of 1,000,000 (99.9999 %)"
     assert str(Share(1_000, 1_000)) == "1,000 of 1,000 (100 %)"
     assert str(Share(None, 5)) == "unknown"
+
+
+def test_a_predicate_that_was_bound_to_narrower_columns_is_read_again(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"n": pa.array([1, 2, 3], pa.int32())}), tmp_path / "t", by=["n"], rows_per_file=1)
+    beyond = table.plan("n > 3000000000").predicate
+    assert beyond is not None
+    assert table.plan(beyond).count() == 0
+    table.append(pa.table({"n": pa.array([4_000_000_000], pa.int64()), "m": [1]}))
+    assert table.plan(beyond).count() == 1
+    assert table.delete(beyond).rows == 1
+    table.overwrite(pa.table({"m": [1]}), by=["m"])
+    with pytest.raises(UnknownColumn, match='no column "n"'):
+        table.plan(beyond)

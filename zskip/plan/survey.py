@@ -10,7 +10,8 @@ import numpy as np
 
 from zskip.interpret import outcomes
 from zskip.plan.planned import Changes, Groups, Plan
-from zskip.predicate import Predicate
+from zskip.predicate import Predicate, bind
+from zskip.schema import Schema
 from zskip.sidecar import Index
 
 __all__ = ["plan"]
@@ -20,11 +21,13 @@ def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None =
     """The files and row groups that may hold a row for which the predicate is TRUE; all of them where it is None.
 
     ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known
-    of them; files that are gone are left out.
+    of them; files that are gone are left out. Raises `SqlError` where the predicate was bound to another table's
+    columns and this one has no such columns.
     """
     if predicate is None:
         everything = np.arange(len(index), dtype=np.int64)
         return Plan(index, None, everything, np.ones(len(everything), bool), Groups.none(), changes).without_stale()
+    predicate = _bound_to(predicate, index.snapshot.schema)
     columns = sorted(predicate.columns)
     shards = _surviving_shards(index, predicate, columns)
     units = index.files(shards, columns)
@@ -36,6 +39,14 @@ def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None =
         return Plan(index, predicate, files, whole, Groups.none(), changes).without_stale()
     alive = whole | np.isin(files, groups.file)
     return Plan(index, predicate, files[alive], whole[alive], groups, changes).without_stale()
+
+
+def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
+    """The predicate, read again where it was bound to other columns: its constants were fitted to their types."""
+    if predicate.schema is schema or predicate.schema.columns.items() <= schema.columns.items():
+        return predicate
+    said = predicate.dialect
+    return bind(predicate.frozen, schema, dialect=said.name, timezone=said.timezone, ansi=said.ansi)
 
 
 def _surviving_shards(index: Index, predicate: Predicate, columns: list[str]) -> np.ndarray:
