@@ -4,23 +4,28 @@
 
 The statistics are made up (a clustered grid of boxes, one row group a file) and committed as they would be by a
 catalog, so that no data file is needed. Each size is opened and planned in a fresh process, after imports. Peers
-(deltalake, pyiceberg) plan the same boxes where ``--peers`` is given, each size for at most a minute.
+(deltalake, pyiceberg) plan the same boxes where ``--peers`` is given, as far as they go within ninety seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
+import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from peers import PEERS
 
 from zskip.plan import plan
 from zskip.predicate import bind
@@ -34,6 +39,7 @@ WIDTH = 1000
 """The values of each column that one file covers."""
 COLUMNS = ("src", "dst", "bytes", "ts")
 RUNS = 31
+PEER_SECONDS = 90
 
 
 def grid(files: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,88 +104,76 @@ def measure(folder: Path, files: int) -> dict[str, float]:
     return {"cold ms": cold * 1e3, "warm ms": statistics.median(seconds) * 1e3, "peak MB": peak}
 
 
-def deltalake(folder: Path, files: int) -> dict[str, float]:
-    """The same boxes in a Delta log, opened and filtered by deltalake."""
-    from deltalake import DeltaTable
-
-    log = folder / "_delta_log"
-    if not log.exists():
-        log.mkdir(parents=True)
-        fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in COLUMNS]
-        schema = json.dumps({"type": "struct", "fields": fields})
-        head = [
-            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-            {"metaData": {"id": "b", "format": {"provider": "parquet", "options": {}}, "schemaString": schema,
-                          "partitionColumns": [], "configuration": {}, "createdTime": 0}},
-        ]  # fmt: skip
-        found = boxes(files)
-        with (log / f"{0:020d}.json").open("w") as out:
-            out.writelines(json.dumps(action) + "\n" for action in head)
-            for number in range(files):
-                stats = {
-                    "numRecords": 100_000,
-                    "minValues": {name: int(lower[number]) for name, (lower, _) in found.items()},
-                    "maxValues": {name: int(upper[number]) for name, (_, upper) in found.items()},
-                    "nullCount": dict.fromkeys(COLUMNS, 0),
-                }
-                add = {"path": f"part-{number}.parquet", "partitionValues": {}, "size": 10_000_000,
-                       "modificationTime": 0, "dataChange": True, "stats": json.dumps(stats)}  # fmt: skip
-                out.write(json.dumps({"add": add}) + "\n")
+def measure_peer(name: str, folder: Path, files: int) -> dict[str, float]:
+    """The same of another library, for the last file's box."""
     x, y = grid(files)
-    wanted = (pc.field("src") == int(x[-1]) * WIDTH + 7) & (pc.field("dst") == int(y[-1]) * WIDTH + 7)
-    start = time.perf_counter()
-    dataset = DeltaTable(str(folder)).to_pyarrow_dataset()
-    found_files = len(list(dataset.get_fragments(filter=wanted)))
-    cold = time.perf_counter() - start
-    start = time.perf_counter()
-    list(dataset.get_fragments(filter=wanted))
-    warm = time.perf_counter() - start
-    assert found_files == 1, found_files
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"cold ms": cold * 1e3, "warm ms": warm * 1e3, "peak MB": peak}
-
-
-WAYS = {"zskip": measure, "deltalake": deltalake}
+    cold, warm = PEERS[name][1](folder, {"src": int(x[-1]) * WIDTH + 7, "dst": int(y[-1]) * WIDTH + 7})
+    return {"cold ms": cold, "warm ms": warm, "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
 def in_fresh_process(way: str, folder: Path, files: int, seconds: int) -> dict[str, float] | None:
     """One measurement alone in a process; None where it takes longer than it may."""
     command = [sys.executable, __file__, str(folder), "--only", way, "--files", str(files)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=seconds, check=True)
     except subprocess.TimeoutExpired:
         return None
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def compare(peer: str, folder: Path, files: int, own: dict[str, float]) -> bool:
+    """Print what a peer takes beside what zskip takes; False where it takes too long."""
+    place = folder / f"{peer}-{files}"
+    if not place.exists():
+        PEERS[peer][0](place, boxes(files))
+    found = in_fresh_process(peer, place, files, PEER_SECONDS)
+    if found is None:
+        print(f"{files:>12,} {peer:<10} more than {PEER_SECONDS} s")
+        return False
+    ratios = [f"{found[name] / own[name]:.0f}×" for name in ("cold ms", "warm ms")]
+    print(f"{line(files, peer, found)}   zskip is {ratios[0]} faster cold, {ratios[1]} warm")
+    return True
+
+
+def line(files: int, way: str, found: dict[str, float]) -> str:
+    """One row of the printed table."""
+    return f"{files:>12,} {way:<10} {found['cold ms']:>10.1f} {found['warm ms']:>10.2f} {found['peak MB']:>9.0f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the tables are made, and kept for the next run")
     parser.add_argument("--files", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
-    parser.add_argument("--peers", action="store_true", help="plan with deltalake too")
-    parser.add_argument("--only", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--peers", nargs="*", choices=PEERS, help="plan with these, too; with all without a name")
+    parser.add_argument("--only", choices=["zskip", *PEERS], help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only:
-        print(json.dumps(WAYS[given.only](given.folder, given.files[0])))
+        files = given.files[0]
+        own = given.only == "zskip"
+        print(json.dumps(measure(given.folder, files) if own else measure_peer(given.only, given.folder, files)))
         return
+    print(versions())
     print(f"{'files':>12} {'way':<10} {'cold ms':>10} {'warm ms':>10} {'peak MB':>9}")
+    peers = [] if given.peers is None else given.peers or list(PEERS)
     for files in given.files:
         folder = given.folder / f"zskip-{files}"
         if not folder.exists():
             make(folder, files)
-        own = in_fresh_process("zskip", folder, files, 600)
-        assert own is not None
-        print(f"{files:>12,} {'zskip':<10} {own['cold ms']:>10.1f} {own['warm ms']:>10.2f} {own['peak MB']:>9.0f}")
-        if given.peers:
-            peer = in_fresh_process("deltalake", given.folder / f"delta-{files}", files, 90)
-            if peer is None:
-                print(f"{files:>12,} {'deltalake':<10} {'more than 90 s, its log included':>20}")
-                continue
-            ratios = [f"{peer[name] / own[name]:.0f}×" for name in ("cold ms", "warm ms")]
-            print(
-                f"{files:>12,} {'deltalake':<10} {peer['cold ms']:>10.1f} {peer['warm ms']:>10.2f} "
-                f"{peer['peak MB']:>9.0f}   zskip is {ratios[0]} faster cold, {ratios[1]} warm"
-            )
+        found = in_fresh_process("zskip", folder, files, 600)
+        assert found is not None
+        print(line(files, "zskip", found), flush=True)
+        peers = [peer for peer in peers if compare(peer, given.folder, files, found)]
+
+
+def versions() -> str:
+    """What is measured, and on what."""
+    named = [f"{name} {version(name)}" for name in ("pyarrow", "deltalake", "pyiceberg") if installed(name)]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"Python {platform.python_version()}, {', '.join(named)}; {os.cpu_count()} cores, {memory:.0f} GB"
+
+
+def installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
 
 
 if __name__ == "__main__":
