@@ -136,6 +136,11 @@ class PartFile(io.RawIOBase):
             with ThreadPoolExecutor(min(len(runs), 8)) as pool:
                 list(pool.map(self._read_run, runs))
 
+    @property
+    def kept_bytes(self) -> int:
+        """What stays in memory after `release`, at most."""
+        return self._part.size if self._part.size <= _SMALL else 0
+
     def release(self) -> None:
         """Forget the blocks that were read, all but a small part's."""
         if self._part.size > _SMALL:
