@@ -21,7 +21,7 @@ from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan
 from zskip.predicate import Predicate, bind
 from zskip.schema import Schema
-from zskip.sidecar import Index, Repaired, Snapshot, Storage, Vacuumed
+from zskip.sidecar import CACHE_BYTES, Index, Repaired, Snapshot, Storage, Vacuumed
 from zskip.writer import WriteOptions, changes, open_source, optimizing
 from zskip.writer.changes import Appended, Deleted
 from zskip.writer.engine import LOCAL, Engine
@@ -142,12 +142,16 @@ def open(
     *,
     version: int | None = None,
     as_of: datetime | str | None = None,
+    cache_limit: int | str = CACHE_BYTES,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """The table at a path or URL: its newest version, or an older one by number or by time.
 
-    ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. Raises `TableNotFound`, `InvalidOption`.
+    ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
+    that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default, and 16 bytes a file and a column
+    of numbers keep all of them. Raises `TableNotFound`, `InvalidOption`.
     """
+    most = bytes_of(cache_limit, "cache_limit")
     storage = sidecar.open_storage(path, storage_options)
     if version is not None and as_of is not None:
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
@@ -155,7 +159,7 @@ def open(
         moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
     except ValueError:
         raise InvalidOption(f'as_of= is a time such as "2018-03-24 17:15:00", not {as_of!r}.') from None
-    return Table(storage, sidecar.load(storage, version, moment))
+    return Table(storage, sidecar.load(storage, version, moment), most)
 
 
 def repair(
@@ -229,11 +233,14 @@ class Version:
 
 
 class Table:
-    """A table at one of its versions. A verb that changes the table moves it to the version that it made."""
+    """A table at one of its versions. A verb that changes the table moves it to the version that it made.
 
-    def __init__(self, storage: Storage, snapshot: Snapshot) -> None:
+    Any number of threads may plan on one table at once.
+    """
+
+    def __init__(self, storage: Storage, snapshot: Snapshot, cache_bytes: int = CACHE_BYTES) -> None:
         self._storage = storage
-        self._index = Index(storage, snapshot)
+        self._index = Index(storage, snapshot, cache_bytes)
 
     def __repr__(self) -> str:
         totals = self.snapshot.totals
@@ -316,7 +323,7 @@ class Table:
         engine = _engine(session)
         rows = engine.opened(source, options.pop("storage_options", None))
         snapshot, done = changes.append(self._storage, self._newest(), rows, _resources(options), batch, engine)
-        self._index = Index(self._storage, snapshot)
+        self._move_to(snapshot)
         return done
 
     def overwrite(self, source: Any, *, by: str | Sequence[str] | None = None, **options: Any) -> Table:
@@ -328,7 +335,7 @@ class Table:
         base = self._newest()
         rows = open_source(source, options.get("storage_options"))
         snapshot = changes.create(self._storage, base, rows, changes.changed_options(base, by, options))
-        self._index = Index(self._storage, snapshot)
+        self._move_to(snapshot)
         return self
 
     def delete(
@@ -348,14 +355,14 @@ class Table:
         """
         given, engine = _resources(options), _engine(session)
         for attempt in range(_ATTEMPTS):
-            self._index = Index(self._storage, self._newest())
+            self._move_to(self._newest())
             try:
                 snapshot, done = self._delete(where, dialect, timezone, given, engine)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
-        self._index = Index(self._storage, snapshot)
+        self._move_to(snapshot)
         return done
 
     def _delete(
@@ -403,7 +410,7 @@ class Table:
             max_bytes=most,
             engine=_engine(session),
         )
-        self._index = Index(self._storage, snapshot)
+        self._move_to(snapshot)
         return done
 
     # --- time ---
@@ -435,7 +442,7 @@ class Table:
         snapshot = sidecar.commit(
             self._storage, self._newest(), "restore", restore=older, details={"restored": version}
         )
-        self._index = Index(self._storage, snapshot)
+        self._move_to(snapshot)
         return self
 
     def refresh(self) -> Table:
@@ -444,7 +451,7 @@ class Table:
         if not newest.managed:
             newest = sidecar.refresh(Index(self._storage, newest))
         if newest.version != self.version:
-            self._index = Index(self._storage, newest)
+            self._move_to(newest)
         return self
 
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
@@ -530,6 +537,9 @@ class Table:
 
     def _newest(self) -> Snapshot:
         return sidecar.load(self._storage)
+
+    def _move_to(self, snapshot: Snapshot) -> None:
+        self._index = Index(self._storage, snapshot, self._index.cache_bytes)
 
 
 def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:

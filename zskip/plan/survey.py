@@ -16,6 +16,9 @@ from zskip.sidecar import Index
 
 __all__ = ["plan"]
 
+_SHARDS_AT_ONCE = 16
+"""260,000 files: enough that a judgement costs nothing beside them, few enough for the processor's caches."""
+
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
     """The files and row groups that may hold a row for which the predicate is TRUE; all of them where it is None.
@@ -29,11 +32,7 @@ def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None =
         return Plan(index, None, everything, np.ones(len(everything), bool), Groups.none(), changes).without_stale()
     predicate = _bound_to(predicate, index.snapshot.schema)
     columns = sorted(predicate.columns)
-    shards = _surviving_shards(index, predicate, columns)
-    units = index.files(shards, columns)
-    found = outcomes(predicate, units.statistics)
-    kept = np.flatnonzero(found.may_match)
-    files, whole = units.numbers[kept], found.all_match[kept]
+    files, whole = _surviving_files(index, predicate, columns, _surviving_shards(index, predicate, columns))
     groups = _surviving_groups(index, predicate, columns, files[~whole])
     if groups is None:
         return Plan(index, predicate, files, whole, Groups.none(), changes).without_stale()
@@ -56,9 +55,23 @@ def _surviving_shards(index: Index, predicate: Predicate, columns: list[str]) ->
     return np.flatnonzero(outcomes(predicate, index.shards(columns)).may_match)
 
 
+def _surviving_files(
+    index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the files of these shards that may hold a match, and of each whether all of its rows do."""
+    kept = [(np.zeros(0, np.int64), np.zeros(0, bool))]
+    for start in range(0, len(shards), _SHARDS_AT_ONCE):
+        units = index.files(shards[start : start + _SHARDS_AT_ONCE], columns)
+        found = outcomes(predicate, units.statistics)
+        may_match = np.flatnonzero(found.may_match)
+        kept.append((units.numbers[may_match], found.all_match[may_match]))
+    numbers, whole = zip(*kept, strict=True)
+    return np.concatenate(numbers), np.concatenate(whole)
+
+
 def _surviving_groups(index: Index, predicate: Predicate, columns: list[str], files: np.ndarray) -> Groups | None:
     """The row groups of these files that may hold a match; None where a row group says no more than its file."""
-    if not len(files) or all(shard.row_group_part is None for shard in index.snapshot.shards):
+    if not len(files) or not index.has_row_groups:
         return None
     units = index.row_groups(files, columns)
     found = outcomes(predicate, units.statistics)

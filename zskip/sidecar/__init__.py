@@ -7,7 +7,7 @@ of others · ``repair``: what was lost · ``vacuum``: what no version needs any 
 
 from zskip.sidecar.commit import commit, layout_assignment
 from zskip.sidecar.freshness import Changes, be_there, changes
-from zskip.sidecar.index import FileUnits, Index, RowGroupUnits
+from zskip.sidecar.index import CACHE_BYTES, FileUnits, Index, RowGroupUnits
 from zskip.sidecar.indexing import index_files, refresh
 from zskip.sidecar.log import history, latest_version, load, versions
 from zskip.sidecar.opening import open_storage
@@ -17,6 +17,7 @@ from zskip.sidecar.storage import Listing, Storage, abandon
 from zskip.sidecar.vacuum import Vacuumed, vacuum
 
 __all__ = [
+    "CACHE_BYTES",
     "Changes",
     "FileUnits",
     "Index",

@@ -19,10 +19,12 @@ from zskip.sidecar.snapshot import Snapshot
 from zskip.sidecar.storage import Storage, unsafe_paths
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 
-__all__ = ["FileUnits", "Index", "RowGroupUnits"]
+__all__ = ["CACHE_BYTES", "FileUnits", "Index", "RowGroupUnits"]
 
 _Value = TypeVar("_Value")
-_CACHE_BYTES = 1 << 30
+CACHE_BYTES = 1 << 30
+_JOINED_SHARDS = 4
+"""So many shards are kept joined as well: look-ups come back to the same few, and a scan would push out all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,15 @@ class Index:
     """A snapshot's statistics. Immutable as seen from outside; any number of threads may read it.
 
     A file's number is its place in the snapshot: shard by shard, in layout order; ``first_file[i]`` is the first of
-    shard i, and the last slot the number of files.
+    shard i, and the last slot the number of files. ``cache_bytes``: the most that is kept of what was read; what was
+    used longest ago goes first, and is read again when it is asked for.
     """
 
-    def __init__(self, storage: Storage, snapshot: Snapshot) -> None:
+    def __init__(self, storage: Storage, snapshot: Snapshot, cache_bytes: int = CACHE_BYTES) -> None:
         self.storage = storage
         self.snapshot = snapshot
+        self.cache_bytes = cache_bytes
+        self.has_row_groups = any(shard.row_group_part is not None for shard in snapshot.shards)
         counts = [shard.totals.files for shard in snapshot.shards]
         self.first_file: np.ndarray = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
@@ -78,7 +83,7 @@ class Index:
             if key not in self._kept:
                 self._kept[key] = (value, size(value))
                 self._kept_bytes += self._kept[key][1]
-            while self._kept_bytes > _CACHE_BYTES and len(self._kept) > 1:
+            while self._kept_bytes > self.cache_bytes and len(self._kept) > 1:
                 _, (_, freed) = self._kept.popitem(last=False)
                 self._kept_bytes -= freed
         return value
@@ -142,12 +147,13 @@ class Index:
         """The files of some shards (by number, ascending; None: all), with the ranges of these columns."""
         chosen = tuple(range(len(self.snapshot.shards)) if shards is None else (int(shard) for shard in shards))
         numbers = _runs(self.first_file[list(chosen)], self.first_file[[shard + 1 for shard in chosen]])
-        statistics = self._once(
-            ("files", chosen, tuple(paths)),
-            lambda: _concat([self._shard_statistics("file", shard, paths) for shard in chosen]),
-            _statistics_bytes,
-        )
-        return FileUnits(numbers, statistics)
+
+        def joined() -> Statistics:
+            return _concat([self._shard_statistics("file", shard, paths) for shard in chosen])
+
+        if not 1 < len(chosen) <= _JOINED_SHARDS:
+            return FileUnits(numbers, joined())
+        return FileUnits(numbers, self._once(("files", chosen, tuple(paths)), joined, _statistics_bytes))
 
     def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Each shard that holds some of these files (ascending), with their rows in it."""

@@ -1,0 +1,107 @@
+"""What an index keeps in memory: little or much of it, asked by one thread or by many, changes no answer."""
+
+from __future__ import annotations
+
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests.tables import build_table, plan_of
+from zskip.errors import InvalidOption
+from zskip.sidecar import Index, shards
+
+survey = importlib.import_module("zskip.plan.survey")
+
+PREDICATES = [f"a = {number}" for number in range(0, 1000, 37)] + [
+    "b = 3 AND a < 500",
+    "s IS NULL AND a BETWEEN 100 AND 300",
+    "s = 'x7' OR a > 990",
+    "b >= 0",
+    "t < TIMESTAMP '1970-01-01 00:00:01'",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of 40 files with three row groups each, in eight shards."""
+    numbers = np.arange(6000)
+    rows = pa.table(
+        {
+            "a": numbers // 6,
+            "b": pa.array(numbers % 7, pa.int32()),
+            "s": pa.array([f"x{number % 13}" if number % 5 else None for number in numbers]),
+            "t": pa.array(numbers * 1000, pa.timestamp("us")),
+        }
+    )
+    made = tmp_path_factory.mktemp("cache") / "t"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "FILES_PER_SHARD", 5)
+        index = build_table(made, rows, by="a", files=40)
+    assert len(index.snapshot.shards) == 8
+    return made
+
+
+def said(index: Index, predicate: str) -> object:
+    """All that a plan tells of the files and row groups that it keeps."""
+    found = plan_of(index, predicate)
+    return found.paths, found.whole.tolist(), [one.row_groups for one in found.files], found.rows.to_pylist()
+
+
+def test_a_cache_without_room_gives_the_same_plans(folder: Path) -> None:
+    large, small = zskip.open(folder).index, zskip.open(folder, cache_limit=1).index
+    assert [said(small, one) for one in PREDICATES] == [said(large, one) for one in PREDICATES]
+    assert len(small._kept) == 1
+    assert len(large._kept) > 20
+
+
+def test_a_table_keeps_its_cache_limit(folder: Path) -> None:
+    table = zskip.open(folder, cache_limit="3MB")
+    assert table.index.cache_bytes == 3_000_000
+    assert table.refresh().index.cache_bytes == 3_000_000
+    with pytest.raises(InvalidOption, match="cache_limit"):
+        zskip.open(folder, cache_limit="none")
+
+
+def test_shards_that_are_judged_in_parts_give_the_same_plans(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [said(zskip.open(folder).index, one) for one in PREDICATES]
+    monkeypatch.setattr(survey, "_SHARDS_AT_ONCE", 3)
+    assert [said(zskip.open(folder).index, one) for one in PREDICATES] == expected
+
+
+@pytest.mark.parametrize("limit", ["1GB", 1, 4000])
+def test_threads_plan_on_one_table_at_once(folder: Path, limit: int | str) -> None:
+    expected = [said(zskip.open(folder).index, one) for one in PREDICATES]
+    workers = 8
+    for _ in range(3):
+        shared, start = zskip.open(folder, cache_limit=limit).index, Barrier(workers)
+
+        def work(shift: int, shared: Index = shared, start: Barrier = start) -> list[object]:
+            start.wait()
+            found = {one: said(shared, one) for one in PREDICATES[shift:] + PREDICATES[:shift]}
+            return [found[one] for one in PREDICATES]
+
+        with ThreadPoolExecutor(workers) as pool:
+            for found in pool.map(work, range(0, 4 * workers, 4)):
+                assert found == expected
+    assert shared._kept_bytes == sum(size for _, size in shared._kept.values())
+
+
+def test_any_engine_reads_the_parts(folder: Path) -> None:
+    parts = sorted((folder / "_zskip" / "stats").iterdir())
+    assert len(parts) == 16
+    con = duckdb.connect()
+    for part in parts:
+        kept = pq.read_table(part)
+        assert con.read_parquet(str(part)).to_arrow_table().cast(kept.schema).equals(kept)
+        assert (
+            "DELTA_BINARY_PACKED"
+            in pq.read_metadata(part).row_group(0).column(kept.column_names.index("a.lower")).encodings
+        )
