@@ -80,6 +80,8 @@ def _encoded(column: Column, rows: pa.Table) -> pa.ChunkedArray:
     encoded = len(column.parts) == 1 and t.is_dictionary(field.type)
     if encoded and all(chunk.dictionary.null_count == 0 for chunk in field.chunks):
         return field
+    if len(column.parts) == 1 and t.is_decimal64(field.type) and t.is_decimal128(column.type):
+        return field
     return column.of(rows)
 
 
@@ -93,6 +95,11 @@ def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
         # The kernels order no durations; their counts of ticks stand in the same order.
         ticks = pc.min_max(values.cast(pa.int64()))
         return ticks["min"].cast(values.type), ticks["max"].cast(values.type)
+    if t.is_decimal64(values.type):
+        # Nor narrow decimals, whose unscaled numbers stand in the same order.
+        unscaled = pc.min_max(pa.chunked_array([chunk.view(pa.int64()) for chunk in values.chunks], pa.int64()))
+        lower, upper = (pa.array([unscaled[end].as_py()], pa.int64()).view(values.type)[0] for end in ("min", "max"))
+        return lower, upper
     ends = pc.min_max(values)
     lower, upper = ends["min"], ends["max"]
     if t.is_floating(values.type) and lower.is_valid and math.isnan(lower.as_py()):

@@ -6,6 +6,7 @@ NaN stands outside Parquet's bounds: with bounds 1 to 2 and a NaN among the rows
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -24,28 +25,36 @@ __all__ = ["Encoding", "even_cuts", "fitted_encoding", "stored_bytes", "write_fi
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How columns are encoded: the codec, and the leaves whose values repeat so that a dictionary pays."""
+    """How leaves are encoded: the codec, a dictionary where values repeat, differences where whole numbers do not."""
 
     compression: str
-    dictionary: tuple[str, ...] | bool
+    dictionary: tuple[str, ...]
+    differences: tuple[str, ...]
 
 
 def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
-    """The encoding that suits rows like these: a dictionary for the columns whose values repeat."""
-    head = rows.slice(0, _LOOKED_AT)
-    repeated = [
-        path for path, values in _leaves(head) if len(values) and (t.is_dictionary(values.type) or _repeats(values))
-    ]
-    return Encoding(compression, tuple(repeated) if repeated else not rows.num_rows)
+    """The encoding that suits rows in an order like this one."""
+    dictionary, differences = [], []
+    for path, values in _leaves(rows.slice(0, _LOOKED_AT)):
+        whole = any(holds(values.type) for holds in _WHOLE)
+        if t.is_dictionary(values.type) or _repeats(values, _MOST_DISTINCT_WHOLE if whole else _MOST_DISTINCT):
+            dictionary.append(path)
+        elif whole:
+            differences.append(path)
+    return Encoding(compression, tuple(dictionary), tuple(differences))
 
 
-def _repeats(values: pa.ChunkedArray) -> bool:
+def _repeats(values: pa.ChunkedArray, most: float) -> bool:
     # Arrow counts no values of the type null.
-    return t.is_null(values.type) or bool(pc.count_distinct(values, mode="all").as_py() <= _REPEATED * len(values))
+    if t.is_null(values.type) or not len(values):
+        return True
+    return bool(pc.count_distinct(values, mode="all").as_py() <= most * len(values))
 
 
 _LOOKED_AT = 16_384
-_REPEATED = 0.7
+# Differences of whole numbers are small, and cheap to write: a dictionary has to be short to be better.
+_MOST_DISTINCT, _MOST_DISTINCT_WHOLE = 0.7, 0.125
+_WHOLE = (t.is_integer, t.is_temporal, t.is_decimal32, t.is_decimal64)
 
 
 def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
@@ -54,6 +63,7 @@ def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
         write_file(
             target,
             rows,
+            rows.schema,
             even_cuts(rows.num_rows, max(1, rows.num_rows)),
             FileStatistics(pa.array([], pa.int64()), {}),
             encoding,
@@ -76,6 +86,7 @@ def even_cuts(rows: int, row_group_rows: int) -> np.ndarray:
 def write_file(
     target: BinaryIO,
     rows: pa.Table,
+    kept: pa.Schema,
     cuts: np.ndarray,
     units: FileStatistics,
     encoding: Encoding,
@@ -83,6 +94,7 @@ def write_file(
 ) -> None:
     """Write rows as one Parquet file, a row group for each slice between the cuts.
 
+    ``kept``: the schema that the file tells its readers, where the rows are carried in another form ·
     ``units``: the statistics of the row groups · ``sorted_by``: the top-level columns by which rows may stand in
     order; the footer says so only as far as it is true.
     """
@@ -93,15 +105,20 @@ def write_file(
         target,
         rows.schema,
         compression=encoding.compression,
-        use_dictionary=list(encoding.dictionary) if isinstance(encoding.dictionary, tuple) else encoding.dictionary,
+        use_dictionary=list(encoding.dictionary) or False,
+        column_encoding=dict.fromkeys(encoding.differences, "DELTA_BINARY_PACKED") or None,
         write_statistics=statistics,
         write_page_index=True,
         store_decimal_as_integer=True,
         sorting_columns=sorting_columns(rows, cuts, sorted_by) or None,
+        store_schema=False,
     )
+    metadata = {b"ARROW:schema": base64.b64encode(kept.serialize()), **(kept.metadata or {})}
     with writer:
         for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
+        # Arrow's own entry would give readers the types in which the rows were carried.
+        writer.add_key_value_metadata(metadata)
 
 
 def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) -> list[pq.SortingColumn]:

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types as t
 
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.sidecar import Index, Snapshot, Storage, load, open_storage
 from zskip.writer import hive, sources
+from zskip.writer.carried import compact_strings, with_encoded
 from zskip.writer.evolution import united
 from zskip.writer.sources import Part, Source
 from zskip.writer.storable import storable_rows, storable_schema
@@ -149,10 +151,12 @@ def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> S
         wanted = schema.names if columns is None else list(columns)
         kept = pa.schema([schema.field(name) for name in wanted])
         there = [name for name in wanted if name in found.schema.names]
+        encoded = [field.name for field in kept if field.name in found.encoded and t.is_string(field.type)]
+        carried = with_encoded(kept, encoded)
         for part in found.parts(there):
-            yield lambda part=part: storable_rows(part(), kept)  # type: ignore[misc]  # a default binds
+            yield lambda part=part: storable_rows(part(), carried)  # type: ignore[misc]  # a default binds
 
-    return Source(schema, found.row_count, True, parts)
+    return Source(schema, found.row_count, True, parts, encoded=found.encoded)
 
 
 def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
@@ -177,6 +181,7 @@ def _of_parquet(files: Sequence[_File]) -> Source:
     except pa.ArrowException as error:
         raise CorruptFile(f"A footer holds no schema that Arrow knows: {error}") from error
     schema = united(schemas)
+    encoded = compact_strings(footers, schema)
     opened = threading.local()
 
     def read(number: int, group: int, columns: Sequence[str] | None) -> pa.Table:
@@ -185,7 +190,7 @@ def _of_parquet(files: Sequence[_File]) -> Source:
         if getattr(opened, "number", None) != number:
             opened.number, opened.reader = (
                 number,
-                pq.ParquetFile(file.opened(), metadata=footer, pre_buffer=bool(file.storage)),
+                pq.ParquetFile(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=encoded),
             )
         wanted = schema.names if columns is None else list(columns)
         there = [name for name in footer.schema.to_arrow_schema().names if name in set(wanted)]
@@ -196,14 +201,14 @@ def _of_parquet(files: Sequence[_File]) -> Source:
         for name, value in folders[number].items():
             if name in wanted:
                 rows = rows.append_column(name, pa.repeat(value, footer.row_group(group).num_rows))
-        return storable_rows(rows, pa.schema([schema.field(name) for name in wanted]))
+        return storable_rows(rows, with_encoded(pa.schema([schema.field(name) for name in wanted]), encoded))
 
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         for number, footer in enumerate(footers):
             for group in range(footer.num_row_groups):
                 yield lambda number=number, group=group: read(number, group, columns)  # type: ignore[misc]  # defaults bind
 
-    return Source(schema, sum(footer.num_rows for footer in footers), True, parts)
+    return Source(schema, sum(footer.num_rows for footer in footers), True, parts, encoded=frozenset(encoded))
 
 
 def _footer(file: _File) -> pq.FileMetaData:

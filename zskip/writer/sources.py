@@ -28,6 +28,7 @@ class Source:
 
     ``parts(columns)`` yields the rows part by part, in their order, with these top-level columns (all by default).
     A source that is not ``repeatable`` gives them once, and ignores ``columns``. ``resident``: the rows are in memory.
+    ``encoded``: string columns that the parts hold as dictionaries, since they are read faster so.
     """
 
     schema: pa.Schema
@@ -35,6 +36,7 @@ class Source:
     repeatable: bool
     parts: Callable[[Sequence[str] | None], Iterator[Part]]
     resident: bool = False
+    encoded: frozenset[str] = frozenset()
 
 
 def of_table(table: pa.Table) -> Source:

@@ -131,6 +131,9 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_struct(values.type) and t.is_struct(type):
         children = [_stored(values.field(index), type.field(index).type) for index in range(type.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(type), mask=values.is_null())
+    if t.is_dictionary(type) and t.is_dictionary(values.type):
+        indices, texts = values.indices.cast(type.index_type), _stored(values.dictionary, type.value_type)
+        return pa.DictionaryArray.from_arrays(indices, texts, ordered=type.ordered)
     if t.is_dictionary(type):
         return _stored(values, type.value_type).dictionary_encode().cast(type)
     if t.is_dictionary(values.type):

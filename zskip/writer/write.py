@@ -24,7 +24,8 @@ from zskip import layouts
 from zskip.schema import Schema
 from zskip.sidecar import Storage, abandon
 from zskip.stats import DataFiles, FileStatistics, collect
-from zskip.writer.encode import Encoding, even_cuts, fitted_encoding, stored_bytes, write_file
+from zskip.writer.carried import carried_schema
+from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted, partition_numbers, top_level
 from zskip.writer.sample import Sample
@@ -95,11 +96,14 @@ def available_cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the first rows tell of all: bytes of a row in memory and in a file, and how columns are best encoded."""
+    """What the first rows tell of all.
+
+    Bytes of a row in memory and in a file; and the form in which rows are carried on their way there.
+    """
 
     in_memory: float
     stored: float
-    encoding: Encoding
+    carried: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +138,23 @@ class _Write:
             rows_per_file = max(1, -(-rows // max(routing.files, 1)))
         else:
             routing, rows = self._extended(source, routing)
-        buckets, bucket_of = self._buckets(routing, int(rows * look.in_memory))
-        self._scatter(source, routing, buckets, bucket_of, rows)
+        buckets, bucket_of = self._buckets(routing, look, int(rows * look.in_memory))
+        self._scatter(source, routing, look, buckets, bucket_of, rows)
         files = self._gather(routing, buckets, look, rows, 2 * rows_per_file if rows_per_file else rows + 1)
         return Written(routing, self._data_files(files), rows, rows_per_file or max(rows, 1))
 
     def _look(self, source: Source) -> _Look:
         for part in source.parts(None):
-            rows = storable_rows(part(), self.schema.arrow)
-            if rows.num_rows:
-                encoding = fitted_encoding(rows, self.options.compression)
+            given = part()
+            if given.num_rows:
+                carried = carried_schema(given, self.schema.arrow, self.options.partition_by)
+                rows = storable_rows(given, carried)
                 wanted = self.options.files is None and self.options.rows_per_file is None
                 head = rows.slice(0, 1 << 16)
+                encoding = fitted_encoding(head, self.options.compression)
                 stored = stored_bytes(head, encoding) / head.num_rows if wanted else 0.0
-                return _Look(rows.nbytes / rows.num_rows, stored, encoding)
-        return _Look(0.0, 0.0, fitted_encoding(self.schema.arrow.empty_table(), self.options.compression))
+                return _Look(rows.nbytes / rows.num_rows, stored, carried)
+        return _Look(0.0, 0.0, self.schema.arrow)
 
     # --- sample and fit ---
 
@@ -161,7 +167,7 @@ class _Write:
         size = (
             _LARGEST_SAMPLE if options.files is None and source.row_count is None else self._sample_size(source, look)
         )
-        sample = Sample(size, options.seed)
+        sample = Sample(size, options.seed, source.row_count)
         rows = 0
         counts: dict[tuple[str, ...], int] = {}
 
@@ -217,7 +223,7 @@ class _Write:
 
     # --- scatter ---
 
-    def _buckets(self, routing: Routing, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
+    def _buckets(self, routing: Routing, look: _Look, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
         """Empty buckets, and the bucket of each file."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
@@ -225,18 +231,19 @@ class _Write:
         bucket_of = np.arange(routing.files, dtype=np.int64) * count // max(routing.files, 1)
         if in_memory:
             return MemoryBuckets(count), bucket_of
-        return SpilledBuckets(count, self.folders.make(), self.schema.arrow), bucket_of
+        return SpilledBuckets(count, self.folders.make(), look.carried), bucket_of
 
     def _scatter(
         self,
         source: Source,
         routing: Routing,
+        look: _Look,
         buckets: MemoryBuckets | SpilledBuckets,
         bucket_of: np.ndarray,
         total: int,
     ) -> None:
         def scattered(part: Part) -> list[tuple[int, pa.Table]]:
-            rows = storable_rows(part(), self.schema.arrow)
+            rows = storable_rows(part(), look.carried)
             return split(rows, routing.route(rows), bucket_of) if rows.num_rows else []
 
         done = 0
@@ -257,7 +264,7 @@ class _Write:
         def made(bucket: int) -> list[_File]:
             # A bucket is there three times: as it was read, as one piece, and in the order of its files.
             with memory.reserved(int(3 * look.in_memory * buckets.rows(bucket))):
-                return list(self._files_of(buckets.take(bucket), routing, look.encoding, most_rows))
+                return list(self._files_of(buckets.take(bucket), routing, most_rows))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_File] = []
@@ -268,30 +275,32 @@ class _Write:
             self.options.reported("write", done, total)
         return files
 
-    def _files_of(self, rows: pa.Table, routing: Routing, encoding: Encoding, most_rows: int) -> Iterator[_File]:
+    def _files_of(self, rows: pa.Table, routing: Routing, most_rows: int) -> Iterator[_File]:
         """Write the files of one bucket."""
         numbers = rows.column(FILE).to_numpy()
         rows = rows.drop_columns([FILE])
-        order = np.argsort(numbers, kind="stable")
-        present, starts = np.unique(numbers[order], return_index=True)
+        present, starts, order = _by_number(numbers)
         for file, chosen in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
             assignment = routing.assignment_of(file)
             keys = rows.select(top_level(assignment.columns, self.schema))
             length = int(even_cuts(len(chosen), self.options.row_group_rows)[1])
-            arranged = chosen[assignment.arrange(keys.take(pa.array(chosen)), length)]
+            mine = keys if len(present) == 1 else keys.take(pa.array(chosen))
+            arranged = chosen[assignment.arrange(mine, length)]
             count = 1 if len(chosen) <= most_rows else -(-2 * len(chosen) // most_rows)
             for piece, numbered in enumerate(np.array_split(arranged, count)):
                 name = f"part-{file:06d}-{self.id}" if self.slot is None else f"part-{self.slot:06d}-{self.id}-{file}"
                 name += f"-{piece}.parquet" if count > 1 else ".parquet"
-                yield self._written(routing.folder_of(file) + name, rows.take(pa.array(numbered)), assignment, encoding)
+                yield self._written(routing.folder_of(file) + name, rows.take(pa.array(numbered)), assignment)
 
-    def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment, encoding: Encoding) -> _File:
+    def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.options.row_group_rows)
         units = collect.row_groups(rows, cuts, self.schema)
         stored = rows.drop_columns(list(self.options.partition_by)) if self.options.partition_by else rows
         self.begun.append(path)
+        encoding = fitted_encoding(stored, self.options.compression)
+        kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names])
         with self.storage.open_writer(path) as target:
-            write_file(target, stored, cuts, units, encoding, top_level(assignment.columns, self.schema))
+            write_file(target, stored, kept, cuts, units, encoding, top_level(assignment.columns, self.schema))
         return _File(path, units)
 
     def _data_files(self, files: Sequence[_File]) -> DataFiles:
@@ -309,6 +318,15 @@ class _Write:
             FileStatistics.concat(groups) if groups else nothing,
             np.concatenate([[0], np.cumsum([len(units) for units in groups])]).astype(np.int64),
         )
+
+
+def _by_number(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct numbers, where each begins in the order by number, and that order."""
+    if numbers.min() == numbers.max():
+        return numbers[:1], np.zeros(1, np.int64), np.arange(len(numbers))
+    order = np.argsort(numbers, kind="stable")
+    present, starts = np.unique(numbers[order], return_index=True)
+    return present, starts, order
 
 
 class _Memory:

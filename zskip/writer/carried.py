@@ -1,0 +1,94 @@
+"""Rows on their way into files, in forms that cost less to move than those that a table keeps.
+
+| kept                               | carried                                             |
+| ---------------------------------- | --------------------------------------------------- |
+| top-level strings that repeat much | a dictionary: to move a row is to move four bytes   |
+| decimal128 of up to 18 digits      | decimal64, half as wide                             |
+
+Values, their order and their hashes stay the same, and so does what a file says of its schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+__all__ = ["ENCODED_STRING", "carried_schema", "compact_strings", "with_encoded"]
+
+ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
+"""What carries strings that repeat."""
+
+_LOOKED_AT = 16_384
+_MOST_DISTINCT = 1 / 16
+_MOST_BYTES = 2.0
+_MOST_FOOTERS, _MOST_GROUPS = 64, 8
+
+_Any = TypeVar("_Any")
+
+
+def carried_schema(rows: pa.Table, kept: pa.Schema, plain: Sequence[str] = ()) -> pa.Schema:
+    """The schema in which rows like these are carried. ``plain``: columns that stay as they are kept.
+
+    >>> rows = pa.table({"s": ["a", "b"] * 99, "u": [str(n) for n in range(198)]})
+    >>> [field.type.id == pa.lib.Type_DICTIONARY for field in carried_schema(rows, rows.schema)]
+    [True, False]
+    """
+    fields = []
+    for field in kept:
+        type = field.type
+        if field.name in rows.column_names and field.name not in plain:
+            if t.is_decimal128(type) and type.precision <= 18:
+                type = pa.decimal64(type.precision, type.scale)
+            elif t.is_string(type) and _repeats(rows.column(field.name)):
+                type = ENCODED_STRING
+        fields.append(field.with_type(type))
+    return pa.schema(fields, metadata=kept.metadata)
+
+
+def _repeats(values: pa.ChunkedArray) -> bool:
+    if t.is_dictionary(values.type):
+        return True  # its source found that it repeats
+    head = values[:_LOOKED_AT]
+    return bool(len(head) and pc.count_distinct(head, mode="all").as_py() <= max(2, _MOST_DISTINCT * len(head)))
+
+
+def with_encoded(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """The schema with these string columns as `ENCODED_STRING`."""
+    chosen = set(names)
+    fields = [field.with_type(ENCODED_STRING) if field.name in chosen else field for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def compact_strings(footers: Sequence[pq.FileMetaData], kept: pa.Schema) -> list[str]:
+    """The string columns that files hold as short dictionaries, so that reading them as such saves work.
+
+    A footer does not say how far a column chunk is dictionary-encoded; but where its pages take less than two bytes a
+    value, the dictionary, which is among them, has far fewer values than rows. Some footers stand for all.
+    """
+    strings = {field.name for field in kept if t.is_string(field.type) and "." not in field.name}
+    size, values = dict.fromkeys(strings, 0), dict.fromkeys(strings, 0)
+    encoded = dict.fromkeys(strings, True)
+    for footer in _spread(footers, _MOST_FOOTERS):
+        numbers = [n for n in range(footer.num_columns) if footer.schema.column(n).path in strings]
+        for group in _spread(range(footer.num_row_groups), _MOST_GROUPS):
+            row_group = footer.row_group(group)
+            for number in numbers:
+                chunk = row_group.column(number)
+                name = chunk.path_in_schema
+                size[name] += chunk.total_uncompressed_size
+                values[name] += chunk.num_values
+                encoded[name] &= bool({"RLE_DICTIONARY", "PLAIN_DICTIONARY"} & set(chunk.encodings))
+    return [
+        field.name
+        for field in kept
+        if values.get(field.name) and encoded[field.name] and size[field.name] <= _MOST_BYTES * values[field.name]
+    ]
+
+
+def _spread(all: Sequence[_Any], most: int) -> Sequence[_Any]:
+    return all[:: max(1, -(-len(all) // most))]
