@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from zskip import layouts
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, UnsupportedFormat
 from zskip.layouts.fitting import task_of
+from zskip.layouts.order import _Tiles
 from zskip.layouts.reads import whole_read
 from zskip.layouts.sample import Sample
 from zskip.layouts.tree import _literals, tree_cells
@@ -276,3 +277,18 @@ def test_a_level_at_once_is_cut_as_cell_by_cell(monkeypatch, workload, at_once, 
         codes = np.stack(task.sample.codes)[cells.tree.column[here], walking]
         node[walking] = np.where(codes >= cells.tree.threshold[here], cells.tree.above[here], cells.tree.below[here])
     assert np.array_equal(~node, expected)
+
+
+@given(
+    values=st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 9), st.just(2**63)), min_size=2, max_size=200),
+    places=st.lists(st.integers(1, 199), min_size=1, max_size=6),
+)
+def test_parts_are_those_of_a_partition(values: list[int], places: list[int]) -> None:
+    column = np.array(values, np.uint64)
+    ends = np.unique(np.minimum(places, len(column) - 1))
+    tiles = _Tiles([column], np.zeros((1, len(column)), np.int64), 1, np.ones(1))
+    rows = np.arange(len(column))[::-1]
+    parted = tiles._parted(0, rows, ends)
+    assert sorted(parted) == sorted(rows)
+    for end in ends:
+        assert column[parted[:end]].max() <= column[parted[end:]].min()

@@ -52,8 +52,11 @@ class _Tiles:
         self, values: list[NDArray[np.uint64]], codes: NDArray[np.int64], step: int, weights: NDArray[np.float64]
     ) -> None:
         self.values = values
+        self.leading = [_leading_bits(value) for value in values]
         self.codes = codes
         self.step = step
+        self.measured = np.zeros(len(values[0]), bool)
+        self.measured[::step] = True
         self.weights = weights
         # the share of the measured rows that equal a row in a column, on average: no slab gets thinner than that
         self.least = np.array([(np.bincount(code) ** 2).sum() / max(1, len(code)) ** 2 for code in codes])
@@ -78,8 +81,7 @@ class _Tiles:
         units = -(-len(rows) // unit)
         if units <= 1:
             return rows
-        # a row that was measured has a number that the step divides
-        measured = rows[rows % self.step == 0] // self.step
+        measured = rows[self.measured[rows]] // self.step
         part = self.codes[:, measured] if len(measured) else self.codes
         extents = (part.max(axis=1) - part.min(axis=1) + 1) / self.scale
         slabs = whole_slabs(extents, self.weights, units, np.minimum(self.least, extents))
@@ -87,6 +89,31 @@ class _Tiles:
         # slabs of whole units; the first of them get one more where they do not share evenly
         number = int(min(max(2, round(slabs[column])), units))
         ends = np.cumsum([units // number + (slab < units % number) for slab in range(number)])[:-1] * unit
-        values = self.values[column][rows]
-        rows = rows[np.argpartition(values, ends)]
+        rows = self._parted(column, rows, ends)
         return np.concatenate([self.cut(slab, unit) for slab in np.split(rows, ends)])
+
+    def _parted(self, column: int, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows in an order in which no value before an end is greater than one behind it.
+
+        What `numpy.argpartition` would do, and faster: by the leading bits, and by all bits only around the ends.
+        """
+        leading = self.leading[column][rows]
+        order = np.argsort(leading, kind="stable")  # numpy sorts 16-bit numbers by radix, in linear time
+        rows, leading = rows[order], leading[order]
+        edges = np.unique(leading[ends])
+        starts, stops = np.searchsorted(leading, edges), np.searchsorted(leading, edges, side="right")
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            inside = rows[start:stop]
+            places = ends[(ends >= start) & (ends < stop)] - start
+            rows[start:stop] = inside[np.argpartition(self.values[column][inside], places)]
+        return rows
+
+
+def _leading_bits(values: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """Sixteen bits of each value that keep the order."""
+    if not len(values):
+        return np.empty(0, np.uint16)
+    distances = values - values.min()
+    distances >>= np.uint64(max(0, int(distances.max()).bit_length() - 16))
+    leading: NDArray[np.uint16] = distances.astype(np.uint16)
+    return leading

@@ -90,15 +90,21 @@ def least_extents(
     tiny = 1e-300
     cost = np.maximum(extents * weights, tiny)
     floor = np.minimum(np.maximum(least * weights, tiny), cost)
-    # each column's part of the cost is clip(level, floor, cost), and the level is found by bisection of its logarithm
-    need = np.log(np.maximum(np.broadcast_to(parts, cost.shape[:1]), 1.0))
-    low, high, logs = np.full(len(cost), np.log(tiny)), np.log(cost.max(axis=1, initial=tiny)), np.log(cost)
-    floors = np.log(floor)
-    for _ in range(50):
-        level = (low + high) / 2
-        enough = (logs - np.minimum(np.maximum(level[:, None], floors), logs)).sum(axis=1) >= need
-        low, high = np.where(enough, level, low), np.where(enough, high, level)
-    reached: NDArray[np.float64] = extents * np.exp(np.clip(high[:, None], floors, logs) - logs)
+    # Each column's part of the cost is clip(level, floor, cost). In logarithms what that saves, over all columns, falls
+    # with the level in straight lines between the columns' ends: the level wanted lies on one of them.
+    need = np.log(np.maximum(np.broadcast_to(parts, cost.shape[:1]), 1.0))[:, None]
+    logs, floors = np.log(cost), np.log(floor)
+    levels = -np.sort(-np.concatenate([logs, floors], axis=1), axis=1)
+    saved = (logs[:, None, :] - np.minimum(np.maximum(levels[:, :, None], floors[:, None, :]), logs[:, None, :])).sum(
+        axis=2
+    )
+    after = np.minimum((saved < need).sum(axis=1, keepdims=True), levels.shape[1] - 1)
+    before = np.maximum(after - 1, 0)
+    top, bottom = np.take_along_axis(levels, before, 1), np.take_along_axis(levels, after, 1)
+    little, much = np.take_along_axis(saved, before, 1), np.take_along_axis(saved, after, 1)
+    share = np.clip((need - little) / np.where(much > little, much - little, 1.0), 0.0, 1.0)
+    level = top + share * (bottom - top)
+    reached: NDArray[np.float64] = extents * np.exp(np.clip(level, floors, logs) - logs)
     return reached
 
 
