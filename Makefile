@@ -44,6 +44,7 @@ torture: $(READY)  ## writers killed and starved at every call that they make to
 bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python benchmarks/layouts.py $(BENCH)/layouts --peers
+	$(BIN)/python benchmarks/layout_speed.py $(BENCH)/layouts
 	$(BIN)/python benchmarks/planning.py $(BENCH)/planning --peers
 	$(BIN)/python benchmarks/lookup.py $(BENCH)/lookup --s3
 	$(BIN)/python benchmarks/write.py $(BENCH)/write --peers

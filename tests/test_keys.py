@@ -133,3 +133,21 @@ def test_scaled_ranks_keep_the_order(case, bits):
 def test_what_has_no_order_is_refused(arrow):
     with pytest.raises(NotOrderable):
         keys.dense_codes(pa.nulls(2, arrow))
+
+
+@pytest.mark.parametrize("arrow", [pa.string(), pa.binary(), pa.decimal128(38, 0)])
+@given(data=st.data())
+def test_many_words_are_counted_as_few(arrow, data):
+    """In parts, and where they repeat by their distinct values: as each value by itself."""
+    values = pa.array(data.draw(st.lists(st.none() | VALUES[arrow], max_size=8)), arrow)
+    drawn = st.lists(st.sampled_from([*values.to_pylist(), None]), min_size=6, max_size=40)
+    rows = pa.array(data.draw(drawn), arrow)
+    boundaries = keys.Boundaries(keys.dense_codes(values)[1])
+    expected = [int(boundaries.codes(rows.slice(n, 1))[0]) for n in range(len(rows))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zskip.keys._WORDS_AT_ONCE", 7)
+        assert boundaries.codes(rows).tolist() == expected
+        patch.setattr("zskip.keys._LOOKED_AT", 4)
+        assert boundaries.codes(rows).tolist() == expected
+        patch.setattr("zskip.keys._is_repetitive", lambda values: True)
+        assert boundaries.codes(rows).tolist() == expected

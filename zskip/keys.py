@@ -65,8 +65,16 @@ class Boundaries:
         return np.concatenate([np.empty(0, np.int32), *parts]) if len(parts) != 1 else parts[0]
 
     def _codes(self, values: pa.Array) -> Codes:
+        if _has_words(values.type) and len(values) > _WORDS_AT_ONCE:
+            starts = range(0, len(values), _WORDS_AT_ONCE)
+            return np.concatenate([self._codes(values.slice(start, _WORDS_AT_ONCE)) for start in starts])
         if not len(self.values):
             codes = np.ones(len(values), np.int32)
+        elif _has_words(values.type) and _is_repetitive(values):
+            # few values are looked up once each
+            encoded = values.dictionary_encode()
+            found: Codes = np.append(self._count(encoded.dictionary) + np.int32(1), np.int32(0))
+            return found[np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), np.int32)]
         else:
             codes = self._count(values) + np.int32(1)
         if values.null_count:
@@ -192,6 +200,15 @@ def _is_wider(arrow: pa.DataType, than: pa.DataType) -> bool:
 
 def _has_words(arrow: pa.DataType) -> bool:
     return bool(t.is_string(arrow) or t.is_binary(arrow) or (t.is_decimal(arrow) and arrow.precision > 18))
+
+
+def _is_repetitive(values: pa.Array) -> bool:
+    """Whether few of the first values differ."""
+    return len(values) >= _LOOKED_AT and len(values.slice(0, _LOOKED_AT).unique()) <= _LOOKED_AT // 4
+
+
+_LOOKED_AT = 1 << 11
+_WORDS_AT_ONCE = 1 << 16
 
 
 def _valid(values: pa.Array) -> NDArray[np.bool_]:
