@@ -168,9 +168,9 @@ import pyarrow
 between = time.perf_counter()
 import zskip
 end = time.perf_counter()
-loaded = [name for name in ("duckdb", "pyspark", "matplotlib", "pandas", "polars") if name in sys.modules]
+loaded = [name for name in ("duckdb", "pyspark", "altair", "pandas", "polars") if name in sys.modules]
 missing = [name for name in zskip.__all__ if not hasattr(zskip, name)]
-loaded += [name for name in ("pyspark", "matplotlib", "pandas", "polars") if name in sys.modules]
+loaded += [name for name in ("pyspark", "altair", "pandas", "polars") if name in sys.modules]
 print(json.dumps({"arrow": between - start, "zskip": end - between, "loaded": loaded, "missing": missing}))
 """
 

@@ -249,3 +249,14 @@ def test_a_closed_pipe_is_no_error(flights: Path) -> None:
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_plot_draws_boxes_and_depths(flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    boxes, depth = tmp_path / "boxes.svg", tmp_path / "depth.svg"
+    assert main(["plot", str(flights), "date", "distance", "--where", "distance = 1089", "--output", str(boxes)]) == 0
+    assert capsys.readouterr().out.split() == ["wrote", str(boxes)]
+    assert "of 20 read" in boxes.read_text(encoding="utf-8")
+    assert main(["plot", str(flights), "--depth", "--output", str(depth)]) == 0
+    assert "units that a look-up reads" in depth.read_text(encoding="utf-8")
+    assert main(["plot", str(flights), "date", "--output", str(boxes)]) == 2
+    assert main(["plot", str(flights), "--depth", "--where", "distance = 1089"]) == 2

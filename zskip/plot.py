@@ -1,14 +1,16 @@
 """Pictures: the files' boxes on two columns with a query's survivors lit, and how deep files overlap.
 
-Needs matplotlib (``pip install "zskip[plot]"``). The format follows the file's name: PNG, SVG or PDF.
+Needs Altair (``pip install "zskip[plot]"``). A chart shows itself in a notebook; `save` writes PNG, SVG, PDF, or HTML
+in which one hovers, zooms and drags, and which needs no network.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +23,14 @@ from zskip.layouts import ColumnDepth
 from zskip.stats import Ranges, Statistics
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import altair
 
 __all__ = ["boxes", "depth_histogram", "save"]
 
 _READ, _SKIPPED = "#d1495b", "#8fa8bf"
+_FORMATS = (".png", ".svg", ".pdf", ".html")
+_LABELS = 7
+_MOST_CHARACTERS = 60
 
 
 def boxes(
@@ -35,80 +40,141 @@ def boxes(
     *,
     survivors: NDArray[np.bool_] | None = None,
     title: str = "",
-    axes: Any = None,
-) -> Figure:
+    details: Mapping[str, pa.Array] | None = None,
+    size: tuple[int, int] = (420, 380),
+) -> altair.Chart:
     """Each unit as a rectangle over two columns, those of ``survivors`` lit; a unit without bounds is not drawn.
 
-    Numbers and times are drawn to scale, other values by rank. ``axes``: a matplotlib axes to draw into. Raises
-    `InvalidOption` for a column without statistics, and `MissingDependency`.
+    Numbers and times are drawn to scale, other values by rank. Hovering shows a unit's rows and bounds, and what
+    ``details`` names: its path, say; one slot per unit. ``size``: width and height in pixels. Raises `InvalidOption`
+    for a column without statistics, and `MissingDependency`.
     """
-    figures, rectangle, collection = _matplotlib()
+    charts = _altair()
     for name in (x, y):
         if name not in statistics.columns:
             raise InvalidOption(f'There are no statistics of "{name}" to draw.')
-    (left, right), x_times = _places(statistics.columns[x])
-    (bottom, top), y_times = _places(statistics.columns[y])
+    across, up = _Axis.of(x, statistics.columns[x]), _Axis.of(y, statistics.columns[y])
     lit = np.zeros(len(statistics), bool) if survivors is None else np.asarray(survivors, bool)
-    if axes is None:
-        axes = figures.Figure(figsize=(5.5, 5), layout="constrained").add_subplot()
-    drawn = np.isfinite(left) & np.isfinite(right) & np.isfinite(bottom) & np.isfinite(top)
-    for chosen, color, alpha in ((drawn & ~lit, _SKIPPED, 0.25), (drawn & lit, _READ, 0.55)):
-        shapes = [
-            rectangle((left[unit], bottom[unit]), right[unit] - left[unit], top[unit] - bottom[unit])
-            for unit in np.flatnonzero(chosen).tolist()
-        ]
-        axes.add_collection(collection(shapes, facecolor=color, edgecolor=color, alpha=alpha, linewidth=0.6))
-    axes.autoscale_view()
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    if x_times:
-        axes.xaxis_date()
-    if y_times:
-        axes.yaxis_date()
-    said = f"{int(lit.sum())} of {len(statistics)} read" if survivors is not None else f"{len(statistics)} boxes"
-    axes.set_title(f"{title}: {said}" if title else said, fontsize=10)
-    figure: Figure = axes.get_figure()
-    return figure
+    shown = {**(details or {}), "rows": statistics.row_count, x: across.text, y: up.text}
+    # field names of our own: a dot or a bracket in a column's name would mean something to the chart
+    hover = {f"t{number}": values for number, values in enumerate(shown.values())}
+    units = pa.table(
+        {"left": across.lower, "right": across.upper, "bottom": up.lower, "top": up.upper}
+        | {"state": np.where(lit, "read", "skipped"), **hover}
+    )
+    drawn = np.isfinite(across.lower) & np.isfinite(across.upper) & np.isfinite(up.lower) & np.isfinite(up.upper)
+    # the lit ones last, and so on top
+    order = np.argsort(lit, kind="stable")
+    values = units.take(pa.array(order[drawn[order]])).to_pylist()
+    legend = None if survivors is None else charts.Legend(title=None, orient="bottom")
+    colors = charts.Scale(domain=["skipped", "read"], range=[_SKIPPED, _READ])
+    picture: altair.Chart = (
+        charts.Chart(charts.InlineData(values=values))
+        .mark_rect(fillOpacity=0.35, strokeWidth=0.7, strokeOpacity=0.9)
+        .encode(
+            x=across.encoded(charts, charts.X, "left"),
+            x2="right",
+            y=up.encoded(charts, charts.Y, "bottom"),
+            y2="top",
+            color=charts.Color("state:N", scale=colors, legend=legend),
+            stroke=charts.Stroke("state:N", scale=colors, legend=None),
+            tooltip=[charts.Tooltip(f"{field}:N", title=name) for field, name in zip(hover, shown, strict=True)],
+        )
+        .properties(width=size[0], height=size[1], title=_title(charts, title, statistics, survivors))
+        .interactive()
+    )
+    return picture
 
 
-def depth_histogram(depths: Mapping[str, ColumnDepth]) -> Figure:
+def depth_histogram(depths: Mapping[str, ColumnDepth]) -> altair.HConcatChart:
     """For each column the shares of look-ups by how many units they read. Raises `MissingDependency`."""
-    figures, _, _ = _matplotlib()
-    figure: Figure = figures.Figure(figsize=(3.2 * max(1, len(depths)), 2.8), layout="constrained")
-    for number, (name, depth) in enumerate(depths.items(), start=1):
-        axes = figure.add_subplot(1, len(depths), number)
-        labels = [str(low) if low == high else f"{low}–{high}" for low, high, _ in depth.histogram]
-        axes.bar(labels, [share for *_, share in depth.histogram], color=_SKIPPED)
-        axes.set_title(f"{name}: {depth.average:.1f} of {depth.units} on average", fontsize=9)
-        axes.set_xlabel("units read")
-        axes.tick_params(axis="x", labelrotation=45)
-    return figure
+    charts = _altair()
+    parts = []
+    for name, depth in depths.items():
+        values = [
+            {"units": str(low) if low == high else f"{low}–{high}", "share": share}
+            for low, high, share in depth.histogram
+        ]
+        said = [
+            f"{depth.average:.1f} of {depth.units} units on average, {depth.worst} at worst",
+            f"{depth.skipped:.1%} of the rows skipped, limit {depth.limit:.1%}",
+        ]
+        parts.append(
+            charts.Chart(charts.InlineData(values=values))
+            .mark_bar(color=_SKIPPED)
+            .encode(
+                x=charts.X("units:O", sort=None, title="units that a look-up reads", axis=charts.Axis(labelAngle=0)),
+                y=charts.Y("share:Q", title="share of look-ups", axis=charts.Axis(format="%")),
+                tooltip=[charts.Tooltip("units:O"), charts.Tooltip("share:Q", format=".1%")],
+            )
+            .properties(width=220, height=180, title=charts.TitleParams(name, subtitle=said))
+        )
+    histogram: altair.HConcatChart = charts.hconcat(*parts)
+    return histogram
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
+def save(chart: altair.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
     """Write a picture; its format follows the name's ending. Raises `InvalidOption` for one that is not known."""
     target = Path(path)
-    known = figure.canvas.get_supported_filetypes()
-    if target.suffix.lstrip(".").lower() not in known:
-        raise InvalidOption(f'"{target.name}" names no known picture format. Use .png or .svg.')
-    figure.savefig(target, dpi=110)
+    if target.suffix.lower() not in _FORMATS:
+        raise InvalidOption(f'"{target.name}" names no known picture format. Use {", ".join(_FORMATS)}.')
+    if target.suffix.lower() == ".html":
+        chart.save(target, inline=True)
+    else:
+        chart.save(target, scale_factor=2 if target.suffix.lower() == ".png" else 1)
     return target
 
 
-def _places(ranges: Ranges) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], bool]:
-    """Where lower and upper stand on an axis, NaN where unknown; and whether the axis tells days."""
-    kind = ranges.lower.type
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        days = [
-            _floats(pc.cast(end, pa.timestamp("us"), safe=False)) / 86_400e6 for end in (ranges.lower, ranges.upper)
-        ]
-        return (days[0], days[1]), True
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        ends = [_floats(pc.cast(end, pa.float64(), safe=False)) for end in (ranges.lower, ranges.upper)]
-        return (ends[0], ends[1]), False
-    codes, _ = dense_codes(pa.chunked_array([ranges.lower, ranges.upper]))
-    ranks = np.where(codes > 0, codes, np.nan)
-    return (ranks[: len(ranges)], ranks[len(ranges) :]), False
+class _Axis(NamedTuple):
+    """Where lower and upper stand, NaN where unknown; the bounds as text; the axis's kind, and its labels by rank."""
+
+    name: str
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    text: pa.Array
+    kind: str
+    labels: Mapping[int, str]
+
+    @staticmethod
+    def of(name: str, ranges: Ranges) -> _Axis:
+        kind = ranges.lower.type
+        text = pc.binary_join_element_wise(_text(ranges.lower), _text(ranges.upper), " to ")
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            ends = [_floats(pc.cast(end, pa.timestamp("us"), safe=False)) / 1e3 for end in (ranges.lower, ranges.upper)]
+            return _Axis(name, ends[0], ends[1], text, "temporal", {})
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            ends = [_floats(pc.cast(end, pa.float64(), safe=False)) for end in (ranges.lower, ranges.upper)]
+            return _Axis(name, ends[0], ends[1], text, "quantitative", {})
+        codes, distinct = dense_codes(pa.chunked_array([ranges.lower, ranges.upper]))
+        ranks = np.where(codes > 0, codes, np.nan)
+        chosen = (
+            np.unique(np.linspace(0, len(distinct) - 1, _LABELS).astype(int)) if len(distinct) else np.array([], int)
+        )
+        labels = dict(zip((chosen + 1).tolist(), _text(distinct.take(pa.array(chosen))).to_pylist(), strict=True))
+        return _Axis(name, ranks[: len(ranges)], ranks[len(ranges) :], text, "quantitative", labels)
+
+    def encoded(self, charts: Any, channel: Any, field: str) -> Any:
+        scale = charts.Scale(type="utc") if self.kind == "temporal" else charts.Scale(zero=False)
+        axis = charts.Axis(grid=False)
+        if self.labels:
+            said = f"{json.dumps(self.labels)}[datum.value]"
+            axis = charts.Axis(grid=False, values=list(self.labels), labelExpr=said, labelLimit=90)
+        return channel(f"{field}:{self.kind[0].upper()}", title=self.name, scale=scale, axis=axis)
+
+
+def _title(charts: Any, title: str, statistics: Statistics, survivors: NDArray[np.bool_] | None) -> Any:
+    said = f"{len(statistics)} boxes"
+    if survivors is not None:
+        rows = _floats(statistics.row_count)
+        share = np.nansum(rows[survivors]) / max(1.0, np.nansum(rows))
+        said = f"{int(np.sum(survivors))} of {len(statistics)} read, {share:.1%} of the rows"
+    return charts.TitleParams(title, subtitle=said) if title else charts.TitleParams(said)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
+        return pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
+    return pc.utf8_slice_codeunits(values.cast(pa.string()), 0, _MOST_CHARACTERS)
 
 
 def _floats(values: pa.Array) -> NDArray[np.float64]:
@@ -117,9 +183,9 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
     return np.where(np.asarray(values.is_valid()), filled, np.nan)
 
 
-def _matplotlib() -> tuple[Any, Any, Any]:
+def _altair() -> Any:
     try:
-        from matplotlib import collections, figure, patches
+        import altair
     except ImportError as error:
-        raise MissingDependency('Pictures need matplotlib: pip install "zskip[plot]"') from error
-    return figure, patches.Rectangle, collections.PatchCollection
+        raise MissingDependency('Pictures need Altair: pip install "zskip[plot]"') from error
+    return altair

@@ -31,7 +31,7 @@ from zskip.writer.paths import stored_rows
 from zskip.writer.sample import Sample
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import altair
 
 __all__ = ["Table", "Version", "advise", "index", "open", "repair", "write"]
 
@@ -521,19 +521,31 @@ class Table:
         read = sum(part().num_rows for part in stored_rows(self._storage, self.snapshot, paths).parts(None))
         return float((time.perf_counter() - started) * total / max(1, read))
 
-    def plot(self, x: str, y: str, *, where: str | Predicate | None = None, **options: Any) -> Figure:
+    def plot(self, x: str, y: str, *, where: str | Predicate | None = None, **options: Any) -> altair.Chart:
         """Draw the files' boxes on two columns, with those that the predicate ``where`` needs lit.
 
-        Options as for `plan`. Raises `MissingDependency` without matplotlib.
+        The chart shows itself in a notebook, and names a file under the pointer; `zskip.plot.save` writes it. Options
+        as for `plan`. Raises `MissingDependency` without Altair.
         """
         from zskip.plot import boxes
 
         paths = [column.path for column in self.snapshot.schema.orderable([x, y])]
+        every = np.arange(len(self._index))
         lit = None
         if where is not None:
-            lit = np.zeros(len(self._index), bool)
+            lit = np.zeros(len(every), bool)
             lit[self.plan(where, freshness="trust", **options).numbers] = True
-        return boxes(self._index.files(None, paths).statistics, *paths, survivors=lit)
+        known = {"file": self._index.paths(every), "bytes": self._index.sizes(every)}
+        return boxes(self._index.files(None, paths).statistics, *paths, survivors=lit, details=known)
+
+    def plot_depth(self, columns: Sequence[str] | None = None) -> altair.HConcatChart:
+        """Draw how many files a look-up reads: a histogram for each column of the layout, or of ``columns``.
+
+        Raises `UnknownColumn`, and `MissingDependency` without Altair.
+        """
+        from zskip.plot import depth_histogram
+
+        return depth_histogram(self.clustering(columns))
 
     def _newest(self) -> Snapshot:
         return sidecar.load(self._storage)

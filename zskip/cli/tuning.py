@@ -7,6 +7,7 @@ from pathlib import Path
 
 from zskip.cli.options import Commands, add_command, add_json, add_storage, names, opened, pairs, statements
 from zskip.cli.terminal import out, print_json, working
+from zskip.errors import InvalidOption
 
 __all__ = ["add_commands"]
 
@@ -44,13 +45,14 @@ def add_commands(commands: Commands) -> None:
         commands,
         "plot",
         plot,
-        "draw the boxes of the files on two columns",
-        "zskip plot lake/conn src_ip dst_ip --where \"src_ip = '10.47.1.100'\" --output boxes.svg",
+        "draw the boxes of the files on two columns, or how deep they overlap",
+        "zskip plot lake/conn src_ip dst_ip --where \"src_ip = '10.47.1.100'\" --output boxes.html",
     )
     command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("columns", nargs=2, metavar="COLUMN", help="the two columns")
+    command.add_argument("columns", nargs="*", metavar="COLUMN", help="the two columns; any number with --depth")
+    command.add_argument("--depth", action="store_true", help="how many files a look-up reads, as histograms")
     command.add_argument("--where", metavar="PREDICATE", help="light the files that this predicate needs")
-    command.add_argument("--output", type=Path, default=Path("boxes.png"), help=".png, .svg, .pdf (boxes.png)")
+    command.add_argument("--output", type=Path, metavar="FILE", help=".png, .svg, .pdf, .html (boxes.png or depth.png)")
     add_storage(command)
 
 
@@ -88,6 +90,11 @@ def bench(given: argparse.Namespace) -> None:
 def plot(given: argparse.Namespace) -> None:
     from zskip.plot import save
 
-    figure = opened(given).plot(*given.columns, where=given.where)
-    save(figure, given.output)
-    out().print(f"wrote {given.output}")
+    if given.depth and given.where:
+        raise InvalidOption("--depth counts all look-ups: leave --where out.")
+    if not given.depth and len(given.columns) != 2:
+        raise InvalidOption(f"A picture of boxes has two columns, not {len(given.columns)}: name two, or add --depth.")
+    table = opened(given)
+    chart = table.plot_depth(given.columns or None) if given.depth else table.plot(*given.columns, where=given.where)
+    target = save(chart, given.output or Path("depth.png" if given.depth else "boxes.png"))
+    out().print(f"wrote {target}")
