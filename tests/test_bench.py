@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from tests.tables import build_table
+from zskip import bench as benching
 from zskip.bench import bench
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, ZskipError
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,10 @@ def test_predicates_and_statements_are_timed_both_ways(table: Any) -> None:
     assert [one.files for one in report.timings] == [(1, 20), (20, 20), (1, 20)]
     assert [one.result_rows for one in report.timings] == [4, 1, 20]
     assert all(min(one.plan_seconds, one.zskip_seconds, one.plain_seconds) > 0 for one in report.timings)
+    assert [one.bytes.whole for one in report.timings] == [table.index.snapshot.totals.bytes] * 3
+    assert 0 < (report.timings[0].bytes.part or 0) < (report.timings[1].bytes.part or 0)
     assert "a = 7" in str(report)
+    assert "bytes" in str(report)
     assert json.loads(json.dumps(dataclasses.asdict(report)))["timings"][0]["files"] == [1, 20]
 
 
@@ -49,3 +53,17 @@ def test_a_bench_without_a_query_or_a_table_says_so(table: Any, tmp_path: Path) 
         bench(table, [])
     with pytest.raises(InvalidOption, match="No table"):
         bench(table, ["SELECT 1"])
+    with pytest.raises(InvalidOption, match=r'"tilez".*"tiles"'):
+        bench(table, ["SELECT 1"], layouts=["tilez"])
+
+
+def test_ways_that_disagree_are_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = benching.rewrite
+
+    def lossy(statement: str, con: Any, *, prune: bool = True, **options: Any) -> Any:
+        ready = honest(statement, con, prune=prune, **options)
+        return dataclasses.replace(ready, sql=f"FROM ({ready.sql}) LIMIT 1") if prune else ready
+
+    monkeypatch.setattr(benching, "rewrite", lossy)
+    with pytest.raises(ZskipError, match="gives 1 rows through zskip, but 4 over all files"):
+        bench(table, ["a = 7"], runs=1)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from zskip import layouts as fitted
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.engines.duckdb.statement import rewrite
-from zskip.errors import InvalidOption, ZskipError
+from zskip.errors import InvalidOption, MissingDependency, ZskipError, nearest
 from zskip.interpret import outcomes
 from zskip.plan import Share, plan
 from zskip.predicate import Predicate, bind
@@ -81,16 +81,17 @@ class Report:
     def __str__(self) -> str:
         lines = [
             f"{self.table} (version {self.version}), medians of {self.runs} runs",
-            f"{'files':>15} {'rows':>9} {'plan':>9} {'zskip':>9} {'plain':>9} {'faster':>7}  query",
+            f"{'files':>15} {'rows':>8} {'bytes':>8} {'plan':>9} {'zskip':>9} {'plain':>9} {'faster':>7}  query",
         ]
         for one in self.timings:
             lines.append(
-                f"{one.files.part:>7}/{one.files.whole:<7} {one.rows.fraction:>9.2%} {_time(one.plan_seconds)} "
-                f"{_time(one.zskip_seconds)} {_time(one.plain_seconds)} {one.times_faster:>6.1f}×  {_short(one.query)}"
+                f"{one.files.part:>7}/{one.files.whole:<7} {_scanned(one.rows)} {_scanned(one.bytes)} "
+                f"{_time(one.plan_seconds)} {_time(one.zskip_seconds)} {_time(one.plain_seconds)} "
+                f"{one.times_faster:>6.1f}×  {_short(one.query)}"
             )
             if one.spark_zskip_seconds is not None and one.spark_plain_seconds is not None:
                 lines.append(
-                    f"{'Spark':>35} {_time(one.spark_zskip_seconds)} {_time(one.spark_plain_seconds)} "
+                    f"{'Spark':>43} {_time(one.spark_zskip_seconds)} {_time(one.spark_plain_seconds)} "
                     f"{one.spark_plain_seconds / one.spark_zskip_seconds:>6.1f}×"
                 )
         if self.layouts:
@@ -110,13 +111,17 @@ def bench(
     """Run each query through zskip and over all files, on DuckDB and, if asked, on Spark.
 
     ``queries``: predicates, or statements in which the table stands by its quoted path or by its folder's name ·
-    ``layouts``: names of layouts to compare on a sample, each judged by the share of rows that these queries skip.
+    ``layouts``: names of layouts to compare on a sample, each judged by the share of rows that these queries skip ·
+    ``spark``: run predicates on Spark as well, where they are Spark's SQL.
     Raises `InvalidOption`, what planning raises, and `ZskipError` where the two ways do not give as many rows.
     """
     import duckdb
 
     if runs < 1 or not queries:
         raise InvalidOption("bench needs one query and one run at least.")
+    for name in layouts or ():
+        if name not in fitted.LAYOUTS:
+            raise InvalidOption(f'There is no layout "{name}".{nearest(name, fitted.LAYOUTS)}')
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     index = table.index
@@ -190,22 +195,20 @@ def _session() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        from zskip.errors import MissingDependency
-
         raise MissingDependency('Spark is not installed: pip install "zskip[spark]".') from error
     return SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
 
 
 def _on_spark(index: Index, session: Any, predicate: str, runs: int) -> tuple[float, float]:
+    """Seconds through zskip, and of all files, which Spark is handed in the same way."""
     zone = session.conf.get("spark.sql.session.timeZone")
-    everything = [str(path) for path in plan(index, None).paths]
 
     def pruned() -> int:
         bound = bind(predicate, index.snapshot.schema, dialect="spark", timezone=zone)
         return int(plan(index, bound).to_spark(session).count())
 
     def plain() -> int:
-        return int(session.read.parquet(*everything).where(predicate).count())
+        return int(plan(index, None).to_spark(session).where(predicate).count())
 
     (fast, rows), (slow, all_rows) = _median(pruned, runs), _median(plain, runs)
     if rows != all_rows:
@@ -257,6 +260,10 @@ def _score(
     held = np.diff(cuts)
     read = [held[outcomes(one, found.statistics(sorted(one.columns))).may_match].sum() for one in predicates]
     return LayoutScore(name, 1.0 - float(np.mean(read)) / max(len(sample), 1), seconds)
+
+
+def _scanned(share: Share) -> str:
+    return f"{'unknown':>8}" if share.part is None else f"{share.fraction:>8.2%}"
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,41 @@
+"""The bench on Spark: both ways are timed, and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.tables import build_table
+from zskip import bench as benching
+from zskip.bench import bench
+from zskip.errors import ZskipError
+from zskip.predicate import bind
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    numbers = np.random.default_rng(3).permutation(4000)
+    rows = pa.table({"a": numbers // 4, "b": numbers % 50})
+    index = build_table(tmp_path / "conn", rows, by="a", files=20)
+    return SimpleNamespace(index=index, uri=index.storage.uri, version=1)
+
+
+@pytest.mark.usefixtures("spark")
+def test_predicates_are_timed_both_ways(table: Any) -> None:
+    report = bench(table, ["a = 7", "b IN (3, 4) AND a < 100", "SELECT count(*) FROM conn"], runs=2, spark=True)
+    for one in report.timings[:2]:
+        assert min(one.spark_zskip_seconds or 0, one.spark_plain_seconds or 0) > 0
+    assert (report.timings[2].spark_zskip_seconds, report.timings[2].spark_plain_seconds) == (None, None)
+    assert str(report).count("Spark") == 2
+
+
+def test_ways_that_disagree_are_an_error(table: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benching, "bind", lambda text, *given, **options: bind(f"{text} AND b < 0", *given, **options))
+    with pytest.raises(ZskipError, match="gives 0 rows through zskip on Spark, but 4 over all files"):
+        bench(table, ["a = 7"], runs=1, spark=True)
