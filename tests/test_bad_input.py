@@ -111,6 +111,7 @@ def test_an_existing_table_stays(tmp_path: Path) -> None:
         {"files": 3, "rows_per_file": 3},
         {"mode": "replace"},
         {"weights": {"n": -1.0}},
+        {"memory_limit": 1},
     ],
     ids=str,
 )

@@ -103,6 +103,42 @@ def test_info_and_history(flights: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert [entry["version"] for entry in json.loads(capsys.readouterr().out)] == [1]
     assert main(["info", str(flights)]) == 0
     assert "50,000" in capsys.readouterr().out
+    assert main(["history", str(flights)]) == 0
+    titles, line = capsys.readouterr().out.splitlines()[:2]
+    assert titles.split()[:2] == ["version", "time"]
+    assert line.split()[0] == "1"
+    assert " write " in line
+
+
+def test_doctor_speaks_to_people(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pq.read_table(fixtures / "flights.parquet", columns=["date", "distance"])
+    pq.write_table(rows, tmp_path / "x.parquet", write_statistics=["distance"])
+    capsys.readouterr()
+    assert main(["doctor", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "Diagnosis(" not in printed
+    assert "50,000" in printed
+    (date,) = (line for line in printed.splitlines() if line.startswith("date "))
+    assert date.split()[2] == "0%"
+    assert "date: no usable bounds. `zskip index --deep`" in printed
+
+
+def test_a_statement_takes_parameters_and_nothing_that_it_says_itself(
+    flights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    statement = f"SELECT count(*) AS n FROM '{flights}' WHERE distance = $d AND origin = $o"
+    assert main(["query", statement, "--param", "d=733", "--param", "o=LGA", "--json"]) == 0
+    by_path = "distance = 733 AND origin = 'LGA'"
+    assert json.loads(capsys.readouterr().out)["n"] == zskip.open(flights).plan(by_path).count() > 0
+    for options in (["a = 1"], ["--columns", "n"], ["--version", "1"]):
+        assert "goes with a table's path" in complaint(capsys, 2, "query", "SELECT 1 AS n", *options)
+    assert "something is missing here" in complaint(capsys, 1, "query", f"SELECT 1 FROM '{flights}' WHERE distance >")
+
+
+def test_query_refuses_columns_and_limits_that_make_no_sense(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 'Did you mean "origin"' in complaint(capsys, 1, "query", str(flights), "TRUE", "--columns", "orign")
+    assert "--limit is a number of rows" in complaint(capsys, 2, "query", str(flights), "TRUE", "--limit", "-1")
 
 
 def test_the_life_of_a_table(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,6 +74,7 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_source_gives_the_same_table(kind: str, rows: pa.Table, expected: zskip.Table, tmp_path: Path) -> None:
     folder = tmp_path / "source"

@@ -18,10 +18,12 @@ from zskip.cli.options import (
     add_version,
     names,
     opened,
+    pairs,
     predicate_options,
     summary,
 )
-from zskip.cli.terminal import out, print_facts, print_json, working
+from zskip.cli.terminal import grid, out, print_facts, print_json, said, size, working
+from zskip.errors import InvalidOption
 
 __all__ = ["add_commands"]
 
@@ -101,6 +103,8 @@ def plan(given: argparse.Namespace) -> None:
 def query(given: argparse.Namespace) -> None:
     import duckdb
 
+    if given.limit is not None and given.limit < 0:
+        raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = ?", [given.timezone])
         with working("reading"):
@@ -121,7 +125,15 @@ def answer(given: argparse.Namespace, connection: Any) -> Any:
     if STATEMENT.match(given.path):
         from zskip.engines.duckdb import sql
 
-        return sql(given.path, connection)
+        for option in ("predicate", "columns", "version", "as_of"):
+            if getattr(given, option) is not None:
+                raise InvalidOption(f"{option.replace('_', '-')} goes with a table's path: a statement says it itself.")
+        return sql(
+            given.path,
+            connection,
+            params=predicate_options(given).get("params"),
+            storage_options=pairs(given.storage_option),
+        )
     planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
     return planned.to_duckdb(connection, columns=given.columns)
 
@@ -158,5 +170,16 @@ def history(given: argparse.Namespace) -> None:
     if given.json:
         print_json(entries)
         return
-    for entry in entries:
-        print_facts(entry)
+    lines = [
+        (
+            str(entry.version),
+            f"{entry.time:%Y-%m-%d %H:%M:%S}",
+            entry.operation,
+            ", ".join(f"{name.replace('_', ' ')} {said(name, value)}" for name, value in entry.details.items()),
+            f"{entry.files:,}",
+            "–" if entry.rows is None else f"{entry.rows:,}",
+            "–" if entry.bytes is None else size(entry.bytes),
+        )
+        for entry in entries
+    ]
+    grid(("version", "time (UTC)", "operation", "what it did", "files", "rows", "bytes"), lines, left=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zskip.cli.options import (
     Commands,
@@ -17,7 +18,10 @@ from zskip.cli.options import (
     predicate_options,
     statements,
 )
-from zskip.cli.terminal import out, print_json, working
+from zskip.cli.terminal import grid, out, print_facts, print_json, working
+
+if TYPE_CHECKING:
+    from zskip.audit import Diagnosis
 
 __all__ = ["add_commands"]
 
@@ -87,4 +91,30 @@ def doctor(given: argparse.Namespace) -> None:
     if given.json:
         print_json(report)
     else:
-        out().print(str(report))
+        print_diagnosis(report)
+
+
+def print_diagnosis(report: Diagnosis) -> None:
+    """What the folder holds, a line for each column of each writer, and what to do."""
+    print_facts(
+        {
+            name: getattr(report, name)
+            for name in ("uri", "files", "row_groups", "rows", "bytes", "writers", "unreadable")
+        }
+    )
+    lines = [
+        (
+            column.column,
+            column.type,
+            *(f"{share:.0%}" for share in (column.bounded, column.exact, column.null_counts)),
+            "–" if column.unread is None else f"{column.unread:.0%}",
+        )
+        for column in report.columns
+    ]
+    grid(("column", "type", "bounded", "exact", "null counts", "not read"), lines, left=2)
+    for column in report.columns:
+        if column.finding:
+            of = f" (files by {column.writer})" if len(report.writers) > 1 else ""
+            out().print(f"{column.column}{of}: {column.finding}. {column.advice}.")
+    for advice in report.advice:
+        out().print(advice)

@@ -26,6 +26,7 @@ _UNITS = {
     "ti": 2**40,
 }
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_LEAST_MEMORY = 64_000
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 Progress = Callable[[str, int, int | None], None]
@@ -67,6 +68,8 @@ class WriteOptions:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, bytes_of(value, name))
+        if isinstance(self.memory_limit, int) and self.memory_limit < _LEAST_MEMORY:
+            raise InvalidOption(f"memory_limit={self.memory_limit} bytes is too little to work in: at least 64 kB.")
         codec = str(self.compression).lower()
         if codec not in _CODECS:
             raise InvalidOption(f'There is no compression "{self.compression}".{nearest(codec, _CODECS)}')

@@ -251,9 +251,8 @@ def _of_text(files: Sequence[_File], kind: str) -> Source:
             connection.register_filesystem(storage.filesystem())
         chosen = "*" if columns is None else ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         try:
-            return connection.execute(
-                f"SELECT {chosen} FROM read_{kind}_auto($files)", {"files": names}
-            ).to_arrow_reader(sources.PART_ROWS)
+            rows = connection.sql(f"SELECT {chosen} FROM read_{kind}_auto($files)", params={"files": names})
+            return rows.to_arrow_reader(sources.PART_ROWS)
         except duckdb.Error as error:
             raise CorruptFile(f'"{names[0]}" cannot be read as {kind.upper()}: {error}') from error
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types as t
 
 from zskip.engines.duckdb.types import duckdb_type, quoted
-from zskip.errors import SchemaError
+from zskip.errors import SchemaError, UnknownColumn, nearest
 
 __all__ = ["Scan", "literal", "native_scan", "partition_values", "without_patterns"]
 
@@ -45,11 +45,15 @@ def native_scan(
     ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
     ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on
     ``file_row_number``. No file at all gives no row, with the right types.
-    Raises `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
+    Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = list(schema.names if columns is None else columns)
     types = {field.name: duckdb_type(field.type) for field in schema}
     _refuse_ambiguous(schema.names)
+    known = {name.lower() for name in types}
+    for name in names:
+        if name.lower() not in known:
+            raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
     projection = ", ".join(quoted(name) for name in names) or "NULL"
     condition = "" if where is None else f" WHERE {where}"
     if not files:

@@ -27,6 +27,7 @@ from zskip.interpret import outcomes
 from zskip.plan import Plan, listed, plan
 from zskip.predicate import Predicate, bind, conjunction
 from zskip.predicate.sql.freeze import clocks
+from zskip.predicate.sql.places import what_is_wrong
 from zskip.sidecar import Index, load, open_storage
 from zskip.stats import ColumnStatistics, FileStatistics
 
@@ -131,10 +132,9 @@ def _parsed(text: str) -> list[exp.Expr]:
     try:
         return [tree for tree in sqlglot.parse(body, dialect="duckdb") if tree is not None]
     except sqlglot.errors.SqlglotError as error:
-        details = getattr(error, "errors", None) or [{}]
-        place = details[0]
+        place: Mapping[str, Any] = (getattr(error, "errors", None) or [{"description": str(error)}])[0]
         raise SqlSyntaxError(
-            f"The statement does not parse: {place.get('description', error)}.", text, _span(text, place)
+            f"The statement does not parse: {what_is_wrong(place)}.", text, _span(text, place)
         ) from error
 
 

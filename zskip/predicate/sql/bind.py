@@ -19,7 +19,7 @@ from zskip.predicate.depth import with_room
 from zskip.predicate.sql.binder import Binder
 from zskip.predicate.sql.freeze import freeze
 from zskip.predicate.sql.lists import shortened, stands_for_lists
-from zskip.predicate.sql.places import unclosed_quote
+from zskip.predicate.sql.places import unclosed_quote, what_is_wrong
 from zskip.predicate.sql.source import Source
 from zskip.predicate.sql.split import Part, nesting, skeleton
 from zskip.predicate.tree import Node
@@ -157,11 +157,8 @@ class _Binding:
             found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
-            said = str(detail.get("description") or "something is missing")
-            if said.startswith("Required keyword"):  # it names classes of the parser
-                said = "something is missing here"
             raise SqlSyntaxError(
-                f"The predicate does not parse: {said}.",
+                f"The predicate does not parse: {what_is_wrong(detail)}.",
                 self.source.original,
                 self._place(detail, tokens),
             ) from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-__all__ = ["closed", "opened", "unclosed_quote"]
+__all__ = ["closed", "opened", "unclosed_quote", "what_is_wrong"]
 
 _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[()]|['"`]""")
 
@@ -57,3 +57,13 @@ def unclosed_quote(text: str) -> int | None:
     19
     """
     return next((at for at, sign in _parentheses(text) if sign not in "()"), None)
+
+
+def what_is_wrong(detail: Mapping[str, object]) -> str:
+    """What the parser says of an error; where it only names classes of its own, that something is missing.
+
+    >>> what_is_wrong({"description": "Expecting )"})
+    'Expecting )'
+    """
+    said = str(detail.get("description") or "something is missing")
+    return "something is missing here" if said.startswith("Required keyword") else said
