@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zskip import layouts
+from zskip.layouts.score import row_bytes
 from zskip.stats import Ranges, Statistics
 
 intervals = st.lists(
@@ -57,9 +58,46 @@ def test_a_column_without_statistics_is_read_whole():
 def test_score_is_the_share_that_boxes_give():
     rows = pa.table({"a": np.arange(100) % 10, "b": np.arange(100)})
     by_b = layouts.score(rows, np.arange(100) // 10, ["a", "b"])
-    assert by_b.columns == {"a": pytest.approx(1.0), "b": pytest.approx(0.1)}
-    assert by_b.read == pytest.approx(0.55)
+    assert {path: share.rows for path, share in by_b.columns.items()} == {
+        "a": pytest.approx(1.0),
+        "b": pytest.approx(0.1),
+    }
+    assert by_b.read == by_b.bytes == pytest.approx(0.55)
     asked = layouts.score(rows, np.arange(100) // 10, ["b"], workload=["b < 20", "a = 3", "b = 1000"])
-    assert asked.queries == (pytest.approx(0.2), pytest.approx(1.0), 0.0)
+    assert [share.rows for share in asked.queries] == [pytest.approx(0.2), pytest.approx(1.0), 0.0]
     fitted = layouts.fit(rows, ["a", "b"], files=10, total_rows=100)
     assert layouts.score(rows, fitted, ["a", "b"]).read < 0.45
+
+
+def test_rows_bytes_and_files_are_counted_each_by_themselves():
+    """Three files, of four short rows, of two, and of one that is as wide as all others; file 2 stays empty."""
+    rows = pa.table({"a": pa.array([1, 2, 3, 4, 5, 6, 7], pa.int8()), "text": ["xyz"] * 6 + ["x" * 23]})
+    score = layouts.score(rows, np.array([0, 0, 0, 0, 1, 1, 3]), ["a"], workload=["a >= 7", "a >= 5", "a < 9"])
+    assert score.queries == (
+        layouts.Share(pytest.approx(1 / 7), pytest.approx(1 / 2), pytest.approx(1 / 3)),
+        layouts.Share(pytest.approx(3 / 7), pytest.approx(2 / 3), pytest.approx(2 / 3)),
+        layouts.Share(pytest.approx(1), pytest.approx(1), pytest.approx(1)),
+    )
+    # a look-up of a drawn value reads a file of its share of the values
+    assert score.columns["a"] == layouts.Share(
+        pytest.approx((16 + 4 + 1) / 49), pytest.approx((4 * 16 + 2 * 8 + 24) / 48 / 7), pytest.approx(1 / 3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "width"),
+    [
+        (pa.array([True, None]), [1 / 8, 1 / 8]),
+        (pa.array([1, 2], pa.timestamp("us")), [8, 8]),
+        (pa.array([b"abcd", None], pa.binary(4)), [4, 4]),
+        (pa.array([1, 2]).cast(pa.decimal128(38)), [16, 16]),
+        (pa.array(["ä", None], pa.string_view()), [2, 0]),
+        (pa.array([b"123", b""], pa.large_binary()), [3, 0]),
+        (pa.array(["abc", "d"]).dictionary_encode(), [3, 1]),
+        (pa.nulls(2), [0, 0]),
+        (pa.array([[1, 2, 3], []], pa.list_(pa.int64())), [16, 16]),
+    ],
+)
+def test_a_row_is_as_wide_as_its_values(values, width):
+    assert row_bytes(pa.table({"a": values})).tolist() == width
+    assert row_bytes(pa.table({"a": values}).slice(0, 0)).tolist() == []

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from zskip import layouts
 from zskip.errors import InvalidOption
-from zskip.layouts import Assignment
+from zskip.layouts import Assignment, Score
 from zskip.predicate import bind
 from zskip.predicate.sql.workload import conditions
 from zskip.schema import Schema
@@ -115,29 +115,35 @@ def advise(
             )
             seconds = time.perf_counter() - started
             score = layouts.score(scoring, assignment, by, workload=queries)
-            candidate = Candidate(layout, by, float(np.mean(score.queries)), score.queries)
+            candidate = Candidate(layout, by, *_read(score))
             found.append((candidate, assignment, seconds))
     found.sort(key=lambda each: (each[0].read, len(each[0].by)))
     best, assignment, fit_seconds = found[0]
-    now = None
+    now, now_queries = None, None
     if today is not None:
         kept = today[order[half:]] if sample.num_rows > half else today
-        now = layouts.score(scoring, kept, asked[:1], workload=queries).queries
-    alone = layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=queries).queries
+        now, now_queries = _read(layouts.score(scoring, kept, asked[:1], workload=queries))
+    least, least_queries = _read(layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=queries))
     command = f"zskip write {shlex.quote(source)} {shlex.quote(target)} --by {shlex.quote(','.join(best.by))}"
     command += f" --layout {best.layout} --files {files} --workload {shlex.quote(workload_file)}"
     return Advice(
         tuple(queries),
         files,
         tuple(candidate for candidate, _, _ in found),
-        None if now is None else float(np.mean(now)),
         now,
-        float(np.mean(alone)),
-        alone,
+        now_queries,
+        least,
+        least_queries,
         # rows are read twice: for the sample that a layout is fitted on, and to be written
         2 * read_seconds + fit_seconds + seconds_to_write(sample, assignment, total_rows),
         command,
     )
+
+
+def _read(score: Score) -> tuple[float, tuple[float, ...]]:
+    """The share of rows that the workload reads, on average and query by query."""
+    queries = tuple(share.rows for share in score.queries)
+    return float(np.mean(queries)), queries
 
 
 def _duration(seconds: float) -> str:

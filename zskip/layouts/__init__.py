@@ -8,8 +8,8 @@ from zskip.layouts.assignment import Assignment
 from zskip.layouts.depth import ColumnDepth, depths
 from zskip.layouts.fitting import LAYOUTS, fit
 from zskip.layouts.reads import limit
-from zskip.layouts.score import Score, score
+from zskip.layouts.score import Score, Share, score
 
-__all__ = ["LAYOUTS", "Assignment", "ColumnDepth", "Score", "depths", "fit", "from_json", "limit", "score"]
+__all__ = ["LAYOUTS", "Assignment", "ColumnDepth", "Score", "Share", "depths", "fit", "from_json", "limit", "score"]
 
 from_json = Assignment.from_json

@@ -7,27 +7,41 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import types as t
 
 from zskip.layouts.assignment import Assignment
 from zskip.layouts.fitting import task_of
 
-__all__ = ["Score", "score"]
+__all__ = ["Score", "Share", "score"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a query is expected to read of a table: shares of its rows, bytes and files, from 0 to 1.
+
+    Bytes are those of the values as they stand in memory, each row by its own width: a sample knows no compression.
+    """
+
+    rows: float
+    bytes: float
+    files: float
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Shares from 0 to 1 of a table that is read; bytes go by rows, since a sample knows no compression.
+    """What a layout is expected to read.
 
-    ``read``: the expected share of rows, over the whole cost; ``files``: the expected share of files;
-    ``columns``: by path, the share of rows that a point look-up on it reads; ``queries``: one share of rows per
-    query of the workload, in its order.
+    ``read``, ``bytes``, ``files``: expected shares of the rows, bytes and files, over the whole cost; ``columns``: by
+    path, what a point look-up on it reads; ``queries``: what each query of the workload reads, in its order.
     """
 
     read: float
+    bytes: float
     files: float
-    columns: Mapping[str, float]
-    queries: tuple[float, ...]
+    columns: Mapping[str, Share]
+    queries: tuple[Share, ...]
 
 
 def score(
@@ -48,17 +62,39 @@ def score(
     task = task_of(rows, by, files=files, weights=weights, workload=workload, total_rows=max(1, rows.num_rows))
     boxes = task.sample.boxes(number, files)
     counts = np.bincount(number, minlength=files)
-    share, filled = counts / max(1, counts.sum()), counts > 0
-    read = task.reads(boxes)
+    held = np.bincount(number, row_bytes(rows), minlength=files)
+    # a file without rows is not written
+    parts = np.stack([part / max(1, part.sum()) for part in (counts, held, counts > 0)])
+
+    def share(read: NDArray[np.float64] | NDArray[np.bool_]) -> Share:
+        return Share(*(parts @ read).tolist())
+
     columns = {
-        column.path: float((share * task.look_ups.extents(boxes, index)).sum())
+        column.path: share(task.look_ups.extents(boxes, index))
         for index, column in enumerate(task.sample.columns)
         if task.look_ups.weights[index] > 0
     }
-    queries = (task.queries.each(boxes) * share).sum(axis=1) if task.queries else np.empty(0)
-    return Score(
-        float((share * read).sum()),
-        float(read[filled].mean()) if filled.any() else 0.0,
-        columns,
-        tuple(queries.tolist()),
-    )
+    queries = tuple(share(matched) for matched in task.queries.each(boxes)) if task.queries else ()
+    whole = share(task.reads(boxes))
+    return Score(whole.rows, whole.bytes, whole.files, columns, queries)
+
+
+def row_bytes(rows: pa.Table | pa.RecordBatch) -> NDArray[np.float64]:
+    """How many bytes each row's values take; of nested columns each row has an even part.
+
+    >>> row_bytes(pa.table({"number": pa.array([1, 2], pa.int16()), "text": ["a", "abc"]})).tolist()
+    [3.0, 5.0]
+    """
+    widths: NDArray[np.float64] = np.zeros(rows.num_rows)
+    for column in rows.columns:
+        values = column.cast(column.type.value_type) if t.is_dictionary(column.type) else column
+        if t.is_primitive(values.type) or t.is_decimal(values.type) or t.is_fixed_size_binary(values.type):
+            widths += values.type.bit_width / 8
+        elif t.is_null(values.type) or not len(values):
+            continue
+        elif t.is_nested(values.type):
+            widths += values.nbytes / len(values)
+        else:
+            text = values.cast(pa.large_binary())
+            widths += np.asarray(pc.fill_null(pc.binary_length(text), 0), np.float64)
+    return widths
