@@ -49,20 +49,25 @@ class ColumnStatistics:
     def ranges(self, row_count: pa.Int64Array) -> Ranges:
         """The form that proofs are made on. Reversed bounds are a writer's error: they are unknown."""
         empty = pc.fill_null(pc.equal(row_count, 0), False)
-        has_null = pc.if_else(empty, False, pc.greater(self.null_count, 0))
+        if not _any(empty):
+            empty = None
+
+        def among_rows(flags: pa.BooleanArray) -> pa.BooleanArray:
+            return flags if empty is None else pc.if_else(empty, False, flags)
+
+        rest = pc.subtract(row_count, self.null_count)
         if may_hold_nan(self.lower.type):
-            nan_count = self.nan_count
-            has_nan = pc.if_else(empty, False, pc.greater(nan_count, 0))
+            rest = pc.subtract(rest, self.nan_count)
+            has_nan = among_rows(pc.greater(self.nan_count, 0))
         else:
-            nan_count = pa.array(np.zeros(len(self), np.int64))
             has_nan = pa.array(np.zeros(len(self), bool))
-        rest = pc.subtract(pc.subtract(row_count, self.null_count), nan_count)
-        has_value = pc.if_else(empty, False, pc.greater(rest, 0))
+        has_null, has_value = among_rows(pc.greater(self.null_count, 0)), among_rows(pc.greater(rest, 0))
         lower, upper = self.lower, self.upper
         if is_orderable(lower.type):
             reversed_ = pc.fill_null(pc.greater(lower, upper), False)
-            nothing = pa.scalar(None, lower.type)
-            lower, upper = pc.if_else(reversed_, nothing, lower), pc.if_else(reversed_, nothing, upper)
+            if _any(reversed_):
+                nothing = pa.scalar(None, lower.type)
+                lower, upper = pc.if_else(reversed_, nothing, lower), pc.if_else(reversed_, nothing, upper)
         return Ranges(*(_plain(part) for part in (lower, upper, has_value, has_null, has_nan)))
 
     def take(self, units: np.ndarray) -> ColumnStatistics:
@@ -160,6 +165,10 @@ class DataFiles:
             FileStatistics.concat([part.row_groups for part in parts]),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         )
+
+
+def _any(flags: pa.BooleanArray) -> bool:
+    return bool(pc.any(flags).as_py())
 
 
 def _plain(values: pa.Array | pa.ChunkedArray) -> pa.Array:
