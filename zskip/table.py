@@ -23,7 +23,8 @@ from zskip.predicate import Predicate, bind
 from zskip.schema import Schema
 from zskip.sidecar import CACHE_BYTES, Index, Repaired, Snapshot, Storage, Vacuumed
 from zskip.writer import WriteOptions, changes, open_source, optimizing
-from zskip.writer.changes import Appended, Deleted
+from zskip.writer.changes import Appended
+from zskip.writer.deleting import Deleted, delete
 from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.optimizing import Optimized
 from zskip.writer.options import bytes_of, span_of
@@ -355,33 +356,16 @@ class Table:
         """
         given, engine = _resources(options), _engine(session)
         for attempt in range(_ATTEMPTS):
-            self._move_to(self._newest())
+            base = self._newest()
+            matching, rest = _both(where, base.schema, dialect, timezone)
             try:
-                snapshot, done = self._delete(where, dialect, timezone, given, engine)
+                snapshot, done = delete(self._storage, base, matching, rest, given, engine)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
         self._move_to(snapshot)
         return done
-
-    def _delete(
-        self, where: str | Predicate, dialect: str, timezone: str, options: WriteOptions, engine: Engine
-    ) -> tuple[Snapshot, Deleted]:
-        schema = self.snapshot.schema
-        now = datetime.now(UTC)
-        matching = bind(where, schema, dialect=dialect, timezone=timezone, now=now) if isinstance(where, str) else where
-        said = matching.dialect
-        rest = bind(
-            f"({matching.frozen}) IS NOT TRUE",
-            schema,
-            dialect=said.name,
-            timezone=said.timezone,
-            now=now,
-            ansi=said.ansi,
-        )
-        hit = planning.plan(self._index, matching)
-        return changes.delete(self._storage, hit, planning.plan(self._index, rest), options, engine)
 
     def optimize(
         self,
@@ -558,6 +542,15 @@ def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:
     if rows.num_rows <= most:
         return rows
     return rows.take(pa.array(np.sort(np.random.default_rng(seed).choice(rows.num_rows, most, replace=False))))
+
+
+def _both(where: str | Predicate, schema: Schema, dialect: str, timezone: str) -> tuple[Predicate, Predicate]:
+    """What a predicate selects, and what it does not, at one and the same time."""
+    now = datetime.now(UTC)
+    matching = bind(where, schema, dialect=dialect, timezone=timezone, now=now) if isinstance(where, str) else where
+    said = matching.dialect
+    rest = f"({matching.frozen}) IS NOT TRUE"
+    return matching, bind(rest, schema, dialect=said.name, timezone=said.timezone, now=now, ansi=said.ansi)
 
 
 def _engine(session: Any) -> Engine:

@@ -172,8 +172,8 @@ def _judge(
         assert str(folder.parent) in ended.error, f"the error names no path: {ended.error}"
         assert found == was, f"the step failed, and the rows are not those before it: {ended.error}"
         if not fault.lasts:
-            left = _files(folder.parent) ^ before
-            assert not left, f"the step failed, and left or took {sorted(left)}: {ended.error}"
+            left = sorted(_files(folder.parent) - before)
+            assert not left, f"the step failed, and left {len(left)} files such as {left[0]}: {ended.error}"
     _be_committed(folder, states, newest)
     if found != wanted:
         step.act(folder)

@@ -6,6 +6,8 @@ by Arrow instead, row group by row group, and DuckDB only says which rows match.
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -71,10 +73,23 @@ def connection(plan: Plan) -> duckdb.DuckDBPyConnection:
     """A connection of zskip's own for one operation, with the plan's clock."""
     import duckdb
 
-    con = duckdb.connect(":memory:zskip").cursor()
+    # A store's files are read with its own credentials, which a database that is kept would keep as well.
+    con = duckdb.connect() if plan.index.storage.local is None else _database(os.getpid()).cursor()
     if plan.predicate is not None:
         con.execute("SET TimeZone = " + literal(plan.predicate.dialect.timezone))
     return con
+
+
+@functools.cache
+def _database(process: int) -> duckdb.DuckDBPyConnection:
+    """The database that this process reads local files with: to start one takes longer than many a plan's reading.
+
+    A process that was forked off has none of its parent's threads, and starts its own. Nothing is cached: a foreign
+    file may be replaced within the tick of a clock.
+    """
+    import duckdb
+
+    return duckdb.connect(f":memory:zskip-{process}", config={"enable_external_file_cache": False})
 
 
 def output_schema(plan: Plan, columns: Sequence[str] | None) -> pa.Schema:

@@ -48,6 +48,7 @@ class _Change:
     partition_by: tuple[str, ...]
     details: Mapping[str, Json]
     batch: tuple[str, int] | None
+    still: Callable[[Snapshot], None] | None
 
 
 def commit(
@@ -65,6 +66,7 @@ def commit(
     details: Mapping[str, Json] | None = None,
     batch: tuple[str, int] | None = None,
     restore: Snapshot | None = None,
+    still: Callable[[Snapshot], None] | None = None,
     undo: Callable[[], None] | None = None,
 ) -> Snapshot:
     """Make a new version of a table, or its first one where ``base`` is None, and return it.
@@ -79,7 +81,8 @@ def commit(
 
     When others commit first, the change is made to their version: what is added can be, unless the table was given
     other columns or partitions; what is to be removed must still be there, and no one else may have changed the schema
-    or the layout that this change sets.
+    or the layout that this change sets. ``still`` is asked about their version, and raises `CommitConflict` where the
+    change would have been another one, had it been there from the start.
 
     Raises `CommitConflict`, `TableExists`, `UnsupportedStore` and `UncertainCommit`.
     """
@@ -95,6 +98,7 @@ def commit(
         tuple(partition_by),
         details or {},
         batch,
+        still,
     )
     if restore is not None:
         change = replace(change, schema=restore.schema, layout=restore.layout)
@@ -191,6 +195,8 @@ class _Attempt:
             wanted, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
             if wanted is not None and now != before and now != wanted:
                 raise CommitConflict(f"{uri}: version {newest.version} changed the table's {name} meanwhile.")
+        if change.still is not None and newest.version != base.version:
+            change.still(newest)
         afresh = change.replace_all or change.restored is not None
         if not afresh and change.add is not None and not _holds(newest, base, change.schema):
             raise CommitConflict(f"{uri}: version {newest.version} has other columns than the files that were written.")

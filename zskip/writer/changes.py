@@ -1,4 +1,4 @@
-"""Changes to a table: create, append, delete. Data files first, then the commit; an error leaves no file behind."""
+"""Changes to a table: create and append. Data files first, then the commit; an error leaves no file behind."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
 import pyarrow.compute as pc
 
 from zskip.errors import CommitConflict, InvalidOption, nearest
-from zskip.plan import Plan
 from zskip.schema import Schema
 from zskip.sidecar import LayoutRecord, Snapshot, Storage, abandon, commit, layout_assignment, load
 from zskip.writer import hive
@@ -22,12 +20,10 @@ from zskip.writer.write import Written
 
 __all__ = [
     "Appended",
-    "Deleted",
     "append",
     "be_managed",
     "changed_options",
     "create",
-    "delete",
     "kept_options",
     "recorded",
     "removal",
@@ -46,17 +42,6 @@ class Appended:
     rows: int
     files: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """What a delete did. Files that matched wholly were dropped unread, those that matched in part written anew."""
-
-    version: int
-    rows: int
-    files_dropped: int
-    files_rewritten: int
-    rewritten: tuple[str, ...]
 
 
 def create(
@@ -228,52 +213,3 @@ def be_managed(storage: Storage, base: Snapshot) -> None:
             f"zskip only indexes the files at {storage.uri}; it did not write them and will not change them. "
             "Write a table of its own from them: zskip.write(path, new_path, by=…)."
         )
-
-
-def _narrowed(plan: Plan, numbers: np.ndarray) -> Plan:
-    """The plan of only these of its files (ascending)."""
-    chosen = np.isin(plan.numbers, numbers)
-    groups = plan.groups.take(np.isin(plan.groups.file, plan.numbers[chosen]))
-    return replace(plan, numbers=plan.numbers[chosen], whole=plan.whole[chosen], groups=groups)
-
-
-def delete(
-    storage: Storage, hit: Plan, rest: Plan, options: WriteOptions, engine: Engine = LOCAL
-) -> tuple[Snapshot, Deleted]:
-    """Take rows out of a table: ``hit`` is the plan of those rows, ``rest`` of all others, over the same snapshot.
-
-    Files of which a plan can't tell whether a row matches are asked first, by the predicate's columns alone: those in
-    which none does are left as they are. A cluster does not ask: it would read them on one machine.
-    """
-    base = hit.snapshot
-    be_managed(storage, base)
-    partly = hit.numbers[~hit.whole]
-    if engine is LOCAL:
-        partly = partly[[_narrowed(hit, partly[place : place + 1]).count() > 0 for place in range(len(partly))]]
-        hit = _narrowed(hit, np.sort(np.concatenate([hit.numbers[hit.whole], partly])))
-    rest = _narrowed(rest, partly)
-    counts = [hit.index.row_counts(found) for found in (hit.numbers[hit.whole], partly)]
-    dropped, before = (int(pc.sum(count, min_count=0).as_py()) for count in counts)
-    if not len(hit.numbers):
-        return base, Deleted(base.version, 0, 0, 0, ())
-    schema = base.schema
-    routing, rows_per_file = routing_of(storage, base)
-    kept = kept_options(base, options)
-    written = engine.write(engine.planned(rest), storage, schema, kept, routing, rows_per_file, None)
-    rows = dropped + before - written.rows
-    removed = hit.index.paths(hit.numbers).to_pylist()
-    if not rows:
-        # Nothing matched after all: the files stay, and so does the version.
-        abandon(storage, written.files.path.to_pylist())
-        return base, Deleted(base.version, 0, 0, 0, ())
-    rewritten = tuple(hit.index.paths(partly).to_pylist())
-    snapshot = commit(
-        storage,
-        base,
-        "delete",
-        add=written.files,
-        remove=removed,
-        details={"rows": rows, "files_dropped": len(removed) - len(rewritten), "files_rewritten": len(rewritten)},
-        undo=removal(storage, written),
-    )
-    return snapshot, Deleted(snapshot.version, rows, len(removed) - len(rewritten), len(rewritten), rewritten)

@@ -7,6 +7,7 @@ table's layout was once fitted to are clustered too. The saved layout stays: lat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +33,7 @@ class Optimized:
 
     ``files_rewritten`` and ``bytes_rewritten``: what was read and replaced · ``files_before`` and ``files_after``: of
     the whole table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``:
-    the share of rows that a look-up skips. What comes after is None in a dry run.
+    the share of rows that a look-up skips. What comes after is None in a dry run, and where it cannot be read.
     """
 
     version: int
@@ -105,9 +106,17 @@ def optimize(
         },
         undo=lambda: abandon(storage, files.path.to_pylist()),
     )
-    after = Index(storage, snapshot)
-    depth, skipped = _clustering(after)
-    done = replace(before, version=snapshot.version, files_after=len(after), depth_after=depth, skipped_after=skipped)
+    done = replace(
+        before,
+        version=snapshot.version,
+        files_after=snapshot.totals.files,
+        depth_after=None,
+        skipped_after=None,
+    )
+    # The commit is made: a store that fails now must not hide it.
+    with suppress(OSError):
+        depth, skipped = _clustering(Index(storage, snapshot))
+        done = replace(done, depth_after=depth, skipped_after=skipped)
     return snapshot, done
 
 
