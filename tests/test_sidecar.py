@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
-import multiprocessing
 import os
-import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -555,71 +553,6 @@ def test_bounds_that_are_cut_stay_bounds(text: str) -> None:
         assert upper[0].as_py() is None or upper[0].as_py() >= value[0].as_py()
         assert upper[1].as_py() is None
         assert values.decode(values.encode(upper), upper.type).equals(upper)
-
-
-# --- races ---
-
-
-def commit_many(path: str, options: dict[str, Any] | None, worker: int, commits: int) -> None:
-    storage = sidecar.open_storage(path, options)
-    for number in range(commits):
-        snapshot = sidecar.load(storage)
-        sidecar.commit(storage, snapshot, "append", add=add(storage, f"part-{worker}-{number}.parquet"))
-
-
-def race(path: str, options: dict[str, Any] | None, workers: int, commits: int) -> None:
-    storage = sidecar.open_storage(path, options)
-    start(storage, "part-0.parquet")
-    context = multiprocessing.get_context("spawn")
-    pool = [context.Process(target=commit_many, args=(path, options, worker, commits)) for worker in range(workers)]
-    for process in pool:
-        process.start()
-    seen = 0
-    while any(process.is_alive() for process in pool):
-        snapshot = sidecar.load(storage)
-        assert snapshot.version >= seen
-        assert snapshot.totals.files == snapshot.version
-        seen = snapshot.version
-        time.sleep(0.02)
-    for process in pool:
-        process.join()
-        assert process.exitcode == 0
-    newest = sidecar.load(storage)
-    expected = ["part-0.parquet", *(f"part-{worker}-{n}.parquet" for worker in range(workers) for n in range(commits))]
-    assert names_of(storage, newest) == sorted(expected)
-    assert newest.version == len(expected)
-    assert len({entry.commit_id for entry in sidecar.history(storage)}) == len(expected)
-
-
-def test_racing_processes_lose_no_commit(tmp_path: Path) -> None:
-    race(str(tmp_path / "t"), None, workers=4, commits=8)
-
-
-@pytest.mark.slow
-def test_eight_racing_processes_lose_no_commit(tmp_path: Path) -> None:
-    race(str(tmp_path / "t"), None, workers=8, commits=25)
-
-
-def test_racing_processes_lose_no_commit_over_s3(monkeypatch: pytest.MonkeyPatch) -> None:
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        options = {
-            "aws_access_key_id": "key",
-            "aws_secret_access_key": "secret",
-            "aws_region": "us-east-1",
-            "aws_endpoint": f"http://{host}:{port}",
-            "aws_virtual_hosted_style_request": "false",
-            "client_options": {"allow_http": True},
-        }
-        import urllib.request
-
-        urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")).close()
-        race("s3://bucket/lake/t", options, workers=3, commits=4)
-    finally:
-        server.stop()
 
 
 def test_every_error_of_the_sidecar_is_one_of_ours() -> None:

@@ -1,9 +1,10 @@
-"""The long form: `python -m tests.torture` fails every verb at every call in every way, and kills 500 lives."""
+"""The long form: `python -m tests.torture` fails every verb at every call in every way, kills lives, races writers."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -11,51 +12,89 @@ import numpy as np
 
 from tests.torture.disk import FAULTS
 from tests.torture.lives import STEPS
+from tests.torture.races import race, s3
 from tests.torture.rounds import Rig, workshop
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("what", nargs="*", help="crashes, instants, races (all of them by default)")
     parser.add_argument("--step", action="append", choices=STEPS, help="one verb (all by default)")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="one way to fail (all by default)")
     parser.add_argument("--every", type=int, default=1, help="fail at each so manieth call only")
-    parser.add_argument("--instants", type=int, default=500, help="how many lives are killed at random instants")
-    parser.add_argument("--seed", type=int, default=0, help="of those lives")
+    parser.add_argument("--lives", type=int, default=500, help="how many lives are killed at random instants")
+    parser.add_argument("--writers", type=int, default=8, help="of a race")
+    parser.add_argument("--commits", type=int, default=25, help="of each writer of a race")
+    parser.add_argument("--seed", type=int, default=0, help="of lives and races")
     chosen = parser.parse_args()
-    started = time.monotonic()
-    rounds = wrong = 0
+    report = _Report()
+    what = chosen.what or ["crashes", "instants", "races"]
+    with workshop() as rig:
+        if "crashes" in what:
+            for step in chosen.step or STEPS:
+                for fault in chosen.fault or FAULTS:
+                    _sweep(rig, step, fault, chosen.every, report)
+        if "instants" in what:
+            _kill(rig, chosen.lives, chosen.seed, report)
+    if "races" in what:
+        report.round("race on a disk", lambda: _race_on_a_disk(chosen.writers, chosen.commits, chosen.seed))
+        report.round("race over S3", lambda: _race_over_s3(chosen.writers, chosen.commits, chosen.seed))
+    print(report)
+    return int(report.wrong > 0)
 
-    def ran(what: str, run: Callable[[], object]) -> bool:
-        nonlocal rounds, wrong
-        rounds += 1
+
+class _Report:
+    """How many rounds there were, and how many of them went wrong."""
+
+    def __init__(self) -> None:
+        self.rounds = self.wrong = 0
+        self._started = time.monotonic()
+
+    def round(self, what: str, run: Callable[[], object]) -> bool:
+        """Run one; whether all held. What did not is said at once."""
+        self.rounds += 1
         try:
             run()
         except Exception as error:
-            wrong += 1
+            self.wrong += 1
             print(f"    {what}: {type(error).__name__}: {error}", flush=True)
             return False
         return True
 
-    with workshop() as rig:
-        for step in chosen.step or STEPS:
-            for fault in chosen.fault or FAULTS:
-                _sweep(rig, step, fault, chosen.every, ran)
-        dice = np.random.default_rng(chosen.seed)
-        for seed in range(chosen.seed, chosen.seed + chosen.instants):
-            seconds = float(dice.uniform(0, 1))
-            ran(f"life {seed} for {seconds:.4f} s", lambda seed=seed, seconds=seconds: rig.instant(seed, seconds))  # type: ignore[misc]  # defaults bind
-        print(f"{chosen.instants} lives were killed at random instants")
-    print(f"{rounds:,} rounds in {time.monotonic() - started:.0f} s, {wrong} wrong")
-    return int(wrong > 0)
+    def __str__(self) -> str:
+        return f"{self.rounds:,} rounds in {time.monotonic() - self._started:.0f} s, {self.wrong} wrong"
 
 
-def _sweep(rig: Rig, step: str, fault: str, every: int, ran: Callable[[str, Callable[[], object]], bool]) -> None:
+def _sweep(rig: Rig, step: str, fault: str, every: int, report: _Report) -> None:
     calls = rig.calls(step, fault)
-    well = sum(
-        ran(f"{step}, {fault} at call {at}", lambda at=at: rig.round(step, fault, at))  # type: ignore[misc]  # a default binds
-        for at in range(1, calls + 1, every)
+    places = range(1, calls + 1, every)
+    held = sum(
+        report.round(f"{step}, {fault} at call {at}", lambda at=at: rig.round(step, fault, at))  # type: ignore[misc]  # a default binds
+        for at in places
     )
-    print(f"{step}, {fault}: {well} rounds held, over {calls} calls", flush=True)
+    print(f"{step}, {fault}: {held} of {len(places)} rounds held, over {calls} calls", flush=True)
+
+
+def _kill(rig: Rig, lives: int, first: int, report: _Report) -> None:
+    dice = np.random.default_rng(first)
+    turns: list[int] = []
+    for seed in range(first, first + lives):
+        seconds = float(dice.uniform(0, 1))
+        report.round(
+            f"life {seed} for {seconds:.4f} s",
+            lambda seed=seed, seconds=seconds: turns.append(rig.instant(seed, seconds)),  # type: ignore[misc]
+        )
+    print(f"{lives} lives were killed at random instants, after {sum(turns)} turns in all", flush=True)
+
+
+def _race_on_a_disk(writers: int, commits: int, seed: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="zskip-torture-") as folder:
+        print(f"on a disk: {race(f'{folder}/table', None, writers=writers, commits=commits, seed=seed)}", flush=True)
+
+
+def _race_over_s3(writers: int, commits: int, seed: int) -> None:
+    with s3() as (url, options):
+        print(f"over S3: {race(f'{url}/table', options, writers=writers, commits=commits, seed=seed)}", flush=True)
 
 
 if __name__ == "__main__":
