@@ -244,3 +244,11 @@ def test_row_groups_of_one_file_below_hive_folders(tmp_path: Path) -> None:
     assert plan.to_duckdb(con).order("a").fetchall() == [(1, 5_007), (1, 6_007)]
     assert plan.to_arrow()["a"].to_pylist() == [5_007, 6_007]
     assert plan.count() == 2
+
+
+def test_a_predicate_may_name_columns_that_do_not_matter_to_it(tmp_path: Path) -> None:
+    """``b = NULL`` is never TRUE; where Arrow reads the rows, DuckDB must find the column all the same."""
+    rows = pa.table({"a": [1, 2], "b": [3, 4], "wide": pa.array([Decimal(1), Decimal(2)], pa.decimal256(60, 0))})
+    table = zskip.write(rows, tmp_path / "t", by="a")
+    assert table.plan("b = NULL OR NOT a < 2").to_arrow().column("b").to_pylist() == [4]
+    assert table.plan("b = NULL OR NOT a < 2").to_arrow(["a"]).column("a").to_pylist() == [2]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,7 @@ def row_group_batches(plan: Plan, schema: pa.Schema, where: str | None) -> Itera
     con = connection(plan)
     asked = [] if where is None or plan.predicate is None else plan.predicate.columns
     roots = list(dict.fromkeys(plan.snapshot.schema.columns[path].parts[0] for path in asked))
+    roots += _also_named(where or "", [name for name in plan.snapshot.schema.arrow.names if name not in roots], roots)
     if ambiguous(roots):
         raise SchemaError(
             "DuckDB cannot tell columns apart whose names differ only in case, and the predicate reads two of them: "
@@ -152,6 +154,13 @@ def row_group_batches(plan: Plan, schema: pa.Schema, where: str | None) -> Itera
                 yield from (
                     rows.select(schema.names).to_batches(_BATCH_ROWS) if len(schema) else [_empty_rows(len(rows))]
                 )
+
+
+def _also_named(where: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Columns that a condition may name although its meaning does not depend on them: ``x = NULL`` is never TRUE."""
+    folded = {name.lower() for name in known}
+    said = {name: re.escape(quoted(name)[1:-1]) for name in names if name.lower() not in folded}
+    return [name for name, pattern in said.items() if re.search(rf"(?<!\w){pattern}(?!\w)", where)]
 
 
 def _rows(
