@@ -77,3 +77,28 @@ def test_a_source_is_advised_on_by_the_command_that_names_its_workload(tmp_path,
     assert words[0] == "zskip"
     assert main(words[1:]) == 0
     assert zskip.open(tmp_path / "lake").plan("a = 7").count() == ROWS["a"].to_pylist().count(7)
+
+
+def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
+    file = tmp_path / "queries.SQL"
+    file.write_text("a = 7; -- one\nSELECT * FROM t WHERE b < 100", encoding="utf-8")
+    table = zskip.write(ROWS, tmp_path / "table", by=["c"], files=10)
+    said = {
+        form: json.dumps(
+            zskip.write(ROWS, tmp_path / form, by=["c"], files=10, workload=workload).snapshot.layout.assignment
+        )
+        for form, workload in {
+            "list": ["a = 7", "SELECT * FROM t WHERE b < 100"],
+            "text": "a = 7; SELECT * FROM t WHERE b < 100",
+            "path": file,
+            "name": str(file),
+        }.items()
+    }
+    assert len(set(said.values())) == 1
+    assert all(f'"path": "{column}"' in said["path"] for column in "abc")
+    assert table.advise(file).queries == ("a = 7", "b < 100")
+    assert f"--workload {shlex.quote(str(file))}" in table.advise(str(file)).command
+    assert table.advise("a = 7\nb < 100").command.endswith("--workload QUERIES.SQL")
+    with pytest.raises(InvalidOption, match=r"gone\.sql"):
+        zskip.write(ROWS, tmp_path / "never", by=["c"], workload="gone.sql")
+    assert not (tmp_path / "never").exists()

@@ -98,3 +98,18 @@ def test_values_that_the_sample_lacks_are_asked_for_all_the_same():
     assert min(expected) > 0.02
     assert np.mean(expected) == pytest.approx(np.mean(read), abs=0.02)
     assert np.mean(read) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-- the first\nSELECT * FROM t WHERE day = 3", ["day = 3"]),
+        ("/* select */ (\n select 1 from t where city = 'x')", ["city = 'x'"]),
+        ("WITH a AS (SELECT * FROM t WHERE day < 5) SELECT * FROM a", ["day < 5"]),
+        ("selected = 1", ["selected = 1"]),
+        ("-- SELECT\nday = 3", ["-- SELECT\nday = 3"]),
+        ("withheld IS NULL", ["withheld IS NULL"]),
+    ],
+)
+def test_statements_are_told_from_predicates(text, expected):
+    assert conditions(text, Schema(TABLE.schema)) == expected

@@ -30,6 +30,7 @@ from zskip.writer.optimizing import Optimized
 from zskip.writer.options import bytes_of, span_of
 from zskip.writer.paths import stored_rows
 from zskip.writer.sample import Sample
+from zskip.writer.workload import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
     import altair
@@ -55,7 +56,7 @@ def write(
     row_group_rows: int = 122_880,
     compression: str = "zstd",
     weights: Mapping[str, float] | Sequence[float] | None = None,
-    workload: Sequence[str] | None = None,
+    workload: Workload | None = None,
     partition_by: str | Sequence[str] = (),
     mode: str = "error",
     memory_limit: int | str | None = None,
@@ -71,7 +72,8 @@ def write(
     ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
     folders and URLs of Parquet, CSV or JSON. ``by``: the columns that queries filter on, the most important first.
     ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default) says how large the files are.
-    ``weights``: how often each column is asked for; ``workload``: predicates that stand for the queries to come.
+    ``weights``: how often each column is asked for; ``workload``: predicates or SELECT statements that stand for the
+    queries to come, or a file of them.
     ``mode``: what to do where a table is already: "error", "append" (after that table's own layout) or "overwrite".
     ``memory_limit``: by default half of what is free; larger inputs go through spill files in ``temp_directory``.
     ``session``: a Spark session that does the work; the source is one of its DataFrames, or paths.
@@ -90,7 +92,7 @@ def write(
         row_group_rows=row_group_rows,
         compression=compression,
         weights=weights,
-        workload=workload,
+        workload=None if workload is None else queries_of(workload),
         partition_by=partition_by,
         memory_limit=memory_limit,
         temp_directory=temp_directory,
@@ -182,24 +184,21 @@ def repair(
 
 def advise(
     source: Any,
-    workload: Sequence[str],
+    workload: Workload,
     *,
     files: int | None = None,
     seed: int = 0,
-    workload_file: str = "QUERIES.SQL",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Advice:
-    """Rank layouts and columns for a workload of predicates or SELECT statements, on a sample of any source.
+    """Rank layouts and columns for a workload, on a sample of any source.
 
-    A path at which there is a table is asked as `Table.advise`. ``files``: how many the new table is to have, 100 by
-    default; ``workload_file``: what the command that is advised names. Raises `InvalidOption`, `SqlError`.
+    ``workload``: predicates or SELECT statements, or a file of them. A path at which there is a table is asked as
+    `Table.advise`. ``files``: how many the new table is to have, 100 by default. Raises `InvalidOption`, `SqlError`.
     """
     if isinstance(source, str | os.PathLike):
         storage = sidecar.open_storage(source, storage_options)
         if sidecar.latest_version(storage):
-            return Table(storage, sidecar.load(storage)).advise(
-                workload, files=files, seed=seed, workload_file=workload_file
-            )
+            return Table(storage, sidecar.load(storage)).advise(workload, files=files, seed=seed)
     sample, total, started = Sample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
         rows = part()
@@ -211,12 +210,12 @@ def advise(
     said = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
     return advisor.advise(
         found,
-        workload,
+        queries_of(workload),
         files=files or _ADVISED_TARGET,
         total_rows=total,
         read_seconds=time.perf_counter() - started,
         source=str(said),
-        workload_file=workload_file,
+        workload_file=file_of(workload),
     )
 
 
@@ -465,16 +464,15 @@ class Table:
 
     def advise(
         self,
-        workload: Sequence[str],
+        workload: Workload,
         *,
         files: int | None = None,
         seed: int = 0,
-        workload_file: str = "QUERIES.SQL",
     ) -> Advice:
-        """Rank layouts and columns for a workload of predicates or SELECT statements, on a sample, beside today's.
+        """Rank layouts and columns for a workload, on a sample, beside today's.
 
-        ``files``: how many the new table is to have; as many as now by default. ``workload_file``: what the command
-        that is advised names. Raises `InvalidOption`, `SqlError`.
+        ``workload``: predicates or SELECT statements, or a file of them; ``files``: how many the new table is to have,
+        as many as now by default. Raises `InvalidOption`, `SqlError`.
         """
         count = len(self._index)
         some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
@@ -489,13 +487,13 @@ class Table:
         total = self.snapshot.totals.rows or sum(len(rows) for rows in parts)
         return advisor.advise(
             pa.concat_tables(parts),
-            workload,
+            queries_of(workload),
             files=files or max(count, 1),
             total_rows=total,
             today=np.concatenate(today),
             read_seconds=self._read_seconds(some[:_TIMED_FILES], total),
             source=self.uri,
-            workload_file=workload_file,
+            workload_file=file_of(workload),
         )
 
     def _read_seconds(self, some: np.ndarray, total: int) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from zskip.writer.workload import queries_of
 
 __all__ = [
     "Commands",
@@ -26,10 +27,6 @@ __all__ = [
 ]
 
 Commands = Any  # argparse keeps its own name for this private
-
-# A string, a quoted name, a comment, or one other character.
-LEXICAL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|.", re.DOTALL)
-COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 STORAGE_HELP = "an option of the object store, such as region=eu-central-1; may be repeated"
 
@@ -82,26 +79,7 @@ def pairs(given: list[tuple[str, str]] | None) -> dict[str, str] | None:
 
 def statements(path: Path) -> list[str]:
     """The statements or predicates of a file: those that `;` ends, or one per line where there is no `;`."""
-    return split_statements(path.read_text(encoding="utf-8"))
-
-
-def split_statements(text: str) -> list[str]:
-    """
-    >>> split_statements("a = 1 -- one; still one\\nb = ';'")
-    ['a = 1 -- one; still one', "b = ';'"]
-    >>> split_statements("SELECT ';';\\nSELECT 2;")
-    ["SELECT ';'", 'SELECT 2']
-    """
-    pieces = LEXICAL.findall(text)
-    separator = ";" if ";" in pieces else "\n"
-    found, current = [], ""
-    for piece in pieces:
-        if piece == separator:
-            found.append(current)
-            current = ""
-        else:
-            current += piece
-    return [statement.strip() for statement in [*found, current] if COMMENT.sub("", statement).strip()]
+    return list(queries_of(path))
 
 
 def add_json(command: argparse.ArgumentParser) -> None:

@@ -62,9 +62,8 @@ def advise(given: argparse.Namespace) -> None:
     with working("replaying the workload against candidate layouts"):
         advice = tables.advise(
             given.path,
-            statements(given.workload),
+            given.workload,
             files=given.files,
-            workload_file=str(given.workload),
             storage_options=pairs(given.storage_option),
         )
     if given.json:

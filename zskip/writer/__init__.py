@@ -2,7 +2,7 @@
 
 ``opening``, ``sources``, ``paths``, ``storable``, ``evolution``: rows and their types · ``sample``, ``routing``: which
 file a row goes to · ``scatter``, ``spool``: rows on their way, within the memory limit · ``encode``, ``hive``: one file
-· ``write``: all of that · ``changes``: what a table goes through.
+· ``write``: all of that · ``changes``: what a table goes through · ``workload``, ``pace``: for the advisor, too.
 """
 
 from zskip.writer.evolution import evolved, widened

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import sqlglot
 from sqlglot import exp
 
@@ -9,6 +11,8 @@ from zskip.errors import SqlSyntaxError
 from zskip.schema import Schema
 
 __all__ = ["conditions"]
+
+_STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH)\b", re.IGNORECASE | re.DOTALL)
 
 
 def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
@@ -22,7 +26,7 @@ def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[st
     >>> conditions("SELECT count(*) FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
     ['a = 5 AND b > 1']
     """
-    if not text.lstrip(" (\n\t").lower().startswith(("select", "with")):
+    if _STATEMENT.match(text) is None:
         return [text]
     try:
         statement = sqlglot.parse_one(text, read=dialect)

@@ -1,0 +1,67 @@
+"""A workload as it is given: a list of queries, their text, or a file of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias, TypeGuard
+
+from zskip.errors import InvalidOption
+
+__all__ = ["Workload", "file_of", "queries_of", "split_statements"]
+
+Workload: TypeAlias = Sequence[str] | os.PathLike[str]
+"""Predicates or SELECT statements; text of several, between which `;` or line breaks stand; or a file's path.
+
+A string that ends in ".sql" is the path of a file.
+"""
+
+_LEXICAL = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|.", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def queries_of(workload: Workload) -> tuple[str, ...]:
+    """The queries, one by one. Raises `InvalidOption` where a file cannot be read.
+
+    >>> queries_of("a = 1; b < 2")
+    ('a = 1', 'b < 2')
+    """
+    if isinstance(workload, os.PathLike) or _names_file(workload):
+        try:
+            return split_statements(Path(workload).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidOption(f"The workload {os.fspath(workload)} cannot be read: {error}") from error
+    return split_statements(workload) if isinstance(workload, str) else tuple(workload)
+
+
+def file_of(workload: Workload) -> str:
+    """The path of a workload's file, for a command to name; "QUERIES.SQL" where it came without one."""
+    if isinstance(workload, os.PathLike) or _names_file(workload):
+        return os.fspath(workload)
+    return "QUERIES.SQL"
+
+
+def _names_file(workload: Sequence[str]) -> TypeGuard[str]:
+    return isinstance(workload, str) and workload.lower().endswith(".sql")
+
+
+def split_statements(text: str) -> tuple[str, ...]:
+    """The statements or predicates that `;` ends, or one per line where there is no `;`.
+
+    >>> split_statements("a = 1 -- one; still one\\nb = ';'")
+    ('a = 1 -- one; still one', "b = ';'")
+    >>> split_statements("SELECT ';';\\nSELECT 2;")
+    ("SELECT ';'", 'SELECT 2')
+    """
+    pieces = _LEXICAL.findall(text)
+    separator = ";" if ";" in pieces else "\n"
+    found, current = [], ""
+    for piece in pieces:
+        if piece == separator:
+            found.append(current)
+            current = ""
+        else:
+            current += piece
+    return tuple(statement.strip() for statement in [*found, current] if _COMMENT.sub("", statement).strip())
