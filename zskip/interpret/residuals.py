@@ -14,13 +14,17 @@ __all__ = ["residuals"]
 _MOST = 64
 """Different residuals in one plan: an engine runs one scan for each, so rarer ones give way to the whole predicate."""
 
+_MOST_PARTS = 256
+"""Conjuncts that are proved one by one."""
+
 
 def residuals(predicate: Predicate, statistics: Statistics) -> tuple[list[Predicate | None], npt.NDArray[np.int64]]:
     """The predicates that units still need, and for each unit the number of its own: None where every row matches.
 
-    A conjunct is left out for the units in which every row makes it TRUE. At most 64 different ones are given.
+    A conjunct is left out for the units in which every row makes it TRUE. At most 64 different ones are given; of
+    more than 256 conjuncts it is all or nothing.
     """
-    parts = predicate.conjuncts
+    parts = predicate.conjuncts if len(predicate.conjuncts) <= _MOST_PARTS else (predicate,)
     needed = np.stack([~outcomes(part, statistics).all_match for part in parts], axis=1)
     patterns, numbers, counts = np.unique(needed, axis=0, return_inverse=True, return_counts=True)
     numbers = numbers.reshape(-1).astype(np.int64)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from zskip.interpret.comparison import compared
 from zskip.interpret.computing import computed
+from zskip.interpret.gathering import gathered
 from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
 from zskip.interpret.spans import key_family
 from zskip.interpret.steps import Steps
@@ -205,9 +206,9 @@ def proof_of(node: Node) -> Proof:
         case IsNull(term):
             return Steps.is_null(term)
         case And(parts):
-            return _joint(True, [proof_of(part) for part in parts])
+            return _joint(True, [proof_of(part) for part in gathered(parts, True)])
         case Or(parts):
-            return _joint(False, [proof_of(part) for part in parts])
+            return _joint(False, [proof_of(part) for part in gathered(parts, False)])
         case Not(part):
             inner = proof_of(part)
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)

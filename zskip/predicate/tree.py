@@ -11,7 +11,7 @@ is one **term**, and everything that is said of one term is decided together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal as Either
 
 import pyarrow as pa
@@ -75,6 +75,14 @@ class Call:
     arguments: tuple[Scalar, ...]
     type: pa.DataType
     options: tuple[object, ...] = ()
+    hashed: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Known once, from those of the arguments: a thousand calls in one another are hashed in a thousand steps.
+        object.__setattr__(self, "hashed", hash((self.function, self.arguments, self.type, self.options)))
+
+    def __hash__(self) -> int:
+        return self.hashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +336,26 @@ def columns(node: Node) -> frozenset[str]:
     return frozenset(found)
 
 
+def size(node: Node) -> int:
+    """The predicates of the tree, each as often as a walk would meet it: a part that stands in two places counts twice.
+
+    Found without that walk, which of parts within parts may take forever.
+    """
+    sizes: dict[int, int] = {}
+    waiting: list[tuple[Node, bool]] = [(node, False)]
+    while waiting:
+        each, ready = waiting.pop()
+        if id(each) in sizes:
+            continue
+        below = children(each)
+        if ready or not below:
+            sizes[id(each)] = 1 + sum(sizes[id(child)] for child in below)
+        else:
+            waiting.append((each, True))
+            waiting.extend((child, False) for child in below)
+    return sizes[id(node)]
+
+
 def is_doubtful(node: Node) -> bool:
     """Whether ranges may not show everything about a predicate: it holds functions, or what is opaque."""
     return any(
@@ -337,10 +365,14 @@ def is_doubtful(node: Node) -> bool:
 
 
 def depth(node: Node) -> int:
-    """The greatest number of predicates above one another."""
-    deepest, waiting = 0, [(node, 1)]
+    """The greatest number of predicates, and of functions below them, above one another."""
+    deepest = 0
+    waiting: list[tuple[Node | Scalar, int]] = [(node, 1)]
     while waiting:
-        node, level = waiting.pop()
+        each, level = waiting.pop()
         deepest = max(deepest, level)
-        waiting.extend((child, level + 1) for child in children(node))
+        if isinstance(each, Call):
+            waiting.extend((argument, level + 1) for argument in each.arguments)
+        elif not isinstance(each, Reference | Literal | Foreign):
+            waiting.extend((child, level + 1) for child in (*children(each), *_scalars(each)))
     return deepest

@@ -16,8 +16,9 @@ from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect, Predicate
 from zskip.predicate.depth import with_room
+from zskip.predicate.sql import remembered
 from zskip.predicate.sql.binder import Binder
-from zskip.predicate.sql.freeze import freeze
+from zskip.predicate.sql.freeze import freeze, reads_clock
 from zskip.predicate.sql.lists import shortened, stands_for_lists
 from zskip.predicate.sql.places import unclosed_quote, what_is_wrong
 from zskip.predicate.sql.source import Source
@@ -54,6 +55,10 @@ def bind(
     True
     """
     settings = Dialect(dialect, _zone(timezone), ansi)
+    key = remembered.key(sql, settings, schema, params, case_sensitive)
+    known = remembered.find(key, schema)
+    if known is not None:
+        return known
     try:
         parser = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
@@ -69,7 +74,10 @@ def bind(
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
-    return with_room(nesting(tokens), lambda: binding.predicate(skeleton(tokens)))
+    found = with_room(nesting(tokens), lambda: binding.predicate(skeleton(tokens)))
+    if not reads_clock(whole, dialect):
+        remembered.keep(key, found)
+    return found
 
 
 def _zone(name: str) -> str:
@@ -148,8 +156,10 @@ class _Binding:
                 return tree.or_([self._node(each) for each in part.parts])
             case "not":
                 return tree.not_(self._node(part.parts[0]))
-        found = self.binder.predicate(self._parse(part))
-        return self.binder.computable(found, lambda: self._frozen(part))
+        plain = self.binder.plain(self.tokens[part.start : part.end])
+        if plain is not None:
+            return plain
+        return self.binder.leaf(self._parse(part), lambda: self._frozen(part))
 
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import IncomparableTypes, UnknownColumn, UnsupportedSql, nearest
 from zskip.predicate import tree
@@ -21,7 +22,7 @@ from zskip.predicate.functions import is_computable
 from zskip.predicate.literals import Fit, Refused, compared, fit, integer_limits, unified
 from zskip.predicate.patterns import glob, ilike, like, regex, starts_with
 from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_type
-from zskip.predicate.sql.constants import constant
+from zskip.predicate.sql.constants import constant, number
 from zskip.predicate.sql.functions import call, known
 from zskip.predicate.sql.places import closed, opened
 from zskip.predicate.sql.source import Source
@@ -41,8 +42,25 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
 }
 
+_MOST_PARTS = 50_000
+"""Predicates that one leaf may become."""
+
 _LONGEST_COMPUTED = 4096
 """Characters of a condition that DuckDB may be asked to compute."""
+
+_SIGNS: dict[TokenType, str] = {
+    TokenType.EQ: "=",
+    TokenType.NEQ: "<>",
+    TokenType.LT: "<",
+    TokenType.LTE: "<=",
+    TokenType.GT: ">",
+    TokenType.GTE: ">=",
+}
+
+_PLAIN_CONSTANTS = {(TokenType.NUMBER,), (TokenType.STRING,), (TokenType.DASH, TokenType.NUMBER)}
+
+_NO_NAMES = {"ANY", "CASE", "CONNECT_BY_ROOT", "IF", "MAP", "NEXT", "PRIOR"}
+"""Words that begin something other than a column's name, though the tokens do not tell."""
 
 _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
     exp.AggFunc: "an aggregate",
@@ -61,6 +79,8 @@ class Binder:
     def __init__(self, schema: Schema, dialect: Dialect, source: Source, case_sensitive: bool) -> None:
         self.schema, self.dialect, self.source, self.case_sensitive = schema, dialect, source, case_sensitive
         self._names: list[tuple[int, int, str]] = []
+        self._plain: dict[tuple[TokenType, str], Reference | None] = {}
+        self._looked_through: dict[int, exp.Expr] = {}
 
     def named(self, start: int, end: int) -> str:
         """A range of the frozen text with every column that was bound in it by its exact, quoted name."""
@@ -76,6 +96,40 @@ class Binder:
         return self.source.whole("".join([*pieces, self.source.frozen[at:end]]))
 
     # ── predicates ──
+
+    def plain(self, tokens: Sequence[Token]) -> Node | None:
+        """``column op constant``, for which no parser is needed; None for everything else, and for what is wrong."""
+        kinds = tuple(token.token_type for token in tokens)
+        op = _SIGNS.get(kinds[1]) if len(kinds) in (3, 4) else None
+        if op is None or self.dialect.name not in ("duckdb", "spark") or kinds[2:] not in _PLAIN_CONSTANTS:
+            return None
+        name, text = tokens[0], tokens[-1].text
+        term = self._plain_term(name)
+        if term is None or text in self.source.lists:
+            return None
+        try:
+            if kinds[-1] is TokenType.NUMBER:
+                value = number(text, negative=len(kinds) == 4)
+            elif "\\" in text:
+                return None
+            else:
+                value = pa.scalar(text, pa.string())
+            if value.type != term.type and not _are_comparable(term.type, value.type, True):
+                return None
+            found = compared(op, term, self._fit(term, value))
+        except Refused:
+            return None
+        self._name(name.start, name.end + 1, self.schema.columns[term.path])
+        return found
+
+    def _plain_term(self, name: Token) -> Reference | None:
+        key = (name.token_type, name.text)
+        if key not in self._plain:
+            bare = name.token_type is TokenType.VAR and name.text.upper() not in _NO_NAMES
+            simple = bare or name.token_type is TokenType.IDENTIFIER
+            column = self._find([name.text]) if simple else None
+            self._plain[key] = None if column is None else Reference(column.path, column.type)
+        return self._plain[key]
 
     def predicate(self, node: exp.Expr) -> Node:
         """An expression that stands where TRUE, FALSE or NULL is wanted."""
@@ -177,16 +231,10 @@ class Binder:
         return fitted
 
     def _must_compare(self, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
-        kinds = {_kind(left), _kind(right)}
-        if "string" in kinds and literal:
-            return
-        for group in ({"moment", "number"}, {"moment", "boolean"}, {"moment", "time"}, {"time", "number"}):
-            if kinds == group and "null" not in kinds:
-                raise IncomparableTypes(
-                    f"{self.dialect.name} does not compare {left} with {right}.",
-                    self.source.original,
-                    self._span(whole),
-                )
+        if not _are_comparable(left, right, literal):
+            raise IncomparableTypes(
+                f"{self.dialect.name} does not compare {left} with {right}.", self.source.original, self._span(whole)
+            )
 
     def _is(self, node: exp.Expr) -> Node:
         tested = _bare(node.expression)
@@ -333,8 +381,15 @@ class Binder:
         end = closed(self.source.frozen, start, end)
         return Opaque(self.named(start, end) if start < end else node.sql(self.dialect.name), paths, reason)
 
-    def computable(self, node: Node, text: Callable[[], str]) -> Node:
-        """The node of a whole leaf, with its text where DuckDB may say of single values what ranges do not show."""
+    def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
+        """The predicate of a whole leaf of the skeleton, whose text is at hand."""
+        found = self.predicate(node)
+        if tree.size(found) > _MOST_PARTS:
+            found = self._opaque(node, "choices within choices, of too many parts")
+        return self._computable(found, text)
+
+    def _computable(self, node: Node, text: Callable[[], str]) -> Node:
+        """The node, with its text where DuckDB may say of single values what ranges do not show."""
         if self.dialect.name != "duckdb" or not tree.is_doubtful(node):
             return node
         paths = tree.columns(node)
@@ -490,11 +545,15 @@ class Binder:
             )
         start, end = self._place(node)
         if start < end:
-            entry = (start, end, _quoted(found, self.dialect))
-            index = bisect.bisect_left(self._names, entry)
-            if self._names[index : index + 1] != [entry]:
-                self._names.insert(index, entry)
+            self._name(start, end, found)
         return Reference(found.path, found.type)
+
+    def _name(self, start: int, end: int, column: Column) -> None:
+        """Notes that a column was bound in this place."""
+        entry = (start, end, _quoted(column, self.dialect))
+        index = bisect.bisect_left(self._names, entry)
+        if self._names[index : index + 1] != [entry]:
+            self._names.insert(index, entry)
 
     def _find(self, names: list[str]) -> Column | None:
         # A first name that is a column of its own is no table's: what follows is inside of it, perhaps a map's key.
@@ -526,7 +585,10 @@ class Binder:
     # ── places and refusals ──
 
     def _refuse(self, node: exp.Expr) -> None:
+        if id(node) in self._looked_through:
+            return  # within something larger
         for each in node.walk():
+            self._looked_through[id(each)] = each
             for kind, name in _NOT_A_PREDICATE.items():
                 if isinstance(each, kind):
                     raise UnsupportedSql(
@@ -647,6 +709,14 @@ def _kind(type: pa.DataType) -> str:
             return kind
     return str(type)
 
+
+def _are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool:
+    """Whether a dialect compares two types at all; a text's ``literal`` beside any."""
+    kinds = {_kind(left), _kind(right)}
+    return ("string" in kinds and literal) or kinds not in _NEVER_COMPARED
+
+
+_NEVER_COMPARED = ({"moment", "number"}, {"moment", "boolean"}, {"moment", "time"}, {"time", "number"})
 
 _KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
     "number": (t.is_integer, t.is_floating, t.is_decimal),

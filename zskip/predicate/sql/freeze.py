@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.errors import UnknownParameter, nearest
 from zskip.predicate.sql.source import Source
 
-__all__ = ["clocks", "freeze", "literal"]
+__all__ = ["clocks", "freeze", "literal", "reads_clock"]
 
 _CLOCK = {
     "duckdb": {
@@ -55,8 +55,18 @@ def freeze(
 
     Raises `UnknownParameter` where a parameter has no value, or a value no parameter.
     """
-    moment = now or datetime.now(UTC)
-    return source.replaced([*_parameters(source, tokens, params, dialect), *clocks(tokens, dialect, moment, zone)])
+    replacements: list[tuple[int, int, str]] = []
+    if params is not None or any(mark in source.frozen for mark in "?$:"):
+        replacements += _parameters(source, tokens, params, dialect)
+    if reads_clock(source, dialect):
+        replacements += clocks(tokens, dialect, now or datetime.now(UTC), zone)
+    return source.replaced(replacements)
+
+
+def reads_clock(source: Source, dialect: str) -> bool:
+    """Whether a text may read the clock: it holds the name of such a function, perhaps as something else."""
+    text = source.frozen.lower()
+    return any(name in text for name in _CLOCK.get(dialect, {}))
 
 
 def clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:

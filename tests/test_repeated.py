@@ -1,0 +1,178 @@
+"""Predicates that are bound again, and many that are said at once: always what binding each alone would give."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from zskip import interpret, predicate
+from zskip.errors import SqlError
+from zskip.interpret import gathering
+from zskip.predicate.sql import remembered
+from zskip.predicate.sql.binder import Binder
+from zskip.predicate.tree import walk
+from zskip.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+FIELDS = {"x": pa.int32(), "f": pa.float64(), "s": pa.string(), "d": pa.date32(), "z": pa.timestamp("us", "UTC")}
+SCHEMA = Schema(pa.schema(FIELDS))
+
+
+def said(found: predicate.Predicate) -> list[str]:
+    return [found.text, found.frozen, *(re.sub("0x[0-9a-f]+", "", repr(node)) for node in walk(found.tree))]
+
+
+# ── bound again ──
+
+
+def test_the_same_text_is_bound_once() -> None:
+    first = predicate.bind("x = 5 AND s LIKE 'a%'", SCHEMA)
+    assert predicate.bind("x = 5 AND s LIKE 'a%'", SCHEMA) is first
+    assert predicate.bind("x = ?", SCHEMA, params=[5]) is predicate.bind("x = ?", SCHEMA, params=[5])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"timezone": "UTC"}, {"timezone": "Europe/Berlin"}),
+        ({"dialect": "duckdb"}, {"dialect": "spark"}),
+        ({"dialect": "spark", "ansi": True}, {"dialect": "spark", "ansi": False}),
+        ({"case_sensitive": True}, {"case_sensitive": False}),
+    ],
+)
+def test_settings_are_part_of_what_is_known(one: dict[str, object], other: dict[str, object]) -> None:
+    assert predicate.bind("z > '2020-01-01'", SCHEMA, **one) is not predicate.bind("z > '2020-01-01'", SCHEMA, **other)  # type: ignore[arg-type]
+
+
+def test_parameters_that_python_holds_for_equal_are_told_apart() -> None:
+    values = [1, 1.0, True, "1", Decimal("1"), Decimal("1.0"), 0.0, -0.0, None, b"1", dt.date(2020, 1, 1), "2020-01-01"]
+    values += [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), np.int8(1), np.float32(1)]
+    texts = [predicate.bind("s = ?", SCHEMA, params=[value]).frozen for value in values]
+    assert texts == [predicate.bind("s = $a", SCHEMA, params={"a": value}).frozen for value in values]
+    assert len(set(texts)) == len(values) - 2  # numpy's are those of Python
+
+
+def test_names_of_parameters_are_told_apart() -> None:
+    sql = "x > $a AND x < $b"
+    one = predicate.bind(sql, SCHEMA, params={"a": 1, "b": 2})
+    other = predicate.bind(sql, SCHEMA, params={"b": 1, "a": 2})
+    assert one.frozen != other.frozen
+
+
+@pytest.mark.parametrize("sql", ["z < now()", "d = current_date", "z < CURRENT_TIMESTAMP", "d = today()"])
+def test_the_clock_is_read_each_time(sql: str) -> None:
+    early, late = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2020, 2021))
+    frozen = [predicate.bind(sql, SCHEMA, now=now).frozen for now in (early, late, early)]
+    assert frozen[0] == frozen[2] != frozen[1]
+    assert "20" in predicate.bind(sql, SCHEMA).frozen
+
+
+def test_another_schema_is_another_predicate() -> None:
+    """Of equal fields too; and of one that stands where a forgotten one stood."""
+    for _ in range(300):
+        type = random.choice([pa.int32(), pa.string(), pa.date32()])
+        schema = Schema(pa.schema({"x": type}))
+        found = predicate.bind("x = '5'", schema) if type != pa.date32() else predicate.bind("x IS NULL", schema)
+        assert found.schema is schema
+        del schema, found
+        gc.collect(0)
+
+
+def test_what_fails_fails_again() -> None:
+    for _ in range(2):
+        with pytest.raises(SqlError):
+            predicate.bind("nobody = 5", SCHEMA)
+        with pytest.raises(SqlError):
+            predicate.bind("x = ?", SCHEMA, params=[])
+        with pytest.raises(SqlError):
+            predicate.bind("x = ?", SCHEMA, params=[object()])
+
+
+def test_only_so_many_are_kept() -> None:
+    for number in range(remembered.MOST + 50):
+        predicate.bind(f"x = {number}", SCHEMA)
+    assert len(remembered._kept) == remembered.MOST
+    long = "s = '" + "a" * remembered.LONGEST + "'"
+    assert predicate.bind(long, SCHEMA) is not predicate.bind(long, SCHEMA)
+
+
+def test_threads_share_what_is_known() -> None:
+    def ask(number: int) -> bool:
+        return predicate.bind("x = ?", SCHEMA, params=[number % 7]).frozen == f'"x" = {number % 7}'
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(2000)))
+
+
+# ── without the parser ──
+
+PLAIN = [
+    "x = 5", "x <> -5", "x != 5", "x >= 5.5", "x < 1e3", "x > 99999999999", "X = 5", '"x" = 5', '"X" = 5', "s = 'a'",
+    "s = 5", "s <> 'it''s'", "x = '5'", "x = 'a'", "f > -0.0", "f < 1e400", "d = '2020-01-01'", "d = 5", "d > 'a'",
+    "d = '2020-02-30'", "z > '2020-01-01'", "y = 5", "x = 5_000", "if = 5", "any = 5", "map = 5", "case = 5",
+    "s = 'a\\b'", "f = 'nan'", "x == 5", "x = .5", "x = 5.", "x = 123456789012345678901234567890",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize("sql", PLAIN)
+def test_a_plain_comparison_is_what_the_parser_makes_of_it(
+    sql: str, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = Schema(pa.schema({**FIELDS, "if": pa.int32(), "any": pa.int32(), "map": pa.int32(), "case": pa.int32()}))
+
+    def answer() -> list[str]:
+        try:
+            return said(predicate.bind(f"{sql} OR NOT {sql}", schema, dialect=dialect))
+        except SqlError as error:
+            return [type(error).__name__, str(error)]
+
+    plain = answer()
+    remembered._kept.clear()
+    monkeypatch.setattr(Binder, "plain", lambda self, tokens: None)
+    assert plain == answer()
+
+
+# ── said at once ──
+
+
+def statistics() -> Statistics:
+    draw = random.Random(3)
+    ints = [sorted(draw.choices(range(-5, 30), k=2)) for _ in range(60)]
+    floats = [sorted(draw.choices([-np.inf, -2.5, 0.0, 1.5, 7.0, np.inf], k=2)) for _ in range(60)]
+    words = [sorted(draw.choices(["", "a", "ab", "b", "z"], k=2)) for _ in range(60)]
+    columns = {}
+    for name, bounds, type in (("x", ints, pa.int32()), ("f", floats, pa.float64()), ("s", words, pa.string())):
+        lower, upper = (pa.array([pair[end] for pair in bounds], type) for end in (0, 1))
+        flags = (pa.array([draw.random() < share for _ in bounds]) for share in (0.9, 0.4, 0.3 if name == "f" else 0))
+        columns[name] = Ranges(lower, upper, *flags)
+    return Statistics(pa.array([9] * 60), columns)
+
+
+@pytest.mark.parametrize("word", ["AND", "OR"])
+def test_comparisons_that_are_said_at_once_say_the_same(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, units = random.Random(word), statistics()
+    constants = {"x": range(-5, 30), "f": ["-2.5", "0", "1.5", "'nan'::DOUBLE"], "s": ["''", "'a'", "'ab'", "'zz'"]}
+    for _ in range(150):
+        parts = []
+        for _ in range(draw.randint(4, 14)):
+            name = draw.choice("xfs")
+            one, two = (draw.choice(list(constants[name])) for _ in range(2))
+            op = draw.choice(["=", "<>", "<", "<=", ">", ">="])
+            listed = f"{name} {draw.choice(['IN', 'NOT IN'])} ({one}, {draw.choice([str(two), 'NULL'])})"
+            parts.append(draw.choice([f"{name} {op} {one}", f"{one} {op} {name}", f"NOT ({name} {op} {one})", listed]))
+        sql = f" {word} ".join(parts)
+        together = interpret.outcomes(predicate.bind(sql, SCHEMA), units)
+        with monkeypatch.context() as patch:
+            patch.setattr(gathering, "_FEWEST", 10**9)
+            apart = interpret.outcomes(predicate.bind(sql + " ", Schema(SCHEMA.arrow)), units)
+        for bit in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
+            assert np.array_equal(getattr(together, bit), getattr(apart, bit)), (sql, bit)

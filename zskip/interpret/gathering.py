@@ -1,0 +1,89 @@
+"""Many comparisons of one term with constants, said at once: a hundred thousand terms of OR are one IN.
+
+x = 1 OR x = 5 OR x IN (7, 9)      x IN (1, 5, 7, 9)
+x <> 1 AND x <> 5                  x NOT IN (1, 5)
+x < 3 OR x < 7                     x < 7
+x < 3 AND x < 7                    x < 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.predicate import tree
+from zskip.predicate.tree import Compare, In, Literal, Node, Not, Scalar
+
+__all__ = ["gathered"]
+
+_FEWEST = 4
+"""Parts that are worth it."""
+
+_Key = tuple[str, Scalar]
+
+
+def gathered(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
+    """Parts of an AND or an OR that say the same together, as few as may be."""
+    if len(parts) < _FEWEST:
+        return parts
+    constants: dict[_Key, list[pa.Scalar]] = {}
+    arrays: dict[_Key, list[pa.Array]] = {}
+    others: list[Node] = []
+    for part in parts:
+        found = _member(part, conjunction) or _bound(part)
+        if found is None:
+            others.append(part)
+        else:
+            key, said = found
+            listed = constants.setdefault(key, [])
+            if isinstance(said, pa.Array):
+                arrays.setdefault(key, []).append(said)
+            else:
+                listed.append(said)
+    return [
+        *others,
+        *(
+            _said(*key, pa.concat_arrays([pa.array(listed, key[1].type), *arrays.get(key, ())]), conjunction)
+            for key, listed in constants.items()
+        ),
+    ]
+
+
+def _member(part: Node, conjunction: bool) -> tuple[_Key, pa.Scalar | pa.Array] | None:
+    """``x = c`` and ``x IN (…)`` in an OR; their opposites in an AND."""
+    if conjunction:
+        if not isinstance(part, Not):
+            return None
+        part = part.part
+    match part:
+        case Compare("=", term, Literal(value)) | Compare("=", Literal(value), term) if not isinstance(term, Literal):
+            return ("in", term), value
+        case In(term, values, False):
+            return ("in", term), values
+    return None
+
+
+def _bound(part: Node) -> tuple[_Key, pa.Scalar | pa.Array] | None:
+    """``x < c``, ``x <= c`` and the same from above: ``>`` stands for a constant on the left."""
+    match part:
+        case Compare("<" | "<=" as op, term, Literal(value)) if not isinstance(term, Literal) and not _is_nan(value):
+            return (op, term), value
+        case Compare("<" | "<=" as op, Literal(value), term) if not isinstance(term, Literal) and not _is_nan(value):
+            return (">" + op[1:], term), value
+    return None
+
+
+def _is_nan(value: pa.Scalar) -> bool:
+    return bool(pa.types.is_floating(value.type) and value.as_py() != value.as_py())
+
+
+def _said(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> Node:
+    if op == "in":
+        found = tree.in_(term, constants)
+        return tree.not_(found) if conjunction else found
+    # Of upper bounds the least counts in an AND, and the greatest in an OR; of lower bounds the other one.
+    least = op.startswith("<") == conjunction
+    order = pc.sort_indices(constants)
+    return tree.compare(op, term, Literal(constants[order[0 if least else -1].as_py()]))
