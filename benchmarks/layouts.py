@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -178,14 +178,14 @@ def at_most(case: Case, rows: pa.Table, queries: list[str]) -> float | None:
 
 
 def measured(options: argparse.Namespace) -> Iterator[list[Line]]:
-    """The lines of each case and seed, as many at once as there are jobs."""
+    """The lines of each case and seed, as they are done, as many at once as there are jobs."""
     wanted = [(name, seed) for name in options.case for seed in range(options.seeds if CASES[name].seeded else 1)]
     # the longest first, so that no long one is left over at the end
     queue = sorted(wanted, key=lambda pair: -CASES[pair[0]].files)
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        begun = {(name, seed): pool.submit(measure, name, seed, options.cache, options.peers) for name, seed in queue}
-        for pair in wanted:
-            yield begun[pair].result()
+        begun = [pool.submit(measure, name, seed, options.cache, options.peers) for name, seed in queue]
+        for done in as_completed(begun):
+            yield done.result()
 
 
 def shortfalls(lines: Sequence[Line]) -> list[str]:
@@ -208,7 +208,7 @@ def summary(lines: Sequence[Line]) -> str:
     names = list(dict.fromkeys(line.layout for line in lines))
     head = ["case", "files", *names, "at least", "limit"]
     table = [head, ["---"] * len(head)]
-    for case in dict.fromkeys(line.case for line in lines):
+    for case in [name for name in CASES if any(line.case == name for line in lines)]:
         mine = [line for line in lines if line.case == case]
         skipped = [np.mean([line.skipped for line in mine if line.layout == name]) for name in names]
         limit = mine[0].limit
