@@ -69,7 +69,7 @@ def boxes(
     legend = None if survivors is None else charts.Legend(title=None, orient="bottom")
     colors = charts.Scale(domain=["skipped", "read"], range=[_SKIPPED, _READ])
     picture: altair.Chart = (
-        charts.Chart(charts.InlineData(values=values))
+        charts.Chart(_inline(charts, values))
         .mark_rect(fillOpacity=0.35, strokeWidth=0.7, strokeOpacity=0.9)
         .encode(
             x=across.encoded(charts, charts.X, "left"),
@@ -181,6 +181,13 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
     numbers = values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
     filled = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
     return np.where(np.asarray(values.is_valid()), filled, np.nan)
+
+
+def _inline(charts: Any, values: list[dict[str, Any]]) -> Any:
+    """The values as the chart's own data, of any number; set later, for on construction each would be validated."""
+    data = charts.InlineData(values=[])
+    data["values"] = values
+    return data
 
 
 def _altair() -> Any:
