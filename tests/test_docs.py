@@ -2,16 +2,20 @@
 
 The blocks of a page run in order, in one temporary folder that holds `fixtures/`. A `python` block shares its names
 with the page's other python blocks; one with `>>>` prompts is a doctest, its answers compared. In a `console` block
-the lines that begin with `$ ` are commands, and each must succeed; the rest shows what they print. A `bash` block is
-a script. A block that mentions pyspark or `spark` runs only in the page's Spark run. Where a block cannot run, the line
-before it says why: `<!-- not run: installs packages -->`.
+the lines that begin with `$ ` are commands, and each must succeed; the rest shows what they print. A command that is
+nothing but `zskip` and its arguments runs in this process, which spares a second of imports; any other, and a `bash`
+block, is a script in a process of its own. A block that mentions pyspark or `spark` runs only in the page's Spark run.
+Where a block cannot run, the line before it says why: `<!-- not run: installs packages -->`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from zskip.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -63,21 +69,55 @@ def run_python(block: Block, names: dict[str, Any]) -> None:
 
 
 def run_shell(block: Block, folder: Path) -> None:
-    script = block.text
-    if block.language == "console":
-        script = "\n".join(re.findall(r"^\$ ((?:.*\\\n)*.*)$", script, re.MULTILINE))
-        assert script, f"{block.page.name}:{block.line}: a console block without a command"
+    where = f"{block.page.name}:{block.line}"
+    if block.language != "console":
+        run_script(block.text, folder, where)
+        return
+    commands = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block.text, re.MULTILINE)
+    assert commands, f"{where}: a console block without a command"
+    for command in commands:
+        arguments = None if block.needs_spark else zskip_arguments(command)
+        if arguments is None:
+            run_script(command, folder, where)
+        else:
+            run_command(arguments, where)
+
+
+def zskip_arguments(command: str) -> list[str] | None:
+    """The arguments of a command that is zskip alone; None where a shell has more to do with it.
+
+    >>> zskip_arguments("zskip query \\"SELECT count(*) FROM 't'\\"  # all of them")
+    ['query', "SELECT count(*) FROM 't'"]
+    >>> zskip_arguments("zskip plan t 'a = 1' --paths | head -n 3")
+    """
+    shell = re.sub(r"'[^']*'|\"(?:[^\"$`\\]|\\.)*\"|(?<=\s)#.*", "", command.replace("\\\n", " "))
+    if not shell.startswith("zskip ") or re.search(r"[^\w\s./,:=@%+-]", shell):
+        return None
+    return shlex.split(command.replace("\\\n", " "), comments=True)[1:]
+
+
+def run_command(arguments: list[str], where: str) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code: object = main(arguments)
+        except SystemExit as stop:
+            code = stop.code
+    assert code in (0, None), f"{where}: zskip {shlex.join(arguments)}\n{out.getvalue()}\n{err.getvalue()}"
+
+
+def run_script(script: str, folder: Path, where: str) -> None:
     command = f'set -euo pipefail\nzskip() {{ "{sys.executable}" -m zskip "$@"; }}\n{script}'
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "COLUMNS": "120"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, f"{block.page.name}:{block.line}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
 
 
 def run_page(page: Path, folder: Path, *, with_spark: bool) -> None:
@@ -95,6 +135,7 @@ def run_page(page: Path, folder: Path, *, with_spark: bool) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
     run_page(page, tmp_path, with_spark=False)
 
 
@@ -106,6 +147,7 @@ def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 )
 def test_code_blocks_with_spark_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # executors need zskip as well
     run_page(page, tmp_path, with_spark=True)
 
@@ -124,11 +166,31 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_a_broken_block_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("```python\nassert 1 == 2\n```\n\n```python\n>>> 1 + 1\n3\n```\n\n```console\n$ false\n```\n")
-    first, second, third = blocks(page)
+    page.write_text(
+        "```python\nassert 1 == 2\n```\n\n```python\n>>> 1 + 1\n3\n```\n\n```console\n$ false\n```\n\n"
+        "```console\n$ zskip info nowhere\n```\n\n```console\n$ zskip inform nowhere\n```\n"
+    )
+    first, second, third, fourth, fifth = blocks(page)
     with pytest.raises(AssertionError):
         run_python(first, {})
     with pytest.raises(AssertionError):
         run_python(second, {})
-    with pytest.raises(AssertionError):
-        run_shell(third, tmp_path)
+    for block in (third, fourth, fifth):
+        with pytest.raises(AssertionError):
+            run_shell(block, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("zskip query \"SELECT count(*) FROM 't'\"  # all", ["query", "SELECT count(*) FROM 't'"]),
+        ('zskip plan t "\\"a.b\\" = \'x\'" \\\n  --paths', ["plan", "t", "\"a.b\" = 'x'", "--paths"]),
+        ("zskip plan t 'a = 1' --paths | head -n 3", None),
+        ('zskip plan t "a = $A"', None),
+        ("zskip doctor raw/*.parquet", None),
+        ("zskip info t && zskip history t", None),
+        ("mkdir raw", None),
+    ],
+)
+def test_what_needs_a_shell_gets_one(command: str, arguments: list[str] | None) -> None:
+    assert zskip_arguments(command) == arguments
