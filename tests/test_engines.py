@@ -234,6 +234,23 @@ def test_row_groups_of_one_file_are_handed_over_as_its_rows(predicate: str, tmp_
     assert plan.to_arrow().num_rows == plan.count() == len(expected) > 0
 
 
+@pytest.mark.parametrize(("value", "kind"), [("7", pa.int64()), ("x", pa.string()), ("2020-02-29", pa.date32())])
+def test_a_file_beside_hive_folders_has_null_in_their_column(value: str, kind: pa.DataType, tmp_path: Path) -> None:
+    for number, folder in enumerate(["", f"a=1/k={value}", "a=1"]):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"n": [number]}), tmp_path / folder / "x.parquet")
+    table = zskip.index(tmp_path)
+    assert table.schema.field("k").type == kind
+    con = duckdb.connect()
+    for where, expected in [("k IS NULL", [0, 2]), (f"k = '{value}'", [1]), ("a IS NULL", [0]), ("n < 9", [0, 1, 2])]:
+        plan = table.plan(where)
+        assert sorted(plan.to_arrow()["n"].to_pylist()) == expected
+        assert sorted(plan.to_duckdb(con, ["n"]).fetchall()) == [(n,) for n in expected]
+        assert plan.count() == len(expected)
+    rows = table.to_arrow().sort_by("n")
+    assert rows["k"].is_null().to_pylist() == [True, False, True]
+
+
 def test_row_groups_of_one_file_below_hive_folders(tmp_path: Path) -> None:
     rows = pa.table({"day": [number // 5_000 for number in range(10_000)], "a": range(10_000)})
     table = zskip.write(rows, tmp_path / "t", by="a", files=2, row_group_rows=1_000, partition_by="day")

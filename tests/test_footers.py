@@ -225,9 +225,18 @@ def test_a_column_that_a_file_lacks_is_null_there(tmp_path: Path) -> None:
 def test_a_column_of_another_case_is_not_taken_for_a_missing_one(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"A": [3]}), tmp_path / "b.parquet")
-    _, files = read(tmp_path)
+    _, files = read(tmp_path, schema=Schema(pa.schema({"a": pa.int64()})))
     assert files.files.columns["a"].null_count.to_pylist() == [0, None]
-    assert files.files.columns["A"].null_count.to_pylist() == [None, 0]
+
+
+def test_files_that_spell_a_column_differently_are_not_taken_for_a_table(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "s": [{"x": 1}]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [2], "s": [{"X": 2}]}), tmp_path / "b.parquet")
+    with pytest.raises(SchemaMismatch, match=r'"s\.x" and others call it "s\.X"'):
+        read(tmp_path)
+    pq.write_table(pa.table({"id": [2], "ID": [2]}), tmp_path / "b.parquet")
+    schema, _ = read(tmp_path)  # one file that has both means two
+    assert list(schema.columns) == ["id", "s.x", "ID"]
 
 
 def test_numbers_are_widened_and_other_changes_of_type_refused(tmp_path: Path) -> None:

@@ -320,10 +320,24 @@ def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sc
         united = pa.unify_schemas(distinct, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise SchemaMismatch(f"The files have columns of one name that no one type holds: {error}") from error
+    _be_spelled_alike(Schema(united), schemas)
     for key, values in folders.items():
         if united.get_field_index(key) < 0:
             united = united.append(pa.field(key, hive.column_type(values)))
     return Schema(united)
+
+
+def _be_spelled_alike(united: Schema, schemas: Sequence[Schema]) -> None:
+    """Refuse names that some files spell otherwise than others: engines take them for one column, or for two."""
+    spelled: dict[tuple[str, ...], str] = {}
+    for column in united:
+        other = spelled.setdefault(tuple(part.lower() for part in column.parts), column.path)
+        if other != column.path and not any({other, column.path} <= schema.columns.keys() for schema in schemas):
+            raise SchemaMismatch(
+                f'Some files call a column "{other}" and others call it "{column.path}". Engines that fold case take '
+                "them for one, others for two. Write them anew under one name, as DuckDB does with them all: "
+                "zskip.write(duckdb.sql(\"FROM read_parquet('…/*.parquet', union_by_name = true)\"), new_path, by=…)."
+            )
 
 
 def _with_partitions(

@@ -62,7 +62,7 @@ def native_scan(
     stored = {name: type for name, type in types.items() if name not in partition_by}
     source = f"read_parquet(${files_parameter}, {_options(schema, stored, rows)})"
     if partition_by:
-        folders = _folders(files[0])
+        folders = _folders(files, partition_by)
         values = ", ".join(
             f"{_partition_value(folders.get(name, name), types[name])} AS {quoted(name)}" for name in partition_by
         )
@@ -124,14 +124,20 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _HIVE_FOLDER = re.compile(r"(?<=/)([^/=]+)=([^/]*)(?=/)")
 
 
-def _folders(path: str) -> dict[str, str]:
-    """How a path writes the names of its partition columns."""
-    return {unquote(name): name for name, _ in _HIVE_FOLDER.findall(path)}
+def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str]:
+    """How the paths write the names of the partition columns. Mostly the first one has them all."""
+    found: dict[str, str] = {}
+    for path in paths:
+        found |= {unquote(name): name for name, _ in _HIVE_FOLDER.findall(path)}
+        if found.keys() >= set(partition_by):
+            break
+    return found
 
 
 def _partition_value(folder: str, type: str) -> str:
-    pattern = f".*/{re.escape(folder)}=([^/]*)/.*"
-    value = f"url_decode(regexp_extract(filename, {literal(pattern)}, 1))"
+    """What a path's folder says; NULL where it has no such folder, while an empty value is an empty text."""
+    pattern = f".*/{re.escape(folder)}=([^/]*/).*"
+    value = f"url_decode(left(nullif(regexp_extract(filename, {literal(pattern)}, 1), ''), -1))"
     return f"CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {type})"
 
 
