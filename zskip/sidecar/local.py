@@ -95,10 +95,11 @@ class LocalStorage:
                     if entry.is_dir():
                         waiting.append(path)
                         continue
-                    # A file may be gone by the time that its size is asked for: then it is not listed.
-                    with suppress(FileNotFoundError):
+                    try:
                         status = entry.stat()
-                        yield path, status.st_size, status.st_mtime_ns, None
+                    except FileNotFoundError:
+                        continue  # It is gone since its name was read: then it is not listed.
+                    yield path, status.st_size, status.st_mtime_ns, None
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,16 @@ from zskip.schema import Column, Schema, is_orderable
 from zskip.stats import hive, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.plain import Spelled, extremes
-from zskip.stats.thrift import SLOTS, Footers, parse
+from zskip.stats.thrift import Footers, parse
 from zskip.stats.widen import widened, widens
 
 __all__ = ["Listed", "Readable", "hull", "read"]
 
-_BATCH = 4096
+_FIRST_BATCH, _LEAST_BATCH, _BATCH_BYTES = 1024, 64, 64 << 20
 _LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10
+_LOCAL_READERS, _REMOTE_READERS = 4, 32
+_FIRST, _QUICK_SECONDS = 16, 100e-6
+_Tail = Callable[[str, int, int], bytes]
 _SIGNED = (t.is_signed_integer, t.is_floating, t.is_decimal, t.is_boolean, t.is_date, t.is_time, t.is_timestamp)
 _TYPE_ORDER = 1
 
@@ -80,12 +84,9 @@ def read(
     names = listed.path
     for path in names.filter(pc.is_null(listed.size)).to_pylist():
         raise CorruptFile(f"The file {storage.uri_of(path)} is not there.")
-    storage.contain(names)
-    groups = [
-        group
-        for start in range(0, len(names), _BATCH)
-        for group in _groups(storage, names.slice(start, _BATCH), listed.size.slice(start, _BATCH), start, threads)
-    ]
+    if listing is None:
+        storage.contain(names)  # what a storage lists is contained already
+    groups = list(_groups(storage, names.to_pylist(), listed.size.to_pylist(), threads))
     folders = hive.partitions(names)
     table = schema
     if table is None or grow:
@@ -108,31 +109,32 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Files whose footers have one shape. ``data`` holds the footers, from ``base`` on, one slot per file."""
+    """Files whose footers have one shape."""
 
     files: np.ndarray
     footers: Footers
     schema: Schema
     leaves: pq.ParquetSchema
-    data: np.ndarray
-    base: np.ndarray
 
     @property
     def row_group_counts(self) -> np.ndarray:
         return self.footers.row_groups
 
 
-def _groups(
-    storage: Readable, paths: pa.StringArray, sizes: pa.Int64Array, first: int, threads: int | None
-) -> Iterator[_Group]:
-    names = paths.to_pylist()
-    footers = _footers(storage, names, sizes.to_pylist(), threads)
+def _groups(storage: Readable, names: list[str], sizes: list[int], threads: int | None) -> Iterator[_Group]:
+    """All files, in groups: few to begin with, which tell how many footers are worth parsing at once."""
+    start, count = 0, _FIRST_BATCH
+    while start < len(names):
+        footers = _footers(storage, names[start : start + count], sizes[start : start + count], threads)
+        yield from _grouped(storage, names[start : start + count], footers, start)
+        start += len(footers)
+        count = max(_LEAST_BATCH, _BATCH_BYTES * len(footers) // sum(map(len, footers)))
+
+
+def _grouped(storage: Readable, names: list[str], footers: list[bytes], first: int) -> Iterator[_Group]:
     parsed, broken = parse(footers)
     for number, why in broken:
         raise CorruptFile(f"The footer of {storage.uri_of(names[number])} cannot be read: {why}.")
-    lengths = np.array([len(footer) for footer in footers], np.int64)
-    base = np.cumsum(lengths) - lengths
-    data = np.frombuffer(b"".join(footers) + bytes(64), np.uint8)
     for found in parsed:
         example = int(found.files[0])
         footer = footers[example]
@@ -143,30 +145,18 @@ def _groups(
             raise CorruptFile(f"The footer of {storage.uri_of(names[example])} cannot be read: {error}") from error
         if found.paths and found.paths != tuple(leaves.column(n).path.encode() for n in range(len(leaves.names))):
             raise CorruptFile(f"The columns of {storage.uri_of(names[example])} are not in the order of its schema.")
-        yield _Group(found.files + first, found, schema, leaves, data, base[found.files])
+        yield _Group(found.files + first, found, schema, leaves)
 
 
 def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int | None) -> list[bytes]:
-    workers = threads or (4 if storage.local is not None else 32)
-    if storage.local is not None:
-        root = str(storage.local)
-
-        def tail(path: str, size: int, length: int) -> bytes:
-            descriptor = os.open(f"{root}/{path}", os.O_RDONLY)
-            try:
-                return os.pread(descriptor, length, max(0, size - length))
-            finally:
-                os.close(descriptor)
-
-        guess = _LOCAL_TAIL
-    else:
-
-        def tail(path: str, size: int, length: int) -> bytes:
-            return storage.read_range(path, max(0, size - length), min(size, length))
-
-        guess = _REMOTE_TAIL
+    """The footers of files, each by one read of what is probably enough of its end, or by two."""
+    local = storage.local is not None
+    tail = _local_tail(str(storage.local)) if local else _remote_tail(storage)
+    longest = 0
+    guess = _LOCAL_TAIL if local else _REMOTE_TAIL
 
     def footer(path: str, size: int) -> bytes:
+        nonlocal longest
         end = tail(path, size, guess)
         if len(end) < 12 or end[-4:] != b"PAR1":
             encrypted = " It is encrypted." if end[-4:] == b"PARE" else ""
@@ -174,19 +164,55 @@ def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int
                 f"The file {storage.uri_of(path)} is no Parquet file: it ends in {end[-4:]!r}.{encrypted}"
             )
         length = int.from_bytes(end[-8:-4], "little")
+        if length > longest:
+            longest = length
         if length + 12 > size:
             raise CorruptFile(f"The file {storage.uri_of(path)} is shorter than its footer says that it is.")
         if length + 8 > len(end):
             end = tail(path, size, length + 8)
         return end[-8 - length : -8]
 
+    found: list[bytes] = []
+    workers = threads or (_LOCAL_READERS if local else _REMOTE_READERS)
+    if local:
+        # Files of one folder have footers of about one length: a few tell how much is worth reading of the others.
+        started = time.perf_counter()
+        found = [footer(path, size) for path, size in zip(names[:_FIRST], sizes[:_FIRST], strict=True)]
+        guess = longest + longest // 4 + 8
+        # Where files come from the system's memory, threads only get into each other's way.
+        if threads is None and time.perf_counter() - started < _QUICK_SECONDS * len(found):
+            workers = 1
+    step = max(1, min(256, -(-len(names) // workers)))
+
     def run(start: int) -> list[bytes]:
         stop = start + step
         return [footer(path, size) for path, size in zip(names[start:stop], sizes[start:stop], strict=True)]
 
-    step = max(1, min(256, -(-len(names) // workers)))
+    rest = range(len(found), len(names), step)
+    if workers == 1:
+        return found + [one for start in rest for one in run(start)]
     with ThreadPoolExecutor(workers) as pool:
-        return [one for part in pool.map(run, range(0, len(names), step)) for one in part]
+        return found + [one for part in pool.map(run, rest) for one in part]
+
+
+def _local_tail(root: str) -> _Tail:
+    open_file, read_at, close = os.open, os.pread, os.close
+
+    def tail(path: str, size: int, length: int) -> bytes:
+        descriptor = open_file(f"{root}/{path}", os.O_RDONLY)
+        try:
+            return read_at(descriptor, length, max(0, size - length))
+        finally:
+            close(descriptor)
+
+    return tail
+
+
+def _remote_tail(storage: Readable) -> _Tail:
+    def tail(path: str, size: int, length: int) -> bytes:
+        return storage.read_range(path, max(0, size - length), min(size, length))
+
+    return tail
 
 
 def _statistics(group: _Group, table: Schema, folders: dict[str, pa.StringArray]) -> FileStatistics:
@@ -220,9 +246,9 @@ def _leaf_statistics(
     if number is None or not widens(own.type, type):
         return None
     leaf = group.leaves.column(number)
-    if leaf.max_repetition_level or not group.footers.chunks.shape[0]:
+    if leaf.max_repetition_level or not len(group.footers.rows):
         return None
-    slots = {name: group.footers.chunks[:, number, place] for name, place in SLOTS.items()}
+    slots = group.footers.slots(number)
     null_count = _known(slots["null_count"])
     order = group.footers.orders[number] if number < len(group.footers.orders) else None
     bounded = order in (None, _TYPE_ORDER) and trust.doubt(origin, own.path, own.type, leaf.physical_type) is None
@@ -256,7 +282,6 @@ def _with_bounds(
     leaf: pq.ColumnSchema,
     origin: trust.Writer,
 ) -> ColumnStatistics:
-    base = np.repeat(group.base, group.row_group_counts)
     # The bounds of old compare as signed numbers do, whatever the type: only where that is right do they count.
     old = any(holds(type) for holds in _SIGNED) and leaf.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
     bounds = {}
@@ -266,7 +291,7 @@ def _with_bounds(
             absent = at < 0
             at = np.where(absent, slots[f"old_{side}_at"], at)
             length = np.where(absent, slots[f"old_{side}_length"], length)
-        spelled = Spelled(group.data, np.where(at < 0, -1, at + base), length)
+        spelled = Spelled(group.footers.data, at, length)
         bounds[side] = spelled.values(type, leaf.physical_type, leaf.logical_type.to_json(), upper=side == "upper")
     fixed = not (t.is_string(type) or t.is_binary(type))
     exact = {

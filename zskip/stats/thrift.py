@@ -9,7 +9,8 @@ What is taken of a footer, as offsets and lengths into its bytes where it is not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,22 +29,23 @@ CHUNK_FIELDS: Final[dict[tuple[int, ...], tuple[str, ...]]] = {
     (3, 12, 8): ("lower_exact",),
     (3, 12, 7): ("upper_exact",),
 }
-SLOTS: Final = {name: place for place, name in enumerate(name for names in CHUNK_FIELDS.values() for name in names)}
+SLOTS: Final = tuple(name for names in CHUNK_FIELDS.values() for name in names)
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = 1, 2, 3, 7, 8, 9, 10, 11, 12, 13
 _VARINTS = (4, 5, 6)
 _TELLING = (b"ARROW:schema", b"org.apache.spark.")
 _DEEPEST = 64
 _NARROW, _FUTILE = 8, 16
+_BLOCK_BYTES, _LEAST_BLOCK = 16 << 20, 512
 
 
 @dataclass(frozen=True, slots=True)
 class Footers:
     """Footers of one schema text and one writer. ``files``: which of the footers that were given.
 
-    ``rows``: of each row group, one row group after another; ``row_groups``: how many each file has. ``chunks``: of
-    each row group and leaf column, the fields of `SLOTS`, -1 where absent. Offsets count from the footer's start.
-    ``pairs``: the key-value metadata that say how
-    the values are to be read; of other pairs the keys alone.
+    ``rows``: of each row group, one row group after another; ``row_groups``: how many each file has.
+    ``pairs``: the key-value metadata that say how the values are to be read; of other pairs the keys alone.
+    ``places``: per row group, and per leaf column in it, where in ``kept`` each of its fields is, or a flag's value.
+    ``kept``: a row a place, a column a footer. ``data``: the bytes of all footers, in which offsets count.
     """
 
     files: np.ndarray
@@ -53,7 +55,21 @@ class Footers:
     orders: tuple[int, ...]
     rows: np.ndarray
     row_groups: np.ndarray
-    chunks: np.ndarray
+    places: Sequence[Sequence[Mapping[str, int | bool]]]
+    kept: np.ndarray
+    data: np.ndarray
+
+    def slots(self, column: int) -> dict[str, np.ndarray]:
+        """The fields of `SLOTS` for a leaf column: one number per row group, -1 where absent."""
+        absent = np.full(len(self.files), -1, np.int64)
+
+        def of_group(chunks: Sequence[Mapping[str, int | bool]], name: str) -> np.ndarray:
+            place = chunks[column].get(name)
+            if place is None:
+                return absent
+            return np.full(len(self.files), place, np.int64) if isinstance(place, bool) else self.kept[place]
+
+        return {name: np.stack([of_group(one, name) for one in self.places], axis=1).reshape(-1) for name in SLOTS}
 
 
 @dataclass(slots=True)
@@ -247,37 +263,82 @@ def trace(data: bytes) -> _Shape:
 def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which footers have the shape, and the kept numbers: one row a place, one column a footer; offsets are absolute.
 
-    ``data`` holds all footers, and zeros behind them at least as long as the longest literal.
+    ``data`` holds all footers, and behind them `_padding` zeros.
     """
     at = starts.copy()
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from each place on
     kept = np.zeros((len(shape.values), len(starts)), np.int64)
     good = np.ones(len(starts), bool)
-    last = len(data) - max((len(step) for step in shape.steps if isinstance(step, bytes)), default=0) - 10
+    wrong = np.zeros(len(starts), np.uint64)
+    strayed = 0
     for step in shape.steps:
         if isinstance(step, bytes):
-            expected = np.frombuffer(step, np.uint8)
-            for place in range(0, len(expected), 64):
-                piece = expected[place : place + 64]
-                good &= (data[at[:, None] + np.arange(place, place + len(piece))] == piece).all(axis=1)
-            at += len(expected)
+            for place in range(0, len(step), 8):
+                piece = step[place : place + 8]
+                found = words[at + place if place else at]
+                found ^= np.uint64(int.from_bytes(piece, "little"))
+                if len(piece) < 8:
+                    found &= np.uint64((1 << 8 * len(piece)) - 1)
+                wrong |= found
+            at += len(step)
+            strayed += len(step)
         else:
-            value, at = _varints(data, at)
+            value, length = _varints(words, data, at)
+            at += length
+            strayed += _LONGEST_VARINT
             kind, place = step
             if kind == "text":
                 if place >= 0:
                     kept[place], kept[place + 1] = at, value
-                at = at + value
+                at += value
             elif place >= 0:
                 kept[place] = (value >> 1) ^ -(value & 1)
-            # A footer of another shape leads anywhere; it is kept from leading out of the data.
-            lost = (at < 0) | (at > last)
+        # A footer of another shape leads anywhere; it is kept from leading out of the data.
+        if strayed > _FARTHEST or (not isinstance(step, bytes) and kind == "text"):
+            lost = (at < 0) | (at > ends)
             if lost.any():
                 good &= ~lost
                 at[lost] = 0
-    return good & (at <= ends), kept
+            strayed = 0
+    return good & (wrong == 0) & (at <= ends), kept
 
 
-def _varints(data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+_LONGEST_VARINT, _FARTHEST = 10, 1024
+
+
+def _padding(footers: Sequence[bytes]) -> bytes:
+    """Zeros behind all footers: as many as `follow` may go on for before it sees that it has left the last one."""
+    return bytes(_FARTHEST + max((len(footer) for footer in footers), default=0) + 2 * _LONGEST_VARINT)
+
+
+def _varints(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers at some places, and of how many bytes each is. ``words``: the eight bytes from each place on."""
+    word = words[at]
+    # A number's last byte is the first whose top bit is not set: the lowest such bit tells how long it is.
+    last = ~word
+    last &= _TOPS
+    last &= ~last + np.uint64(1)
+    longest = int(last.max())
+    if longest == 0x80:
+        word &= np.uint64(0x7F)
+        return word.view(np.int64), np.ones(1, np.int64)
+    if not last.all():
+        return _long_varints(data, at)
+    last -= np.uint64(1)
+    word &= last  # without the top bit of the last byte, which is not set
+    value = word & np.uint64(0x7F)
+    for place in range(1, longest.bit_length() // 8):
+        word >>= np.uint64(1)
+        value |= word & np.uint64(0x7F << 7 * place)
+    return value.view(np.int64), (np.bitwise_count(last) >> 3) + np.int64(1)
+
+
+_TOPS = np.uint64(0x8080808080808080)
+
+
+def _long_varints(data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same, byte by byte, for numbers of up to ten bytes."""
+    start = at
     byte = data[at].astype(np.int64)
     value, at = byte & 0x7F, at + 1
     going = byte >= 0x80
@@ -288,7 +349,7 @@ def _varints(data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         at = at + going
         going = byte >= 0x80
         shift += 7
-    return value, at
+    return value, at - start
 
 
 def _zigzag(value: int) -> int:
@@ -301,7 +362,7 @@ def parse(footers: Sequence[bytes]) -> tuple[list[Footers], list[tuple[int, str]
     broken: list[tuple[int, str]] = []
     lengths = np.array([len(footer) for footer in footers], np.int64)
     starts = np.cumsum(lengths) - lengths
-    joined = b"".join(footers)
+    data = np.frombuffer(b"".join([*footers, _padding(footers)]), np.uint8)
     rest = np.arange(len(footers))
     futile = 0
     while len(rest):
@@ -315,35 +376,51 @@ def parse(footers: Sequence[bytes]) -> tuple[list[Footers], list[tuple[int, str]
         # Where shapes turn out to be many and rarely shared, looking for others of the same is not worth its cost.
         chosen = rest if futile < _FUTILE else rest[:1]
         if len(chosen) == 1:
-            good, base = np.ones(1, bool), np.zeros(1, np.int64)
-            kept = np.array(shape.values, np.int64).reshape(-1, 1)
+            good, kept = np.ones(1, bool), _alone(shape, starts[first])
         else:
-            longest = max((len(step) for step in shape.steps if isinstance(step, bytes)), default=0)
-            data = np.frombuffer(joined + bytes(longest + 10), np.uint8)
-            base = starts[chosen]
-            good, kept = follow(shape, data, base, base + lengths[chosen])
+            good, kept = _followed(shape, data, starts[chosen], lengths[chosen])
         if not good[0]:
             broken.append((first, "a footer that cannot be followed"))
             rest = rest[1:]
             continue
         futile += good.sum() < min(_NARROW, len(rest))
-        groups.append(_group(shape, chosen[good], kept[:, good], base[good]))
+        groups.append(_group(shape, chosen[good], kept if good.all() else kept[:, good], data))
         rest = np.concatenate([chosen[~good], rest[len(chosen) :]])
     return groups, broken
 
 
-def _group(shape: _Shape, files: np.ndarray, kept: np.ndarray, base: np.ndarray) -> Footers:
+def _followed(
+    shape: _Shape, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`follow`, by blocks of as many footers as the processor's caches hold, in threads: numpy releases the lock."""
+    block = int(np.clip(_BLOCK_BYTES * len(starts) // max(1, lengths.sum()), _LEAST_BLOCK, len(starts)))
+    firsts = range(0, len(starts), block)
+    if len(firsts) == 1:
+        return follow(shape, data, starts, starts + lengths)
+
+    def part(first: int) -> tuple[np.ndarray, np.ndarray]:
+        mine = starts[first : first + block]
+        return follow(shape, data, mine, mine + lengths[first : first + block])
+
+    with ThreadPoolExecutor() as pool:
+        good, kept = zip(*pool.map(part, firsts), strict=True)
+    return np.concatenate(good), np.concatenate(kept, axis=1)
+
+
+def _alone(shape: _Shape, start: np.int64) -> np.ndarray:
+    """What `follow` would keep of the footer itself that was traced."""
+    kept = np.array(shape.values, np.int64).reshape(-1, 1)
+    for of_group in shape.chunks:
+        for places in of_group:
+            offsets = [place for name, place in places.items() if name.endswith("_at")]
+            kept[offsets] += start
+    return kept
+
+
+def _group(shape: _Shape, files: np.ndarray, kept: np.ndarray, data: np.ndarray) -> Footers:
     row_groups, columns = len(shape.chunks), len(shape.chunks[0]) if shape.chunks else 0
     if len(shape.rows) != row_groups or any(len(chunks) != columns for chunks in shape.chunks):
         raise ValueError("row groups of different columns")
-    chunks = np.full((len(files), row_groups, columns, len(SLOTS)), -1, np.int64)
-    for group, of_group in enumerate(shape.chunks):
-        for column, places in enumerate(of_group):
-            for name, place in places.items():
-                if isinstance(place, bool):
-                    chunks[:, group, column, SLOTS[name]] = place
-                else:
-                    chunks[:, group, column, SLOTS[name]] = kept[place] - (base if name.endswith("_at") else 0)
     return Footers(
         files,
         shape.created_by,
@@ -352,5 +429,7 @@ def _group(shape: _Shape, files: np.ndarray, kept: np.ndarray, base: np.ndarray)
         tuple(shape.orders),
         kept[shape.rows].T.reshape(-1) if row_groups else np.zeros(0, np.int64),
         np.full(len(files), row_groups, np.int64),
-        chunks.reshape(len(files) * row_groups, columns, len(SLOTS)),
+        shape.chunks,
+        kept,
+        data,
     )
