@@ -177,6 +177,15 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
         raise
 
 
+def in_quotes(name: str) -> str:
+    """A name in double quotes; a path that is quoted already stays as it is.
+
+    >>> in_quotes("a"), in_quotes('"id.orig_h"')
+    ('"a"', '"id.orig_h"')
+    """
+    return name if len(name) > 1 and name[0] == name[-1] == '"' else f'"{name}"'
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """A hint that names the closest candidate, or lists a few; empty where there is none.
 
@@ -187,7 +196,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     folded = {candidate.lower(): candidate for candidate in pool}
     close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.5)
     if close:
-        return f' Did you mean "{folded[close[0]]}"?'
+        return f" Did you mean {in_quotes(folded[close[0]])}?"
     if not pool:
         return ""
     shown = ", ".join(pool[:8]) + (", …" if len(pool) > 8 else "")

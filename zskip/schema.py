@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
-from zskip.errors import NotOrderable, UnknownColumn, nearest
+from zskip.errors import NotOrderable, UnknownColumn, in_quotes, nearest
 
 __all__ = ["Column", "Schema", "is_orderable", "join_path", "logical_type", "may_hold_nan", "split_path"]
 
@@ -156,7 +156,7 @@ class Schema:
         """
         found = self.find([name]) or self.find(split_path(name)) or self.find(name.split("."))
         if found is None:
-            raise UnknownColumn(f'There is no column "{name}".{nearest(name, self.columns)}')
+            raise UnknownColumn(f"There is no column {in_quotes(name)}.{nearest(name, self.columns)}")
         return found
 
     def orderable(self, names: Sequence[str]) -> tuple[Column, ...]:

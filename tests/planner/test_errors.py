@@ -98,6 +98,24 @@ def test_an_error_points_at_its_place(kind: type[SqlError], marked: str, dialect
     assert underlined(caught.value) == wanted
 
 
+def test_a_name_with_a_dot_is_quoted_once() -> None:
+    schema = Schema(pa.schema({"id.orig_h": pa.string(), "plain": pa.string()}))
+    for sql, said in (('"id.orig_hh" = 5', '"id.orig_hh". Did you mean "id.orig_h"?'), ("plan = 5", '"plan". Did')):
+        with pytest.raises(UnknownColumn, match=re.escape(f"There is no column {said}")):
+            predicate.bind(sql, schema)
+
+
+@pytest.mark.parametrize(
+    "sql", ["-2*x = hash(x)", "(hash(x) + 1) * 2 > 5", "- hash(x) > 5 ", "(((hash(x)))) = 1", "hash(x) = (1)"]
+)
+def test_what_is_opaque_is_shown_whole(sql: str) -> None:
+    """With the signs and parentheses at its ends."""
+    for around in ("{}", "x > 5 AND ({})", "NOT ({})"):
+        bound = predicate.bind(around.format(sql), SCHEMA)
+        (opaque,) = [node for node in walk(bound.tree) if isinstance(node, Opaque)]
+        assert opaque.sql.replace('"', "") == sql.strip()
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("sql", ["ATTACH 'x.db'", "DETACH x", "EXPORT DATABASE 'x'", "USE x", "CREATE TABLE t (a INT)"])
 def test_other_statements_are_refused(sql: str, dialect: str) -> None:

@@ -16,7 +16,6 @@ FLOORS: dict[str, float] = {
     "string: AND, OR, NOT": 0.99,
     "string: length(x)": 0.19,
     "string: LIKE, any pattern": 0.93,
-    "string: regexp_matches('^p')": 0.25,
     "string: left(x, 1)": 0.94,
     "string: concat('b', x)": 0.98,
     "timestamp: hour(x)": 0.97,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from zskip.predicate import tree
 from zskip.predicate.tree import Literal, Node, Opaque, Scalar, paths_of
 
-__all__ = ["glob", "ilike", "like", "prefix", "regex", "starts_with"]
+__all__ = ["exact_regex", "glob", "ilike", "like", "prefix", "regex", "starts_with"]
 
 
 def prefix(pattern: str, escape: str | None) -> tuple[str, str] | None:
@@ -89,13 +89,34 @@ def ilike(subject: Scalar, pattern: str, escape: str | None) -> Node | None:
     return tree.and_([low, *below.parts[1:]]) if isinstance(below, tree.And) else low
 
 
+def _is_plain(character: str) -> bool:
+    """A character that stands for itself in every syntax of regular expressions."""
+    return character.isalnum() or character in " _-/@:,;=<>#&!%~'"
+
+
+def exact_regex(subject: Scalar, pattern: str, whole: bool, dialect: str) -> Node | None:
+    """What a regular expression of nothing but plain characters says; None for every other.
+
+    ``^abc`` is a beginning, and so is ``^abc.*``. A match as a whole, or in DuckDB ``^abc$``, is equality; in Spark
+    a line's end may stand before the ``$``.
+    """
+    anchored, ended = pattern.startswith("^"), pattern.endswith("$")
+    literal = pattern[anchored : len(pattern) - ended]
+    rest = literal.removesuffix(".*") if anchored and not whole and not ended else literal
+    if (not rest and (whole or ended)) or not all(map(_is_plain, rest)) or (ended and dialect != "duckdb"):
+        return None
+    if whole or (anchored and ended):
+        return tree.compare("=", subject, Literal(pa.scalar(rest)))
+    return starts_with(subject, rest) if anchored else None
+
+
 def regex(subject: Scalar, pattern: str, whole: bool) -> Node | None:
     """What a regular expression implies that begins with literal characters, anchored or matched as a whole."""
     anchored = pattern.startswith("^")
     if "|" in pattern or not (anchored or whole):
         return None
     rest = pattern[anchored:]
-    count = next((i for i, each in enumerate(rest) if not (each.isalnum() or each in " _-/@:,;=<>#&!%~'")), len(rest))
+    count = next((i for i, each in enumerate(rest) if not _is_plain(each)), len(rest))
     if count < len(rest) and rest[count] in "*?{+":
         # A quantifier may take the last character away; + repeats it.
         count -= rest[count] != "+"

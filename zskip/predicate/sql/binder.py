@@ -15,12 +15,12 @@ from pyarrow import types as t
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.errors import IncomparableTypes, UnknownColumn, UnsupportedSql, nearest
+from zskip.errors import IncomparableTypes, UnknownColumn, UnsupportedSql, in_quotes, nearest
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect
 from zskip.predicate.functions import is_computable
 from zskip.predicate.literals import Fit, Refused, compared, fit, integer_limits, unified
-from zskip.predicate.patterns import glob, ilike, like, regex, starts_with
+from zskip.predicate.patterns import exact_regex, glob, ilike, like, regex, starts_with
 from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_type
 from zskip.predicate.sql.constants import constant, number
 from zskip.predicate.sql.functions import call, known
@@ -351,8 +351,7 @@ class Binder:
             return self._opaque(node, f"LIKE over {subject.type}")
         if escape is None and self.dialect.name == "spark":
             escape = "\\"
-        found = like(subject, text.value.as_py(), escape)
-        return found if found is not None else self._opaque(node, "a pattern that does not begin with a literal")
+        return self._matching(node, subject, like(subject, text.value.as_py(), escape))
 
     def _escape(self, node: exp.Expr) -> Node:
         inner = node.this
@@ -384,6 +383,9 @@ class Binder:
     def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
         """The predicate of a whole leaf of the skeleton, whose text is at hand."""
         found = self.predicate(node)
+        if isinstance(found, Opaque) and found.sql:
+            # What the parser knows of places leaves out signs and parentheses at the ends.
+            found = replace(found, sql=text())
         if tree.size(found) > _MOST_PARTS:
             found = self._opaque(node, "choices within choices, of too many parts")
         return self._computable(found, text)
@@ -426,9 +428,22 @@ class Binder:
             return tree.unknown()
         implied = range_of(subject, text)
         if implied is None:
-            raise Refused("a pattern that does not begin with a literal")
+            return self._matching(node, subject, None)
         found = self._opaque(node, "only the literal beginning of the pattern is a range")
-        return replace(found, implies=implied) if isinstance(found, Opaque) else found
+        return replace(found, implies=implied, strict=True) if isinstance(found, Opaque) else found
+
+    def _matching(self, node: exp.Expr, subject: Scalar, found: Node | None) -> Node:
+        """What a pattern says; where that is nothing of the order, it is NULL for NULL alone, and never fails."""
+        if found is not None:
+            return found
+        opaque = self._opaque(node, "a pattern that does not begin with a literal")
+        if isinstance(opaque, Opaque) and self.dialect.name in ("duckdb", "spark"):
+            return replace(opaque, implies=tree.always(subject), strict=True)
+        return opaque
+
+    def _anywhere(self, node: exp.Expr) -> Node:
+        """``contains(s, 'p')`` and ``suffix(s, 'p')``."""
+        return self._implied(node, lambda subject, text: None)
 
     def _ilike(self, node: exp.Expr) -> Node:
         escape = "\\" if self.dialect.name == "spark" else None
@@ -438,6 +453,11 @@ class Binder:
         whole = isinstance(node, exp.SimilarTo | exp.RegexpFullMatch)
         if self.dialect.name not in ("duckdb", "spark"):
             raise Refused(f"regular expressions of {self.dialect.name}")
+        subject, text = self._text(node)
+        exact = None if text is None else exact_regex(subject, text, whole, self.dialect.name)
+        if exact is not None:
+            known(node, "this", "expression")
+            return exact
         return self._implied(node, lambda subject, text: regex(subject, text, whole))
 
     def _glob(self, node: exp.Expr) -> Node:
@@ -458,6 +478,11 @@ class Binder:
         if len(node.expressions) != 2:
             raise Refused("prefix() of something other than two")
         return self._starts(exp.StartsWith(this=node.expressions[0], expression=node.expressions[1]))
+
+    def _suffix_call(self, node: exp.Expr) -> Node:
+        if len(node.expressions) != 2:
+            raise Refused("suffix() of something other than two")
+        return self._anywhere(exp.EndsWith(this=node.expressions[0], expression=node.expressions[1]))
 
     def _null_call(self, node: exp.Expr) -> Node:
         if len(node.expressions) != 1:
@@ -539,7 +564,7 @@ class Binder:
         if found is None:
             shown = join_path(names)
             raise UnknownColumn(
-                f'There is no column "{shown}".{nearest(shown, self.schema.columns)}',
+                f"There is no column {in_quotes(shown)}.{nearest(shown, self.schema.columns)}",
                 self.source.original,
                 self._span(node),
             )
@@ -641,6 +666,8 @@ _PREDICATES: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Node]] = {
     exp.RegexpFullMatch: Binder._regex,
     exp.SimilarTo: Binder._regex,
     exp.Glob: Binder._glob,
+    exp.Contains: Binder._anywhere,
+    exp.EndsWith: Binder._anywhere,
     exp.IsNan: Binder._nan,
     exp.Xor: Binder._xor,
     exp.Case: Binder._case,
@@ -650,6 +677,7 @@ _PREDICATES: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Node]] = {
 
 _NAMED: dict[str, Callable[[Binder, exp.Expr], Node]] = {
     "prefix": Binder._prefix_call,
+    "suffix": Binder._suffix_call,
     "isnull": Binder._null_call,
     "isnotnull": Binder._null_call,
 }
