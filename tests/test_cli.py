@@ -146,7 +146,7 @@ def test_the_life_of_a_table(fixtures: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(["write", source, path, "--by", "date,carrier", "--files", "8"]) == 0
     assert main(["append", source, path]) == 0
     assert zskip.open(path).plan("TRUE").to_arrow().num_rows == 100_000
-    assert main(["delete", path, "date >= DATE '2013-07-01'"]) == 0
+    assert main(["delete", path, "date >= $day", "--param", "day=2013-07-01"]) == 0
     left = zskip.open(path).plan("TRUE").to_arrow().num_rows
     assert 0 < left < 100_000
     assert main(["optimize", path, "--dry-run"]) == 0

@@ -275,6 +275,17 @@ def test_a_table_without_a_file_has_its_columns(tmp_path: Path, con: duckdb.Duck
     assert found.fetchall() == []
 
 
+@pytest.mark.parametrize("name", ["conn.parquet", "who?", "events.json"])
+def test_a_folder_may_be_called_like_a_file_or_a_pattern(
+    tmp_path: Path, con: duckdb.DuckDBPyConnection, name: str
+) -> None:
+    zskip.write(_rows(1), tmp_path / name, by="a", files=6)
+    statement = f"SELECT count(*) FROM '{tmp_path / name}' AS t WHERE t.a = 5"
+    ((_, plan),) = rewrite(statement, con).plans
+    assert 0 < len(plan) < 6
+    assert sql(statement, con).fetchall() == [(plan.count(),)]
+
+
 # --- random statements ---
 
 COLUMN = st.sampled_from("abc")

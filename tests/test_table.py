@@ -92,6 +92,13 @@ def test_delete_drops_whole_files_unread_and_rewrites_the_rest(table: zskip.Tabl
     assert table.version == version
 
 
+def test_delete_takes_parameters(table: zskip.Table) -> None:
+    left = rows_of(20_000, 1).filter(pc.field("a") >= 500)
+    assert table.delete("a < ?", params=[500]).rows == 20_000 - len(left)
+    assert table.delete("a < $most", params={"most": 500}).rows == 0
+    assert ids(table.to_arrow()) == ids(left)
+
+
 def test_delete_leaves_files_alone_in_which_no_row_matches(table: zskip.Table) -> None:
     """Ranges say "maybe" of nearly every file; the rows say yes of one."""
     assert len(table.plan("id = 1007000")) > 5

@@ -344,10 +344,11 @@ class Table:
         *,
         dialect: str = "duckdb",
         timezone: str = "UTC",
+        params: Sequence[object] | Mapping[str, object] | None = None,
         session: Any = None,
         **options: Any,
     ) -> Deleted:
-        """Delete the rows for which the predicate is TRUE.
+        """Delete the rows for which the predicate is TRUE. ``params``: values for ``?`` and ``$name``.
 
         Files that match wholly leave the table without being read, those that match in part are written anew without
         these rows, the rest is untouched. ``session``: a Spark session that writes them; predicates are said in its
@@ -356,7 +357,7 @@ class Table:
         given, engine = _resources(options), _engine(session)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
-            matching, rest = _both(where, base.schema, dialect, timezone)
+            matching, rest = _both(where, base.schema, dialect, timezone, params)
             try:
                 snapshot, done = delete(self._storage, base, matching, rest, given, engine)
                 break
@@ -542,10 +543,20 @@ def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:
     return rows.take(pa.array(np.sort(np.random.default_rng(seed).choice(rows.num_rows, most, replace=False))))
 
 
-def _both(where: str | Predicate, schema: Schema, dialect: str, timezone: str) -> tuple[Predicate, Predicate]:
+def _both(
+    where: str | Predicate,
+    schema: Schema,
+    dialect: str,
+    timezone: str,
+    params: Sequence[object] | Mapping[str, object] | None,
+) -> tuple[Predicate, Predicate]:
     """What a predicate selects, and what it does not, at one and the same time."""
     now = datetime.now(UTC)
-    matching = bind(where, schema, dialect=dialect, timezone=timezone, now=now) if isinstance(where, str) else where
+    matching = (
+        bind(where, schema, dialect=dialect, timezone=timezone, params=params, now=now)
+        if isinstance(where, str)
+        else where
+    )
     said = matching.dialect
     rest = f"({matching.frozen}) IS NOT TRUE"
     return matching, bind(rest, schema, dialect=said.name, timezone=said.timezone, now=now, ansi=said.ansi)

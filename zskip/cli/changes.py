@@ -10,10 +10,12 @@ from zskip.cli.options import (
     Commands,
     add_command,
     add_json,
+    add_predicate_options,
     add_storage,
     add_write_options,
     opened,
     pairs,
+    predicate_options,
     summary,
     write_options,
 )
@@ -66,7 +68,8 @@ def add_commands(commands: Commands) -> None:
         "zskip delete lake/conn \"ts < TIMESTAMPTZ '2018-03-24 17:20:00+00'\"",
     )
     command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("predicate", help="the rows to delete, in DuckDB's SQL")
+    command.add_argument("predicate", help="what stands after WHERE")
+    add_predicate_options(command)
     add_rest(command)
 
     command = add_command(commands, "optimize", optimize, "rewrite the files where a rewrite pays, and only those")
@@ -129,7 +132,7 @@ def index(given: argparse.Namespace) -> None:
 def delete(given: argparse.Namespace) -> None:
     table = opened(given)
     with working(f"deleting from {given.path}"):
-        receipt = table.delete(given.predicate)
+        receipt = table.delete(given.predicate, **predicate_options(given))
     show(receipt, given)
 
 

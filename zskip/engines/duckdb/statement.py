@@ -7,6 +7,7 @@ matter to the result (`conjuncts`), so that the statement means the same over th
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -185,7 +186,7 @@ class _Catalog:
 
 
 _INDEXES: dict[str, Index] = {}
-# What DuckDB reads by itself: a pattern, or a file by its name's end.
+# What DuckDB reads by itself, unless there is a folder of that name: a pattern, or a file by its name's end.
 _NO_FOLDER = re.compile(
     r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
 )
@@ -193,7 +194,7 @@ _NO_FOLDER = re.compile(
 
 def _opened(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """The newest state of the table at a path; what was loaded of that very state before is used again."""
-    if _NO_FOLDER.search(path):
+    if _NO_FOLDER.search(path) and not os.path.isdir(path):
         return None
     storage = open_storage(path, options)
     try:
