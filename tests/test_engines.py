@@ -269,3 +269,16 @@ def test_a_predicate_may_name_columns_that_do_not_matter_to_it(tmp_path: Path) -
     table = zskip.write(rows, tmp_path / "t", by="a")
     assert table.plan("b = NULL OR NOT a < 2").to_arrow().column("b").to_pylist() == [4]
     assert table.plan("b = NULL OR NOT a < 2").to_arrow(["a"]).column("a").to_pylist() == [2]
+
+
+@pytest.mark.parametrize("name", ["filename", "file_row_number", "file_index"])
+def test_columns_may_have_the_names_that_duckdb_gives_to_files(name: str, tmp_path: Path) -> None:
+    """A partition's value stands in the file's path, and not in the column that is called so."""
+    rows = pa.table({"a": range(6), name: ["x"] * 6, "day": ["0", "1", "2"] * 2})
+    table = zskip.write(rows, tmp_path / "t", by="a", files=3, partition_by="day")
+    assert sorted_rows(table.to_arrow()) == sorted_rows(rows)
+    assert table.plan("day = '1' AND a > 2").to_arrow().to_pylist() == [{"a": 4, name: "x", "day": "1"}]
+    assert table.plan("a > 2").counts().tolist() == [1, 1, 1]
+    with duckdb.connect() as con:
+        found = sql(f"SELECT a, day FROM t WHERE day = '1' AND {name} = 'x' AND a > 2", con, tables={"t": table})
+        assert found.fetchall() == [(4, "1")]

@@ -12,7 +12,7 @@ import pytest
 
 import zskip
 from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
-from zskip.writer import changes
+from zskip.writer import changes, deleting
 
 
 def rows_of(count: int, seed: int) -> pa.Table:
@@ -110,6 +110,29 @@ def test_delete_leaves_files_alone_in_which_no_row_matches(table: zskip.Table) -
     assert table.delete("id = 1007000").rows == 0
     assert table.version == version
     assert len(table.to_arrow()) == 19_999
+
+
+def test_a_delete_takes_the_rows_that_others_add_meanwhile(table: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes after their version, so it must be as if it had begun after it; what cannot match is not looked at."""
+    real, late = deleting.commit, zskip.open(table.uri)
+    begun: list[int] = []
+
+    def delayed(*args: object, **options: object) -> object:
+        begun.append(1)
+        if len(begun) <= 2:
+            late.append(rows_of(300, 1 + len(begun)))
+        return real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(deleting, "commit", delayed)
+    done = table.delete("a < 500")
+    everything = pa.concat_tables([rows_of(20_000, 1), rows_of(300, 2), rows_of(300, 3)])
+    left = everything.filter(pc.field("a") >= 500)
+    assert done.rows == len(everything) - len(left)
+    assert (len(begun), done.version) == (3, 4)
+    assert ids(table.to_arrow()) == ids(left)
+    begun.clear()
+    assert table.delete("a = 7000").rows == 0
+    assert not begun
 
 
 def test_delete_keeps_rows_for_which_the_predicate_is_null(tmp_path: Path) -> None:

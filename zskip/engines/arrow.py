@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyarrow import types as t
 
-from zskip.engines.duckdb.relation import condition, planned_scan
+from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.duckdb.scan import literal, partition_values
 from zskip.engines.duckdb.types import ambiguous, duckdb_type, lossless, quoted
 from zskip.errors import SchemaError, UnknownColumn, nearest
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
     from zskip.plan import Plan
 
-__all__ = ["count", "row_group_batches", "to_arrow", "to_batches"]
+__all__ = ["count", "counts", "row_group_batches", "to_arrow", "to_batches"]
 
 _BATCH_ROWS = 122_880
+_FILE = "_zskip_file"
 
 
 def to_arrow(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
@@ -70,12 +72,29 @@ def count(plan: Plan) -> int:
     return counted + found
 
 
+def counts(plan: Plan) -> NDArray[np.int64]:
+    """How many rows match in each file of a plan, by one scan of the predicate's columns."""
+    if ambiguous(plan.snapshot.schema.arrow.names):
+        return np.array([count(plan.narrowed(plan.numbers[place : place + 1])) for place in range(len(plan))], np.int64)
+    found = np.zeros(len(plan), np.int64)
+    if len(plan):
+        con = connection(plan)
+        scan = planned_scan(plan, con, [], _FILE)
+        tally = f"SELECT {_FILE}, count(*) AS rows FROM ({scan.sql}) GROUP BY {_FILE}"
+        read = con.sql(tally, params=dict(scan.parameters)).to_arrow_table()
+        place = pc.index_in(read.column(_FILE), value_set=pa.array(readable_paths(plan, con)))
+        found[np.asarray(place)] = np.asarray(read.column("rows"))
+    return found
+
+
 def connection(plan: Plan) -> duckdb.DuckDBPyConnection:
     """A connection of zskip's own for one operation, with the plan's clock."""
     import duckdb
 
     # A store's files are read with its own credentials, which a database that is kept would keep as well.
-    con = duckdb.connect() if plan.index.storage.local is None else _database(os.getpid()).cursor()
+    local = plan.index.storage.local is not None
+    con = _database(os.getpid()).cursor() if local else duckdb.connect()
+    con.execute("SET enable_progress_bar = false")
     if plan.predicate is not None:
         con.execute("SET TimeZone = " + literal(plan.predicate.dialect.timezone))
     return con

@@ -231,6 +231,12 @@ class Plan:
         groups = self.groups.take(np.isin(self.groups.file, rest))
         return rows, replace(self, numbers=rest, whole=self.whole[~counted], groups=groups)
 
+    def narrowed(self, numbers: np.ndarray) -> Plan:
+        """The plan of only these of its files (ascending)."""
+        chosen = np.isin(self.numbers, numbers)
+        groups = self.groups.take(np.isin(self.groups.file, self.numbers[chosen]))
+        return replace(self, numbers=self.numbers[chosen], whole=self.whole[chosen], groups=groups)
+
     def row_groups_of(self, position: int) -> tuple[int, ...] | None:
         """The row groups to read of the file at this place; None for all."""
         first, last = self._group_slice(position)
@@ -306,6 +312,10 @@ class Plan:
     def count(self) -> int:
         """How many rows match. Files and row groups that match wholly are counted without being read."""
         return self._engine("arrow").count(self)  # type: ignore[no-any-return]
+
+    def counts(self) -> np.ndarray:
+        """How many rows match in each file, by one scan of the predicate's columns."""
+        return self._engine("arrow").counts(self)  # type: ignore[no-any-return]
 
     def _engine(self, name: str) -> Any:
         # By name: a plan knows that there are engines, and nothing about them.

@@ -109,11 +109,11 @@ class _Deletion:
         """
         partly = hit.numbers[~hit.whole]
         if self.engine is LOCAL:
-            partly = partly[[_narrowed(hit, partly[place : place + 1]).count() > 0 for place in range(len(partly))]]
+            partly = partly[hit.narrowed(partly).counts() > 0]
         whole = hit.numbers[hit.whole]
         if not len(whole) and not len(partly):
             return
-        left = _narrowed(planning.plan(hit.index, self.rest), partly)
+        left = planning.plan(hit.index, self.rest).narrowed(partly)
         routing, rows_per_file = routing_of(self.storage, base)
         kept = kept_options(base, self.options)
         written = self.engine.write(
@@ -159,14 +159,7 @@ class _Deletion:
         found = planning.plan(Index(self.storage, replace(newest, shards=shards)), self.matching)
         before = Index(self.storage, base)
         known = before.paths(np.arange(len(before), dtype=np.int64))
-        return _narrowed(found, found.numbers[~np.asarray(pc.is_in(found.relative_paths, value_set=known))])
-
-
-def _narrowed(plan: Plan, numbers: np.ndarray) -> Plan:
-    """The plan of only these of its files (ascending)."""
-    chosen = np.isin(plan.numbers, numbers)
-    groups = plan.groups.take(np.isin(plan.groups.file, plan.numbers[chosen]))
-    return replace(plan, numbers=plan.numbers[chosen], whole=plan.whole[chosen], groups=groups)
+        return found.narrowed(found.numbers[~np.asarray(pc.is_in(found.relative_paths, value_set=known))])
 
 
 def _rows(plan: Plan, numbers: np.ndarray) -> int:

@@ -41,8 +41,13 @@ def to_duckdb(
     return con.sql(scan.sql, params=dict(scan.parameters))
 
 
-def planned_scan(plan: Plan, con: duckdb.DuckDBPyConnection, columns: Sequence[str] | None) -> Scan:
-    """The SELECT of the matching rows, on a connection that can read the files after this call."""
+def planned_scan(
+    plan: Plan, con: duckdb.DuckDBPyConnection, columns: Sequence[str] | None, file_column: str | None = None
+) -> Scan:
+    """The SELECT of the matching rows, on a connection that can read the files after this call.
+
+    ``file_column``: the name of one more column, which holds each row's file as `readable_paths` names it.
+    """
     rows = plan.rows
     return native_scan(
         readable_paths(plan, con),
@@ -51,6 +56,7 @@ def planned_scan(plan: Plan, con: duckdb.DuckDBPyConnection, columns: Sequence[s
         partition_by=plan.snapshot.partition_by,
         where=condition(plan),
         within=rows_to_read(plan),
+        file_column=file_column,
         rows=None if rows.null_count else sum(rows.to_pylist()),
     )
 

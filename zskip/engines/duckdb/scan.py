@@ -38,13 +38,15 @@ def native_scan(
     where: str | None = None,
     rows: int | None = None,
     within: str | None = None,
+    file_column: str | None = None,
     files_parameter: str = "zskip_files",
 ) -> Scan:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
 
     ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
-    ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on
-    ``file_row_number``. No file at all gives no row, with the right types.
+    ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
+    ``file_column``: the name of one more column, which holds each row's file. No file at all gives no row, with the
+    right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = list(schema.names if columns is None else columns)
@@ -54,17 +56,21 @@ def native_scan(
     for name in names:
         if name.lower() not in known:
             raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
-    projection = ", ".join(quoted(name) for name in names) or "NULL"
+    named = () if file_column is None else (file_column,)
+    projection = ", ".join(quoted(name) for name in (*names, *named)) or "NULL"
     condition = "" if where is None else f" WHERE {where}"
     if not files:
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {quoted(name)}" for name, type in types.items())
         return Scan(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'} WHERE false)", {})
     stored = {name: type for name, type in types.items() if name not in partition_by}
-    source = f"read_parquet(${files_parameter}, {_options(schema, stored, rows)})"
+    # DuckDB's own name for it, "filename", may be one of the table's columns.
+    file = file_column or (_FILE if partition_by else None)
+    source = f"read_parquet(${files_parameter}, {_options(schema, stored, rows, file)})"
     if partition_by:
         folders = _folders(files, partition_by)
         values = ", ".join(
-            f"{_partition_value(folders.get(name, name), types[name])} AS {quoted(name)}" for name in partition_by
+            f"{_partition_value(file or _FILE, folders.get(name, name), types[name])} AS {quoted(name)}"
+            for name in partition_by
         )
         # Only the innermost query knows the numbers of the rows.
         source = f"(SELECT *, {values} FROM {source}{'' if within is None else f' WHERE {within}'})"
@@ -93,7 +99,7 @@ def without_patterns(path: str) -> str:
     return re.sub(r"[\[*?]", r"[\g<0>]", path) if re.search(r"[\[*?]", path) else path
 
 
-def _options(schema: pa.Schema, stored: Mapping[str, str], rows: int | None) -> str:
+def _options(schema: pa.Schema, stored: Mapping[str, str], rows: int | None, file_column: str | None) -> str:
     columns = ", ".join(
         f"{literal(name)}: {{name: {literal(name)}, type: {literal(type)}, default_value: NULL}}"
         for name, type in stored.items()
@@ -102,6 +108,8 @@ def _options(schema: pa.Schema, stored: Mapping[str, str], rows: int | None) -> 
     if any(_holds_floats(field.type) for field in schema):
         # Without it, DuckDB takes a footer's bounds to cover NaN too, and loses such rows of files by pyarrow.
         options.append("can_have_nan = true")
+    if file_column is not None:
+        options.append(f"filename = {literal(file_column)}")
     if rows is not None:
         options.append(f"explicit_cardinality = {max(rows, 1)}")
     return ", ".join(options)
@@ -120,6 +128,7 @@ def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, p
     return {name: pa.array([texts.get(name)], pa.string()).cast(type)[0] for name, type in types.items()}
 
 
+_FILE = "_zskip_file"
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _HIVE_FOLDER = re.compile(r"(?<=/)([^/=]+)=([^/]*)(?=/)")
 
@@ -134,10 +143,10 @@ def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str
     return found
 
 
-def _partition_value(folder: str, type: str) -> str:
+def _partition_value(file: str, folder: str, type: str) -> str:
     """What a path's folder says; NULL where it has no such folder, while an empty value is an empty text."""
     pattern = f".*/{re.escape(folder)}=([^/]*/).*"
-    value = f"url_decode(left(nullif(regexp_extract(filename, {literal(pattern)}, 1), ''), -1))"
+    value = f"url_decode(left(nullif(regexp_extract({quoted(file)}, {literal(pattern)}, 1), ''), -1))"
     return f"CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {type})"
 
 
