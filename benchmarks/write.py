@@ -1,9 +1,10 @@
 """Writing TPC-H lineitem: zskip against DuckDB's plain COPY and delta-rs z_order, with peak memory.
 
-    python benchmarks/write.py /tmp/bench --scale 1 [--memory-limit 1GB] [--peers]
+    python benchmarks/write.py /tmp/bench --scale 1 [--memory-limit 1GB] [--peers] [--runs 5] [--steps]
 
 The data come from tpchgen-cli, into the folder, once. Each way runs in a process of its own, so that peaks of memory
-do not mix. All write zstd, and as many files.
+do not mix. All write zstd, and as many files. The ways take turns, and medians are printed: of seconds, and of seconds
+of the processor, which count less what else the machine does.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import importlib
 import json
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 BY = ["l_shipdate", "l_partkey", "l_suppkey"]
 FILES = 16
+ROW_GROUP = 122_880
 
 
 def source(folder: Path, scale: float) -> Path:
@@ -44,12 +49,12 @@ def duckdb_copy(rows: Path, target: Path, limit: str | None) -> None:
 
     con = duckdb.connect()
     (total,) = con.execute("SELECT count(*) FROM read_parquet($1)", [str(rows)]).fetchall()[0]
-    size = rows.stat().st_size // FILES
+    each = -(-total // FILES)
+    groups = -(-each // ROW_GROUP)
     con.execute(
-        f"COPY (FROM read_parquet('{rows}')) TO '{target}' "
-        f"(FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT false, FILE_SIZE_BYTES {size}, ROW_GROUP_SIZE 122880)"
+        f"COPY (FROM read_parquet('{rows}')) TO '{target}' (FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT false, "
+        f"ROW_GROUP_SIZE {-(-each // groups)}, ROW_GROUPS_PER_FILE {groups})"
     )
-    assert total
 
 
 def delta_z_order(rows: Path, target: Path, limit: str | None) -> None:
@@ -61,23 +66,55 @@ def delta_z_order(rows: Path, target: Path, limit: str | None) -> None:
 
 
 IMPORTS = {
-    "zskip": ["zskip.table", "duckdb"],
+    "zskip": ["zskip.table", "pandas"],  # which pyarrow loads, where there is one, when it first sees an array
     "duckdb copy": ["duckdb"],
     "delta-rs z_order": ["deltalake", "pyarrow.parquet"],
 }
 """Loaded before the clock starts."""
+STEPS = {
+    "zskip.layouts:fit": "fit the layout",
+    "zskip.writer.routing:Routing.route": "keys and cells",
+    "zskip.writer.write:split": "move rows to buckets",
+    "zskip.layouts:Assignment.arrange": "order rows inside files",
+    "zskip.stats.collect:row_groups": "statistics",
+    "zskip.writer.write:write_file": "encode, compress and write",
+}
+
+
+def watched(spent: dict[str, float]) -> None:
+    """Count the processor's seconds in each step, over all threads."""
+    lock = threading.Lock()
+    for place, step in STEPS.items():
+        module, _, name = place.partition(":")
+        owner: Any = importlib.import_module(module)
+        for part in name.split(".")[:-1]:
+            owner = getattr(owner, part)
+        work = getattr(owner, name.split(".")[-1])
+
+        def timed(*given: Any, work: Any = work, step: str = step, **named: Any) -> Any:
+            start = time.thread_time()
+            try:
+                return work(*given, **named)
+            finally:
+                with lock:
+                    spent[step] = spent.get(step, 0.0) + time.thread_time() - start
+
+        setattr(owner, name.split(".")[-1], timed)
+
+
 WAYS = {"zskip": zskip_write, "duckdb copy": duckdb_copy, "delta-rs z_order": delta_z_order}
 
 
-def alone(way: str, rows: Path, folder: Path, limit: str | None) -> dict[str, float]:
+def alone(way: str, rows: Path, folder: Path, limit: str | None, *options: str) -> dict[str, float]:
     """One write in a process of its own: seconds, and megabytes at its peak."""
     target = folder / "written"
     shutil.rmtree(target, ignore_errors=True)
     command = [sys.executable, __file__, str(folder), "--only", way, "--rows", str(rows)]
     command += ["--memory-limit", limit] if limit else []
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    found["files"] = len(list(target.rglob("*.parquet")))
+    files = list(target.rglob("*.parquet"))
+    found |= {"files": len(files), "stored MB": sum(file.stat().st_size for file in files) / 1e6}
     shutil.rmtree(target, ignore_errors=True)
     return found
 
@@ -88,26 +125,42 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor (1)")
     parser.add_argument("--memory-limit", help="zskip's limit, such as 2GB")
     parser.add_argument("--peers", action="store_true", help="delta-rs too")
+    parser.add_argument("--steps", action="store_true", help="only show what each step of zskip's takes")
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only:
         for module in IMPORTS[given.only]:
             importlib.import_module(module)
-        start = time.perf_counter()
+        spent: dict[str, float] = {}
+        if given.steps:
+            watched(spent)
+        start, processor = time.perf_counter(), time.process_time()
         WAYS[given.only](given.rows, given.folder / "written", given.memory_limit)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"seconds": time.perf_counter() - start, "peak MB": peak}))
+        took = {"seconds": time.perf_counter() - start, "processor": time.process_time() - processor}
+        print(json.dumps({**spent, **took, "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
         return
     rows = source(given.folder, given.scale)
+    if given.steps:
+        found = alone("zskip", rows, given.folder, given.memory_limit, "--steps")
+        for step in STEPS.values():
+            print(f"{step:<28} {found[step]:>6.2f} s of processor  {found[step] / found['processor']:>6.1%}")
+        print(f"{'all':<28} {found['processor']:>6.2f} s of processor")
+        return
     ways = list(WAYS) if given.peers else list(WAYS)[:2]
-    found = {way: alone(way, rows, given.folder, given.memory_limit if way == "zskip" else None) for way in ways}
-    own = found["zskip"]
-    print(f"lineitem SF{given.scale:g}, by {', '.join(BY)}")
-    for way, one in found.items():
+    runs = [
+        {way: alone(way, rows, given.folder, given.memory_limit if way == "zskip" else None) for way in ways}
+        for _ in range(given.runs)
+    ]
+    print(f"lineitem SF{given.scale:g}, by {', '.join(BY)}, {given.runs} runs")
+    for way in ways:
+        one = {name: statistics.median(run[way][name] for run in runs) for name in runs[0][way]}
+        times = {name: statistics.median(run[way][name] / run["zskip"][name] for run in runs) for name in one}
         print(
-            f"{way:<18} {one['seconds']:>7.1f} s  {one['peak MB']:>7.0f} MB  {one['files']:>4.0f} files   "
-            f"{one['seconds'] / own['seconds']:.2f}× zskip's time, {one['peak MB'] / own['peak MB']:.2f}× its memory"
+            f"{way:<18} {one['seconds']:>7.1f} s  {one['processor']:>7.1f} s of processor  {one['peak MB']:>7.0f} MB  "
+            f"{one['files']:>4.0f} files  {one['stored MB']:>6.0f} MB stored   {times['seconds']:.2f}x zskip's time, "
+            f"{times['processor']:.2f}x its processor time, {times['peak MB']:.2f}x its memory"
         )
 
 
