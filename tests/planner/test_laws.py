@@ -43,6 +43,12 @@ def same(one: Outcomes, other: Outcomes) -> bool:
     return all(np.array_equal(getattr(one, bit), getattr(other, bit)) for bit in BITS)
 
 
+def same_but_for_errors(one: Outcomes, other: Outcomes) -> bool:
+    """Whether they agree where nothing fails: DuckDB raises in one order of legs, and in another never gets there."""
+    fine = ~(one.can_fail | other.can_fail)
+    return all(np.array_equal(getattr(one, bit)[fine], getattr(other, bit)[fine]) for bit in BITS)
+
+
 def within(narrow: Outcomes, wide: Outcomes) -> bool:
     return not any((getattr(narrow, bit) & ~getattr(wide, bit)).any() for bit in BITS)
 
@@ -88,7 +94,7 @@ def test_de_morgan(random: Random, words: tuple[str, str]) -> None:
     a, b = grammar.predicate(0), grammar.predicate(0)
     left = planned(f"NOT (({a}) {words[0]} ({b}))", table, statistics)
     right = planned(f"(NOT ({a})) {words[1]} (NOT ({b}))", table, statistics)
-    assert same(left, right), f"{a} / {b}"
+    assert same_but_for_errors(left, right), f"{a} / {b}"
 
 
 @examples
@@ -97,7 +103,7 @@ def test_the_order_of_legs_does_not_matter(random: Random, word: str) -> None:
     table, statistics, grammar = world(random, UNCOUNTABLE)
     a, b = grammar.predicate(1), grammar.predicate(0)
     left, right = (planned(f"({x}) {word} ({y})", table, statistics) for x, y in ((a, b), (b, a)))
-    assert same(left, right), f"{a} / {b}"
+    assert same_but_for_errors(left, right), f"{a} / {b}"
 
 
 @examples
