@@ -286,8 +286,12 @@ def _difference(spans: list[Span], call: Call) -> Span:
 
 def _epoch(spans: list[Span], call: Call) -> Span:
     (span,) = spans
-    (unit,) = call.options
+    unit, *cut = call.options
     units = per_day(span.type)
+    if cut:
+        # DuckDB cuts what is more than milliseconds towards zero: 1 µs before 1970 is 0.
+        parts = max(1, units // _PER_DAY["ms"])
+        return rising(span, call, None, lambda values: period(values + (values < 0) * (parts - 1), units, str(unit)))
     if call.type == pa.float64():
         whole = Call("epoch", call.arguments, pa.int64(), call.options)
         found = rising(span, whole, None, lambda values: period(values, units, "second"))

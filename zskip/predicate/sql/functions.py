@@ -604,7 +604,7 @@ def from_epoch(binder: Binder, node: exp.Expr) -> Scalar:
     if t.is_timestamp(inner.type) or t.is_date(inner.type):
         if scale != 3 or inner.type == pa.date64():
             raise Refused("to_timestamp of a timestamp")
-        return Call("epoch", (inner,), pa.int64(), ("millisecond",))
+        return Call("epoch", (inner,), pa.int64(), ("millisecond", "towards zero"))
     if scale is not None or not t.is_integer(inner.type) or inner.type == pa.uint64():
         raise Refused("to_timestamp of something other than whole seconds")
     return Call("from_epoch", (inner,), pa.timestamp("us", "UTC"), ("second",))
