@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.errors import CommitConflict, InvalidOption, SchemaMismatch, TableNotFound
+from zskip.errors import CommitConflict, CorruptFile, InvalidOption, SchemaMismatch, TableNotFound
 from zskip.writer import changes, deleting
 
 
@@ -90,6 +91,21 @@ def test_delete_drops_whole_files_unread_and_rewrites_the_rest(table: zskip.Tabl
     version = table.version
     assert table.delete("a < 500").rows == 0
     assert table.version == version
+
+
+def test_delete_does_not_take_lost_rows_for_deleted_ones(tmp_path: Path) -> None:
+    table = zskip.write(rows_of(400, 3), tmp_path / "t", by=["a"], rows_per_file=100)
+    path = Path(table.plan().paths[1])
+    whole = pq.read_table(path)
+    first = whole["id"][0].as_py()
+    pq.write_table(whole.slice(0, 40), path)
+    before = sorted(tmp_path.rglob("*.parquet"))
+    with pytest.raises(CorruptFile, match="1 match and 39 do not"):
+        table.delete(f"id = {first}")
+    assert (zskip.open(tmp_path / "t").version, sorted(tmp_path.rglob("*.parquet"))) == (1, before)
+    pq.write_table(whole, path)
+    assert table.delete(f"id = {first}").rows == 1
+    assert table.delete("random() < 0.5 AND a >= 0").rows > 50
 
 
 def test_delete_takes_parameters(table: zskip.Table) -> None:

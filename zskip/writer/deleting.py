@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from zskip import plan as planning
-from zskip.errors import CommitConflict
+from zskip.errors import CommitConflict, CorruptFile
 from zskip.plan import Plan
 from zskip.predicate import Predicate
 from zskip.sidecar import Index, Snapshot, Storage, abandon, commit
@@ -20,6 +20,7 @@ from zskip.stats import DataFiles
 from zskip.writer.changes import be_managed, kept_options, routing_of
 from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.options import WriteOptions
+from zskip.writer.write import Written
 
 __all__ = ["Deleted", "delete"]
 
@@ -47,8 +48,8 @@ def delete(
 ) -> tuple[Snapshot, Deleted]:
     """Take the rows out of a table for which ``matching`` is TRUE; ``rest`` is TRUE of all others.
 
-    Raises `CommitConflict` where another writer took a file away that is to go, or changed the columns. Nothing is
-    changed then.
+    Raises `CommitConflict` where another writer took a file away that is to go, or changed the columns, and
+    `CorruptFile` where a file does not hold the rows that it should. Nothing is changed then.
     """
     be_managed(storage, base)
     deletion = _Deletion(storage, matching, rest, options, engine)
@@ -107,9 +108,10 @@ class _Deletion:
         Files of which a plan can't tell whether a row matches are asked first, by the predicate's columns alone: those
         in which none does are left as they are. A cluster does not ask: it would read them on one machine.
         """
-        partly = hit.numbers[~hit.whole]
+        partly, matched = hit.numbers[~hit.whole], None
         if self.engine is LOCAL:
-            partly = partly[hit.narrowed(partly).counts() > 0]
+            matched = hit.narrowed(partly).counts()
+            partly, matched = partly[matched > 0], matched[matched > 0]
         whole = hit.numbers[hit.whole]
         if not len(whole) and not len(partly):
             return
@@ -119,6 +121,8 @@ class _Deletion:
         written = self.engine.write(
             self.engine.planned(left), self.storage, base.schema, kept, routing, rows_per_file, None
         )
+        if matched is not None and _rows(hit, partly) - written.rows != matched.sum():
+            self._be_volatile(hit.narrowed(partly), matched, written)
         rows = _rows(hit, whole) + _rows(hit, partly) - written.rows
         if not rows:
             # Nothing matched after all: the files stay.
@@ -126,6 +130,17 @@ class _Deletion:
             return
         paths = [tuple(hit.index.paths(numbers).to_pylist()) for numbers in (whole, partly)]
         self.cuts.append(_Cut(paths[0], paths[1], written.files, rows))
+
+    def _be_volatile(self, hit: Plan, matched: np.ndarray, written: Written) -> None:
+        """Refuse to take files for whole whose rows are neither matched nor left; unless the predicate draws lots."""
+        if not np.array_equal(hit.counts(), matched):
+            return
+        abandon(self.storage, written.files.path.to_pylist())
+        raise CorruptFile(
+            f"{len(matched)} files of {self.storage.uri} hold {_rows(hit, hit.numbers):,} rows by the index; "
+            f"{matched.sum():,} match and {written.rows:,} do not. Nothing was changed. zskip verify says which files "
+            "differ."
+        )
 
     def _committed(self, base: Snapshot) -> tuple[Snapshot, Deleted]:
         dropped = tuple(path for cut in self.cuts for path in cut.dropped)
