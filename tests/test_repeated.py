@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import os
+import pickle
 import random
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -18,7 +22,7 @@ from zskip.errors import SqlError
 from zskip.interpret import gathering
 from zskip.predicate.sql import remembered
 from zskip.predicate.sql.binder import Binder
-from zskip.predicate.tree import walk
+from zskip.predicate.tree import Call, Literal, Reference, walk
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -110,6 +114,15 @@ def test_threads_share_what_is_known() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(2000)))
+
+
+def test_a_term_is_hashed_anew_in_another_process() -> None:
+    sent = "import sys, pickle; from zskip.predicate.tree import Call\n"
+    sent += "term = pickle.load(sys.stdin.buffer)\n"
+    sent += "assert hash(term) == hash(Call(term.function, term.arguments, term.type, term.options))"
+    term = Call("add", (Reference("x", pa.int32()), Literal(pa.scalar(1))), pa.int64())
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    subprocess.run([sys.executable, "-c", sent], input=pickle.dumps(term), check=True, env=environment)
 
 
 # ── without the parser ──

@@ -84,6 +84,10 @@ class Call:
     def __hash__(self) -> int:
         return self.hashed
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Made anew in another process, where texts have other hashes.
+        return Call, (self.function, self.arguments, self.type, self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
