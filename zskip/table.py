@@ -100,11 +100,11 @@ def write(
         seed=seed,
         progress=progress,
     )
-    storage = sidecar.open_storage(path, storage_options)
+    engine = _engine(session)
+    storage = engine.storage(path, storage_options)
     base = sidecar.load(storage) if sidecar.latest_version(storage) else None
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
-    engine = _engine(session)
     rows = engine.opened(source, storage_options)
     if base is not None and mode == "append":
         return Table(storage, changes.append(storage, base, rows, options, engine=engine)[0])

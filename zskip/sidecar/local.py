@@ -202,6 +202,11 @@ class LocalStorage:
         if failed is not None:
             raise failed
 
+    def remove_empty(self, folder: str) -> None:
+        for inner, _, _ in os.walk(self._locate(folder), topdown=False):
+            with suppress(OSError):  # one that is not empty is in use
+                os.rmdir(inner)
+
     def filesystem(self) -> fsspec.AbstractFileSystem:
         from fsspec.implementations.local import LocalFileSystem
 

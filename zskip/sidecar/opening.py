@@ -13,7 +13,25 @@ from zskip.errors import InvalidOption
 from zskip.sidecar.local import LocalStorage
 from zskip.sidecar.storage import Storage
 
-__all__ = ["open_storage"]
+__all__ = ["knows", "open_storage"]
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+def knows(url: str | os.PathLike[str]) -> bool:
+    """Whether `open_storage` opens what an address names: a path, or a URL of a scheme and form that it has.
+
+    >>> knows("lake/conn"), knows("s3://lake/conn"), knows("hdfs://name/lake/conn")
+    (True, True, False)
+    """
+    text = os.fspath(url)
+    scheme = _URL.match(text)
+    if scheme is None or scheme[1].lower() == "file":
+        return True
+    from zskip.sidecar.remote import SCHEMES  # obstore is loaded where it is needed
+
+    # abfss://container@account/path is Hadoop's form.
+    return scheme[1].lower() in SCHEMES and "@" not in text[scheme.end() :].partition("/")[0]
 
 
 def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
@@ -24,7 +42,7 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     process, one for each name after the slashes. Raises `InvalidOption` for a scheme that is not known.
     """
     text = os.fspath(url)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
+    scheme = _URL.match(text)
     if scheme is None or scheme[1].lower() == "file":
         if storage_options:
             raise InvalidOption(f'storage_options are for object stores; "{text}" is a local path.')

@@ -19,7 +19,7 @@ from zskip.sidecar.storage import Listing, table_path, unsafe_paths
 if TYPE_CHECKING:
     import fsspec
 
-__all__ = ["ObjectStorage", "open_remote"]
+__all__ = ["SCHEMES", "ObjectStorage", "open_remote"]
 
 _STORES: Mapping[str, Any] = {
     "s3": store.S3Store,
@@ -30,6 +30,7 @@ _STORES: Mapping[str, Any] = {
     "abfs": store.AzureStore,
     "abfss": store.AzureStore,
 }
+SCHEMES = frozenset({"memory", *_STORES})
 _MEMORY: dict[str, store.MemoryStore] = {}
 _SPOOL_BYTES = 16 << 20
 _REQUESTS_AT_ONCE = 16
@@ -57,7 +58,10 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
             raise InvalidOption(f'The store at "{url}" cannot be opened: {_first_line(error)}') from error
     else:
         known = ", ".join(f"{name}://" for name in ("file", "memory", *_STORES))
-        raise InvalidOption(f'The scheme of "{url}" is not known. There are {known}.')
+        raise InvalidOption(
+            f'The scheme of "{url}" is not known. There are {known}; and in a Spark session, through zskip.spark, all '
+            "that Hadoop has."
+        )
     return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"), chosen)
 
 
@@ -185,6 +189,9 @@ class ObjectStorage:
                     obstore.delete(self._objects, key)
                 except FileNotFoundError:
                     continue
+
+    def remove_empty(self, folder: str) -> None:
+        """Nothing to do: an object store has no folders."""
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
         from zskip.sidecar.filesystem import StorageFileSystem

@@ -112,6 +112,9 @@ class Storage(Protocol):
     def delete(self, paths: Sequence[str]) -> None:
         """Remove files; those that are not there are no error. One that cannot be removed is raised after the rest."""
 
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder, and those in it, that hold no file; where one is in use it stays."""
+
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         """What `list` would say of these files, in the order of the paths' bytes."""
 

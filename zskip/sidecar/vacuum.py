@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -91,14 +89,10 @@ def _matches(paths: pa.StringArray, pattern: str) -> np.ndarray:
 
 
 def _remove_empty_staging(storage: Storage, removed: pa.StringArray) -> None:
-    """On a disk a folder outlives its files."""
-    if storage.local is None:
-        return
+    """A folder outlives its files, but in an object store."""
     staged = removed.filter(pc.match_substring_regex(removed, _STAGING)).to_pylist()
     for name in sorted({"/".join(path.split("/")[:2]) for path in staged}):
-        for folder, _, _ in os.walk(storage.local / name, topdown=False):
-            with suppress(OSError):  # one that is not empty is in use
-                os.rmdir(folder)
+        storage.remove_empty(name)
 
 
 def _read(storage: Storage, versions: Sequence[int]) -> list[Snapshot]:

@@ -35,6 +35,7 @@ from zskip.plan import Plan
 from zskip.schema import Schema
 from zskip.sidecar import Index, Storage
 from zskip.spark import sampling, staging
+from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.writer import Routing, WriteOptions, Written, storable_schema
 from zskip.writer.engine import Engine
 
@@ -56,7 +57,7 @@ def engine(session: SparkSession) -> Engine:
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
     opened, planned, stored = (partial(way, session) for way in (_opened, _planned, _stored))
-    return Engine(opened, planned, stored, _write, recuts_at_once=True)
+    return Engine(partial(open_storage, session), opened, planned, stored, _write, recuts_at_once=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,8 @@ def _write(
         raise InvalidOption(f"{mine[0]}= is this machine's. Spark's own settings say what a session may use.")
     if not options.by:
         raise InvalidOption("by= names no column. Name at least one column to cluster by.")
+    if isinstance(storage, HadoopStorage):
+        storage.be_writable()  # before the work, not after it
     df = _conformed(rows.df, schema)
     sampled = sampling.look(df, schema, options, routing)
     if routing is None:

@@ -16,6 +16,8 @@ from pyarrow import types as t
 from zskip.errors import ZskipError
 from zskip.schema import Schema
 from zskip.sidecar import Listing, Storage
+from zskip.spark import floats
+from zskip.spark.hadoop import HadoopStorage
 from zskip.stats import DataFiles, deep, footers
 from zskip.writer.evolution import united
 
@@ -33,8 +35,12 @@ _PER_TASK = 500
 def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], schema: Schema) -> DataFiles:
     """What the footers of files that Spark wrote tell; and of columns that hold NaN, what the rows tell.
 
-    On the executors where there are many files; those need zskip installed. Raises `CorruptFile`.
+    On the executors where there are many files; those need zskip installed. What only the driver's Hadoop client
+    reaches is read in the driver, and by Spark's own scan. Raises `CorruptFile`.
     """
+    if isinstance(storage, HadoopStorage):
+        _, files = footers.read(storage, list(paths), schema)
+        return floats.completed(spark, storage, _with_floats(schema), files)
     if len(paths) < _MANY:
         return _complete(storage, list(paths), schema)
     work = partial(_complete_files, storage, arrow=schema.arrow)
@@ -46,9 +52,12 @@ def read_foreign_footers(
 ) -> tuple[Schema, DataFiles]:
     """The schema of files that anyone wrote, and what their footers tell, in the order of the paths' bytes.
 
-    Raises `CorruptFile` and `SchemaMismatch`.
+    What only the driver's Hadoop client reaches is read in the driver. Raises `CorruptFile` and `SchemaMismatch`.
     """
     paths = sorted(listing.path.to_pylist(), key=str.encode)
+    if isinstance(storage, HadoopStorage):
+        table, files = footers.read(storage, paths, listing=listing)
+        return table, deep.completed(storage, table, files) if deep_scan else files
     chunks = _chunks(paths, files_per_task)
     found = _on_executors(spark, partial(_foreign, storage, arrow=None, deep_scan=deep_scan), chunks)
     schemas = [schema for schema, _ in found]
@@ -93,8 +102,7 @@ def _outcome(work: Callable[[list[str]], Result], paths: list[str]) -> Result | 
 
 def _complete(storage: Storage, paths: list[str], schema: Schema) -> DataFiles:
     _, files = footers.read(storage, paths, schema)
-    floats = pa.schema([field for field in schema.arrow if _holds_floats(field.type)])
-    return deep.completed(storage, Schema(floats), files) if len(floats) else files
+    return deep.completed(storage, _with_floats(schema), files)
 
 
 def _complete_files(storage: Storage, paths: list[str], arrow: pa.Schema) -> DataFiles:
@@ -106,6 +114,10 @@ def _foreign(
 ) -> tuple[pa.Schema, DataFiles]:
     table, files = footers.read(storage, paths, None if arrow is None else Schema(arrow))
     return table.arrow, deep.completed(storage, table, files) if deep_scan else files
+
+
+def _with_floats(schema: Schema) -> Schema:
+    return Schema(pa.schema([field for field in schema.arrow if _holds_floats(field.type)]))
 
 
 def _holds_floats(type: pa.DataType) -> bool:

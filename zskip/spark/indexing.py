@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zskip import sidecar
 from zskip.engines.spark import require_session
 from zskip.spark.footers import read_foreign_footers
+from zskip.spark.hadoop import open_storage
 from zskip.table import Table
 
 if TYPE_CHECKING:
@@ -32,6 +33,6 @@ def index(
     under the same path or URL. Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
     require_session(spark)
-    storage = sidecar.open_storage(path, storage_options)
+    storage = open_storage(spark, path, storage_options)
     read = partial(read_foreign_footers, spark, storage, files_per_task=files_per_task, deep_scan=deep)
     return Table(storage, sidecar.index_files(storage, deep_scan=deep, read=read))

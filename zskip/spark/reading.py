@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from zskip import sidecar
 from zskip.engines.spark import (
     Semantics,
     column,
@@ -20,9 +21,9 @@ from zskip.engines.spark import (
 )
 from zskip.predicate import bind
 from zskip.spark.file_index import Unsupported, self_pruning
+from zskip.spark.hadoop import open_storage
 from zskip.spark.statement import table_paths
 from zskip.table import Table
-from zskip.table import open as open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,7 @@ def table(
     Raises `TableNotFound`, and `SchemaError` for a column that Spark cannot read: name the others in ``columns``.
     """
     require_session(spark)
-    found = _opened(path, version, storage_options)
+    found = _opened(spark, path, version, storage_options)
     schema = _chosen(found, columns)
     if is_connect(spark):
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
@@ -82,7 +83,7 @@ def read(
     zone, ANSI mode and case sensitivity as they are now. Raises `TableNotFound`, `SqlError` and `SchemaError`.
     """
     require_session(spark)
-    found = _opened(path, version, storage_options)
+    found = _opened(spark, path, version, storage_options)
     if where is None:
         return to_spark(found.plan(), spark, columns)
     semantics = Semantics.of(spark)
@@ -122,11 +123,15 @@ def _formatless(text: str) -> str:
 
 
 def _opened(
-    path: str | os.PathLike[str] | Table, version: int | None, storage_options: Mapping[str, Any] | None
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Table,
+    version: int | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> Table:
     if isinstance(path, Table):
         return path
-    return open_table(path, version=version, storage_options=storage_options)
+    storage = open_storage(spark, path, storage_options)
+    return Table(storage, sidecar.load(storage, version))
 
 
 def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:

@@ -24,6 +24,7 @@ from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Changes, Plan
 from zskip.predicate import Predicate, bind, conjunction
 from zskip.schema import Schema
+from zskip.sidecar.opening import knows
 from zskip.table import Table
 from zskip.table import open as open_table
 
@@ -210,6 +211,10 @@ def _opened(options: Mapping[str, str]) -> Table:
         raise InvalidOption(
             'format("zskip") needs a path: .load("lake/conn"), or CREATE TABLE conn USING zskip LOCATION \'…\' '
             "without a list of columns."
+        )
+    if not knows(path):
+        raise InvalidOption(
+            f'format("zskip") reads "{path}" in Python, which has no Hadoop client. Use zskip.spark.table(spark, path).'
         )
     version = options.get("version")
     return open_table(

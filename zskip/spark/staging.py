@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -166,7 +166,6 @@ def _data_files(rows: DataFrame, storage: Storage, schema: Schema, paths: list[s
 
 
 def _clear(storage: Storage, staged: str) -> None:
-    if storage.local is not None:
-        shutil.rmtree(storage.local / staged, ignore_errors=True)
-    else:
+    with suppress(OSError):  # what cannot be removed now is an orphan, and vacuum's
         storage.delete(storage.list(staged).path.to_pylist())
+        storage.remove_empty(staged)

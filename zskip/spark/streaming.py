@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zskip import sidecar
 from zskip.spark import cluster, writing
+from zskip.spark.hadoop import open_storage
 from zskip.writer import WriteOptions, changes
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def append_batch(
     """
 
     def append(df: DataFrame, batch_id: int) -> None:
-        storage = sidecar.open_storage(path, storage_options)
+        storage = open_storage(df.sparkSession, path, storage_options)
         batch = (application, batch_id)
         if sidecar.latest_version(storage):
             writing.append(df, path, batch=batch, storage_options=storage_options)

@@ -12,8 +12,8 @@ from zskip.engines.spark import Semantics, require_session
 from zskip.errors import InvalidOption
 from zskip.predicate import bind
 from zskip.spark.cluster import engine
+from zskip.spark.hadoop import open_storage
 from zskip.table import Table
-from zskip.table import open as open_table
 from zskip.table import write as write_table
 from zskip.writer import WriteOptions, changes, optimizing
 
@@ -49,8 +49,9 @@ def append(
     ``batch``: an application's name and the number of its batch: one that was appended before changes nothing.
     Raises `TableNotFound`, `SchemaMismatch` and `CommitConflict`.
     """
-    table = _opened(path, storage_options)
-    table.append(df, batch=batch, session=_session(df))
+    session = _session(df)
+    table = _opened(session, path, storage_options)
+    table.append(df, batch=batch, session=session)
     return table
 
 
@@ -67,7 +68,7 @@ def delete(
     Raises `TableNotFound`, `SqlError`, `CommitConflict`, and `InvalidOption` in a session whose zone is not known.
     """
     require_session(spark)
-    table = _opened(path, storage_options)
+    table = _opened(spark, path, storage_options)
     semantics = Semantics.of(spark)
     if semantics.zone is None:
         raise InvalidOption(f'The session\'s time zone "{semantics.timezone}" has no IANA name. Set another to delete.')
@@ -98,7 +99,7 @@ def optimize(
     `TableNotFound`, and `CommitConflict` where another writer removed files meanwhile.
     """
     require_session(spark)
-    table = _opened(path, storage_options)
+    table = _opened(spark, path, storage_options)
     kept = changes.kept_options(table.snapshot, WriteOptions())
     sizes = {name: None for name in _SIZES if any(other in options for other in _SIZES)}
     given = {**sizes, **options, **({} if by is None else {"by": by, "weights": options.get("weights")})}
@@ -108,10 +109,11 @@ def optimize(
     return Table(table.storage, snapshot)
 
 
-def _opened(path: str | os.PathLike[str] | Table, storage_options: Mapping[str, Any] | None) -> Table:
-    if isinstance(path, Table):
-        return Table(path.storage, sidecar.load(path.storage))
-    return open_table(path, storage_options=storage_options)
+def _opened(
+    spark: SparkSession, path: str | os.PathLike[str] | Table, storage_options: Mapping[str, Any] | None
+) -> Table:
+    storage = path.storage if isinstance(path, Table) else open_storage(spark, path, storage_options)
+    return Table(storage, sidecar.load(storage))
 
 
 def _session(df: DataFrame) -> SparkSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from zskip.plan import Plan
 from zskip.schema import Schema
-from zskip.sidecar import Index, Storage
+from zskip.sidecar import Index, Storage, open_storage
 from zskip.writer.opening import open_source
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import stored_rows
@@ -33,6 +34,7 @@ class Rows(Protocol):
 class Engine:
     """What differs between this machine and a cluster.
 
+    ``storage(url, storage_options)``: a table's folder ·
     ``opened(source, storage_options)``: a caller's rows · ``planned(plan)``: a table's own rows, those that a plan
     selects · ``stored(index, numbers)``: those of some of its files · ``write(rows, storage, schema, options, routing,
     rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: after
@@ -41,6 +43,7 @@ class Engine:
     ``recuts_at_once``: whether groups of files are cut anew by one write, as a cluster does, and not one after another.
     """
 
+    storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
     opened: Callable[[Any, Mapping[str, Any] | None], Rows]
     planned: Callable[[Plan], Rows]
     stored: Callable[[Index, np.ndarray], Rows]
@@ -71,4 +74,4 @@ def _write(
     return write_files(source, storage, schema, options, routing, rows_per_file, slot=slots[0] if slots else None)
 
 
-LOCAL = Engine(open_source, _planned, _stored, _write, recuts_at_once=False)
+LOCAL = Engine(open_storage, open_source, _planned, _stored, _write, recuts_at_once=False)
