@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import multiprocessing
+import queue
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ __all__ = ["Raced", "race", "s3"]
 Options = Mapping[str, Any] | None
 BEGUN = rows_of(0, 1000)
 READERS = 2
-PATIENCE_SECONDS = 900
+PATIENCE_SECONDS = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ def race(url: str, options: Options, *, writers: int, commits: int, seed: int = 
 
 
 def _answer(answers: Any, pool: list[Any]) -> Any:
-    found = answers.get(timeout=PATIENCE_SECONDS)
+    try:
+        found = answers.get(timeout=PATIENCE_SECONDS)
+    except queue.Empty:
+        raise AssertionError(f"no writer or reader was done in {PATIENCE_SECONDS} s") from None
     assert not isinstance(found, str), found
     return found
 

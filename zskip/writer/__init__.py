@@ -2,7 +2,8 @@
 
 ``opening``, ``sources``, ``paths``, ``storable``, ``evolution``: rows and their types · ``sample``, ``routing``: which
 file a row goes to · ``scatter``, ``spool``: rows on their way, within the memory limit · ``encode``, ``hive``: one file
-· ``write``: all of that · ``changes``: what a table goes through · ``workload``, ``pace``: for the advisor, too.
+· ``write``: all of that · ``changes``, ``deleting``, ``optimizing``: what a table goes through · ``workload``,
+``pace``: for the advisor, too.
 """
 
 from zskip.writer.evolution import evolved, widened
