@@ -152,11 +152,9 @@ def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int
     """The footers of files, each by one read of what is probably enough of its end, or by two."""
     local = storage.local is not None
     tail = _local_tail(str(storage.local)) if local else _remote_tail(storage)
-    longest = 0
     guess = _LOCAL_TAIL if local else _REMOTE_TAIL
 
     def footer(path: str, size: int) -> bytes:
-        nonlocal longest
         end = tail(path, size, guess)
         if len(end) < 12 or end[-4:] != b"PAR1":
             encrypted = " It is encrypted." if end[-4:] == b"PARE" else ""
@@ -164,8 +162,6 @@ def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int
                 f"The file {storage.uri_of(path)} is no Parquet file: it ends in {end[-4:]!r}.{encrypted}"
             )
         length = int.from_bytes(end[-8:-4], "little")
-        if length > longest:
-            longest = length
         if length + 12 > size:
             raise CorruptFile(f"The file {storage.uri_of(path)} is shorter than its footer says that it is.")
         if length + 8 > len(end):
@@ -175,10 +171,10 @@ def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int
     found: list[bytes] = []
     workers = threads or (_LOCAL_READERS if local else _REMOTE_READERS)
     if local:
-        # Files of one folder have footers of about one length: a few tell how much is worth reading of the others.
+        # Files of one folder mostly have footers of about one length: a few tell how much to read of the others.
         started = time.perf_counter()
         found = [footer(path, size) for path, size in zip(names[:_FIRST], sizes[:_FIRST], strict=True)]
-        guess = longest + longest // 4 + 8
+        guess = sorted(map(len, found))[len(found) // 2] * 5 // 4 + 8
         # Where files come from the system's memory, threads only get into each other's way.
         if threads is None and time.perf_counter() - started < _QUICK_SECONDS * len(found):
             workers = 1
