@@ -268,6 +268,13 @@ def test_what_takes_no_parameters_runs_or_is_refused_with_a_reason(lake: Path, c
     sql(at(lake, "MERGE INTO kept USING {T} t ON t.a = kept.a AND t.b IS NULL WHEN MATCHED THEN DELETE"), con)
 
 
+def test_a_zone_that_only_duckdb_knows_proves_nothing(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("SET TimeZone = 'AET'")
+    statement = "SELECT count(*) FROM {T} WHERE a = 5 AND d < current_date AND now() > '2020-01-01'::TIMESTAMPTZ"
+    assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
+    assert files_read(lake, con, statement) == [12]
+
+
 def test_a_table_without_a_file_has_its_columns(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     zskip.write(_rows(1).slice(0, 0), tmp_path / "t", by="a")
     found = sql(f"SELECT * FROM '{tmp_path}/t' WHERE a = 5", con)

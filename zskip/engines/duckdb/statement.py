@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import sqlglot
@@ -101,7 +102,8 @@ def rewrite(
     ).fetchall()
     meaning = Meaning(con, collation)
     now = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
-    text = _frozen(statement, now, timezone)
+    prune = prune and _is_known(timezone)
+    text = _frozen(statement, now, timezone if prune else None)
     catalog = _Catalog(tables or {}, storage_options)
     edits: list[tuple[int, int, str]] = []
     values = _Parameters(params)
@@ -329,8 +331,10 @@ class _Parameters:
 # --- the clock ---
 
 
-def _frozen(statement: str, now: datetime.datetime, timezone: str) -> str:
+def _frozen(statement: str, now: datetime.datetime, timezone: str | None) -> str:
     """The statement with ``?`` numbered, and with the clock read once, before anything is proved from it.
+
+    ``timezone``: None where nothing is to be proved, and DuckDB may read the clock itself.
 
     Only what SELECT lists say of the clock stays: it names columns, and decides nothing.
     """
@@ -339,12 +343,22 @@ def _frozen(statement: str, now: datetime.datetime, timezone: str) -> str:
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement does not parse: {error}.", statement) from error
     listed = _in_select_lists(tokens)
-    edits = [edit for edit in clocks(tokens, "duckdb", now, timezone) if edit[0] not in listed]
+    read = () if timezone is None else clocks(tokens, "duckdb", now, timezone)
+    edits = [edit for edit in read if edit[0] not in listed]
     marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER and token.text == "?"]
     edits += [(mark.start, mark.end + 1, f"${number}") for number, mark in enumerate(marks, start=1)]
     for start, end, replacement in sorted(edits, reverse=True):
         statement = statement[:start] + replacement + statement[end:]
     return statement
+
+
+def _is_known(timezone: str) -> bool:
+    """Whether Python knows a zone of DuckDB's: not so "AET", and some more old names."""
+    try:
+        ZoneInfo(timezone)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
 
 
 _AFTER_LIST = {
