@@ -21,7 +21,7 @@ from zskip import layouts, sidecar
 from zskip import spark as zs
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import cells, cluster
-from zskip.stats import collect
+from zskip.stats import Statistics, collect
 from zskip.table import Table
 from zskip.writer import Routing, WriteOptions, changes
 
@@ -103,9 +103,15 @@ def test_quality_is_that_of_the_local_writer(spark: SparkSession, tmp_path: Path
     first = pq.read_metadata(tmp_path / "spark" / files_of(ours)[0])
     assert {first.row_group(number).num_rows for number in range(first.num_row_groups - 1)} == {500}
     groups = ours.index.row_groups(np.arange(30), by).statistics
-    widths = np.asarray(groups.columns["a"].upper) - np.asarray(groups.columns["a"].lower)
-    files = ours.index.file_statistics(np.arange(30), by).statistics().columns["a"]
-    assert widths.mean() < 0.8 * (np.asarray(files.upper) - np.asarray(files.lower)).mean()
+    files = ours.index.file_statistics(np.arange(30), by).statistics()
+    # In any order they would be as wide as their files. Spark cuts them by count, so some straddle two small boxes.
+    assert np.mean([widths(groups, path) / widths(files, path) for path in by]) < 0.85
+
+
+def widths(statistics: Statistics, path: str) -> float:
+    """How wide the units are in a column, on average."""
+    ranges = statistics.columns[path]
+    return float((np.asarray(ranges.upper) - np.asarray(ranges.lower)).mean())
 
 
 def test_hostile_rows_come_back_with_true_statistics(spark: SparkSession, tmp_path: Path) -> None:
