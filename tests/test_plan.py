@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
@@ -159,3 +160,13 @@ def test_a_predicate_that_was_bound_to_narrower_columns_is_read_again(tmp_path: 
     table.overwrite(pa.table({"m": [1]}), by=["m"])
     with pytest.raises(UnknownColumn, match='no column "n"'):
         table.plan(beyond)
+
+
+def test_of_a_folder_that_changed_only_the_files_are_counted(tmp_path: Path) -> None:
+    for name in "abc":
+        pq.write_table(pa.table({"x": [ord(name)]}), tmp_path / f"{name}.parquet")
+    zskip.index(tmp_path)
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
+    found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
+    assert found.skipped == (Share(1, 3), Share(None, None), Share(None, None), Share(None, None))
+    assert "rows       unknown" in found.explain()

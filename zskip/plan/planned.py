@@ -273,8 +273,12 @@ class Plan:
     def skipped(self) -> Skipped:
         """Files, row groups, rows and bytes that need not be read, each with its total.
 
-        Bytes are those of skipped files; rows and row groups also those skipped in files that are read in part.
+        Bytes are those of skipped files; rows and row groups also those skipped in files that are read in part. Of a
+        folder that has changed since it was indexed only the files can be counted.
         """
+        files = Share(self._total_files - len(self), self._total_files)
+        if self.changes:
+            return Skipped(files, *[Share(None, None)] * 3)
         totals = self.snapshot.totals
         part = np.isin(self.numbers, self.groups.file)
         groups = int(self.index.row_group_counts(self.numbers[~part]).sum()) + len(self.groups.file)
@@ -283,7 +287,7 @@ class Plan:
         read = None if rows is None or in_groups is None else rows + in_groups
         size = pc.sum(self.index.sizes(self.numbers), skip_nulls=False, min_count=0).as_py()
         return Skipped(
-            Share(self._total_files - len(self), self._total_files),
+            files,
             Share(totals.row_groups - groups, totals.row_groups),
             rest(totals.rows, read),
             rest(totals.bytes, size),

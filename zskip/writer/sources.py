@@ -27,7 +27,7 @@ class Source:
     """Rows to be written. ``schema``: as `storable_schema` keeps it · ``row_count``: None where only reading tells.
 
     ``parts(columns)`` yields the rows part by part, in their order, with these top-level columns (all by default).
-    A source that is not ``repeatable`` gives them once, and ignores ``columns``. ``resident``: the rows are in memory.
+    A source that is not ``repeatable`` gives them once, and ignores ``columns``.
     ``encoded``: string columns that the parts hold as dictionaries, since they are read faster so.
     """
 
@@ -35,7 +35,6 @@ class Source:
     row_count: int | None
     repeatable: bool
     parts: Callable[[Sequence[str] | None], Iterator[Part]]
-    resident: bool = False
     encoded: frozenset[str] = frozenset()
 
 
@@ -50,7 +49,7 @@ def of_table(table: pa.Table) -> Source:
         for start in range(0, chosen.num_rows, length):
             yield lambda start=start: storable_rows(chosen.slice(start, length), kept)  # type: ignore[misc]  # a default binds
 
-    return Source(schema, table.num_rows, True, parts, resident=True)
+    return Source(schema, table.num_rows, True, parts)
 
 
 def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> Source:
@@ -60,7 +59,7 @@ def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> Source:
         for table in tables:
             yield lambda table=table: table if columns is None else table.select(columns)  # type: ignore[misc]  # a default binds
 
-    return Source(schema, sum(table.num_rows for table in tables), True, parts, resident=True)
+    return Source(schema, sum(table.num_rows for table in tables), True, parts)
 
 
 def of_dataset(dataset: Dataset) -> Source:
