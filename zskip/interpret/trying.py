@@ -62,25 +62,35 @@ class Few:
     last: np.ndarray
     points: Points
 
+    @classmethod
+    def no_units(cls, column: Reference) -> Few:
+        """None, and NULL as the only point."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, Points(column.path, pa.nulls(1, column.type)))
+
 
 def tried(
     found: Outcomes, span: Span, statistics: Statistics, column: Reference, ask: Callable[[Points], Outcomes]
 ) -> Outcomes:
-    """``found``, narrowed in the units whose range of the column holds few values."""
-    unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
+    """``found``, narrowed in the units whose range of the column holds few values, or none but NULL."""
     # What may be NaN besides has no range.
-    unsure &= span.value & ~span.nan
-    if not unsure.any():
-        return found
-    few = _counted(unsure, span, column) if can_be_tried(column.type) else _single(unsure, statistics, column)
+    unsure = (found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1) & ~span.nan
+    valueless = unsure & ~span.value
+    unsure &= span.value
+    few = None
+    if unsure.any():
+        few = _counted(unsure, span, column) if can_be_tried(column.type) else _single(unsure, statistics, column)
     if few is None:
-        return found
+        if not valueless.any():
+            return found
+        few = Few.no_units(column)
     each = ask(few.points)
     narrowed = {}
     for name in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
         of_value, mask = getattr(each, name), getattr(found, name).copy()
         sums = np.concatenate([[0], np.cumsum(of_value[:-1])])
         mask[few.units] &= (sums[few.last] > sums[few.first]) | (span.null[few.units] & of_value[-1])
+        mask[valueless] &= span.null[valueless] & of_value[-1]
         narrowed[name] = mask
     return Outcomes(**narrowed)
 
