@@ -13,7 +13,7 @@ from tests.spark.hostile import hostile
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.engines.spark import read_files, spark_schema
 from zskip.errors import CorruptFile, SchemaError
-from zskip.sidecar import open_storage
+from zskip.sidecar import Index, index_files, open_storage
 
 PREDICATES = [
     "i < -900",
@@ -70,11 +70,11 @@ def test_hive_folders_become_columns(spark: SparkSession, tmp_path: Path, name: 
     for part, values in parts.items():
         (folder / part).mkdir(parents=True)
         pq.write_table(pa.table({"id": values}), folder / part / "a.parquet")
-    storage = open_storage(str(folder))
-    files = storage.list()
+    index = indexed(folder)
+    files = index.storage.list(hidden=False)
     schema = pa.schema([("p", pa.int32()), ("id", pa.int64()), ("q", pa.string())])
     named = list(zip(files.path.to_pylist(), files.size.to_pylist(), strict=True))
-    found = read_files(spark, storage, named, schema, ["p", "q"])
+    found = read_files(spark, index, named, schema)
     assert sorted(map(tuple, found.collect()), key=lambda row: row[1]) == [
         (1, 1, "x/ y"),
         (1, 2, "x/ y"),
@@ -87,7 +87,12 @@ def test_a_file_that_is_not_taken_is_an_error(spark: SparkSession, tmp_path: Pat
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     schema = pa.schema([("id", pa.int64())])
     with pytest.raises(CorruptFile, match="1 of the 2 files"):
-        read_files(spark, open_storage(str(tmp_path)), [("a.parquet", 400), ("a.parquet", 400)], schema)
+        read_files(spark, indexed(tmp_path), [("a.parquet", 400), ("a.parquet", 400)], schema)
+
+
+def indexed(folder: Path) -> Index:
+    storage = open_storage(str(folder))
+    return Index(storage, index_files(storage))
 
 
 TYPES = {
