@@ -88,6 +88,9 @@ class FileIndex:
         self._jvm, self._index, self._partitions, self._replan = jvm, index, partitions, replan
         self._lock = threading.Lock()
         self._all_files: Any = None
+        # Spark asks for these over and over while it plans, and each answer that is made anew takes milliseconds.
+        self._roots: Any = jvm.seq([jvm.path(spark_uri(index.storage, ""))])
+        self._nothing: Any = jvm.class_("scala.Option").empty()
 
     def try_out(self, relation: Any) -> None:
         """Let Spark call every method that a scan needs, once. Raises as py4j does."""
@@ -112,7 +115,7 @@ class FileIndex:
         return self._everything().listFiles(partition_filters, self._jvm.seq([]))
 
     def rootPaths(self) -> Any:  # noqa: N802
-        return self._jvm.seq([self._jvm.path(spark_uri(self._index.storage, ""))])
+        return self._roots
 
     def inputFiles(self) -> Any:  # noqa: N802
         return self._everything().inputFiles()
@@ -131,7 +134,7 @@ class FileIndex:
             self._all_files = None
 
     def metadataOpsTimeNs(self) -> Any:  # noqa: N802
-        return self._jvm.class_("scala.Option").empty()
+        return self._nothing
 
     def isTimeTravel(self) -> bool:  # noqa: N802
         return False
@@ -189,6 +192,7 @@ class _Jvm:
         context = spark.sparkContext
         self.session: Any = spark._jsparkSession
         self._root: Any = context._jvm
+        self._classes: dict[str, Any] = {}
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types there
 
     def class_(self, name: str) -> Any:
@@ -199,12 +203,15 @@ class _Jvm:
         return found
 
     def _find(self, name: str) -> Any:
+        """A class, or None; Java is asked once for each, a word for every part of its name."""
         from py4j.java_gateway import JavaClass
 
-        found = self._root
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found if isinstance(found, JavaClass) else None
+        if name not in self._classes:
+            found = self._root
+            for part in name.split("."):
+                found = getattr(found, part)
+            self._classes[name] = found if isinstance(found, JavaClass) else None
+        return self._classes[name]
 
     def manifest_reader(self) -> Any:
         """Spark's index over the files that its own file sink names in a manifest."""
