@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from obstore import exceptions, store
 
 from zskip.errors import InvalidOption, TableError, UnsupportedStore
 from zskip.sidecar.storage import Listing, table_path, unsafe_paths
+from zskip.sidecar.upload import Upload
 
 if TYPE_CHECKING:
     import fsspec
@@ -32,7 +32,6 @@ _STORES: Mapping[str, Any] = {
 }
 SCHEMES = frozenset({"memory", *_STORES})
 _MEMORY: dict[str, store.MemoryStore] = {}
-_SPOOL_BYTES = 16 << 20
 _REQUESTS_AT_ONCE = 16
 
 
@@ -164,11 +163,13 @@ class ObjectStorage:
         return True
 
     def open_writer(self, path: str) -> BinaryIO:
-        return cast(BinaryIO, _Upload(self, path))
+        key = self._key(path)
 
-    def _upload(self, path: str, file: BinaryIO) -> None:
-        with _translated(self.uri, path):
-            obstore.put(self._objects, self._key(path), file)
+        def publish(file: BinaryIO) -> None:
+            with _translated(self.uri, path):
+                obstore.put(self._objects, key, file)
+
+        return cast(BinaryIO, Upload(publish))
 
     def make_durable(self, paths: Sequence[str]) -> None:
         """Nothing to do: an object store acknowledges what it has made durable."""
@@ -197,31 +198,6 @@ class ObjectStorage:
         from zskip.sidecar.filesystem import StorageFileSystem
 
         return StorageFileSystem(storage=self, skip_instance_cache=True)
-
-
-class _Upload(tempfile.SpooledTemporaryFile[bytes]):
-    """Bytes that wait in memory, then on disk, and are put as one object by `close`."""
-
-    def __init__(self, storage: ObjectStorage, path: str) -> None:
-        super().__init__(max_size=_SPOOL_BYTES)
-        self._storage, self._path = storage, table_path(path)
-
-    def close(self) -> None:
-        if not self.closed:
-            self.seek(0)
-            try:
-                self._storage._upload(self._path, cast(BinaryIO, self))
-            finally:
-                super().close()
-
-    def discard(self) -> None:
-        """Close without publishing."""
-        super().close()
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None:
-            self.discard()
-        self.close()
 
 
 def _status(found: Any) -> tuple[int, int, str | None]:

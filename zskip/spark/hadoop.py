@@ -12,11 +12,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 import numpy as np
@@ -29,6 +28,7 @@ from zskip.errors import InvalidOption, TableError, UnsupportedStore
 from zskip.sidecar import Listing, Storage
 from zskip.sidecar.opening import knows
 from zskip.sidecar.storage import table_path, unsafe_paths
+from zskip.sidecar.upload import Upload
 
 if TYPE_CHECKING:
     import fsspec
@@ -44,7 +44,7 @@ _PROMISED = "atomic_rename"
 
 _FEW, _AT_ONCE = 16, 16
 _MOST_BYTES = (1 << 31) - 9  # of an array in Java
-_SPOOL_BYTES, _CHUNK_BYTES = 16 << 20, 8 << 20
+_CHUNK_BYTES = 8 << 20
 _NOT_THERE = ("FileNotFoundException", "NoSuchFileException")
 _NOT_ALLOWED = ("AccessControlException", "AccessDeniedException", "AuthorizationException")
 _TAKEN = ("FileAlreadyExistsException", "PathExistsException")
@@ -292,8 +292,10 @@ class HadoopStorage:
         return array
 
     def put(self, path: str, data: bytes) -> None:
-        temporary = self._write_temporary(path, data)
-        self.move(temporary, path)
+        self._publish(path, data)
+
+    def _publish(self, path: str, data: bytes | BinaryIO) -> None:
+        self.move(self._write_temporary(path, data), path)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         temporary = self._write_temporary(path, data)
@@ -329,7 +331,7 @@ class HadoopStorage:
 
     def open_writer(self, path: str) -> BinaryIO:
         self.be_writable()
-        return cast(BinaryIO, _Upload(self, path))
+        return cast(BinaryIO, Upload(partial(self._publish, table_path(path))))
 
     def make_durable(self, paths: Sequence[str]) -> None:
         """Nothing to do: a file that was closed is as durable as its file system makes it."""
@@ -391,32 +393,6 @@ class HadoopStorage:
             if kind == "UnsupportedFileSystemException":
                 raise UnsupportedStore(f"Hadoop cannot rename at {where}: {_said(error)}") from error
             raise TableError(f"The file system failed at {where}: {_said(error)}") from error
-
-
-class _Upload(tempfile.SpooledTemporaryFile[bytes]):
-    """Bytes that wait in memory, then on disk, and become one file by `close`."""
-
-    def __init__(self, storage: HadoopStorage, path: str) -> None:
-        super().__init__(max_size=_SPOOL_BYTES)
-        self._storage, self._path = storage, table_path(path)
-
-    def close(self) -> None:
-        if not self.closed:
-            self.seek(0)
-            try:
-                temporary = self._storage._write_temporary(self._path, cast(BinaryIO, self))
-                self._storage.move(temporary, self._path)
-            finally:
-                super().close()
-
-    def discard(self) -> None:
-        """Close without publishing."""
-        super().close()
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None:
-            self.discard()
-        self.close()
 
 
 def _said(error: Exception) -> str:

@@ -1,0 +1,36 @@
+"""`Upload`: a file to write, for storages that take a file only whole."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import BinaryIO, cast
+
+__all__ = ["Upload"]
+
+_SPOOL_BYTES = 16 << 20
+
+
+class Upload(tempfile.SpooledTemporaryFile[bytes]):
+    """Bytes that wait in memory, then on disk, and are published as one file by `close`."""
+
+    def __init__(self, publish: Callable[[BinaryIO], None]) -> None:
+        super().__init__(max_size=_SPOOL_BYTES)
+        self._publish = publish
+
+    def close(self) -> None:
+        if not self.closed:
+            self.seek(0)
+            try:
+                self._publish(cast(BinaryIO, self))
+            finally:
+                super().close()
+
+    def discard(self) -> None:
+        """Close without publishing."""
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
