@@ -7,6 +7,8 @@ x LIKE 'abc_%d'  implies 'abc' <= x < 'abd'
 
 from __future__ import annotations
 
+from itertools import product
+
 import pyarrow as pa
 
 from zskip.predicate import tree
@@ -73,19 +75,29 @@ _FOLDED_FROM_ELSEWHERE = frozenset("kKsSiI")
 """Letters that others, outside of ASCII, become when case is folded: the Kelvin sign, the long s, the dotless i."""
 
 
+_SPELLED = 4
+"""Letters whose two cases become ranges of their own: at most 16 ranges."""
+
+
 def ilike(subject: Scalar, pattern: str, escape: str | None) -> Node | None:
-    """What ``subject ILIKE pattern`` implies: capital letters stand before small ones."""
+    """What ``subject ILIKE pattern`` implies: one of the ways to spell its beginning in capital and small letters."""
     found = prefix(pattern, escape)
     if found is None:
         return None
     count = next(
         (i for i, each in enumerate(found[0]) if not each.isascii() or each in _FOLDED_FROM_ELSEWHERE), len(found[0])
     )
-    beginning = found[0][:count]
-    if not beginning:
+    first, rest = found[0][: min(count, _SPELLED)], found[0][_SPELLED:count]
+    if not first:
         return None
-    low = tree.compare(">=", subject, Literal(pa.scalar(beginning.upper())))
-    below = starts_with(subject, beginning.lower())
+    spellings = sorted({"".join(each) for each in product(*((c.upper(), c.lower()) for c in first))})
+    return tree.or_([_between_cases(subject, spelling, rest) for spelling in spellings])
+
+
+def _between_cases(subject: Scalar, beginning: str, rest: str) -> Node:
+    """The strings that begin so and go on with ``rest`` in any case: capital letters stand before small ones."""
+    low = tree.compare(">=", subject, Literal(pa.scalar(beginning + rest.upper())))
+    below = starts_with(subject, beginning + rest.lower())
     return tree.and_([low, *below.parts[1:]]) if isinstance(below, tree.And) else low
 
 

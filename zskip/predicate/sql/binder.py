@@ -184,15 +184,42 @@ class Binder:
 
     def _rows(self, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
         """Row values: equal where all their parts are. What they give beside NULL is the dialect's own."""
-        if op not in ("=", "<>") or len(left) != len(right):
-            raise Refused("row values compared by something other than =")
+        if len(left) != len(right):
+            raise Refused("row values of different lengths")
         pairs = [(self.scalar(a), self.scalar(b)) for a, b in zip(left, right, strict=True)]
         if any(t.is_string(a.type) != t.is_string(b.type) for a, b in pairs):
             raise Refused("a row value with a text beside another type: engines may compare both as texts")
+        if op not in ("=", "<>"):
+            return self._ordered_rows(op, pairs, whole)
         parts = [self._same(a, b, whole) for a, b in pairs]
         rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
         found = tree.choose(tree.and_(parts), tree.and_([]), rest)
         return found if op == "=" else tree.not_(found)
+
+    def _ordered_rows(self, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
+        """``(a, b) < (1, 2)`` is ``a < 1 OR a = 1 AND b < 2``; where a part is NULL, engines differ."""
+        sides = dict.fromkeys(side for pair in pairs for side in pair)
+        if any(isinstance(side, Literal) and not side.value.is_valid for side in sides):
+            raise Refused("a row value that holds NULL, compared by something other than =")
+
+        def ordered(test: Callable[[str, Scalar, Scalar], Node]) -> Node:
+            *before, last = pairs
+            found = test(op, *last)
+            for left, right in reversed(before):
+                found = tree.or_([test(op[0], left, right), tree.and_([test("=", left, right), found])])
+            return found
+
+        def part(op: str, left: Scalar, right: Scalar) -> Node:
+            return self._compared(op, left, right, whole)
+
+        def part_or_null(op: str, left: Scalar, right: Scalar) -> Node:
+            nulls = [tree.IsNull(side) for side in (left, right) if side in nullable]
+            return tree.or_([part(op, left, right), *nulls])
+
+        nullable = [side for side in sides if not isinstance(side, Literal)]
+        opaque = self._opaque(whole, "the order of row values beside NULL")
+        beside_null = replace(opaque, implies=ordered(part_or_null))
+        return tree.choose(tree.or_([tree.IsNull(side) for side in nullable]), beside_null, ordered(part))
 
     def _same(self, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
         """``left IS NOT DISTINCT FROM right``: never NULL."""
@@ -373,7 +400,7 @@ class Binder:
     def _or(self, node: exp.Expr) -> Node:
         return tree.or_([self.predicate(each) for each in node.flatten()])
 
-    def _opaque(self, node: exp.Expr, reason: str) -> Node:
+    def _opaque(self, node: exp.Expr, reason: str) -> Opaque:
         self._refuse(node)
         paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in self._paths(column)}))
         start, end = self._place(node)
