@@ -29,9 +29,8 @@ WORDS = ["Ab", "b", None]
 
 def said(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
     """What DuckDB is asked, and says, of three strings."""
-    column = Reference(parts[-1], pa.string())
-    question = Computable(Opaque(sql, (), ""), column, parts, sql, "UTC")
-    found = computing._said(question, pa.array(WORDS, pa.string()))
+    question = Computable(Opaque(sql, (), ""), (Reference(".".join(parts), pa.string()),), sql, "UTC")
+    found = computing._said(question, [pa.array(WORDS, pa.string())])
     return None if found is None else found.tolist()
 
 
@@ -159,7 +158,7 @@ def test_a_function_that_duckdb_calls_volatile_is_never_asked(monkeypatch: pytes
     [
         ("upper(s) = 'A'", True),
         ("s = 'A'", False),  # ranges say everything
-        ("upper(s) = st.a", False),  # two columns
+        ("upper(s) = st.a", True),
         ("upper(st.a) = 'A'", True),
         ("hex(b) = '00'", False),  # a UUID, perhaps
         ("upper(s) = '" + "A" * 5000 + "'", False),
@@ -201,8 +200,8 @@ def test_many_values_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     right = computing._said
 
-    def counted(question: Computable, values: pa.Array) -> np.ndarray | None:
-        asked.append(len(values))
+    def counted(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
+        asked.append(len(values[0]))
         return right(question, values)
 
     monkeypatch.setattr(computing, "_said", counted)
@@ -216,18 +215,93 @@ def test_many_values_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_much_work_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(computing, "_MOST_WORK", 10)
     anything = Outcomes.of(TRUE | FALSE | NULL, 3)
-    question = Computable(Opaque("", (), ""), Reference("s", pa.string()), ("s",), "upper(\"s\") = 'A'", "UTC")
-    assert computing.computed(anything, question, pa.array(WORDS)) is anything
+    question = Computable(Opaque("", (), ""), (Reference("s", pa.string()),), "upper(\"s\") = 'A'", "UTC")
+    assert computing.computed(anything, question, {"s": pa.array(WORDS)}) is anything
 
 
 def test_a_wrong_answer_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fuzz bites on what is computed: answers that are turned round break the law."""
     right = computing._said
 
-    def turned(question: Computable, values: pa.Array) -> np.ndarray | None:
+    def turned(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
         found = right(question, values)
         return None if found is None else np.where(found < 2, 1 - np.abs(found), found)
 
     monkeypatch.setattr(computing, "_said", turned)
     oracles: dict[str, DuckDBOracle] = {}
     assert any(failure for seed in range(8) for failure in table_failures(seed, oracles, Counter()))
+
+
+PAIRS = Schema(pa.schema({"a": pa.string(), "b": pa.string(), "x": pa.int32(), "f": pa.float64()}))
+
+
+def pairs(null: bool = False) -> Statistics:
+    """Three units: x-y with 3, x or y with 1 to 4, and strings of which nothing but an order is known."""
+    no, yes = pa.array([False] * 3), pa.array([True] * 3)
+
+    def column(lower: list[object], upper: list[object], type: pa.DataType) -> Ranges:
+        return Ranges(pa.array(lower, type), pa.array(upper, type), yes, yes if null else no, no)
+
+    return Statistics(
+        pa.array([5] * 3),
+        {
+            "a": column(["x", "x", "x"], ["x", "x", "z"], pa.string()),
+            "b": column(["y", "x", "y"], ["y", "x", "y"], pa.string()),
+            "x": column([3, 1, 1], [3, 4, 1], pa.int32()),
+            "f": column([0.0, -1.0, 0.0], [0.0, -1.0, 1.0], pa.float64()),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "may", "every"),
+    [
+        ("a || '-' || b = 'x-y'", [True, False, True], [True, False, False]),
+        ("length(a) > x", [False, False, True], [False, False, False]),
+        ("a || x::VARCHAR IN ('x4', 'x9')", [False, True, True], [False, False, False]),
+        ("length(a || b) = x - 1", [True, True, True], [True, False, False]),
+        ("CASE WHEN upper(a) = 'X' THEN x ELSE 0 END > 2", [True, True, False], [True, False, False]),
+        ("CASE WHEN upper(a) = 'Y' THEN x ELSE 0 END >= 1", [False, False, True], [False, False, False]),
+        ("coalesce(nullif(upper(a), 'X'), b) = 'y'", [True, False, True], [True, False, False]),
+        ("gcd(x, length(b)) + bit_count(x) = 3", [True, True, False], [True, False, False]),
+        ("a || (1 / f)::VARCHAR = 'x-inf'", [True, False, True], [False, False, False]),  # f is 0.0, or -0.0
+    ],
+)
+def test_several_columns_of_few_values_are_tried_together(sql: str, may: list[bool], every: list[bool]) -> None:
+    found = interpret.outcomes(predicate.bind(sql, PAIRS), pairs())
+    assert (found.may_match.tolist(), found.all_match.tolist()) == (may, every)
+
+
+def test_null_is_among_the_combinations() -> None:
+    bound = predicate.bind("coalesce(upper(a), '-') || coalesce(b, '+') IN ('-+', '-y')", PAIRS)
+    assert interpret.outcomes(bound, pairs(null=True)).may_match.tolist() == [True, True, True]
+    assert interpret.outcomes(bound, pairs()).may_match.tolist() == [False, False, True]
+
+
+def test_names_that_differ_in_case_alone_are_not_computed() -> None:
+    """DuckDB would take the one for the other."""
+    schema = Schema(pa.schema({"a": pa.string(), "A": pa.string()}))
+    bound = predicate.bind('upper(a) = upper("A")', schema, case_sensitive=True)
+    assert bound.columns == {"a", "A"}
+    assert not any(isinstance(node, Computable) for node in walk(bound.tree))
+
+
+def test_too_many_combinations_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    right = computing._said
+
+    def counted(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
+        asked.append(len(values[0]))
+        return right(question, values)
+
+    monkeypatch.setattr(computing, "_said", counted)
+    no, yes = pa.array([False] * 3), pa.array([True] * 3)
+    widths = {"i": [30, 33, 40], "j": [30, 31, 10_000]}
+    columns = {
+        name: Ranges(pa.array([0] * 3, pa.int32()), pa.array(width, pa.int32()), yes, no, no)
+        for name, width in widths.items()
+    }
+    bound = predicate.bind("gcd(i, j) = 1000", Schema(pa.schema({"i": pa.int32(), "j": pa.int32()})))
+    found = interpret.outcomes(bound, Statistics(pa.array([9] * 3), columns))
+    assert found.may_match.tolist() == [False, True, True]  # 31 * 31 combinations; 34 * 32 are too many
+    assert asked == [31 * 31]

@@ -1,7 +1,7 @@
 """What DuckDB itself says of single values, for expressions that zskip does not know.
 
 The text comes from a user, so it is never trusted. DuckDB's own parser reads it as data (`json_serialize_sql`), and it
-is computed only where it is one expression of known and deterministic functions over its column; and then in a
+is computed only where it is one expression of known and deterministic functions over its columns; and then in a
 private database in memory that can open no file, load no extension and change no setting.
 """
 
@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import xxhash
 from zskip.interpret.outcomes import Outcomes
 from zskip.predicate.functions import COMPUTED, COMPUTED_TYPES, GROWING
 from zskip.predicate.tree import Computable
+from zskip.schema import split_path
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,19 +46,20 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _lock = threading.Lock()
-_answers: OrderedDict[tuple[str, str, str, bytes], np.ndarray] = OrderedDict()
+_answers: OrderedDict[tuple[str, str, bytes], np.ndarray] = OrderedDict()
 
 
-def computed(found: Outcomes, question: Computable, values: pa.Array) -> Outcomes:
-    """``found``, whose units are these values of the question's column, narrowed by what DuckDB says of each.
+def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Array]) -> Outcomes:
+    """``found``, whose units are these values of the question's columns, narrowed by what DuckDB says of each.
 
     A value for which it raises stays as it was found.
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
     asked = np.flatnonzero(unsure)
-    if not len(asked) or values.nbytes * len(question.sql) > _MOST_WORK:
+    named = [values[column.path] for column in question.columns]
+    if not len(asked) or sum(each.nbytes for each in named) * len(question.sql) > _MOST_WORK:
         return found
-    said = _said(question, values.take(pa.array(asked)))
+    said = _said(question, [each.take(pa.array(asked)) for each in named])
     if said is None:
         return found
     narrowed = []
@@ -73,11 +75,13 @@ def computed(found: Outcomes, question: Computable, values: pa.Array) -> Outcome
     return Outcomes(*narrowed)
 
 
-def _said(question: Computable, values: pa.Array) -> np.ndarray | None:
+def _said(question: Computable, values: Sequence[pa.Array]) -> np.ndarray | None:
     """TRUE, FALSE, NULL or an error for each value; None where DuckDB is not asked, or refuses."""
     import duckdb
 
-    key = (question.sql, question.column.path, question.timezone, _digest(values))
+    named = {split_path(column.path): each for column, each in zip(question.columns, values, strict=True)}
+    rows = pa.table(_nested(named))
+    key = (question.sql, question.timezone, _digest(rows))
     with _lock:
         known = _answers.get(key)
         if known is not None:
@@ -85,9 +89,9 @@ def _said(question: Computable, values: pa.Array) -> np.ndarray | None:
             return known
         try:
             con, allowed = _database(question.timezone, os.getpid())
-            if not _is_harmless(question.sql, question.parts, con, allowed):
+            if not _is_harmless(question.sql, named, con, allowed):
                 return None
-            con.register("zskip_values", _table(question.parts, values))
+            con.register("zskip_values", rows)
             try:
                 answer = con.execute(
                     f"SELECT coalesce(TRY(coalesce(((\n{question.sql}\n)::BOOLEAN)::TINYINT, {_NULL})), {_RAISED}) "
@@ -104,19 +108,26 @@ def _said(question: Computable, values: pa.Array) -> np.ndarray | None:
         return _answers[key]
 
 
-def _digest(values: pa.Array) -> bytes:
+def _digest(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    batch = pa.record_batch([values], names=["x"])
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
     return xxhash.xxh3_128_digest(sink.getvalue())
 
 
-def _table(parts: tuple[str, ...], values: pa.Array) -> pa.Table:
-    """The values as a column, or as a field inside of one."""
-    for name in reversed(parts[1:]):
-        values = pa.StructArray.from_arrays([values], [name])
-    return pa.table({parts[0]: values})
+def _nested(values: Mapping[tuple[str, ...], pa.Array]) -> dict[str, pa.Array]:
+    """The values as columns, or as fields inside of them."""
+    inside: dict[str, dict[tuple[str, ...], pa.Array]] = {}
+    for parts, each in values.items():
+        inside.setdefault(parts[0], {})[parts[1:]] = each
+    found = {}
+    for name, fields in inside.items():
+        if () in fields:
+            found[name] = fields[()]
+        else:
+            below = _nested(fields)
+            found[name] = pa.StructArray.from_arrays(list(below.values()), list(below))
+    return found
 
 
 @lru_cache(maxsize=8)
@@ -165,8 +176,10 @@ _OPERATORS = {
 _EMPTY: dict[str, object] = {"where_clause": None, "having": None, "qualify": None, "sample": None, "modifiers": []}
 
 
-def _is_harmless(sql: str, parts: tuple[str, ...], con: duckdb.DuckDBPyConnection, allowed: frozenset[str]) -> bool:
-    """Whether DuckDB reads the text as one expression over the column, of functions that it may be asked for."""
+def _is_harmless(
+    sql: str, named: Collection[tuple[str, ...]], con: duckdb.DuckDBPyConnection, allowed: frozenset[str]
+) -> bool:
+    """Whether DuckDB reads the text as one expression over the columns, of functions that it may be asked for."""
     if sql.count("(") > 200:
         return False
     read = json.loads(con.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0])
@@ -184,7 +197,7 @@ def _is_harmless(sql: str, parts: tuple[str, ...], con: duckdb.DuckDBPyConnectio
         return False
     expressions = list(_expressions(select["select_list"][0]))
     grown = sum(each.get("function_name") in GROWING for each in expressions)
-    return grown <= 1 and all(_is_known(each, parts, allowed) for each in expressions)
+    return grown <= 1 and all(_is_known(each, named, allowed) for each in expressions)
 
 
 def _expressions(node: Any) -> Iterator[dict[str, Any]]:
@@ -200,13 +213,13 @@ def _expressions(node: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(each)
 
 
-def _is_known(expression: dict[str, Any], parts: tuple[str, ...], allowed: frozenset[str]) -> bool:
+def _is_known(expression: dict[str, Any], named: Collection[tuple[str, ...]], allowed: frozenset[str]) -> bool:
     kind = expression["class"]
     if kind not in _CLASSES or expression.get("alias"):
         return False
     match kind:
         case "COLUMN_REF":
-            return tuple(expression["column_names"]) == parts
+            return tuple(expression["column_names"]) in named
         case "OPERATOR":
             return expression["type"] in _OPERATORS
         case "TYPE":

@@ -1,13 +1,14 @@
-"""Enumeration: where a range holds few values, a predicate over one column is decided by trying them all.
+"""Enumeration: where ranges hold few values, a predicate is decided by trying them all.
 
-Every value is a unit of its own, so the same proof answers for all of them at once; a unit's outcomes are those of the
-values in its range, and of NULL. So ``month(d) = 7 AND day(d) = 4`` and ``x * 2 = 5`` are exact over dates and small
-integers, and what no rule knows, as ``upper(s) = 'DE'``, over units that hold one value.
+Every value, or combination of the values of several columns, is a unit of its own, so the same proof answers for all of
+them at once; a unit's outcomes are those of the values in its range, and of NULL. So ``month(d) = 7 AND day(d) = 4``
+and ``x * 2 = 5`` are exact over dates and small integers, and what no rule knows, as ``upper(s) = 'DE'``, over units
+that hold one value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,13 +24,15 @@ from zskip.stats import Ranges, Statistics
 __all__ = ["Points", "can_be_tried", "tried"]
 
 WIDEST = 1024
-"""Values in a unit's range."""
+"""Values in a unit's range, or combinations of them in its ranges."""
 
 MOST = 1 << 17
 """Values of all units together, counted once where units hold but one."""
 
 MOST_BYTES = 1 << 24
 """Bytes of all single strings together."""
+
+_MASKS = ("can_be_true", "can_be_false", "can_be_null", "can_fail")
 
 
 def can_be_tried(type: pa.DataType) -> bool:
@@ -39,60 +42,170 @@ def can_be_tried(type: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Values of one column as units, ascending, and NULL as the last unit."""
+    """Units of one row each, by the values of their columns."""
 
-    path: str
-    values: pa.Array
+    values: Mapping[str, pa.Array]
 
     @property
     def statistics(self) -> Statistics:
         """What is known of each: everything."""
-        null = self.values.is_null()
-        no = pa.array(np.zeros(len(self.values), bool))
-        ranges = Ranges(self.values, self.values, pc.invert(null), null, no)
-        return Statistics(pa.array(np.ones(len(self.values), np.int64)), {self.path: ranges})
+        columns = {}
+        for path, values in self.values.items():
+            null, no = values.is_null(), pa.array(np.zeros(len(values), bool))
+            columns[path] = Ranges(values, values, pc.invert(null), null, no)
+        return Statistics(pa.array(np.ones(len(next(iter(columns.values()))), np.int64)), columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """Units whose values are few: each holds nothing but ``points.values[first:last]``, and NULL."""
+    """Units whose values of a column are few: each holds nothing but ``values[first:last]``, and NULL, which stands
+    at the end of ``values``."""
 
     units: np.ndarray
     first: np.ndarray
     last: np.ndarray
-    points: Points
+    values: pa.Array
 
     @classmethod
     def no_units(cls, column: Reference) -> Few:
-        """None, and NULL as the only point."""
+        """None, and NULL as the only value."""
         none = np.zeros(0, np.int64)
-        return cls(none, none, none, Points(column.path, pa.nulls(1, column.type)))
+        return cls(none, none, none, pa.nulls(1, column.type))
 
 
 def tried(
-    found: Outcomes, span: Span, statistics: Statistics, column: Reference, ask: Callable[[Points], Outcomes]
+    found: Outcomes,
+    spans: Sequence[Span],
+    statistics: Statistics,
+    columns: Sequence[Reference],
+    ask: Callable[[Points], Outcomes],
 ) -> Outcomes:
-    """``found``, narrowed in the units whose range of the column holds few values, or none but NULL."""
-    # What may be NaN besides has no range.
-    unsure = (found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1) & ~span.nan
+    """``found``, narrowed in the units whose ranges of the columns hold few values, or none but NULL."""
+    unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
+    for span in spans:
+        # What may be NaN besides has no range.
+        unsure &= ~span.nan
+    if not unsure.any():
+        return found
+    if len(columns) == 1:
+        return _of_one(found, unsure, spans[0], statistics, columns[0], ask)
+    return _of_several(found, unsure, spans, statistics, columns, ask)
+
+
+def _of_one(
+    found: Outcomes,
+    unsure: np.ndarray,
+    span: Span,
+    statistics: Statistics,
+    column: Reference,
+    ask: Callable[[Points], Outcomes],
+) -> Outcomes:
     valueless = unsure & ~span.value
-    unsure &= span.value
-    few = None
-    if unsure.any():
-        few = _counted(unsure, span, column) if can_be_tried(column.type) else _single(unsure, statistics, column)
-    if few is None:
-        if not valueless.any():
-            return found
-        few = Few.no_units(column)
-    each = ask(few.points)
+    few = _few(unsure & span.value, span, statistics, column)
+    if not len(few.units) and not valueless.any():
+        return found
+    each = ask(Points({column.path: few.values}))
     narrowed = {}
-    for name in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
+    for name in _MASKS:
         of_value, mask = getattr(each, name), getattr(found, name).copy()
         sums = np.concatenate([[0], np.cumsum(of_value[:-1])])
         mask[few.units] &= (sums[few.last] > sums[few.first]) | (span.null[few.units] & of_value[-1])
         mask[valueless] &= span.null[valueless] & of_value[-1]
         narrowed[name] = mask
     return Outcomes(**narrowed)
+
+
+def _of_several(
+    found: Outcomes,
+    unsure: np.ndarray,
+    spans: Sequence[Span],
+    statistics: Statistics,
+    columns: Sequence[Reference],
+    ask: Callable[[Points], Outcomes],
+) -> Outcomes:
+    """Every combination of the columns' values is tried, and NULL among them; each once, in however many units."""
+    choices = []
+    sizes = np.ones(len(unsure), np.int64)
+    for span, column in zip(spans, columns, strict=True):
+        choice = _Choice.of(_few(unsure & span.value, span, statistics, column), unsure, span)
+        unsure = choice.known
+        sizes = np.minimum(sizes * (choice.count + choice.null), WIDEST + 1)
+        choices.append(choice)
+    units = np.flatnonzero(unsure & (sizes <= WIDEST))
+    units = units[np.cumsum(sizes[units]) <= MOST]
+    if not len(units):
+        return found
+    counts = sizes[units]
+    owner = np.repeat(np.arange(len(units)), counts)
+    # Which combination of its unit each one is, and of that a digit for every column.
+    rest = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    combination = np.zeros(len(owner), np.int64)
+    places = []
+    for choice in choices:
+        rest, place = choice.places(units[owner], rest)
+        combination = np.unique(combination * len(choice.values) + place, return_inverse=True)[1].reshape(-1)
+        places.append(place)
+    _, shown, combination = np.unique(combination, return_index=True, return_inverse=True)
+    places = [place[shown] for place in places]
+    if sum(_bytes(choice.values, place) for choice, place in zip(choices, places, strict=True)) > MOST_BYTES:
+        return found
+    each = ask(
+        Points(
+            {
+                column.path: choice.values.take(pa.array(place))
+                for column, choice, place in zip(columns, choices, places, strict=True)
+            }
+        )
+    )
+    narrowed = {}
+    for name in _MASKS:
+        mask, hit = getattr(found, name).copy(), np.zeros(len(units), bool)
+        hit[owner[getattr(each, name)[combination.reshape(-1)]]] = True
+        mask[units] &= hit
+        narrowed[name] = mask
+    return Outcomes(**narrowed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """For each unit, the values that a column may have: ``values[first:first + count]``, and NULL where ``null``.
+
+    Only in the units that are ``known``.
+    """
+
+    known: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+    null: np.ndarray
+    values: pa.Array
+
+    @classmethod
+    def of(cls, few: Few, unsure: np.ndarray, span: Span) -> _Choice:
+        known, first, count = unsure & ~span.value, np.zeros(len(span), np.int64), np.zeros(len(span), np.int64)
+        known[few.units] = True
+        first[few.units], count[few.units] = few.first, few.last - few.first
+        return cls(known, first, count, span.null, few.values)
+
+    def places(self, units: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The places in ``values`` that numbers of combinations stand for, and what of the numbers is left."""
+        choices = self.count[units] + self.null[units]
+        rest, digit = np.divmod(rest, choices)
+        return rest, np.where(digit < self.count[units], self.first[units] + digit, len(self.values) - 1)
+
+
+def _bytes(values: pa.Array, places: np.ndarray) -> int:
+    """The bytes of the values at these places."""
+    if not t.is_string(values.type):
+        return len(places) * 8
+    lengths = np.asarray(pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False))
+    return int(lengths[places].sum())
+
+
+def _few(unsure: np.ndarray, span: Span, statistics: Statistics, column: Reference) -> Few:
+    few = None
+    if unsure.any():
+        few = _counted(unsure, span, column) if can_be_tried(column.type) else _single(unsure, statistics, column)
+    return few or Few.no_units(column)
 
 
 def _counted(unsure: np.ndarray, span: Span, column: Reference) -> Few | None:
@@ -111,7 +224,7 @@ def _counted(unsure: np.ndarray, span: Span, column: Reference) -> Few | None:
     first, last = np.searchsorted(values, span.lower[units]), np.searchsorted(values, span.upper[units], side="right")
     raw = pa.array(values, pa.int64())
     typed = raw.cast(pa.int32()).cast(column.type) if t.is_date(column.type) else raw.cast(column.type)
-    return Few(units, first, last, Points(column.path, pa.concat_arrays([typed, pa.nulls(1, column.type)])))
+    return Few(units, first, last, pa.concat_arrays([typed, pa.nulls(1, column.type)]))
 
 
 def _single(unsure: np.ndarray, statistics: Statistics, column: Reference) -> Few | None:
@@ -137,7 +250,7 @@ def _single(unsure: np.ndarray, statistics: Statistics, column: Reference) -> Fe
             code = np.cumsum(~np.asarray(zeros.to_numpy(zero_copy_only=False), bool)) + 1
             is_zero = np.asarray(zeros.to_numpy(zero_copy_only=False), bool)[place]
             first, last = np.where(is_zero, 0, code[place]), np.where(is_zero, 2, code[place] + 1)
-    return Few(units, first, last, Points(column.path, pa.concat_arrays([values, pa.nulls(1, column.type)])))
+    return Few(units, first, last, pa.concat_arrays([values, pa.nulls(1, column.type)]))
 
 
 def _is_whole(values: pa.Array) -> bool:

@@ -102,7 +102,7 @@ class Implied:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed:
-    """A proof over one column, and the question that DuckDB answers for its single values."""
+    """A proof, and the question that DuckDB answers for single values of its columns."""
 
     part: Proof
     question: Computable
@@ -110,10 +110,10 @@ class Computed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tried:
-    """A proof over one column that is asked of each value, where a unit's range holds few."""
+    """A proof that is asked of each value of its columns, where a unit's ranges hold few."""
 
     part: Proof
-    column: Reference
+    columns: tuple[Reference, ...]
 
 
 Proof = Computed | Tried | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
@@ -125,14 +125,15 @@ def _proof(predicate: Predicate) -> Proof:
 
 
 def _with_trials(proof: Proof) -> Proof:
-    """The proof, with a trial around each part that reads one column in more than one way, or through a function."""
+    """The proof, with a trial around each part that reads one column in more than one way, or through a function, and
+    around each of several columns that DuckDB computes."""
     terms = frozenset(_terms(proof))
     columns = {column for term in terms for column in _references(term)}
     if len(columns) == 1 and not any(isinstance(each, Foreign) for each in terms):
         (column,) = columns
         plain = isinstance(proof, Steps) and proof.term == column
         worth = _asks(proof) or (can_be_tried(column.type) and not plain)
-        return Tried(proof, column) if worth else proof
+        return Tried(proof, (column,)) if worth else proof
     if isinstance(proof, Joint):
         groups: dict[frozenset[Reference], list[Proof]] = {}
         for part in proof.parts:
@@ -144,6 +145,8 @@ def _with_trials(proof: Proof) -> Proof:
         return Joint(proof.conjunction, tuple(parts))
     if isinstance(proof, Negated):
         return Negated(_with_trials(proof.part))
+    if isinstance(proof, Computed):
+        return Tried(Computed(_with_trials(proof.part), proof.question), proof.question.columns)
     return proof
 
 
@@ -166,7 +169,7 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
             yield from _terms(opaque)
             yield from _terms(implies)
         case Computed(_, question):
-            yield question.column
+            yield from question.columns
         case Opaque(_, paths, _, _, _, _):
             for path in paths:
                 yield Foreign("", (path,), "", pa.null())
@@ -263,11 +266,12 @@ def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
 
 def _ask(proof: Proof, terms: Terms) -> Outcomes:
     match proof:
-        case Tried(part, column):
+        case Tried(part, columns):
             found = _ask(part, terms)
             if terms.points is not None:
                 return found
-            return tried(found, terms[column], terms.statistics, column, lambda points: _ask(part, _at(points)))
+            spans = [terms[column] for column in columns]
+            return tried(found, spans, terms.statistics, columns, lambda points: _ask(part, _at(points)))
         case Computed(part, question):
             found = _ask(part, terms)
             return found if terms.points is None else computed(found, question, terms.points.values)

@@ -71,9 +71,11 @@ by trying them all, and NULL beside them, so that `month(d) = 7 AND day(d) = 4` 
 holds for a column of any type where both bounds are one value, as in a folder of one country or a file of one day.
 
 What none of the rules above knows, DuckDB computes then, value by value: `upper(country) = 'DE'` is exact over files of
-one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. In the dialect `duckdb` it is asked of one
-condition over one column, of at most 4,096 characters, that holds nothing but constants, comparisons, casts, CASE,
-COALESCE and these functions:
+one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. A condition over up to eight columns is
+computed for every combination of their values, NULL among them, where a unit has at most 1,024 of them: so
+`a || '-' || b = 'x-y'` prunes in a folder of one `a` and one `b` a file. In the dialect `duckdb` it is asked of one
+condition, of at most 4,096 characters, that holds nothing but constants, comparisons, casts, CASE, COALESCE and these
+functions:
 
 | subject | functions |
 | --- | --- |

@@ -187,16 +187,17 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computable:
-    """``part``, which reads one column, with the text by which DuckDB can compute it for any one value of that column.
+    """``part`` with the text by which DuckDB can compute it for single values of the columns that it reads.
 
-    ``parts`` names the column in the text; ``timezone`` is the session's.
+    ``timezone`` is the session's. ``plain``: only plain values may be asked of, over which the predicate's own engine
+    and DuckDB agree.
     """
 
     part: Node
-    column: Reference
-    parts: tuple[str, ...]
+    columns: tuple[Reference, ...]
     sql: str
     timezone: str
+    plain: bool = False
 
 
 Node = Compare | In | IsNull | And | Or | Not | Is | Choose | Opaque | Computable

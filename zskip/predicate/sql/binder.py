@@ -48,6 +48,9 @@ _MOST_PARTS = 50_000
 _LONGEST_COMPUTED = 4096
 """Characters of a condition that DuckDB may be asked to compute."""
 
+_MOST_COMPUTED = 8
+"""Columns of such a condition."""
+
 _SIGNS: dict[TokenType, str] = {
     TokenType.EQ: "=",
     TokenType.NEQ: "<>",
@@ -421,14 +424,14 @@ class Binder:
         """The node, with its text where DuckDB may say of single values what ranges do not show."""
         if self.dialect.name != "duckdb" or not tree.is_doubtful(node):
             return node
-        paths = tree.columns(node)
-        column = self.schema.columns[next(iter(paths))] if len(paths) == 1 else None
-        if column is None or not is_computable(column.type):
+        columns = [self.schema.columns[path] for path in sorted(tree.columns(node))]
+        if not 0 < len(columns) <= _MOST_COMPUTED or not _are_computable(columns):
             return node
         sql = text()
         if len(sql) > _LONGEST_COMPUTED:
             return node
-        return Computable(node, Reference(column.path, column.type), column.parts, sql, self.dialect.timezone)
+        references = tuple(Reference(column.path, column.type) for column in columns)
+        return Computable(node, references, sql, self.dialect.timezone)
 
     # ── patterns, tests and choices ──
 
@@ -738,6 +741,13 @@ def _row(node: exp.Expr) -> list[exp.Expr] | None:
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("row", "struct"):
         return list(node.expressions)
     return None
+
+
+def _are_computable(columns: Sequence[Column]) -> bool:
+    """Whether DuckDB can be asked of these columns: of types that it reads alike, with names that it tells apart."""
+    names = {column.parts[:count] for column in columns for count in range(1, len(column.parts) + 1)}
+    folded = {tuple(part.lower() for part in name) for name in names}
+    return len(folded) == len(names) and all(is_computable(column.type) for column in columns)
 
 
 def _rounds(*scalars: Scalar) -> bool:
