@@ -187,3 +187,22 @@ def test_a_sample_of_a_known_number_of_rows_is_the_same(rows: int, size: int, pa
     assert told is not None
     assert told.equals(blind)
     assert told.num_rows == min(size, rows)
+
+
+def test_a_file_holds_no_texts_of_other_files(tmp_path: Path) -> None:
+    """A dictionary is carried as a whole: what a file's own rows do not have must not be written into it."""
+    texts = pa.array([f"{number:032d}" for number in range(2_000)]).dictionary_encode()
+    some = pa.table({"s": texts.take(pa.array(list(range(2_000)) * 5)), "a": range(10_000)})
+    table = zskip.write(some, tmp_path / "t", by=["s"], files=100, layout="linear")
+    assert table.plan(f"s = '{7:032d}'").to_arrow().num_rows == 5
+    for path in table.plan().paths:
+        column = pq.read_metadata(path).row_group(0).column(0)
+        assert column.path_in_schema == "s"
+        assert column.total_uncompressed_size < 100 * 40
+    nulls = pa.table({"s": pa.array(["a", None, "b", None]).dictionary_encode(), "a": [1, 2, 3, 4]})
+    assert zskip.write(nulls, tmp_path / "n", by=["a"], files=4).to_arrow().sort_by("a")["s"].to_pylist() == [
+        "a",
+        None,
+        "b",
+        None,
+    ]

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as t
 
-__all__ = ["ENCODED_STRING", "carried_schema", "compact_strings", "with_encoded"]
+__all__ = ["ENCODED_STRING", "carried_schema", "compact_strings", "trimmed", "with_encoded"]
 
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
 """What carries strings that repeat."""
@@ -55,6 +56,30 @@ def _repeats(values: pa.ChunkedArray) -> bool:
         return True  # its source found that it repeats
     head = values[:_LOOKED_AT]
     return bool(len(head) and pc.count_distinct(head, mode="all").as_py() <= max(2, _MOST_DISTINCT * len(head)))
+
+
+def trimmed(rows: pa.Table) -> pa.Table:
+    """The rows with nothing in their dictionaries that none of them has: a Parquet file would hold all of it.
+
+    >>> rows = pa.table({"s": pa.array(["a", "b", "c"]).dictionary_encode().take([2, 2])})
+    >>> trimmed(rows).column("s").chunk(0).dictionary.to_pylist()
+    ['c']
+    """
+    for number, field in enumerate(rows.schema):
+        if t.is_dictionary(field.type):
+            chunks = [_trimmed(chunk) for chunk in rows.column(number).chunks]
+            rows = rows.set_column(number, field, pa.chunked_array(chunks, field.type))
+    return rows
+
+
+def _trimmed(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    used = np.zeros(len(values.dictionary), bool)
+    used[np.asarray(values.indices.drop_null())] = True
+    if used.all():
+        return values
+    place = pa.array(np.cumsum(used) - 1, values.type.index_type)
+    kept = values.dictionary.filter(pa.array(used))
+    return pa.DictionaryArray.from_arrays(place.take(values.indices), kept, ordered=values.type.ordered)
 
 
 def with_encoded(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -24,7 +24,7 @@ from zskip import layouts
 from zskip.schema import Schema
 from zskip.sidecar import Storage, abandon
 from zskip.stats import DataFiles, FileStatistics, collect
-from zskip.writer.carried import carried_schema
+from zskip.writer.carried import carried_schema, trimmed
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted, partition_numbers, top_level
@@ -290,7 +290,7 @@ class _Write:
             for piece, numbered in enumerate(np.array_split(arranged, count)):
                 name = f"part-{file:06d}-{self.id}" if self.slot is None else f"part-{self.slot:06d}-{self.id}-{file}"
                 name += f"-{piece}.parquet" if count > 1 else ".parquet"
-                yield self._written(routing.folder_of(file) + name, rows.take(pa.array(numbered)), assignment)
+                yield self._written(routing.folder_of(file) + name, trimmed(rows.take(pa.array(numbered))), assignment)
 
     def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.options.row_group_rows)
