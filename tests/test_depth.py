@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zskip import layouts
-from zskip.layouts.score import row_bytes
+from zskip.layouts.widths import Widths
 from zskip.stats import Ranges, Statistics
 
 intervals = st.lists(
@@ -99,5 +99,6 @@ def test_rows_bytes_and_files_are_counted_each_by_themselves():
     ],
 )
 def test_a_row_is_as_wide_as_its_values(values, width):
-    assert row_bytes(pa.table({"a": values})).tolist() == width
-    assert row_bytes(pa.table({"a": values}).slice(0, 0)).tolist() == []
+    rows = pa.table({"a": values})
+    assert Widths(rows).by_file(np.arange(2), 2).tolist() == width
+    assert Widths(rows.slice(0, 0)).by_file(np.arange(0), 2).tolist() == [0, 0]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from zskip import curves, layouts
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, UnsupportedFormat
 from zskip.layouts.curve import hilbert_cells, linear_cells, zorder_cells
-from zskip.layouts.fitting import task_of
 from zskip.layouts.order import _Tiles
 from zskip.layouts.reads import whole_read
 from zskip.layouts.sample import Sample
+from zskip.layouts.task import task_of
 from zskip.layouts.tree import _literals, tree_cells
 
 ROWS = 6000
@@ -123,7 +123,7 @@ def test_auto_is_the_best_of_its_candidates_on_the_sample(shape, workload):
 
     def read(layout):
         fitted = layouts.fit(rows, by(rows), layout=layout, files=FILES, workload=workload, total_rows=ROWS)
-        return layouts.score(rows, fitted, by(rows), workload=workload).read
+        return layouts.score(rows, fitted, by(rows), workload=workload).cost
 
     each = {layout: read(layout) for layout in layouts.LAYOUTS}
     assert each["auto"] == min(each["tiles"], each["tree"])

@@ -8,7 +8,7 @@ import pytest
 
 from zskip import interpret, layouts, predicate
 from zskip.errors import SqlError
-from zskip.layouts.fitting import task_of
+from zskip.layouts.task import task_of
 from zskip.predicate.sql.workload import conditions
 from zskip.schema import Schema
 from zskip.stats import collect

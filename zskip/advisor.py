@@ -26,7 +26,7 @@ _MOST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A layout that was tried. ``read``: the expected share of rows read, from 0 to 1; ``queries``: for each query."""
+    """A layout that was tried. ``read``: the expected share of bytes read, from 0 to 1; ``queries``: for each query."""
 
     layout: str
     by: tuple[str, ...]
@@ -38,10 +38,11 @@ class Candidate:
 class Advice:
     """Candidates from the best down, beside today's layout and beside the limit.
 
-    Shares are of rows, from 0 to 1. ``today``: what the workload reads as the rows lie now, None where that is not
-    known, and ``today_queries`` the same by query; ``least`` and ``least_queries``: what the queries return, below
-    which nothing goes; ``rewrite_seconds``: about how long writing the best candidate takes on this machine, from
-    samples that were written; ``command``: the line that writes it.
+    Shares are of the bytes in the columns that a query reads, from 0 to 1. ``queries``: their conditions; ``today``:
+    what the workload reads as the rows lie now, None where that is not known, and ``today_queries`` the same by query;
+    ``least`` and ``least_queries``: what the queries return, below which nothing goes; ``rewrite_seconds``: about how
+    long writing the best candidate takes on this machine, from samples that were written; ``command``: the line that
+    writes it.
     """
 
     queries: tuple[str, ...]
@@ -111,10 +112,10 @@ def advise(
         for layout in candidates:
             started = time.perf_counter()
             assignment = layouts.fit(
-                fitting, by, layout=layout, files=files, workload=queries, total_rows=max(total_rows, half)
+                fitting, by, layout=layout, files=files, workload=workload, total_rows=max(total_rows, half)
             )
             seconds = time.perf_counter() - started
-            score = layouts.score(scoring, assignment, by, workload=queries)
+            score = layouts.score(scoring, assignment, by, workload=workload)
             candidate = Candidate(layout, by, *_read(score))
             found.append((candidate, assignment, seconds))
     found.sort(key=lambda each: (each[0].read, len(each[0].by)))
@@ -122,8 +123,8 @@ def advise(
     now, now_queries = None, None
     if today is not None:
         kept = today[order[half:]] if sample.num_rows > half else today
-        now, now_queries = _read(layouts.score(scoring, kept, asked[:1], workload=queries))
-    least, least_queries = _read(layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=queries))
+        now, now_queries = _read(layouts.score(scoring, kept, asked[:1], workload=workload))
+    least, least_queries = _read(layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=workload))
     command = f"zskip write {shlex.quote(source)} {shlex.quote(target)} --by {shlex.quote(','.join(best.by))}"
     command += f" --layout {best.layout} --files {files} --workload {shlex.quote(workload_file)}"
     return Advice(
@@ -141,9 +142,9 @@ def advise(
 
 
 def _read(score: Score) -> tuple[float, tuple[float, ...]]:
-    """The share of rows that the workload reads, on average and query by query."""
-    queries = tuple(share.rows for share in score.queries)
-    return float(np.mean(queries)), queries
+    """The share of bytes that the workload reads, in all and query by query."""
+    queries = tuple(share.bytes for share in score.queries)
+    return float(np.dot(score.weights, queries)), queries
 
 
 def _duration(seconds: float) -> str:

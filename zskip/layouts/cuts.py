@@ -1,4 +1,4 @@
-"""Planned cuts: runs of neighbouring cells become files, so that a query is expected to read the fewest rows.
+"""Planned cuts: runs of neighbouring cells become files, so that a query is expected to read the least.
 
 Cutting at equal counts leaves a few stray rows of a cell's neighbour in a file, and those blow up its box. So cuts
 stand at cell borders only, each file has half to twice its target of rows, and dynamic programming picks the cuts.
@@ -30,24 +30,39 @@ class Bounds:
 
     @staticmethod
     def of(sampled: int, total: int, files: int) -> Bounds:
-        """Half to twice the target, less what a sample can be wrong by: three standard deviations of a file's count."""
+        """Half to twice the target, less what a sample can be wrong by.
+
+        That is 3.7 standard deviations of a file's count for up to a hundred files, and 4.2 for a thousand: the more
+        there are, the further off is the one that is furthest.
+        """
         target = sampled / files
         unseen = max(0.0, 1.0 - sampled / max(total, 1))
         least, most = target / 2, target * 2
+        deviations = 3.7 + 0.5 * max(0.0, np.log10(files / 100))
         return Bounds(
             target,
-            min(least + 3 * np.sqrt(least * unseen), 0.9 * target),
-            max(most - 3 * np.sqrt(most * unseen), 1.2 * target),
+            min(least + deviations * np.sqrt(least * unseen), 0.9 * target),
+            max(most - deviations * np.sqrt(most * unseen), 1.2 * target),
         )
 
 
-def plan_cuts(rows: NDArray[np.int64], boxes: Boxes, reads: Reads, files: int, bounds: Bounds) -> Files:
-    """Group cells, in their order, into at most ``files`` files. ``rows``: sampled rows per cell.
+def plan_cuts(
+    rows: NDArray[np.int64],
+    held: NDArray[np.float64] | NDArray[np.int64],
+    boxes: Boxes,
+    reads: Reads,
+    files: int,
+    bounds: Bounds,
+) -> Files:
+    """Group cells, in their order, into at most ``files`` files.
+
+    ``rows``: sampled rows per cell, which the bounds count; ``held``: what a query that reads the cell reads, the rows
+    or their bytes, in units of the average row.
 
     A cell that is heavier than a file is salted over several. A price per file is sought that leads to the wanted
     number of files (Lagrange), since exact counting would cost a dimension.
     """
-    runs = _Runs.of(rows, boxes, reads, bounds)
+    runs = _Runs.of(rows, held, boxes, reads, bounds)
     # prices are searched in rounds of a grid, all of a grid in one pass
     low, high = 0.0, float(max(runs.cost.max(where=np.isfinite(runs.cost), initial=1.0), 1.0)) * 4
     prices = np.linspace(low, high, 12)
@@ -77,14 +92,21 @@ class _Runs:
     bounds: Bounds
 
     @staticmethod
-    def of(rows: NDArray[np.int64], boxes: Boxes, reads: Reads, bounds: Bounds) -> _Runs:
+    def of(
+        rows: NDArray[np.int64],
+        held: NDArray[np.float64] | NDArray[np.int64],
+        boxes: Boxes,
+        reads: Reads,
+        bounds: Bounds,
+    ) -> _Runs:
         cells = len(rows)
         heavy = rows > bounds.most
         heavy_cells = np.flatnonzero(heavy)
         reach = np.concatenate([[0], np.cumsum(rows)])
         light = np.concatenate([[0], np.cumsum(np.where(heavy, 0, rows))])
         heavies = np.concatenate([[0], np.cumsum(heavy)])
-        heaviest = np.concatenate([[0], np.cumsum(np.where(heavy, rows, 0))])
+        held_to = np.concatenate([[0], np.cumsum(held)])
+        heavy_held_to = np.concatenate([[0], np.cumsum(np.where(heavy, held, 0))])
         pieces = np.where(heavy, np.maximum(2, np.round(rows / bounds.target)), 1)
         parts = np.concatenate([[0], np.cumsum(np.where(heavy, pieces, 0))]).astype(np.int64)
         alone = reads(boxes)
@@ -100,13 +122,14 @@ class _Runs:
             heavy_here = heavies[end] - heavies[start]
             files = np.maximum(parts[end] - parts[start], 1)
             read = alone[start] if length == 1 else reads(Boxes(lower, upper))
-            price = total * read
+            held_here = held_to[end] - held_to[start]
+            price = held_here * read
             # a heavy cell's strays go to one of its files, and blow up that one only
             mixed = (heavy_here == 1) & (length > 1)
             if mixed.any():
-                heavy_rows = heaviest[end] - heaviest[start]
+                in_heavy = (heavy_held_to[end] - heavy_held_to[start]) * (1 - 1 / files)
                 own = alone[heavy_cells[np.minimum(heavies[start], len(heavy_cells) - 1)]]
-                price = np.where(mixed, heavy_rows * (1 - 1 / files) * own + (heavy_rows / files + small) * read, price)
+                price = np.where(mixed, in_heavy * own + (held_here - in_heavy) * read, price)
             short = np.maximum(bounds.least - np.where(heavy_here, bounds.least, total), 0) / bounds.least
             price = price + short * (100.0 * bounds.target)
             too_long = np.where(heavy_here, (small > bounds.least) | (heavy_here > 1), total > bounds.most)

@@ -11,10 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.layouts.cells import Cells, Files
 from zskip.layouts.sample import Boxes, Sample
 
-__all__ = ["LookUps", "Reads", "least_extents", "limit", "share_read", "whole_read", "whole_slabs"]
+__all__ = ["LookUps", "Reads", "least_extents", "limit", "whole_read", "whole_slabs"]
 
 _MOST_ROUNDED = 6
 
@@ -47,15 +46,6 @@ class LookUps:
         reach = self.sample.reach[column]
         lower, upper = boxes.lower[:, column], boxes.upper[:, column]
         return np.maximum(reach[upper] - reach[lower - 1], 0.0)
-
-
-def share_read(sample: Sample, reads: Reads, cells: Cells, files: Files) -> float:
-    """The share of the sample's rows that a query is expected to read, by the boxes of whole files."""
-    # rows of a salted cell lie in any of its files, so each of those has the box of all
-    file = files.first[cells.cell] + np.arange(sample.rows) % files.salt[cells.cell]
-    rows = np.bincount(file, minlength=files.files)
-    read = reads(sample.boxes(file, files.files))
-    return float((rows * read).sum() / max(1, sample.rows))
 
 
 def limit(files: float, weights: Sequence[float] | NDArray[np.float64]) -> float:

@@ -1,4 +1,4 @@
-"""`score`: what a layout is expected to read, per query and per column, by the cost that layouts minimise."""
+"""`score`: what a layout is expected to read, per query and per column: the one cost that layouts minimise."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import types as t
 
 from zskip.layouts.assignment import Assignment
-from zskip.layouts.fitting import task_of
+from zskip.layouts.sample import Boxes
+from zskip.layouts.task import Task, task_of
 
-__all__ = ["Score", "Share", "score"]
+__all__ = ["Score", "Share", "score", "scored"]
+
+_CHANCES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a query is expected to read of a table: shares of its rows, bytes and files, from 0 to 1.
+    """What a query is expected to read of a table: shares of its rows, of its bytes and of its files, from 0 to 1.
 
-    Bytes are those of the values as they stand in memory, each row by its own width: a sample knows no compression.
+    Bytes are those of the columns that the query reads, the values as they stand in memory, each row by its own width:
+    a sample knows no compression. A predicate alone reads all columns, and so does a look-up.
     """
 
     rows: float
@@ -33,15 +35,19 @@ class Share:
 class Score:
     """What a layout is expected to read.
 
-    ``read``, ``bytes``, ``files``: expected shares of the rows, bytes and files, over the whole cost; ``columns``: by
-    path, what a point look-up on it reads; ``queries``: what each query of the workload reads, in its order.
+    ``cost``: what layouts minimise, from 0 to 1: the expected share of the bytes that a workload reads, each query by
+    its own columns; of the rows where there is no workload, since all look-ups read the same. ``read``, ``bytes``,
+    ``files``: expected shares of the rows, bytes and files; ``columns``: by path, what a point look-up on it reads;
+    ``queries``: what each query of the workload reads, in its order; ``weights``: its part of the workload's bytes.
     """
 
+    cost: float
     read: float
     bytes: float
     files: float
     columns: Mapping[str, Share]
-    queries: tuple[Share, ...]
+    queries: tuple[Share, ...] = ()
+    weights: tuple[float, ...] = ()
 
 
 def score(
@@ -59,14 +65,19 @@ def score(
     """
     number = file.assign(rows) if isinstance(file, Assignment) else file
     files = int(number.max(initial=0)) + 1
-    task = task_of(rows, by, files=files, weights=weights, workload=workload, total_rows=max(1, rows.num_rows))
+    total = max(1, rows.num_rows)
+    task = task_of(rows, by, files=files, weights=weights, workload=workload, total_rows=total, most_queries=None)
+    return scored(task, number, files)
+
+
+def scored(task: Task, number: NDArray[np.int64], files: int) -> Score:
+    """The score of a numbering of a task's rows by file."""
     boxes = task.sample.boxes(number, files)
     counts = np.bincount(number, minlength=files)
-    held = np.bincount(number, row_bytes(rows), minlength=files)
     # a file without rows is not written
-    parts = np.stack([part / max(1, part.sum()) for part in (counts, held, counts > 0)])
+    parts = np.stack([_shares(part) for part in (counts, task.widths.by_file(number, files), counts > 0)])
 
-    def share(read: NDArray[np.float64] | NDArray[np.bool_]) -> Share:
+    def share(read: NDArray[np.float64]) -> Share:
         return Share(*(parts @ read).tolist())
 
     columns = {
@@ -74,27 +85,34 @@ def score(
         for index, column in enumerate(task.sample.columns)
         if task.look_ups.weights[index] > 0
     }
-    queries = tuple(share(matched) for matched in task.queries.each(boxes)) if task.queries else ()
-    whole = share(task.reads(boxes))
-    return Score(whole.rows, whole.bytes, whole.files, columns, queries)
+    look_ups = share(task.look_ups(boxes))
+    if task.queries is None:
+        return Score(look_ups.rows, look_ups.rows, look_ups.bytes, look_ups.files, columns)
+    own = _shares(task.widths.by_query(number, files))
+    matched, expected = np.zeros((2, 3, len(own)))
+    step = max(1, _CHANCES_AT_ONCE // max(1, len(own)))
+    for start in range(0, files, step):
+        some = slice(start, start + step)
+        part = Boxes(boxes.lower[some], boxes.upper[some])
+        for whole, each in ((matched, task.queries.each(part)), (expected, task.queries.chances(part))):
+            whole[0] += each @ parts[0, some]
+            whole[1] += (each * own[:, some]).sum(axis=1)
+            whole[2] += each @ parts[2, some]
+    prior, queries = task.queries.prior, task.queries.weights
+    read, held, opened = (
+        (1 - prior) * asked + prior * looked
+        for asked, looked in (
+            (float(expected[0].mean()), look_ups.rows),
+            (float(queries @ expected[1]), look_ups.bytes),
+            (float(expected[2].mean()), look_ups.files),
+        )
+    )
+    found = tuple(Share(*shares) for shares in matched.T.tolist())
+    return Score(held, read, held, opened, columns, found, tuple(queries.tolist()))
 
 
-def row_bytes(rows: pa.Table | pa.RecordBatch) -> NDArray[np.float64]:
-    """How many bytes each row's values take; of nested columns each row has an even part.
-
-    >>> row_bytes(pa.table({"number": pa.array([1, 2], pa.int16()), "text": ["a", "abc"]})).tolist()
-    [3.0, 5.0]
-    """
-    widths: NDArray[np.float64] = np.zeros(rows.num_rows)
-    for column in rows.columns:
-        values = column.cast(column.type.value_type) if t.is_dictionary(column.type) else column
-        if t.is_primitive(values.type) or t.is_decimal(values.type) or t.is_fixed_size_binary(values.type):
-            widths += values.type.bit_width / 8
-        elif t.is_null(values.type) or not len(values):
-            continue
-        elif t.is_nested(values.type):
-            widths += values.nbytes / len(values)
-        else:
-            text = values.cast(pa.large_binary())
-            widths += np.asarray(pc.fill_null(pc.binary_length(text), 0), np.float64)
-    return widths
+def _shares(held: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Parts of their sum, row by row where there are rows."""
+    whole = held.sum(axis=-1, keepdims=True)
+    shares: NDArray[np.float64] = held / np.where(whole > 0, whole, 1)
+    return shares

@@ -29,18 +29,23 @@ _BOXES_AT_ONCE = 1 << 13
 
 
 def tree_cells(
-    sample: Sample, cell_rows: float, reads: Reads, borders: Sequence[NDArray[np.int32]] | None = None
+    sample: Sample,
+    cell_rows: float,
+    reads: Reads,
+    borders: Sequence[NDArray[np.int32]] | None = None,
+    row_weights: NDArray[np.float64] | None = None,
 ) -> Cells:
     """Cut greedily until a cell holds at most ``cell_rows`` sampled rows, or is a single point.
 
     Candidates are the value borders nearest to sixteen even places of each column, and the literals of a workload
-    (``borders``: codes by column); the cut that is taken leaves the fewest rows to read in its two sides.
+    (``borders``: codes by column); the cut that is taken leaves the least to read in its two sides, where a row counts
+    by ``row_weights``, or as one.
     """
 
     def rule(level: Open) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         column, threshold = np.full(len(level), -1, np.int32), np.zeros(len(level), np.int32)
         for some in _blocks(level.sizes, cell_rows):
-            column[some], threshold[some] = _best_splits(sample, reads, level.of(some), borders)
+            column[some], threshold[some] = _best_splits(sample, reads, level.of(some), borders, row_weights)
         return column, threshold
 
     return grow_levels(sample, rule)
@@ -55,27 +60,36 @@ def _blocks(sizes: NDArray[np.int64], cell_rows: float) -> Iterator[NDArray[np.i
 
 
 class _Candidates(NamedTuple):
-    """Places to cut: the cell of each, the column and the threshold, the rows before it, the boxes of both sides."""
+    """Places to cut: the cell of each, the column and the threshold, what is before it and after, their boxes."""
 
     cell: NDArray[np.int64]
     column: NDArray[np.int32]
     threshold: NDArray[np.int32]
-    rows: NDArray[np.int64]
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
     below: Boxes
     above: Boxes
 
 
 def _best_splits(
-    sample: Sample, reads: Reads, cells: Open, borders: Sequence[NDArray[np.int32]] | None
+    sample: Sample,
+    reads: Reads,
+    cells: Open,
+    borders: Sequence[NDArray[np.int32]] | None,
+    row_weights: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The column of each cell's best cut and its threshold; the column -1 where nothing divides the cell."""
-    found = [_candidates(sample, cells, c, borders[c] if borders else None) for c in range(len(sample.columns))]
+    found = [
+        _candidates(sample, cells, c, borders[c] if borders else None, row_weights) for c in range(len(sample.columns))
+    ]
     column, threshold = np.full(len(cells), -1, np.int32), np.zeros(len(cells), np.int32)
-    cell, rows = (np.concatenate([getattr(each, name) for each in found]) for name in ("cell", "rows"))
+    cell, before, after = (
+        np.concatenate([getattr(each, name) for each in found]) for name in ("cell", "before", "after")
+    )
     read = np.concatenate(
         [_read(reads, side) for sides in ([c.below for c in found], [c.above for c in found]) for side in sides]
     ).reshape(2, -1)
-    cost = rows * read[0] + (cells.sizes[cell] - rows) * read[1]
+    cost = before * read[0] + after * read[1]
     ranked = np.lexsort((cost, cell))
     split, first = np.unique(cell[ranked], return_index=True)
     best = ranked[first]
@@ -90,7 +104,13 @@ def _read(reads: Reads, boxes: Boxes) -> NDArray[np.float64]:
     return np.concatenate([np.empty(0), *(reads(Boxes(boxes.lower[s], boxes.upper[s])) for s in some)])
 
 
-def _candidates(sample: Sample, cells: Open, column: int, borders: NDArray[np.int32] | None) -> _Candidates:
+def _candidates(
+    sample: Sample,
+    cells: Open,
+    column: int,
+    borders: NDArray[np.int32] | None,
+    row_weights: NDArray[np.float64] | None,
+) -> _Candidates:
     """The value borders near even places of a column in each cell, and the literals inside of each."""
     codes = len(sample.distinct[column]) + 2
     owner = np.repeat(np.arange(len(cells)), cells.sizes)
@@ -111,7 +131,11 @@ def _candidates(sample: Sample, cells: Open, column: int, borders: NDArray[np.in
     cell = key[cuts] // codes
     below, above = _sides(sample, cells.rows[order], starts, cuts, cell)
     threshold = (key[cuts] - cell * codes).astype(np.int32)
-    return _Candidates(cell, np.full(len(cuts), column, np.int32), threshold, cuts - starts[cell], below, above)
+    rows = cells.rows[order]
+    reach = np.arange(len(rows) + 1) if row_weights is None else np.append(0.0, np.cumsum(row_weights[rows]))
+    before, after = reach[cuts] - reach[starts[cell]], reach[ends[cell]] - reach[cuts]
+    columns = np.full(len(cuts), column, np.int32)
+    return _Candidates(cell, columns, threshold, before, after, below, above)
 
 
 def _literals(

@@ -1,4 +1,4 @@
-"""A workload as a cost: how many of the queries to come read a box, and where their literals would cut.
+"""A workload as a cost: how many bytes of a box the queries to come read, and where their literals would cut.
 
 A condition on one column is the set of the sample's values that can make it TRUE, found by the planner's own
 evaluator on each value. So functions, LIKE and IN count as they prune, and the values at which a set begins and ends
@@ -26,8 +26,6 @@ from zskip.stats import Ranges, Statistics
 
 __all__ = ["Queries"]
 
-_MOST_QUERIES = 200
-
 
 @dataclass(frozen=True, slots=True)
 class _Test:
@@ -43,24 +41,25 @@ _Clause = bool | _Test | tuple[str, tuple["_Clause", ...]]
 
 @dataclass(frozen=True)
 class Queries:
-    """The share of a workload's queries that read each box; queries to come are like those, and not the same.
+    """The share of a workload's reading that goes to each box; queries to come are like those, and not the same.
 
-    ``matching[c][k]``: for each test on column c, how many codes from 1 to k can make it TRUE. ``borders``: by column,
-    the codes at which some test begins or ends to match. ``prior``: the weight of look-ups, so that no column starves;
-    ``moved``: the weight of the same queries with their ranges moved to anywhere, so that other parameters are served.
+    ``weights``: how much each query counts, summing to 1: by the bytes of a row that it reads. ``matching[c][k]``: for
+    each test on column c, how many codes from 1 to k can make it TRUE. ``borders``: by column, the codes at which some
+    test begins or ends to match. ``prior``: the share of look-ups, so that no column starves; ``moved``: the weight of
+    the same queries with their ranges moved to anywhere, so that other parameters are served.
     """
 
     matching: tuple[NDArray[np.int32], ...]
     clauses: tuple[_Clause, ...]
     borders: tuple[NDArray[np.int32], ...]
     look_ups: LookUps
+    weights: NDArray[np.float64]
     prior: float = 0.05
     moved: float = 0.5
 
     @staticmethod
-    def of(sample: Sample, predicates: Sequence[Predicate], look_ups: LookUps) -> Queries:
-        """Work out each predicate's tests on the values of the sample; of very many predicates an even choice."""
-        step = max(1, -(-len(predicates) // _MOST_QUERIES))
+    def of(sample: Sample, predicates: Sequence[Predicate], look_ups: LookUps, weights: NDArray[np.float64]) -> Queries:
+        """Work out each predicate's tests on the values of the sample."""
         number = {column.path: index for index, column in enumerate(sample.columns)}
         tables: list[list[NDArray[np.bool_]]] = [[] for _ in sample.columns]
 
@@ -77,7 +76,7 @@ class Queries:
                 return (joint, tuple(clause(predicate, part) for part in _by_column(node)))
             return True
 
-        clauses = tuple(clause(predicate, predicate.tree) for predicate in predicates[::step])
+        clauses = tuple(clause(predicate, predicate.tree) for predicate in predicates)
         matching, borders = [], []
         for values, table in zip(sample.distinct, tables, strict=True):
             tests = np.array(table, bool).reshape(len(table), len(values) + 1).T
@@ -85,18 +84,20 @@ class Queries:
             matching.append(np.concatenate([tests.cumsum(axis=0), tests.sum(axis=0)[None]]).astype(np.int32))
             changes = (tests[2:] != tests[1:-1]).any(axis=1)
             borders.append((np.flatnonzero(changes) + 2).astype(np.int32))
-        return Queries(tuple(matching), clauses, tuple(borders), look_ups)
+        return Queries(tuple(matching), clauses, tuple(borders), look_ups, weights)
 
     def __call__(self, boxes: Boxes) -> NDArray[np.float64]:
-        tests = self._tests(boxes)
-        same, moved = self._matched(tests).mean(axis=0), self._moved(tests, boxes)
-        asked = (1 - self.moved) * same + self.moved * moved
-        read: NDArray[np.float64] = (1 - self.prior) * asked + self.prior * self.look_ups(boxes)
-        return read
+        read: NDArray[np.float64] = (1 - self.prior) * (self.weights @ self.chances(boxes))
+        return read + self.prior * self.look_ups(boxes)
 
     def each(self, boxes: Boxes) -> NDArray[np.bool_]:
         """Which boxes each query may match: an array (queries, boxes)."""
         return self._matched(self._tests(boxes))
+
+    def chances(self, boxes: Boxes) -> NDArray[np.float64]:
+        """The chance that a query like each of the workload's reads each box: an array (queries, boxes)."""
+        tests = self._tests(boxes)
+        return (1 - self.moved) * self._matched(tests) + self.moved * self._moved(tests, boxes)
 
     def _tests(self, boxes: Boxes) -> NDArray[np.bool_]:
         """Which tests each box may pass: an array (boxes, tests)."""
@@ -118,7 +119,7 @@ class Queries:
         return found
 
     def _moved(self, tests: NDArray[np.bool_], boxes: Boxes) -> NDArray[np.float64]:
-        """The share of the queries that read each box, were their ranges moved: each to anywhere in its column.
+        """The chance that each query reads each box, were its ranges moved: each to anywhere in its column.
 
         A range that holds a share w of a column meets a box of extent e with a chance of about e + w.
         """
@@ -128,12 +129,12 @@ class Queries:
                 extent = self.look_ups.extents(boxes, column)[:, None]
                 chance[:, range_tests] = np.where(extent > 0, np.minimum(extent + widths, 1.0), chance[:, range_tests])
         queries, flat, starts = self._conjunctions
-        whole = np.zeros(len(boxes))
+        found = np.ones((len(self.clauses), len(boxes)))
         if len(queries):
-            whole += np.multiply.reduceat(chance[:, flat], starts, axis=1).sum(axis=1)
+            found[queries] = np.multiply.reduceat(chance[:, flat], starts, axis=1).T
         for number in self._others.tolist():
-            whole += _evaluate(self.clauses[number], tests, self._first)
-        return whole / max(1, len(self.clauses))
+            found[number] = _evaluate(self.clauses[number], tests, self._first)
+        return found
 
     @cached_property
     def _others(self) -> NDArray[np.int64]:

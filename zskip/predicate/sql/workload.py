@@ -1,8 +1,9 @@
-"""What a workload's statements ask of one table: the conditions of their WHERE clauses that read its columns alone."""
+"""What a workload's statements ask of one table: their conditions on its columns alone, and the columns they read."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import sqlglot
 from sqlglot import exp
@@ -10,24 +11,34 @@ from sqlglot import exp
 from zskip.errors import SqlSyntaxError
 from zskip.schema import Schema
 
-__all__ = ["conditions"]
+__all__ = ["Asked", "asked", "conditions"]
 
 _STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH)\b", re.IGNORECASE | re.DOTALL)
 
 
-def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
-    """The predicates behind a line of a workload: itself, or one for each SELECT in a statement that has any.
+class Asked(NamedTuple):
+    """One query: its condition, and the paths of the leaves that it reads; None for all of them."""
+
+    condition: str
+    columns: frozenset[str] | None
+
+
+def asked(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[Asked]:
+    """The queries behind a line of a workload: a predicate itself, or one for each SELECT in a statement that has any.
 
     A guide for a layout and never a proof: a condition that reads another table's columns, or a subquery, is left out,
-    and of a qualified name the last parts count. Raises `SqlSyntaxError`.
+    and of a qualified name the last parts count. A SELECT reads the columns that it names anywhere, and a predicate
+    alone reads all, as `*` does; a `*` within a statement stands for what the whole statement names. Raises
+    `SqlSyntaxError`.
 
     >>> import pyarrow as pa
-    >>> schema = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64())]))
-    >>> conditions("SELECT count(*) FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
-    ['a = 5 AND b > 1']
+    >>> schema = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())]))
+    >>> (query,) = asked("SELECT count(*) FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
+    >>> query.condition, sorted(query.columns)
+    ('a = 5 AND b > 1', ['a', 'b'])
     """
     if _STATEMENT.match(text) is None:
-        return [text]
+        return [Asked(text, None)]
     try:
         statement = sqlglot.parse_one(text, read=dialect)
     except sqlglot.errors.ParseError as error:
@@ -40,8 +51,43 @@ def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[st
             parts = [where.this]
         mine = [own for part in parts if (own := _alone(part, schema, dialect)) is not None]
         if mine:
-            found.append(" AND ".join(mine))
+            found.append(Asked(" AND ".join(mine), _read(select, statement, schema)))
     return found
+
+
+def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
+    """The conditions of `asked` alone."""
+    return [query.condition for query in asked(text, schema, dialect=dialect)]
+
+
+def _read(select: exp.Select, statement: exp.Expr, schema: Schema) -> frozenset[str] | None:
+    """The leaves that one SELECT of a statement reads; None for all."""
+    if not _has_star(select):
+        return _named(select, schema)
+    outermost = [each for each in statement.find_all(exp.Select) if each.find_ancestor(exp.Select, exp.CTE) is None]
+    return None if any(each is select or _has_star(each) for each in outermost) else _named(statement, schema)
+
+
+def _has_star(select: exp.Select) -> bool:
+    """Whether a SELECT list holds `*`, `t.*` or `COLUMNS(…)`; the star of `count(*)` reads nothing."""
+    return any(each.is_star or each.find(exp.Columns) is not None for each in select.expressions)
+
+
+def _named(part: exp.Expr, schema: Schema) -> frozenset[str]:
+    """The leaves that a part of a statement names; a struct stands for all of its fields."""
+    found: set[str] = set()
+    for names in {tuple(piece.name.lower() for piece in column.parts) for column in part.find_all(exp.Column)}:
+        # a qualifier may stand before a column's name, and a field's name behind it
+        for first in range(len(names)):
+            under = [leaf.path for leaf in schema if _is_under(leaf.parts, names[first:])]
+            found |= set(under)
+            if under:
+                break
+    return frozenset(found)
+
+
+def _is_under(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    return all(part.lower() == name for part, name in zip(parts, names, strict=False))
 
 
 def _alone(part: exp.Expr, schema: Schema, dialect: str) -> str | None:

@@ -1,0 +1,92 @@
+"""`Task`: what a layout is fitted to, and judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from zskip.errors import InvalidOption
+from zskip.layouts.cuts import Bounds
+from zskip.layouts.reads import LookUps, Reads
+from zskip.layouts.sample import Sample
+from zskip.layouts.widths import Widths
+from zskip.layouts.workload import Queries
+from zskip.predicate import bind
+from zskip.predicate.sql.workload import asked
+from zskip.schema import Schema
+
+__all__ = ["Task", "task_of"]
+
+_MOST_QUERIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The sample, what a query reads of a box, what it reads of a row, how many files of which size."""
+
+    sample: Sample
+    look_ups: LookUps
+    queries: Queries | None
+    widths: Widths
+    files: int
+    bounds: Bounds
+
+    @property
+    def reads(self) -> Reads:
+        """The chance that a box is read: of a workload's queries each counts by the bytes that it reads of a row."""
+        return self.queries or self.look_ups
+
+    @property
+    def row_weights(self) -> NDArray[np.float64] | None:
+        """How much each sampled row counts: a workload's by the bytes that are read of it; None where all are even."""
+        return self.widths.by_row if self.queries else None
+
+
+def task_of(
+    sample: pa.Table,
+    by: Sequence[str] | None,
+    *,
+    files: int,
+    weights: Sequence[float] | None,
+    workload: Sequence[str] | None,
+    total_rows: int,
+    most_queries: int | None = _MOST_QUERIES,
+) -> Task:
+    """The sample as codes and the cost as a function of boxes. Of more than ``most_queries`` an even choice counts."""
+    schema = Schema(sample.schema)
+    every = [query for text in workload or () for query in asked(text, schema)]
+    predicates = [bind(query.condition, schema) for query in every]
+    paths = dict.fromkeys(path for predicate in predicates for path in sorted(predicate.columns))
+    extra = [path for path in paths if schema.columns[path].orderable]
+    if not by and not extra:
+        raise InvalidOption("by= names no column, and no workload filters on one. Name a column to cluster by.")
+    columns = schema.orderable(by or extra)
+    shares = _weights(weights, len(columns))
+    beside = [schema.columns[path] for path in extra if path not in {column.path for column in columns}]
+    if most_queries is not None:
+        step = max(1, -(-len(every) // most_queries))
+        every, predicates = every[::step], predicates[::step]
+    codes = Sample.of(sample, [*columns, *beside])
+    look_ups = LookUps(codes, np.concatenate([shares, np.zeros(len(beside))]))
+    files = max(1, min(files, codes.rows, total_rows))
+    bounds = Bounds.of(max(codes.rows, 1), max(total_rows, 1), files)
+    widths = Widths(sample, tuple(query.columns for query in every))
+    queries = Queries.of(codes, predicates, look_ups, widths.weights) if predicates else None
+    return Task(codes, look_ups, queries, widths, files, bounds)
+
+
+def _weights(weights: Sequence[float] | None, columns: int) -> NDArray[np.float64]:
+    if weights is None:
+        return np.full(columns, 1 / columns)
+    given = np.array(weights, float)
+    if len(given) != columns or not np.isfinite(given).all() or (given < 0).any() or not given.sum():
+        raise InvalidOption(
+            f"weights={list(weights)}: give one number for each of the {columns} columns of by=, none below 0, "
+            "at least one above."
+        )
+    shares: NDArray[np.float64] = given / given.sum()
+    return shares
