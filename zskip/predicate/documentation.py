@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zskip.predicate.functions import COMPUTED, FUNCTIONS
+from zskip.predicate.functions import COMPUTED, FUNCTIONS, SHARED
 
 __all__ = ["predicates_page"]
 
@@ -36,7 +36,10 @@ def predicates_page() -> str:
     computed = "\n".join(
         f"| {subject} | {' '.join(f'`{_escaped(name)}`' for name in names)} |" for subject, names in COMPUTED.items()
     )
-    return _PAGE.format(language=language, functions=functions, computed=computed)
+    shared = "\n".join(
+        f"| `{_escaped(each.spelled)}` | {', '.join(each.arguments)} | {each.result} |" for each in SHARED.values()
+    )
+    return _PAGE.format(language=language, functions=functions, computed=computed, shared=shared)
 
 
 def _escaped(name: str) -> str:
@@ -80,6 +83,15 @@ functions:
 | subject | functions |
 | --- | --- |
 {computed}
+
+In the dialect `spark` it is asked of conditions that hold nothing but constants, comparisons, `IN`, `BETWEEN`, `AND`,
+`OR`, `NOT`, `CASE`, `COALESCE`, `NULLIF`, and these functions over these types, which Spark computes alike. Only plain
+values are computed, over which both engines agree: texts of printable ASCII, dates of the years 1000 to 9999, finite
+floats. All others are kept.
+
+| function | of | gives |
+| --- | --- | --- |
+{shared}
 
 It computes in a private database in memory that opens no file, loads no extension and whose settings are locked; the
 condition is first read by DuckDB's own parser, as data, and refused where it holds anything else. A value for which it

@@ -25,6 +25,7 @@ from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_typ
 from zskip.predicate.sql.constants import constant, number
 from zskip.predicate.sql.functions import call, known
 from zskip.predicate.sql.places import closed, opened
+from zskip.predicate.sql.shared import in_duckdb
 from zskip.predicate.sql.source import Source
 from zskip.predicate.tree import Call, Computable, Literal, Node, Opaque, Reference, Scalar
 from zskip.schema import Column, Schema, join_path
@@ -418,20 +419,23 @@ class Binder:
             found = replace(found, sql=text())
         if tree.size(found) > _MOST_PARTS:
             found = self._opaque(node, "choices within choices, of too many parts")
-        return self._computable(found, text)
+        return self._computable(found, node, text)
 
-    def _computable(self, node: Node, text: Callable[[], str]) -> Node:
+    def _computable(self, node: Node, leaf: exp.Expr, text: Callable[[], str]) -> Node:
         """The node, with its text where DuckDB may say of single values what ranges do not show."""
-        if self.dialect.name != "duckdb" or not tree.is_doubtful(node):
+        if self.dialect.name not in ("duckdb", "spark") or not tree.is_doubtful(node):
             return node
         columns = [self.schema.columns[path] for path in sorted(tree.columns(node))]
         if not 0 < len(columns) <= _MOST_COMPUTED or not _are_computable(columns):
             return node
-        sql = text()
+        try:
+            sql = text() if self.dialect.name == "duckdb" else in_duckdb(self, leaf)
+        except Refused:
+            return node
         if len(sql) > _LONGEST_COMPUTED:
             return node
         references = tuple(Reference(column.path, column.type) for column in columns)
-        return Computable(node, references, sql, self.dialect.timezone)
+        return Computable(node, references, sql, self.dialect.timezone, plain=self.dialect.name != "duckdb")
 
     # ── patterns, tests and choices ──
 
