@@ -167,7 +167,7 @@ def test_twenty_appends_are_merged_and_then_there_is_nothing_to_do(tmp_path: Pat
     assert table.optimize(dry_run=True).files_after is None
     done = table.optimize()
     assert 0 < done.bytes_rewritten < total / 2
-    assert done.files_after < done.files_before / 3
+    assert done.files_after <= 2 * 20  # what was appended to a slot is one file
     assert ids(table.to_arrow()) == everything
     merged = skipped(table)
     again = table.optimize()

@@ -19,7 +19,7 @@ from zskip.sidecar.storage import Listing, Storage
 __all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
 
 # What zskip itself writes: data files by their own names, parts, what Spark stages, files that were never published.
-DATA_FILE = r"(^|/)part-[0-9]{6,}-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
+DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _OURS = rf"{DATA_FILE}|^_zskip/(stats|layout)/[^/]+$|{_STAGING}|(^|/)\.[^/]*\.[0-9a-f]{{16}}\.tmp$"
 _INDEX_ONLY = r"^_zskip/"

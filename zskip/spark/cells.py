@@ -34,7 +34,7 @@ from zskip.writer import Routing, widened
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Forest", "file_numbers", "row_group_order"]
+__all__ = ["Forest", "file_numbers", "looked_up", "row_group_order"]
 
 _GRID_ENTRIES = 1 << 16
 _NEVER = np.iinfo(np.int32).max
@@ -233,6 +233,13 @@ def _code(rows: DataFrame, path: str, boundaries: pa.Array) -> Column:
     # The place of the value; where it is absent, ~ the place that it would have.
     place = InternalFunction.array_binary_search(_constant(boundaries), value)
     return f.coalesce(f.when(place >= 0, place + 2).otherwise(-place), f.lit(0))
+
+
+def looked_up(values: NDArray[np.int64], place: Column) -> Column:
+    """The value at a place of an array."""
+    from pyspark.sql import functions as f
+
+    return f.get(_integers(values), place)
 
 
 def _integers(values: NDArray[Any]) -> Column:

@@ -137,7 +137,7 @@ def _write(
     options: WriteOptions,
     routing: Routing | None,
     rows_per_file: int | None,
-    slots: Sequence[int] | None,
+    slots: Sequence[tuple[int, int]] | None,
 ) -> Written:
     """As `write_files`, on the cluster. The DataFrame is run three times: counted, sampled and written."""
     mine = [name for name in _OF_THIS_MACHINE if getattr(options, name) is not None]

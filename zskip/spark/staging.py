@@ -20,7 +20,7 @@ from zskip.spark import cells
 from zskip.spark.footers import read_footers
 from zskip.spark.sampling import Sampled
 from zskip.stats import DataFiles, FileStatistics
-from zskip.writer import Routing, WriteOptions
+from zskip.writer import Bundles, Routing, WriteOptions, least_rows, place, width
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,19 +47,22 @@ def write(
     routing: Routing,
     sampled: Sampled,
     rows_per_file: int,
-    slots: Sequence[int] | None,
+    slots: Sequence[tuple[int, int]] | None,
 ) -> DataFiles:
     """Write the rows as files of the table, which no snapshot names yet. After an error none of them is left.
 
-    ``slots``: after which a file is named, by its number; after its number where it is None.
+    ``slots``: the first and last slot after which a file is named, by its number; where it is None, a small write puts
+    neighbouring slots together, and a file is named after those.
     """
+    wide = 1 if slots is not None else width(sampled.total, routing.files, least_rows(rows_per_file))
+    bundles = Bundles.of(routing, wide)
     identity = secrets.token_hex(8)
     staged = f"_zskip/staging-{identity}"
     moved: list[str] = []
     try:
         if sampled.total:
-            _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file)
-            _move(storage, staged, identity, slots, moved)
+            _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file, bundles)
+            _move(storage, staged, identity, slots, bundles, moved)
         return _data_files(rows, storage, schema, moved)
     except BaseException:
         abandon(storage, moved)
@@ -72,7 +75,13 @@ def write(
 
 
 def _run(
-    rows: DataFrame, uri: str, options: WriteOptions, routing: Routing, sampled: Sampled, rows_per_file: int
+    rows: DataFrame,
+    uri: str,
+    options: WriteOptions,
+    routing: Routing,
+    sampled: Sampled,
+    rows_per_file: int,
+    bundles: Bundles,
 ) -> None:
     from pyspark.sql import functions as f
 
@@ -85,6 +94,8 @@ def _run(
     if rows_per_file > options.row_group_rows:
         rows = cells.row_group_order(routing, sampled.rows, sampled.total, options.row_group_rows, rows, _FILE, _ORDER)
         order.append(f.col(_ORDER))
+    if (bundles.first < bundles.last).any():
+        rows = rows.withColumn(_FILE, cells.looked_up(bundles.first, f.col(_FILE)))
     # A small append has a few rows for each file of the layout: one task writes several files.
     together = max(1, int(rows_per_file / 2 / max(1.0, sampled.total / max(1, routing.files))))
     number = f.col(_FILE) if together == 1 else (f.col(_FILE) / together).cast("int")
@@ -125,7 +136,14 @@ def _with_partition(rows: DataFrame, routing: Routing, sampled: Sampled) -> Data
 # --- from the staging folder into the table ---
 
 
-def _move(storage: Storage, staged: str, identity: str, slots: Sequence[int] | None, moved: list[str]) -> None:
+def _move(
+    storage: Storage,
+    staged: str,
+    identity: str,
+    slots: Sequence[tuple[int, int]] | None,
+    bundles: Bundles,
+    moved: list[str],
+) -> None:
     """Move the committed files, in layout order. ``moved`` grows as it goes.
 
     A file's number in the layout is its task's, which its name says, or where a task wrote several, its folder's.
@@ -144,8 +162,10 @@ def _move(storage: Storage, staged: str, identity: str, slots: Sequence[int] | N
         suffix = f"-{piece}" if piece else ""
         target = f"{folder}/" if folder else ""
         # Of partitions, a fit may make a file more than it was asked for.
-        slot = number if slots is None else slots[min(number, len(slots) - 1)]
-        named = f"{slot:06d}-{identity}" if slots is None else f"{slot:06d}-{identity}-{number}"
+        if slots is None:
+            named = f"{place(number, int(bundles.last[number]))}-{identity}"
+        else:
+            named = f"{place(*slots[min(number, len(slots) - 1)])}-{identity}-{number}"
         target += f"part-{named}{suffix}.parquet"
         moved.append(target)
         storage.move(path, target)

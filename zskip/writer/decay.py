@@ -7,6 +7,8 @@ or files that would replace several: their box is the hull, cut into slabs where
     slot 7   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     a layout sends every row to a slot, and an append leaves a run of
              untouched └────── one new file ────┘      files in each. The small ones together become one: twenty files
                                                       less to open for so few rows. The large one would save too little.
+    slots 4 to 7     [.2] [.2] [.2] [.2] [.2]  …      small appends put neighbouring slots into one file. Enough of them
+                     └[.25] [.25] [.25] [.25]┘         become one for each slot, and each box is a slot's again.
     slots 8, 9, 10   [.02] [.03] [.02]                what deletes left of neighbours becomes one file, unless its wider
                      └── one new file ──┘              box costs more than the files that no one opens any more.
 
@@ -17,7 +19,7 @@ anew: it is as good as a fit could make it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +29,11 @@ from numpy.typing import NDArray
 from zskip.keys import dense_codes
 from zskip.layouts.reads import whole_read
 from zskip.stats import Ranges, Statistics
+from zskip.writer.bundles import LEAST
 
 __all__ = ["Group", "worth_rewriting"]
 
-_NAME = r"^(?P<folder>(?:.*/)?)part-(?P<slot>\d+)-(?P<run>[0-9a-f]+)(?:-\d+)*\.parquet$"
+_NAME = r"^(?P<folder>(?:.*/)?)part-(?P<slot>\d+)(?:_(?P<last>\d+))?-(?P<run>[0-9a-f]+)(?:-\d+)*\.parquet$"
 _OPENING = 1 / 16  # of reading a full file
 _SCANS = 0.1  # of all queries
 _PAYBACK = 8.0  # queries
@@ -39,14 +42,16 @@ _SMALL = 0.5  # of a full file
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files (by number, ascending) to be rewritten together as so many ``files``, named after a ``slot``.
+    """Files (by number, ascending) to be rewritten together as so many ``files``.
 
-    ``pays``: how much less a query that reaches their rows is expected to read, for each row that is rewritten.
+    ``slot``, ``last``: the first and the last of the slots that they are named after · ``pays``: how much less a query
+    that reaches their rows is expected to read, for each row that is rewritten.
     """
 
     numbers: NDArray[np.int64]
     files: int
     slot: int
+    last: int
     pays: float
 
 
@@ -55,11 +60,14 @@ class _Runs:
     """Runs, or groups of runs: where they are, their rows (1 is a full file's), what a query is expected to read.
 
     ``lower``, ``upper``: (runs, columns), codes of the hull's ends; the upper is below the lower where there is no
-    value. ``read``: by whole queries, in full files.
+    value. ``slot``, ``last``: the first and last of their slots. ``parts``: into how many files they go. ``read``: by
+    whole queries, in full files.
     """
 
     folder: NDArray[np.int64]
     slot: NDArray[np.int64]
+    last: NDArray[np.int64]
+    parts: NDArray[np.float64]
     rows: NDArray[np.float64]
     read: NDArray[np.float64]
     lower: NDArray[np.int64]
@@ -71,15 +79,17 @@ class _Runs:
     def take(self, chosen: NDArray[np.int64]) -> _Runs:
         return _Runs(*(getattr(self, name)[chosen] for name in self.__slots__))
 
-    def joined(self, group: NDArray[np.int64], look_ups: _LookUps) -> _Runs:
-        """One run for each group; ``group`` numbers them, ascending."""
+    def joined(self, group: NDArray[np.int64], look_ups: _LookUps, *, as_one: bool = False) -> _Runs:
+        """One run for each group; ``group`` numbers them, ascending. ``as_one``: several become one file."""
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         rows = np.add.reduceat(self.rows, starts)
+        slot, last = np.minimum.reduceat(self.slot, starts), np.maximum.reduceat(self.last, starts)
         lower = np.minimum.reduceat(self.lower, starts)
         upper = np.maximum.reduceat(self.upper, starts)
         alone = np.diff(starts, append=len(self)) == 1
-        read = np.where(alone, self.read[starts], look_ups.read(rows, _parts(rows), lower, upper)[0])
-        return _Runs(self.folder[starts], self.slot[starts], rows, read, lower, upper)
+        parts = np.where(alone, self.parts[starts], 1.0 if as_one else _parts(rows, last - slot + 1))
+        read = np.where(alone, self.read[starts], look_ups.read(rows, parts, lower, upper)[0])
+        return _Runs(self.folder[starts], slot, last, parts, rows, read, lower, upper)
 
 
 class _LookUps:
@@ -144,23 +154,25 @@ def worth_rewriting(
     lower, upper = _boxes(statistics, columns, named)
     sizes = rows[named] / rows_per_file
     look_ups = _LookUps.of(weights, sizes, lower, upper)
+    first, last = pc.struct_field(parts, "slot"), pc.struct_field(parts, "last")
+    last = pc.if_else(pc.equal(last, ""), first, last)
     files = _Runs(
         _codes(pc.struct_field(parts, "folder")),
-        np.asarray(pc.struct_field(parts, "slot").cast(pa.int64())),
+        np.asarray(first.cast(pa.int64())),
+        np.asarray(last.cast(pa.int64())),
+        np.ones(len(named)),
         sizes,
         look_ups.read(sizes, np.ones(len(named)), lower, upper)[0],
         lower,
         upper,
     )
-    # runs: the files of one write in one slot
+    # runs: the files of one write in one slot, or in the same neighbouring ones
     run = _codes(pc.struct_field(parts, "run"))
-    order = np.lexsort((run, files.slot, files.folder))
+    order = np.lexsort((run, files.last, files.slot, files.folder))
     files, named, run = files.take(order), named[order], run[order]
-    run_of = _numbered(files.folder, files.slot, run)
+    run_of = _numbered(files.folder, files.slot, files.last, run)
     runs = files.joined(run_of, look_ups)
-    runs = _Runs(
-        runs.folder, runs.slot, runs.rows, np.bincount(run_of, files.read).astype(float), runs.lower, runs.upper
-    )
+    runs = replace(runs, read=np.bincount(run_of, files.read).astype(float))
     group_of, groups = _by_slot(runs, look_ups)
     group_of, groups = _by_neighbours(group_of, groups, look_ups)
     several = np.bincount(group_of, minlength=len(groups)) > 1
@@ -189,10 +201,10 @@ def _boxes(
 
 
 def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]:
-    """Runs of one slot that pay when they are merged: the smallest ones, as many of them as pay most."""
-    order = np.lexsort((runs.rows, runs.slot, runs.folder))
+    """Runs of the same slots that pay when they are merged: the smallest ones, as many of them as pay most."""
+    order = np.lexsort((runs.rows, runs.last, runs.slot, runs.folder))
     sorted_runs = runs.take(order)
-    home = _numbered(sorted_runs.folder, sorted_runs.slot)
+    home = _numbered(sorted_runs.folder, sorted_runs.slot, sorted_runs.last)
     starts = np.flatnonzero(np.diff(home, prepend=-1))
     position = np.arange(len(home)) - starts[home]
     rows, before = _running(sorted_runs.rows, starts, home), _running(sorted_runs.read, starts, home)
@@ -201,7 +213,8 @@ def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]
     offset = home[:, None] * span
     lower = np.minimum.accumulate(sorted_runs.lower - offset) + offset
     upper = np.maximum.accumulate(sorted_runs.upper + offset) - offset
-    after, reached = look_ups.read(rows, _parts(rows), lower, upper)
+    slots = sorted_runs.last - sorted_runs.slot + 1
+    after, reached = look_ups.read(rows, _parts(rows, slots), lower, upper)
     net = (before - after) / reached - rows / _PAYBACK
     net[position == 0] = 0.0
     best = np.maximum.reduceat(net, starts)
@@ -239,7 +252,7 @@ def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUp
         order = np.argsort(target, kind="stable")
         group = np.empty(len(groups), np.int64)
         group[order] = np.cumsum(np.diff(target[order], prepend=-1) > 0) - 1
-        groups = groups.take(order).joined(group[order], look_ups)
+        groups = groups.take(order).joined(group[order], look_ups, as_one=True)
         group_of = group[group_of]
     return group_of, groups
 
@@ -259,13 +272,21 @@ def _chosen(
     order = np.argsort(group_of, kind="stable")
     members = np.split(named[order], np.cumsum(np.bincount(group_of, minlength=len(groups)))[:-1])
     best = [int(one) for one in np.argsort(-pays, kind="stable") if several[one]]
-    parts = _parts(groups.rows)
-    return [Group(np.sort(members[one]), int(parts[one]), int(groups.slot[one]), float(pays[one])) for one in best]
+    return [
+        Group(
+            np.sort(members[one]),
+            int(groups.parts[one]),
+            int(groups.slot[one]),
+            int(groups.last[one]),
+            float(pays[one]),
+        )
+        for one in best
+    ]
 
 
-def _parts(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Into how many files so many rows are cut."""
-    return np.maximum(np.floor(rows + 0.5), 1.0)
+def _parts(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Into how many files the rows of so many slots are cut: full ones, or one for each slot if it is not too small."""
+    return np.maximum(np.maximum(np.floor(rows + 0.5), np.minimum(slots, np.floor(rows / LEAST + 1e-9))), 1.0)
 
 
 def _running(values: NDArray[np.float64], starts: NDArray[np.int64], home: NDArray[np.int64]) -> NDArray[np.float64]:

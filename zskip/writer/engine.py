@@ -37,8 +37,9 @@ class Engine:
     ``storage(url, storage_options)``: a table's folder ·
     ``opened(source, storage_options)``: a caller's rows · ``planned(plan)``: a table's own rows, those that a plan
     selects · ``stored(index, numbers)``: those of some of its files · ``write(rows, storage, schema, options, routing,
-    rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: after
-    which slots of the table's layout the new files are named, in their order, where their own numbers are not meant.
+    rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: the
+    first and last slot of the table's layout after which each of the new files is named, where its own number is not
+    meant.
 
     ``recuts_at_once``: whether groups of files are cut anew by one write, as a cluster does, and not one after another.
     """
@@ -48,7 +49,7 @@ class Engine:
     planned: Callable[[Plan], Rows]
     stored: Callable[[Index, np.ndarray], Rows]
     write: Callable[
-        [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[int] | None],
+        [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[tuple[int, int]] | None],
         Written,
     ]
     recuts_at_once: bool
@@ -69,9 +70,9 @@ def _write(
     options: WriteOptions,
     routing: Routing | None,
     rows_per_file: int | None,
-    slots: Sequence[int] | None,
+    slots: Sequence[tuple[int, int]] | None,
 ) -> Written:
-    return write_files(source, storage, schema, options, routing, rows_per_file, slot=slots[0] if slots else None)
+    return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots[0] if slots else None)
 
 
 LOCAL = Engine(open_storage, open_source, _planned, _stored, _write, recuts_at_once=False)

@@ -161,7 +161,7 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: En
     try:
         for bundle in [groups] if engine.recuts_at_once else [[group] for group in groups]:
             numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
-            slots = sorted(group.slot for group in bundle for _ in range(group.files))
+            slots = sorted((group.slot, group.last) for group in bundle for _ in range(group.files))
             alone = replace(kept, files=len(slots), rows_per_file=None, file_size=None)
             new = engine.write(engine.stored(index, numbers), storage, base.schema, alone, None, None, slots)
             written.append(new)

@@ -40,7 +40,8 @@ def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) 
 def _written(rows: pa.Table, assignment: Assignment) -> float:
     """How many seconds it takes to write some rows."""
     routing, schema = Routing((), ((),), (assignment,)), Schema(storable_schema(rows.schema))
+    full = max(1, rows.num_rows // assignment.files)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        write_files(open_source(rows, None), open_storage(folder), schema, WriteOptions(), routing, rows.num_rows)
+        write_files(open_source(rows, None), open_storage(folder), schema, WriteOptions(), routing, full)
         return time.perf_counter() - started

@@ -24,6 +24,7 @@ from zskip import layouts
 from zskip.schema import Schema
 from zskip.sidecar import Storage, abandon
 from zskip.stats import DataFiles, FileStatistics, collect
+from zskip.writer.bundles import Bundles, least_rows, place, width
 from zskip.writer.carried import carried_schema, trimmed
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.options import WriteOptions
@@ -65,12 +66,13 @@ def write_files(
     routing: Routing | None = None,
     rows_per_file: int | None = None,
     *,
-    slot: int | None = None,
+    slots: tuple[int, int] | None = None,
 ) -> Written:
     """Lay out the rows of a source as new data files, after ``routing``, or after one that is fitted to them.
 
-    A file is named after its number in the routing, or after ``slot``, the number of the one whose rows these are.
-    Columns that the source lacks are NULL. With a routing, a file that would get over twice ``rows_per_file`` is cut.
+    A file is named after its number in the routing, or after ``slots``, the first and the last of those whose rows
+    these are. Columns that the source lacks are NULL. With a routing, a file that would get over twice
+    ``rows_per_file`` is cut, and neighbouring files of few rows become one (`bundles`).
     Nothing refers to the files yet: that is the commit's part. After an error, or an interrupt, those that were
     written are removed again.
     """
@@ -80,7 +82,7 @@ def write_files(
         pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-write")
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
         limit = int(options.memory_limit or free_memory() // 2)
-        write = _Write(storage, schema, options, folders, pool, cores, limit, slot)
+        write = _Write(storage, schema, options, folders, pool, cores, limit, slots)
         try:
             return write.run(source, routing, rows_per_file)
         except BaseException:
@@ -114,6 +116,23 @@ class _File:
     units: FileStatistics
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Which rows share a file. ``counts``: rows by slot · ``least``, ``most_rows``: of a file of several, of any."""
+
+    routing: Routing
+    bundles: Bundles
+    counts: np.ndarray
+    least: int
+    most_rows: int
+
+    def pieces(self, first: int, rows: int) -> int:
+        """Into how many files the rows of the bundle that begins at a slot are cut."""
+        count = 1 if rows <= self.most_rows else -(-2 * rows // self.most_rows)
+        filled = int(np.count_nonzero(self.counts[first : int(self.bundles.last[first]) + 1]))
+        return max(count, min(filled, rows // self.least))
+
+
 @dataclass(slots=True)
 class _Write:
     """One write under way: what its threads share. ``begun``: the files to be removed if it fails."""
@@ -125,12 +144,12 @@ class _Write:
     pool: ThreadPoolExecutor
     cores: int
     limit: int
-    slot: int | None
+    slots: tuple[int, int] | None
     begun: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def run(self, source: Source, routing: Routing | None, rows_per_file: int | None) -> Written:
-        most = int(self.limit * _RESIDENT_SHARE)
+        most, least = int(self.limit * _RESIDENT_SHARE), 1
         source = kept(source, most, self.folders, lambda rows: self.options.reported("read", rows, None))
         look = self._look(source)
         if routing is None:
@@ -138,9 +157,14 @@ class _Write:
             rows_per_file = max(1, -(-rows // max(routing.files, 1)))
         else:
             routing, rows = self._extended(source, routing)
-        buckets, bucket_of = self._buckets(routing, look, int(rows * look.in_memory))
-        self._scatter(source, routing, look, buckets, bucket_of, rows)
-        files = self._gather(routing, buckets, look, rows, 2 * rows_per_file if rows_per_file else rows + 1)
+            least = least_rows(rows_per_file) if rows_per_file else 1
+        # No bundle is wider than one that is reckoned with all slots, also with those that get no rows.
+        widest = Bundles.of(routing, width(rows, routing.files, least))
+        buckets, bucket_of = self._buckets(widest, look, int(rows * look.in_memory))
+        counts = self._scatter(source, routing, look, buckets, bucket_of, rows)
+        bundles = Bundles.of(routing, width(rows, routing.files, least, int(np.count_nonzero(counts))))
+        shape = _Shape(routing, bundles, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
+        files = self._gather(shape, buckets, look, rows)
         return Written(routing, self._data_files(files), rows, rows_per_file or max(rows, 1))
 
     def _look(self, source: Source) -> _Look:
@@ -223,12 +247,14 @@ class _Write:
 
     # --- scatter ---
 
-    def _buckets(self, routing: Routing, look: _Look, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
-        """Empty buckets, and the bucket of each file."""
+    def _buckets(self, bundles: Bundles, look: _Look, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
+        """Empty buckets, and the bucket of each file. A bundle lies in one bucket."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
-        count = max(1, min(routing.files, wanted, _MOST_BUCKETS))
-        bucket_of = np.arange(routing.files, dtype=np.int64) * count // max(routing.files, 1)
+        numbers = bundles.numbers
+        several = int(numbers.max(initial=0)) + 1
+        count = max(1, min(several, wanted, _MOST_BUCKETS))
+        bucket_of = numbers * count // several
         if in_memory:
             return MemoryBuckets(count), bucket_of
         return SpilledBuckets(count, self.folders.make(), look.carried), bucket_of
@@ -241,30 +267,36 @@ class _Write:
         buckets: MemoryBuckets | SpilledBuckets,
         bucket_of: np.ndarray,
         total: int,
-    ) -> None:
-        def scattered(part: Part) -> list[tuple[int, pa.Table]]:
+    ) -> np.ndarray:
+        """Send the rows to the buckets; how many each file gets."""
+
+        def scattered(part: Part) -> tuple[list[tuple[int, pa.Table]], np.ndarray]:
             rows = storable_rows(part(), look.carried)
-            return split(rows, routing.route(rows), bucket_of) if rows.num_rows else []
+            if not rows.num_rows:
+                return [], np.zeros(0, np.int64)
+            files = routing.route(rows)
+            return split(rows, files, bucket_of), np.bincount(files)
 
         done = 0
-        for pieces in in_parallel(self.pool, scattered, source.parts(None), self.cores + 1):
+        counts = np.zeros(routing.files, np.int64)
+        for pieces, counted in in_parallel(self.pool, scattered, source.parts(None), self.cores + 1):
+            counts[: len(counted)] += counted
             for bucket, rows in pieces:
                 buckets.add(bucket, rows)
                 done += rows.num_rows
             self.options.reported("scatter", done, total)
         buckets.finish()
+        return counts
 
     # --- gather ---
 
-    def _gather(
-        self, routing: Routing, buckets: MemoryBuckets | SpilledBuckets, look: _Look, total: int, most_rows: int
-    ) -> list[_File]:
+    def _gather(self, shape: _Shape, buckets: MemoryBuckets | SpilledBuckets, look: _Look, total: int) -> list[_File]:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
 
         def made(bucket: int) -> list[_File]:
             # A bucket is there three times: as it was read, as one piece, and in the order of its files.
             with memory.reserved(int(3 * look.in_memory * buckets.rows(bucket))):
-                return list(self._files_of(buckets.take(bucket), routing, most_rows))
+                return list(self._files_of(buckets.take(bucket), shape))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_File] = []
@@ -275,20 +307,25 @@ class _Write:
             self.options.reported("write", done, total)
         return files
 
-    def _files_of(self, rows: pa.Table, routing: Routing, most_rows: int) -> Iterator[_File]:
+    def _files_of(self, rows: pa.Table, shape: _Shape) -> Iterator[_File]:
         """Write the files of one bucket."""
-        numbers = rows.column(FILE).to_numpy()
+        routing = shape.routing
+        numbers = shape.bundles.first[rows.column(FILE).to_numpy()]
         rows = rows.drop_columns([FILE])
         present, starts, order = _by_number(numbers)
         for file, chosen in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
             assignment = routing.assignment_of(file)
             keys = rows.select(top_level(assignment.columns, self.schema))
-            length = int(even_cuts(len(chosen), self.options.row_group_rows)[1])
+            count = shape.pieces(file, len(chosen))
+            piece_rows = -(-len(chosen) // count)
+            length = int(even_cuts(piece_rows, self.options.row_group_rows)[1])
             mine = keys if len(present) == 1 else keys.take(pa.array(chosen))
             arranged = chosen[assignment.arrange(mine, length)]
-            count = 1 if len(chosen) <= most_rows else -(-2 * len(chosen) // most_rows)
-            for piece, numbered in enumerate(np.array_split(arranged, count)):
-                name = f"part-{file:06d}-{self.id}" if self.slot is None else f"part-{self.slot:06d}-{self.id}-{file}"
+            named = f"{place(file, int(shape.bundles.last[file]))}-{self.id}"
+            if self.slots is not None:
+                named = f"{place(*self.slots)}-{self.id}-{file}"
+            for piece, numbered in enumerate(np.split(arranged, range(piece_rows, len(chosen), piece_rows))):
+                name = f"part-{named}"
                 name += f"-{piece}.parquet" if count > 1 else ".parquet"
                 yield self._written(routing.folder_of(file) + name, trimmed(rows.take(pa.array(numbered))), assignment)
 
