@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import weakref
 from decimal import Decimal
 from pathlib import Path
 
@@ -163,6 +164,49 @@ def test_shapes_that_differ_are_told_apart(tmp_path: Path) -> None:
     for number, path in enumerate(together.path.to_pylist()):
         _, alone = footers.read(storage, [path], schema)
         assert together.take(np.array([number])).row_groups == alone.row_groups
+
+
+def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns that come, widen and go by file; never are the footers of more than one block in memory."""
+    days = pa.array([dt.date(1, 1, 1), dt.date(2018, 3, 24)])
+    for number in range(50):
+        columns = {
+            "a": pa.array([number, -number], (pa.int16(), pa.int64())[number % 2]),
+            "b": (pa.nulls(2), pa.array([f"v{number}", None]), pa.array(["x", "y"]))[number % 3],
+            "d": (days, days[1:].take([0, 0]))[number % 2],
+        }
+        if number % 5 == 0:
+            columns["c"] = pa.array([math.nan, number / 4])
+        pq.write_table(pa.table(columns), tmp_path / f"{number:03}.parquet", row_group_size=1 + number % 2)
+
+    def told(**options: object) -> tuple[object, ...]:
+        table, files = read(tmp_path, **options)
+        return table, files.path, files.files, files.row_groups, files.first_row_group.tolist()
+
+    expected = told()
+    finer = Schema(read(tmp_path)[0].arrow.set(2, pa.field("d", pa.timestamp("ns"))))  # which does not reach the year 1
+    as_finer = told(schema=finer)
+    assert as_finer[3].columns["d"].lower.null_count == 25  # type: ignore[attr-defined]
+    alive: list[weakref.ref[np.ndarray]] = []
+    most = 0
+
+    def watched(tails: list[bytes]) -> object:
+        nonlocal most
+        most = max(most, sum(one() is not None for one in alive))
+        found = thrift.parse(tails)
+        alive.extend({id(group.data): weakref.ref(group.data) for group in found[0]}.values())
+        return found
+
+    monkeypatch.setattr(footers, "_FIRST_BLOCK", 3)
+    monkeypatch.setattr(footers, "parse", watched)
+    for block_bytes in (1, 5_000, 1 << 30):
+        alive.clear()
+        assert told(block_bytes=block_bytes) == expected
+        assert told(schema=finer, block_bytes=block_bytes) == as_finer
+    assert len(alive) == 4
+    assert most == 0
 
 
 def test_lockstep_agrees_with_a_single_trace(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +27,7 @@ from zskip.stats.widen import widened, widens
 
 __all__ = ["Listed", "Readable", "hull", "read"]
 
-_FIRST_BATCH, _LEAST_BATCH, _BATCH_BYTES = 1024, 64, 64 << 20
+_FIRST_BLOCK, _BLOCK_BYTES = 1024, 32 << 20
 _LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10
 _LOCAL_READERS, _REMOTE_READERS = 4, 32
 _FIRST, _QUICK_SECONDS = 16, 100e-6
@@ -68,13 +68,15 @@ def read(
     grow: bool = False,
     threads: int | None = None,
     listing: Listed | None = None,
+    block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[Schema, DataFiles]:
     """The schema of Parquet files and what their footers tell, in the order of the paths' bytes.
 
     ``schema``: the table's, where it is known; without one it is the union of the files', numbers widened, with the
     columns that hive folders name behind it; with ``grow``, the union of the given one and those. A file that lacks a
     column has only NULL in it; in one whose type the table's does not hold, nothing is known of it. ``listing``: what
-    the storage said of these files before; a file that has changed since is noticed by it.
+    the storage said of these files before; a file that has changed since is noticed by it. ``block_bytes``: about how
+    many bytes of footers are in memory at once; what was read is the same for any number.
 
     Raises `CorruptFile`, `NoParquet` and `SchemaMismatch`.
     """
@@ -86,19 +88,19 @@ def read(
         raise CorruptFile(f"The file {storage.uri_of(path)} is not there.")
     if listing is None:
         storage.contain(names)  # what a storage lists is contained already
-    groups = list(_groups(storage, names.to_pylist(), listed.size.to_pylist(), threads))
+    parts = list(_parts(storage, listed, None if grow else schema, threads, block_bytes))
     folders = hive.partitions(names)
     table = schema
     if table is None or grow:
-        table = _united([*([] if table is None else [table]), *(group.schema for group in groups)], folders)
-    order = np.argsort(np.concatenate([group.files for group in groups]), kind="stable")
-    counts = np.concatenate([group.row_group_counts for group in groups])
-    units = FileStatistics.concat([_statistics(group, table, folders) for group in groups])
+        table = _united([*([] if table is None else [table]), *(part.schema for part in parts)], folders)
+    order = np.argsort(np.concatenate([part.files for part in parts]), kind="stable")
+    counts = np.concatenate([part.row_group_counts for part in parts])
+    units = FileStatistics.concat([_as_of_table(part, table, folders) for part in parts])
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     row_groups = units.take(_runs(first[order], first[order + 1]))
     counts = counts[order]
     owner = np.repeat(np.arange(len(names)), counts)
-    in_files = {field.name.lower() for group in groups for field in group.schema.arrow}
+    in_files = {field.name.lower() for part in parts for field in part.schema.arrow}
     files = _with_partitions(hull(row_groups, owner, len(names)), folders, table, in_files)
     row_groups = _with_partitions(
         row_groups, {key: values.take(pa.array(owner)) for key, values in folders.items()}, table, in_files
@@ -116,19 +118,45 @@ class _Group:
     schema: Schema
     leaves: pq.ParquetSchema
 
-    @property
-    def row_group_counts(self) -> np.ndarray:
-        return self.footers.row_groups
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Files of one schema, and what their footers tell of its columns: all that is kept of them."""
+
+    files: np.ndarray
+    row_group_counts: np.ndarray
+    schema: Schema
+    units: FileStatistics
 
 
-def _groups(storage: Readable, names: list[str], sizes: list[int], threads: int | None) -> Iterator[_Group]:
-    """All files, in groups: few to begin with, which tell how many footers are worth parsing at once."""
-    start, count = 0, _FIRST_BATCH
-    while start < len(names):
-        footers = _footers(storage, names[start : start + count], sizes[start : start + count], threads)
-        yield from _grouped(storage, names[start : start + count], footers, start)
-        start += len(footers)
-        count = max(_LEAST_BATCH, _BATCH_BYTES * len(footers) // sum(map(len, footers)))
+def _parts(
+    storage: Readable, listed: Listed, wanted: Schema | None, threads: int | None, block_bytes: int
+) -> Iterator[_Part]:
+    """All files, block by block: the footers of one are let go before those of the next are read."""
+    start, count = 0, _FIRST_BLOCK
+    while start < len(listed.path):
+        names, sizes = (column.slice(start, count).to_pylist() for column in (listed.path, listed.size))
+        length = yield from _block(storage, names, sizes, start, wanted, threads)
+        start += len(names)
+        count = max(1, block_bytes * len(names) // length)
+
+
+def _block(
+    storage: Readable, names: list[str], sizes: list[int], first: int, wanted: Schema | None, threads: int | None
+) -> Generator[_Part, None, int]:
+    """The parts of a block, and how many bytes its footers have."""
+    footers = _footers(storage, names, sizes, threads)
+    alike: dict[pa.Schema, list[_Group]] = {}
+    for group in _grouped(storage, names, footers, first):
+        alike.setdefault(group.schema.arrow.remove_metadata(), []).append(group)
+    for groups in alike.values():
+        yield _Part(
+            np.concatenate([group.files for group in groups]),
+            np.concatenate([group.footers.row_groups for group in groups]),
+            groups[0].schema,
+            FileStatistics.concat([_statistics(group, wanted) for group in groups]),
+        )
+    return sum(map(len, footers))
 
 
 def _grouped(storage: Readable, names: list[str], footers: list[bytes], first: int) -> Iterator[_Group]:
@@ -211,35 +239,47 @@ def _remote_tail(storage: Readable) -> _Tail:
     return tail
 
 
-def _statistics(group: _Group, table: Schema, folders: dict[str, pa.StringArray]) -> FileStatistics:
-    """The row groups of a group's files, in the columns of the table."""
+def _statistics(group: _Group, wanted: Schema | None) -> FileStatistics:
+    """The row groups of a group's files, in the files' own columns: all, or the wanted ones."""
     row_count = pa.array(group.footers.rows, pa.int64())
     origin = trust.writer(group.footers.created_by.decode(errors="replace"), group.footers.pairs)
     leaf = dict(_leaf_numbers(group.schema))
     columns = {}
-    for column in table:
-        own = group.schema.columns.get(column.path)
-        if own is None:
-            absent = group.schema.arrow.get_field_index(column.parts[0]) < 0 and column.parts[0] not in folders
-            known = _no_such_column(column, group, row_count) if absent else None
-        else:
-            known = _leaf_statistics(group, own, leaf.get(column.path), column.type, row_count, origin)
-        columns[column.path] = known or ColumnStatistics.unknown(column.type, len(row_count))
+    for own in group.schema:
+        if wanted is None or own.path in wanted.columns:
+            known = _leaf_statistics(group, own, leaf.get(own.path), row_count, origin)
+            columns[own.path] = known or ColumnStatistics.unknown(own.type, len(row_count))
     return FileStatistics(row_count, columns)
 
 
-def _no_such_column(column: Column, group: _Group, row_count: pa.Int64Array) -> ColumnStatistics | None:
-    # A reader that folds case would take a column of another spelling for this one.
-    folded = {field.name.lower() for field in group.schema.arrow}
-    return None if column.parts[0].lower() in folded else ColumnStatistics.all_null(column.type, row_count)
+def _as_of_table(part: _Part, table: Schema, folders: dict[str, pa.StringArray]) -> FileStatistics:
+    """The row groups of a part's files, in the columns of the table."""
+    row_count = part.units.row_count
+    folded = {name.lower() for name in part.schema.arrow.names}
+    columns = {}
+    for column in table:
+        own = part.schema.columns.get(column.path)
+        unknown = ColumnStatistics.unknown(column.type, len(row_count))
+        if own is None:
+            # A reader that folds case would take a column of another spelling for this one.
+            absent = column.parts[0] not in folders and column.parts[0].lower() not in folded
+            columns[column.path] = ColumnStatistics.all_null(column.type, row_count) if absent else unknown
+        elif t.is_null(own.type):
+            columns[column.path] = ColumnStatistics.all_null(column.type, row_count)
+        elif widens(own.type, column.type):
+            known = part.units.columns[column.path]
+            columns[column.path] = replace(
+                known, lower=widened(known.lower, column.type), upper=widened(known.upper, column.type)
+            )
+        else:
+            columns[column.path] = unknown
+    return FileStatistics(row_count, columns)
 
 
 def _leaf_statistics(
-    group: _Group, own: Column, number: int | None, type: pa.DataType, row_count: pa.Int64Array, origin: trust.Writer
+    group: _Group, own: Column, number: int | None, row_count: pa.Int64Array, origin: trust.Writer
 ) -> ColumnStatistics | None:
-    if t.is_null(own.type):
-        return ColumnStatistics.all_null(type, row_count)
-    if number is None or not widens(own.type, type):
+    if number is None or t.is_null(own.type):
         return None
     leaf = group.leaves.column(number)
     if leaf.max_repetition_level or not len(group.footers.rows):
@@ -259,15 +299,7 @@ def _leaf_statistics(
     )
     if bounded:
         statistics = _with_bounds(group, statistics, slots, own.type, leaf, origin)
-    statistics = trust.believed(statistics, row_count, origin)
-    return ColumnStatistics(
-        widened(statistics.lower, type),
-        widened(statistics.upper, type),
-        statistics.null_count,
-        statistics.nan_count,
-        statistics.lower_exact,
-        statistics.upper_exact,
-    )
+    return trust.believed(statistics, row_count, origin)
 
 
 def _with_bounds(

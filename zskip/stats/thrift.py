@@ -273,13 +273,18 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
     strayed = 0
     for step in shape.steps:
         if isinstance(step, bytes):
-            for place in range(0, len(step), 8):
-                piece = step[place : place + 8]
-                found = words[at + place if place else at]
-                found ^= np.uint64(int.from_bytes(piece, "little"))
-                if len(piece) < 8:
-                    found &= np.uint64((1 << 8 * len(piece)) - 1)
-                wrong |= found
+            for place in range(0, len(step), _LONGEST_PIECE):
+                piece = step[place : place + _LONGEST_PIECE]
+                here = at + place if place else at
+                if len(piece) <= 8:
+                    found = words[here]
+                    found ^= np.uint64(int.from_bytes(piece, "little"))
+                    if len(piece) < 8:
+                        found &= np.uint64((1 << 8 * len(piece)) - 1)
+                    wrong |= found
+                else:
+                    texts = np.ndarray((len(data) - len(piece) + 1,), f"S{len(piece)}", data, strides=(1,))
+                    good &= texts[here] == piece
             at += len(step)
             strayed += len(step)
         else:
@@ -304,6 +309,7 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
 
 
 _LONGEST_VARINT, _FARTHEST = 10, 1024
+_LONGEST_PIECE = 256  # of a literal: so many bytes are compared at once
 
 
 def _padding(footers: Sequence[bytes]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as t
 
 __all__ = ["widened", "widens"]
@@ -42,6 +43,8 @@ def widened(bounds: pa.Array, type: pa.DataType) -> pa.Array:
 
     >>> widened(pa.array([1, None], pa.int32()), pa.int64()).to_pylist()
     [1, None]
+    >>> widened(pa.array([0, 2**30], pa.date32()), pa.timestamp("ns")).is_null().to_pylist()
+    [False, True]
     """
     if bounds.type == type:
         return bounds
@@ -50,4 +53,5 @@ def widened(bounds: pa.Array, type: pa.DataType) -> pa.Array:
     try:
         return bounds.cast(type)
     except pa.ArrowException:  # a date that no timestamp of nanoseconds reaches
-        return pa.nulls(len(bounds), type)
+        wrapped = bounds.cast(type, safe=False)
+        return pc.if_else(pc.equal(wrapped.cast(bounds.type, safe=False), bounds), wrapped, pa.scalar(None, type))
