@@ -129,8 +129,7 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
         items = _stored(values.flatten(), type.value_type)
         return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
     if t.is_struct(values.type) and t.is_struct(type):
-        children = [_stored(values.field(index), type.field(index).type) for index in range(type.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=list(type), mask=values.is_null())
+        return pa.StructArray.from_arrays(_children(values, type), fields=list(type), mask=values.is_null())
     if t.is_dictionary(type) and t.is_dictionary(values.type):
         indices, texts = values.indices.cast(type.index_type), _stored(values.dictionary, type.value_type)
         return pa.DictionaryArray.from_arrays(indices, texts, ordered=type.ordered)
@@ -139,3 +138,14 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_dictionary(values.type):
         values = values.dictionary_decode()
     return values if values.type == type else values.cast(type)
+
+
+def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
+    """The fields of structs, found by name as columns are: other structs have them in another order, or lack some."""
+    names = values.type.names
+    if names == type.names:
+        return [_stored(values.field(index), field.type) for index, field in enumerate(type)]
+    return [
+        _stored(values.field(field.name), field.type) if field.name in names else pa.nulls(len(values), field.type)
+        for field in type
+    ]

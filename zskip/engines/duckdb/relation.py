@@ -10,7 +10,7 @@ from pyarrow import types as t
 
 from zskip.engines.duckdb.meaning import same_meaning
 from zskip.engines.duckdb.remote import KnownFile, register_storage
-from zskip.engines.duckdb.scan import Scan, native_scan
+from zskip.engines.duckdb.scan import Scan, native_scan, reshaped
 from zskip.errors import InvalidOption, UnsupportedSql
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def planned_scan(
         within=rows_to_read(plan),
         file_column=file_column,
         rows=None if rows.null_count else sum(rows.to_pylist()),
+        whole=reshaped(plan.snapshot),
     )
 
 

@@ -7,9 +7,9 @@ there, a narrower type is widened.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,7 +18,10 @@ from pyarrow import types as t
 from zskip.engines.duckdb.types import duckdb_type, quoted
 from zskip.errors import SchemaError, UnknownColumn, nearest
 
-__all__ = ["Scan", "literal", "native_scan", "partition_values", "without_patterns"]
+if TYPE_CHECKING:
+    from zskip.sidecar import Snapshot
+
+__all__ = ["Scan", "literal", "native_scan", "partition_values", "reshaped", "without_patterns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,14 @@ def native_scan(
     within: str | None = None,
     file_column: str | None = None,
     files_parameter: str = "zskip_files",
+    whole: Collection[str] = (),
 ) -> Scan:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
 
     ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
     ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
-    ``file_column``: the name of one more column, which holds each row's file. No file at all gives no row, with the
-    right types.
+    ``file_column``: the name of one more column, which holds each row's file · ``whole``: columns that are read whole
+    before a field is taken out of them. No file at all gives no row, with the right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = list(schema.names if columns is None else columns)
@@ -66,6 +70,7 @@ def native_scan(
     # DuckDB's own name for it, "filename", may be one of the table's columns.
     file = file_column or (_FILE if partition_by else None)
     source = f"read_parquet(${files_parameter}, {_options(schema, stored, rows, file)})"
+    everything = _everything(whole)
     if partition_by:
         folders = _folders(files, partition_by)
         values = ", ".join(
@@ -73,12 +78,35 @@ def native_scan(
             for name in partition_by
         )
         # Only the innermost query knows the numbers of the rows.
-        source = f"(SELECT *, {values} FROM {source}{'' if within is None else f' WHERE {within}'})"
+        source = f"(SELECT {everything}, {values} FROM {source}{'' if within is None else f' WHERE {within}'})"
+    elif whole:
+        source = f"(SELECT {everything} FROM {source}{'' if within is None else f' WHERE {within}'})"
     elif within is not None:
         condition = f" WHERE {within}" + ("" if where is None else f" AND (\n{where}\n)")
     return Scan(
         f"SELECT {projection} FROM {source}{condition}", {files_parameter: [without_patterns(file) for file in files]}
     )
+
+
+def reshaped(snapshot: Snapshot) -> list[str]:
+    """The structs of a table that some file may hold with other fields, or with its fields in another order.
+
+    DuckDB finds a field that is read by itself at the place that it has in the table's type: in a file that has another
+    one there, it takes that one's values, or fails and takes the whole database with it.
+    """
+    grown = {snapshot.schema.columns[path].parts[0] for path in snapshot.added if path in snapshot.schema.columns}
+    return [
+        field.name
+        for field in snapshot.schema.arrow
+        if t.is_struct(field.type) and (not snapshot.managed or field.name in grown)
+    ]
+
+
+def _everything(whole: Collection[str]) -> str:
+    """All columns; no field is taken out of a struct below COALESCE, so that DuckDB reads all of the struct first."""
+    if not whole:
+        return "*"
+    return f"* REPLACE ({', '.join(f'COALESCE({quoted(name)}, NULL) AS {quoted(name)}' for name in whole)})"
 
 
 def literal(text: str) -> str:

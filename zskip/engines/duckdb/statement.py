@@ -22,7 +22,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
 from zskip.engines.duckdb.meaning import Meaning
 from zskip.engines.duckdb.relation import readable_paths
-from zskip.engines.duckdb.scan import literal, native_scan
+from zskip.engines.duckdb.scan import literal, native_scan, reshaped
 from zskip.engines.duckdb.types import duckdb_type, quoted
 from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 from zskip.interpret import outcomes
@@ -237,6 +237,7 @@ def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, value
         partition_by=planned.snapshot.partition_by,
         rows=None if rows.null_count else sum(rows.to_pylist()),
         files_parameter=name,
+        whole=reshaped(planned.snapshot),
     )
     said = scan.sql
     for key, value in scan.parameters.items():

@@ -1,0 +1,104 @@
+"""Structs whose files hold them with other fields, or with their fields in another order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+
+LONG = pa.int64()
+INNER = pa.struct([("c", pa.string()), ("d", LONG)])
+
+
+def rows(numbers: list[int], values: list[Any], *fields: tuple[str, pa.DataType]) -> pa.Table:
+    return pa.table({"n": pa.array(numbers), "s": pa.array(values, pa.struct(list(fields)))})
+
+
+FILES = {
+    "as_the_table": rows(
+        [0, 1], [{"a": 1, "b": 2, "i": {"c": "x", "d": 5}}, None], ("a", LONG), ("b", LONG), ("i", INNER)
+    ),
+    "in_another_order": rows([2], [{"b": 1, "a": 2}], ("b", LONG), ("a", LONG)),
+    "with_one_field": rows([3, 4], [{"b": 7}, {"b": None}], ("b", LONG)),
+    "grown_inside": rows([5], [{"i": {"d": 9}}], ("i", pa.struct([("d", LONG)]))),
+    "without_it": pa.table({"n": [6, 7]}),
+}
+WANTED = {
+    "s.a = 2": [2],
+    "s.a = 1": [0],
+    "s.b = 2 OR s.b = 7": [0, 3],
+    "s.a IS NULL": [1, 3, 4, 5, 6, 7],
+    "s.b IS NULL": [1, 4, 5, 6, 7],
+    "s.i IS NOT NULL": [0, 5],
+    "s.i.d > 4": [0, 5],
+    "s.i.c IS NULL AND s.i.d = 9": [5],
+    "s IS NULL": [1, 6, 7],
+}
+
+
+@pytest.fixture(params=["indexed", "in hive folders", "written"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> zskip.Table:
+    folder = tmp_path / "lake"
+    if request.param == "written":
+        first, *more = FILES.values()
+        table = zskip.write(first, folder, by="n")
+        for some in more:
+            table.append(some)
+        return table
+    for number, (name, some) in enumerate(FILES.items()):
+        place = folder / f"day={number}" if request.param == "in hive folders" else folder
+        place.mkdir(parents=True, exist_ok=True)
+        pq.write_table(some, place / f"{number}_{name}.parquet")
+    return zskip.index(folder)
+
+
+@pytest.mark.parametrize("predicate", WANTED)
+def test_fields_of_structs_are_found_by_name(table: zskip.Table, predicate: str) -> None:
+    wanted, plan = WANTED[predicate], table.plan(predicate)
+    assert sorted(plan.to_arrow(["n"])["n"].to_pylist()) == wanted
+    assert plan.count() == len(wanted)
+    # A connection of its own: DuckDB's error here would take all of its database with it.
+    assert sorted(n for (n,) in plan.to_duckdb(duckdb.connect(), ["n"]).fetchall()) == wanted
+    selected = zskip.sql(f"SELECT n FROM '{table.uri}' WHERE {predicate} ORDER BY n", duckdb.connect())
+    assert [n for (n,) in selected.fetchall()] == wanted
+
+
+def test_a_field_is_selected_by_name(table: zskip.Table) -> None:
+    found = zskip.sql(f"SELECT n, s.a, s.b, s.i.d FROM '{table.uri}' ORDER BY n", duckdb.connect()).fetchall()
+    assert found == [
+        (0, 1, 2, 5),
+        (1, None, None, None),
+        (2, 2, 1, None),
+        (3, None, 7, None),
+        (4, None, None, None),
+        (5, None, None, 9),
+        (6, None, None, None),
+        (7, None, None, None),
+    ]
+
+
+def test_rows_keep_their_values_when_they_are_appended_and_rewritten(tmp_path: Path) -> None:
+    """By place, a and b would change sides: the values fit either way."""
+    table = zskip.write(rows([0], [{"b": 2}], ("b", LONG)), tmp_path / "lake", by="n")
+    table.append(rows([1], [{"a": 8, "b": 7}], ("a", LONG), ("b", LONG)))
+    table.append(rows([2], [{"b": 3}], ("b", LONG)))
+    wanted = [{"b": 2, "a": None}, {"b": 7, "a": 8}, {"b": 3, "a": None}]
+    assert table.to_arrow().sort_by("n")["s"].to_pylist() == wanted
+    table.optimize(full=True)
+    assert table.to_arrow().sort_by("n")["s"].to_pylist() == wanted
+
+
+def test_a_struct_of_the_table_is_read_by_fields(tmp_path: Path) -> None:
+    """Where all files have the table's own fields, DuckDB may skip row groups by them, and read only what it needs."""
+    table = zskip.write(FILES["as_the_table"], tmp_path / "lake", by="n")
+    assert "COALESCE" not in table.plan("s.a > 0").to_duckdb(duckdb.connect()).sql_query()
+    table.append(FILES["with_one_field"])
+    assert "COALESCE" not in table.plan("s.a > 0").to_duckdb(duckdb.connect()).sql_query()
+    table.append(rows([9], [{"z": 1}], ("z", LONG)))
+    assert "COALESCE" in table.plan("s.a > 0").to_duckdb(duckdb.connect()).sql_query()
