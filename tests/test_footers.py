@@ -199,13 +199,14 @@ def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
         alive.extend({id(group.data): weakref.ref(group.data) for group in found[0]}.values())
         return found
 
-    monkeypatch.setattr(footers, "_FIRST_BLOCK", 3)
+    monkeypatch.setattr(footers, "_FIRST", 3)
     monkeypatch.setattr(footers, "parse", watched)
     for block_bytes in (1, 5_000, 1 << 30):
         alive.clear()
-        assert told(block_bytes=block_bytes) == expected
+        assert told(block_bytes=block_bytes, threads=1) == expected
         assert told(schema=finer, block_bytes=block_bytes) == as_finer
-    assert len(alive) == 4
+        assert told(block_bytes=block_bytes, threads=3) == expected
+        assert (len(alive) > 20) == (block_bytes < 1 << 30)
     assert most == 0
 
 

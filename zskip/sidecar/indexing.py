@@ -101,7 +101,9 @@ def _outlive_the_tick(storage: Storage, listing: Listing) -> None:
     """Wait until whoever replaces one of these files gives it a time that differs from the one that was listed."""
     if listing.etag.null_count:
         newest = pc.max(listing.modified).as_py() or 0
-        time.sleep(min(max(newest + _TICK_NS - time.time_ns(), 0), _TICK_NS) / 1e9)
+        left = min(newest + _TICK_NS - time.time_ns(), _TICK_NS)
+        if left > 0:
+            time.sleep(left / 1e9)
 
 
 def _read(

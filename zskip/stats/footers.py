@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +29,7 @@ from zskip.stats.widen import widened, widens
 
 __all__ = ["Listed", "Readable", "hull", "read"]
 
-_FIRST_BLOCK, _BLOCK_BYTES = 1024, 32 << 20
+_BLOCK_BYTES, _LONGEST_STEP = 32 << 20, 256
 _LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10
 _LOCAL_READERS, _REMOTE_READERS = 4, 32
 _FIRST, _QUICK_SECONDS = 16, 100e-6
@@ -133,21 +135,21 @@ def _parts(
     storage: Readable, listed: Listed, wanted: Schema | None, threads: int | None, block_bytes: int
 ) -> Iterator[_Part]:
     """All files, block by block: the footers of one are let go before those of the next are read."""
-    start, count = 0, _FIRST_BLOCK
-    while start < len(listed.path):
-        names, sizes = (column.slice(start, count).to_pylist() for column in (listed.path, listed.size))
-        length = yield from _block(storage, names, sizes, start, wanted, threads)
-        start += len(names)
-        count = max(1, block_bytes * len(names) // length)
+    block: list[bytes] = []
+    first = size = 0
+    for footers in _footers(storage, listed, threads, block_bytes):
+        block += footers
+        size += sum(map(len, footers))
+        if size >= block_bytes or first + len(block) == len(listed.path):
+            yield from _block(storage, listed, block, first, wanted)
+            first, size, block = first + len(block), 0, []
 
 
 def _block(
-    storage: Readable, names: list[str], sizes: list[int], first: int, wanted: Schema | None, threads: int | None
-) -> Generator[_Part, None, int]:
-    """The parts of a block, and how many bytes its footers have."""
-    footers = _footers(storage, names, sizes, threads)
+    storage: Readable, listed: Listed, footers: list[bytes], first: int, wanted: Schema | None
+) -> Iterator[_Part]:
     alike: dict[pa.Schema, list[_Group]] = {}
-    for group in _grouped(storage, names, footers, first):
+    for group in _grouped(storage, listed.path.slice(first, len(footers)), footers, first):
         alike.setdefault(group.schema.arrow.remove_metadata(), []).append(group)
     for groups in alike.values():
         yield _Part(
@@ -156,13 +158,12 @@ def _block(
             groups[0].schema,
             FileStatistics.concat([_statistics(group, wanted) for group in groups]),
         )
-    return sum(map(len, footers))
 
 
-def _grouped(storage: Readable, names: list[str], footers: list[bytes], first: int) -> Iterator[_Group]:
+def _grouped(storage: Readable, names: pa.StringArray, footers: list[bytes], first: int) -> Iterator[_Group]:
     parsed, broken = parse(footers)
     for number, why in broken:
-        raise CorruptFile(f"The footer of {storage.uri_of(names[number])} cannot be read: {why}.")
+        raise CorruptFile(f"The footer of {storage.uri_of(names[number].as_py())} cannot be read: {why}.")
     for found in parsed:
         example = int(found.files[0])
         footer = footers[example]
@@ -170,14 +171,18 @@ def _grouped(storage: Readable, names: list[str], footers: list[bytes], first: i
             whole = pq.ParquetFile(pa.BufferReader(b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"))
             schema, leaves = Schema(whole.schema_arrow), whole.metadata.schema
         except (pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"The footer of {storage.uri_of(names[example])} cannot be read: {error}") from error
+            raise CorruptFile(
+                f"The footer of {storage.uri_of(names[example].as_py())} cannot be read: {error}"
+            ) from error
         if found.paths and found.paths != tuple(leaves.column(n).path.encode() for n in range(len(leaves.names))):
-            raise CorruptFile(f"The columns of {storage.uri_of(names[example])} are not in the order of its schema.")
+            raise CorruptFile(
+                f"The columns of {storage.uri_of(names[example].as_py())} are not in the order of its schema."
+            )
         yield _Group(found.files + first, found, schema, leaves)
 
 
-def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int | None) -> list[bytes]:
-    """The footers of files, each by one read of what is probably enough of its end, or by two."""
+def _footers(storage: Readable, listed: Listed, threads: int | None, block_bytes: int) -> Iterator[list[bytes]]:
+    """The footers of files, some at a time, each by one read of what is probably enough of its end, or by two."""
     local = storage.local is not None
     tail = _local_tail(str(storage.local)) if local else _remote_tail(storage)
     guess = _LOCAL_TAIL if local else _REMOTE_TAIL
@@ -196,27 +201,32 @@ def _footers(storage: Readable, names: list[str], sizes: list[int], threads: int
             end = tail(path, size, length + 8)
         return end[-8 - length : -8]
 
-    found: list[bytes] = []
-    workers = threads or (_LOCAL_READERS if local else _REMOTE_READERS)
+    def run(files: range) -> list[bytes]:
+        names, sizes = (column.slice(files.start, len(files)).to_pylist() for column in (listed.path, listed.size))
+        return [footer(path, size) for path, size in zip(names, sizes, strict=True)]
+
+    count, workers = len(listed.path), threads or (_LOCAL_READERS if local else _REMOTE_READERS)
+    first = min(_FIRST, count) if local else 0
     if local:
         # Files of one folder mostly have footers of about one length: a few tell how much to read of the others.
         started = time.perf_counter()
-        found = [footer(path, size) for path, size in zip(names[:_FIRST], sizes[:_FIRST], strict=True)]
+        found = run(range(first))
         guess = sorted(map(len, found))[len(found) // 2] * 5 // 4 + 8
         # Where files come from the system's memory, threads only get into each other's way.
         if threads is None and time.perf_counter() - started < _QUICK_SECONDS * len(found):
             workers = 1
-    step = max(1, min(256, -(-len(names) // workers)))
-
-    def run(start: int) -> list[bytes]:
-        stop = start + step
-        return [footer(path, size) for path, size in zip(names[start:stop], sizes[start:stop], strict=True)]
-
-    rest = range(len(found), len(names), step)
+        yield found
+    step = int(np.clip(min(_LONGEST_STEP, block_bytes // (4 * guess), -(-count // workers)), 1, None))
+    rest = (range(start, min(start + step, count)) for start in range(first, count, step))
     if workers == 1:
-        return found + [one for start in rest for one in run(start)]
+        yield from map(run, rest)
+        return
     with ThreadPoolExecutor(workers) as pool:
-        return found + [one for part in pool.map(run, rest) for one in part]
+        waiting = deque(pool.submit(run, files) for files in islice(rest, 2 * workers))
+        while waiting:
+            done = waiting.popleft().result()
+            waiting.extend(pool.submit(run, files) for files in islice(rest, 1))
+            yield done
 
 
 def _local_tail(root: str) -> _Tail:
