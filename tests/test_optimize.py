@@ -192,6 +192,39 @@ def test_a_delete_meanwhile_is_a_conflict_that_leaves_no_file(tmp_path: Path, mo
     assert zskip.open(table.uri).to_arrow().num_rows == 0
 
 
+def test_groups_that_others_changed_meanwhile_are_left_and_the_rest_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a"], layout="linear", files=100)
+    for seed in range(2, 8):
+        table.append(rows_of(700, seed))
+    wanted = table.optimize(dry_run=True)
+    real, calls = optimizing.commit, []
+
+    def delayed(*args: object, **options: object) -> object:
+        calls.append(options)
+        if len(calls) == 1:
+            other = zskip.open(table.uri)
+            other.delete("a < 40 AND id >= 2000000")
+            other.append(rows_of(700, 8))
+        return real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(optimizing, "commit", delayed)
+    done = table.optimize()
+    assert len(calls) == 2
+    assert 0 < done.files_rewritten < wanted.files_rewritten
+    assert done.files_left == wanted.files_rewritten - done.files_rewritten
+    assert done.bytes_rewritten < wanted.bytes_rewritten
+    everything = pa.concat_tables([rows_of(60_000, 1), *(rows_of(700, seed) for seed in range(2, 9))])
+    kept = (pc.field("a") >= 40) | (pc.field("id") < 2_000_000) | (pc.field("id") >= 8_000_000)
+    assert ids(table) == sorted(everything.filter(kept)["id"].to_pylist())
+    table.vacuum("0 days")
+    named = set(table.plan().relative_paths.to_pylist())
+    assert {path.name for path in (tmp_path / "t").glob("*.parquet")} == named
+    assert table.history(1)[0].details["settled"] is False
+    assert table.optimize().files_left == 0
+
+
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(

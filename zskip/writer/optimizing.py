@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from zskip import plan as planning
-from zskip.errors import CorruptFile, InvalidOption
+from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
-from zskip.sidecar import Index, Snapshot, Storage, abandon, commit
+from zskip.sidecar import Index, LayoutRecord, Snapshot, Storage, abandon, commit, load
 from zskip.stats import DataFiles
 from zskip.writer.changes import be_managed, kept_options, recorded, removal, routing_of
 from zskip.writer.decay import Group, worth_rewriting
@@ -33,7 +33,8 @@ class Optimized:
 
     ``files_rewritten`` and ``bytes_rewritten``: what was read and replaced · ``files_before`` and ``files_after``: of
     the whole table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``:
-    the share of rows that a look-up skips. What comes after is None in a dry run, and where it cannot be read.
+    the share of rows that a look-up skips. What comes after is None in a dry run, and where it cannot be read ·
+    ``files_left``: that were to be rewritten, and were left, since others changed their groups meanwhile.
     """
 
     version: int
@@ -46,6 +47,7 @@ class Optimized:
     skipped_before: float
     skipped_after: float | None
     dry_run: bool
+    files_left: int = 0
 
 
 def optimize(
@@ -63,7 +65,8 @@ def optimize(
 
     ``wanted``: how the table is to be laid out from now on; as it was by default.
 
-    Raises `CommitConflict` where another writer took one of the rewritten files away meanwhile.
+    Where another writer took files away meanwhile, their groups are left as they are. Raises `CommitConflict` where no
+    group is left, or the layout was to be fitted anew.
     """
     be_managed(storage, base)
     if full and max_bytes is not None:
@@ -89,26 +92,18 @@ def optimize(
     if dry_run or not len(chosen):
         return base, before
     kept = wanted or kept_options(base, options)
-    written = [_refitted(index, kept, engine)] if full else _recut(index, groups, kept, engine)
-    files = DataFiles.concat([each.files for each in written])
-    snapshot = commit(
-        storage,
-        base,
-        "optimize",
-        add=files,
-        remove=index.paths(chosen).to_pylist(),
-        layout=recorded(written[0], kept) if full else None,
-        details={
-            "full": full,
-            "settled": all_of_them,
-            "files_rewritten": len(chosen),
-            "bytes_rewritten": before.bytes_rewritten,
-        },
-        undo=lambda: abandon(storage, files.path.to_pylist()),
-    )
+    if full:
+        new = _refitted(index, kept, engine)
+        rewrites, layout = [_Rewrite(everything, new.files)], recorded(new, kept)
+    else:
+        rewrites, layout = _recut(index, groups, kept, engine), None
+    snapshot, made = _committed(index, rewrites, layout, all_of_them)
     done = replace(
         before,
         version=snapshot.version,
+        files_rewritten=len(made),
+        bytes_rewritten=int(sizes[made].sum()),
+        files_left=len(chosen) - len(made),
         files_after=snapshot.totals.files,
         depth_after=None,
         skipped_after=None,
@@ -118,6 +113,66 @@ def optimize(
         depth, skipped = _clustering(Index(storage, snapshot))
         done = replace(done, depth_after=depth, skipped_after=skipped)
     return snapshot, done
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    """Files by number, and the files that are to take their place: one whole, which applies or does not."""
+
+    numbers: np.ndarray
+    files: DataFiles
+
+
+def _committed(
+    index: Index, rewrites: list[_Rewrite], layout: LayoutRecord | None, all_of_them: bool
+) -> tuple[Snapshot, np.ndarray]:
+    """Commit the rewrites whose files are all still there, and say which files those are, by number."""
+    storage, base, planned = index.storage, index.snapshot, len(rewrites)
+    undone: list[bool] = []
+    while True:
+        numbers = np.sort(np.concatenate([each.numbers for each in rewrites]))
+        sizes = index.sizes(numbers)
+        undone.clear()
+        try:
+            snapshot = commit(
+                storage,
+                base,
+                "optimize",
+                add=DataFiles.concat([each.files for each in rewrites]),
+                remove=index.paths(numbers).to_pylist(),
+                layout=layout,
+                details={
+                    "full": layout is not None,
+                    "settled": all_of_them and len(rewrites) == planned,
+                    "files_rewritten": len(numbers),
+                    "bytes_rewritten": pc.sum(sizes, min_count=0).as_py(),
+                },
+                undo=lambda: undone.append(True),
+            )
+            return snapshot, numbers
+        except BaseException as error:
+            if not undone:
+                raise  # the commit may have been made: its files stay
+            left: list[_Rewrite] = []
+            try:
+                if isinstance(error, CommitConflict):
+                    left = _still_there(index, rewrites)
+            finally:
+                if len(left) == len(rewrites):
+                    left = []  # it was not for want of files
+                for each in rewrites:
+                    if not any(each is one for one in left):
+                        abandon(storage, each.files.path.to_pylist())
+            if not left:
+                raise
+            rewrites = left
+
+
+def _still_there(index: Index, rewrites: list[_Rewrite]) -> list[_Rewrite]:
+    """The rewrites of which the newest version has every file."""
+    newest = Index(index.storage, load(index.storage))
+    now = newest.paths(np.arange(len(newest), dtype=np.int64))
+    return [each for each in rewrites if pc.all(pc.is_in(index.paths(each.numbers), value_set=now)).as_py()]
 
 
 def _groups(storage: Storage, index: Index) -> list[Group]:
@@ -154,23 +209,23 @@ def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tu
     return taken, len(taken) == len(groups)
 
 
-def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: Engine) -> list[Written]:
+def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: Engine) -> list[_Rewrite]:
     """The groups' rows as new files, cut by a layout that is fitted to them. After an error none is left."""
     storage, base = index.storage, index.snapshot
-    written: list[Written] = []
+    made: list[_Rewrite] = []
     try:
         for bundle in [groups] if engine.recuts_at_once else [[group] for group in groups]:
             numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
             slots = sorted((group.slot, group.last) for group in bundle for _ in range(group.files))
             alone = replace(kept, files=len(slots), rows_per_file=None, file_size=None)
             new = engine.write(engine.stored(index, numbers), storage, base.schema, alone, None, None, slots)
-            written.append(new)
+            made.append(_Rewrite(numbers, new.files))
             _be_whole(index, numbers, new)
     except BaseException:
-        for each in written:
-            removal(storage, each)()
+        for each in made:
+            abandon(storage, each.files.path.to_pylist())
         raise
-    return written
+    return made
 
 
 def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:
