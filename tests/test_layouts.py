@@ -236,6 +236,31 @@ def test_the_order_inside_a_file_is_a_permutation(layout, rows):
     assert np.array_equal(np.sort(order), np.arange(rows))
 
 
+@pytest.mark.parametrize("row_groups", [1, 2, 7, 10])
+def test_slabs_lead_to_the_row_groups_of_the_order_inside_a_file(row_groups):
+    """Sort, count, sort again within what was counted off: the same rows in each row group."""
+    random = np.random.default_rng(8)
+    rows = pa.table({name: random.permutation(row_groups * 300) for name in ("a", "b", "c")})
+    assignment = layouts.fit(rows, ["a", "b", "c"], layout="tiles", files=1, total_rows=len(rows))
+    order = np.arange(len(rows))
+    for level in assignment.slabs(rows, row_groups):
+        unit = np.arange(len(rows)) // 300
+        values = np.stack([np.asarray(rows[name]) for name in assignment.columns])[:, order]
+        order = order[np.lexsort([values[level.column[unit], np.arange(len(rows))], level.first[unit]])]
+    wanted = assignment.arrange(rows, 300)
+    assert [set(part) for part in np.split(order, row_groups)] == [set(part) for part in np.split(wanted, row_groups)]
+
+
+def test_slabs_of_a_file_that_the_sample_missed():
+    sample = table("uniform", "strings")
+    assignment = layouts.fit(sample, by(sample), layout="tiles", files=4, total_rows=ROWS)
+    for rows in (0, 1, 3):
+        levels = assignment.slabs(sample.slice(0, rows), 5)
+        assert levels
+        assert all(len(level.first) == len(level.column) == 5 for level in levels)
+    assert assignment.slabs(sample, 1) == []
+
+
 @pytest.mark.parametrize("entries", [1, 4, 100, 1 << 17])
 def test_table_and_walk_agree_with_one_row_at_a_time(monkeypatch, entries):
     monkeypatch.setattr("zskip.layouts.walk._GRID_ENTRIES", entries)

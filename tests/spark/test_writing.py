@@ -21,7 +21,7 @@ from zskip import layouts, sidecar
 from zskip import spark as zs
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
 from zskip.spark import cells, cluster
-from zskip.stats import Statistics, collect
+from zskip.stats import collect
 from zskip.table import Table
 from zskip.writer import Routing, WriteOptions, changes
 
@@ -41,10 +41,12 @@ def files_of(table: Table) -> list[str]:
     return table.index.paths(np.arange(len(table.index))).to_pylist()
 
 
-def skipped(table: Table, rows: pa.Table, by: list[str]) -> float:
-    """The share of rows that point look-ups of sampled values skip, averaged over the columns."""
+def skipped(table: Table, rows: pa.Table, by: list[str], *, row_groups: bool = False) -> float:
+    """The share of rows that point look-ups of sampled values skip, by file or row group, averaged over the columns."""
     numbers = np.arange(len(table.index))
     units = table.index.file_statistics(numbers, by).statistics()
+    if row_groups:
+        units = table.index.row_groups(numbers, by).statistics
     counts = np.asarray(units.row_count)
     chosen = rows.take(pa.array(np.random.default_rng(5).choice(len(rows), 400)))
     shares = []
@@ -95,23 +97,46 @@ def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, mo
 
 def test_quality_is_that_of_the_local_writer(spark: SparkSession, tmp_path: Path, points: pa.Table) -> None:
     by = ["a", "b", "c"]
-    local = zskip.write(points, tmp_path / "local", by=by, files=30)
-    ours = zs.write(spark.createDataFrame(points), tmp_path / "spark", by=by, files=30, row_group_rows=500)
+    local = zskip.write(points, tmp_path / "local", by=by, files=30, row_group_rows=250)
+    ours = zs.write(spark.createDataFrame(points), tmp_path / "spark", by=by, files=30, row_group_rows=250)
     assert ours.snapshot.totals.rows == 60_000
     assert abs(skipped(ours, points, by) - skipped(local, points, by)) < 0.01
+    assert abs(skipped(ours, points, by, row_groups=True) - skipped(local, points, by, row_groups=True)) < 0.01
     assert sorted_rows(pq.read_table(tmp_path / "spark")) == sorted_rows(points)
     first = pq.read_metadata(tmp_path / "spark" / files_of(ours)[0])
-    assert {first.row_group(number).num_rows for number in range(first.num_row_groups - 1)} == {500}
-    groups = ours.index.row_groups(np.arange(30), by).statistics
-    files = ours.index.file_statistics(np.arange(30), by).statistics()
-    # In any order they would be as wide as their files. Spark cuts them by count, so some straddle two small boxes.
-    assert np.mean([widths(groups, path) / widths(files, path) for path in by]) < 0.85
+    assert {first.row_group(number).num_rows for number in range(first.num_row_groups - 1)} == {250}
 
 
-def widths(statistics: Statistics, path: str) -> float:
-    """How wide the units are in a column, on average."""
-    ranges = statistics.columns[path]
-    return float((np.asarray(ranges.upper) - np.asarray(ranges.lower)).mean())
+@pytest.fixture(scope="module")
+def connections() -> pa.Table:
+    """Addresses and ports, even and independent: strings and numbers."""
+    random = np.random.default_rng(4)
+    octets = pa.array([str(octet) for octet in range(256)])
+
+    def addresses() -> pa.Array:
+        parts = [octets.take(pa.array(part)) for part in random.integers(0, 256, (60_000, 4)).T]
+        return pc.binary_join_element_wise(*parts, ".")
+
+    ports = [pa.array(random.integers(0, 65536, 60_000, dtype=np.int32)) for _ in range(2)]
+    return pa.table({"src_ip": addresses(), "src_port": ports[0], "dst_ip": addresses(), "dst_port": ports[1]})
+
+
+@pytest.mark.parametrize("layout", ["auto", "hilbert", "linear"])
+def test_row_groups_skip_as_much_as_those_of_the_local_writer(
+    spark: SparkSession, tmp_path: Path, connections: pa.Table, layout: str
+) -> None:
+    by = connections.column_names
+    tables = [
+        zskip.write(given, tmp_path / name, by=by, files=20, row_group_rows=500, layout=layout, session=session)
+        for name, given, session in (("local", connections, None), ("spark", spark.createDataFrame(connections), spark))
+    ]
+    by_file, by_row_group = (
+        [skipped(table, connections, by, row_groups=level) for table in tables] for level in (False, True)
+    )
+    assert abs(by_file[0] - by_file[1]) < 0.01
+    assert abs(by_row_group[0] - by_row_group[1]) < 0.01
+    assert layout == "linear" or by_row_group[1] > by_file[1] + 0.1
+    assert pq.read_table(tmp_path / "spark").num_rows == 60_000
 
 
 def test_hostile_rows_come_back_with_true_statistics(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from zskip.keys import Boundaries, row_hashes
 from zskip.layouts import typed_json
 from zskip.layouts.cells import Cells, Files, ThresholdTree, merged
-from zskip.layouts.order import arrange
+from zskip.layouts.order import Slabs, arrange, slabs
 from zskip.layouts.sample import Sample
 from zskip.layouts.walk import Grid, Walk
 from zskip.schema import Schema
@@ -137,6 +137,17 @@ class Assignment:
         schema = Schema(rows.schema)
         columns = [schema.column(path).of(rows) for path in self.columns]
         return arrange(columns, self.quantiles, np.array(self.weights), row_group_rows, linear=self.layout == "linear")
+
+    def slabs(self, rows: pa.Table, row_groups: int) -> list[Slabs]:
+        """How `arrange` cuts a file of so many row groups, level by level, told by a sample of its rows.
+
+        No level for one row group, nor for a linear layout, whose files are sorted.
+        """
+        if self.layout == "linear":
+            return []
+        schema = Schema(rows.schema)
+        columns = [schema.column(path).of(rows) for path in self.columns]
+        return slabs(columns, self.quantiles, np.array(self.weights), row_groups)
 
     def to_json(self) -> dict[str, Any]:
         """A plain tree of JSON values: what a snapshot keeps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from zskip.keys import Boundaries, dense_codes, order_bits
 from zskip.layouts.reads import whole_slabs
 
-__all__ = ["arrange"]
+__all__ = ["Slabs", "arrange", "slabs"]
 
 _PAGE_ROWS = 16384
 _MEASURED_ROWS = 4096
@@ -43,6 +44,50 @@ def arrange(
             order[start:stop] = tiles.cut(order[start:stop], unit)
             start = stop
     return order
+
+
+class Slabs(NamedTuple):
+    """One cut of the units of a file, all nodes of a depth at once; by unit.
+
+    ``first``: the first unit of the node that the unit lies in; ``column``: the column that the node is cut along. The
+    rows of a node, ordered by that column, fill its units one after the other.
+    """
+
+    first: NDArray[np.int32]
+    column: NDArray[np.int32]
+
+
+def slabs(
+    columns: Sequence[pa.ChunkedArray], quantiles: Sequence[Boundaries], weights: NDArray[np.float64], units: int
+) -> list[Slabs]:
+    """How `arrange` would cut a file of so many units, by a sample of its rows: what an engine of its own follows."""
+    if not len(columns[0]):
+        return [Slabs(np.zeros(units, np.int32), np.zeros(units, np.int32))] if units > 1 else []
+    tiles = _Tiles.of(columns, quantiles, weights)
+    nodes = [(0, units, np.arange(len(columns[0])))]
+    levels: list[Slabs] = []
+    while any(count > 1 for _, count, _ in nodes):
+        # a node that is not cut any more keeps the order that it has
+        level = Slabs(
+            np.arange(units, dtype=np.int32), levels[-1].column.copy() if levels else np.zeros(units, np.int32)
+        )
+        below = []
+        for first, count, rows in nodes:
+            if count <= 1:
+                continue
+            column, widths = tiles.slabs(rows, count)
+            level.first[first : first + count] = first
+            level.column[first : first + count] = column
+            ends = np.cumsum(widths)[:-1]
+            # too few rows to be told apart: their units are cut alike
+            parts = [rows] * len(widths)
+            if len(rows) > count:
+                places = ends * len(rows) // count
+                parts = np.split(tiles.parted(column, rows, places), places)
+            below += list(zip((first + np.append(0, ends)).tolist(), widths.tolist(), parts, strict=True))
+        levels.append(level)
+        nodes = below
+    return levels
 
 
 class _Tiles:
@@ -81,18 +126,23 @@ class _Tiles:
         units = -(-len(rows) // unit)
         if units <= 1:
             return rows
+        column, widths = self.slabs(rows, units)
+        ends = np.cumsum(widths)[:-1] * unit
+        rows = self.parted(column, rows, ends)
+        return np.concatenate([self.cut(slab, unit) for slab in np.split(rows, ends)])
+
+    def slabs(self, rows: NDArray[np.int64], units: int) -> tuple[int, NDArray[np.int64]]:
+        """Along which column to cut rows that fill so many units, and how many units each slab gets."""
         measured = rows[self.measured[rows]] // self.step
         part = self.codes[:, measured] if len(measured) else self.codes
-        extents = (part.max(axis=1) - part.min(axis=1) + 1) / self.scale
+        extents = (part.max(axis=1, initial=0) - part.min(axis=1, initial=len(self.measured)) + 1) / self.scale
         slabs = whole_slabs(extents, self.weights, units, np.minimum(self.least, extents))
         column = int(slabs.argmax())
         # slabs of whole units; the first of them get one more where they do not share evenly
         number = int(min(max(2, round(slabs[column])), units))
-        ends = np.cumsum([units // number + (slab < units % number) for slab in range(number)])[:-1] * unit
-        rows = self._parted(column, rows, ends)
-        return np.concatenate([self.cut(slab, unit) for slab in np.split(rows, ends)])
+        return column, np.array([units // number + (slab < units % number) for slab in range(number)])
 
-    def _parted(self, column: int, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    def parted(self, column: int, rows: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows in an order in which no value before an end is greater than one behind it.
 
         What `numpy.argpartition` would do, and faster: by the leading bits, and by all bits only around the ends.

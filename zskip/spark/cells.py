@@ -6,8 +6,8 @@
 A step costs one look-up in a constant array, so the cost of a row follows the depth of the tree below its top, not its
 size, and the code that Spark generates stays short enough for the JVM to compile.
 
-Files differ from the local writer's in two things only, neither of which a proof rests on: the hash by which the rows
-of a cell that is heavier than a file are salted, and the order inside a file.
+Files differ from the local writer's in one thing only, which no proof rests on: the hash by which the rows of a cell
+that is heavier than a file are salted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import types as t
 
-from zskip import layouts
 from zskip.keys import dense_codes
 from zskip.layouts import Assignment
 from zskip.schema import split_path
@@ -34,7 +33,7 @@ from zskip.writer import Routing, widened
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Forest", "file_numbers", "looked_up", "row_group_order"]
+__all__ = ["Forest", "file_numbers", "looked_up", "nested"]
 
 _GRID_ENTRIES = 1 << 16
 _NEVER = np.iinfo(np.int32).max
@@ -147,46 +146,6 @@ def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | 
     return rows.withColumn(name, file)
 
 
-def row_group_order(
-    routing: Routing, sample: pa.Table, total_rows: int, row_group_rows: int, rows: DataFrame, file: str, name: str
-) -> DataFrame:
-    """The rows with a column ``name``: by it, the rows of one file are sorted so that each row group is a small box.
-
-    A layout of its own for each file, fitted on the sampled rows that it would get.
-    """
-    from pyspark.sql import functions as f
-
-    numbers = routing.route(sample)
-    order = np.argsort(numbers, kind="stable")
-    counts = np.bincount(numbers, minlength=routing.files)
-    starts = np.cumsum(counts) - counts
-    sorted_sample = sample.take(pa.array(order))
-    share = total_rows / max(1, sample.num_rows)
-    inner = []
-    for number, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
-        assignment = routing.assignment_of(number)
-        groups = max(1, round(count * share / row_group_rows))
-        inner.append(_inner(assignment, sorted_sample.slice(start, count), groups, max(1, round(count * share))))
-    rows = Forest.of(inner).walk(rows, name, f.col(_quoted(file)))
-    places = np.concatenate([one.cells.first for one in inner])
-    return rows.withColumn(name, f.get(_integers(places), f.col(_quoted(name))))
-
-
-def _inner(assignment: Assignment, part: pa.Table, groups: int, total: int) -> Assignment:
-    return layouts.fit(
-        part.select(list(dict.fromkeys(split_path(path)[0] for path in assignment.columns))),
-        list(assignment.columns),
-        layout=assignment.layout,
-        files=groups * _PIECES_PER_ROW_GROUP if groups > 1 else 1,
-        weights=assignment.weights,
-        total_rows=total,
-    )
-
-
-# Row groups are cut by count, not at cells' borders: the smaller the pieces, the fewer rows go astray.
-_PIECES_PER_ROW_GROUP = 6
-
-
 def _united(boundaries: Sequence[pa.Array]) -> tuple[NDArray[np.int32], NDArray[np.int64], pa.Array]:
     """Sorted arrays as one: the code of each of their values in it, where each array's codes begin, and the values."""
     type = reduce(lambda one, other: widened(one, other) or one, (values.type for values in boundaries))
@@ -223,7 +182,7 @@ def _code(rows: DataFrame, path: str, boundaries: pa.Array) -> Column:
     from pyspark.sql import functions as f
     from pyspark.sql.internal import InternalFunction
 
-    value = _nested(path)
+    value = nested(path)
     if not len(boundaries):
         return f.when(value.isNull(), 0).otherwise(1)
     if t.is_floating(boundaries.type):
@@ -235,7 +194,7 @@ def _code(rows: DataFrame, path: str, boundaries: pa.Array) -> Column:
     return f.coalesce(f.when(place >= 0, place + 2).otherwise(-place), f.lit(0))
 
 
-def looked_up(values: NDArray[np.int64], place: Column) -> Column:
+def looked_up(values: NDArray[Any], place: Column) -> Column:
     """The value at a place of an array."""
     from pyspark.sql import functions as f
 
@@ -274,7 +233,8 @@ def _texts(values: pa.Array) -> list[str]:
     return list(pc.cast(values, pa.string()).to_pylist())
 
 
-def _nested(path: str) -> Column:
+def nested(path: str) -> Column:
+    """A leaf by its path."""
     from pyspark.sql import functions as f
 
     return f.col(".".join(_quoted(part) for part in split_path(path)))

@@ -18,6 +18,7 @@ from zskip.schema import Schema
 from zskip.sidecar import Storage, abandon
 from zskip.spark import cells
 from zskip.spark.footers import read_footers
+from zskip.spark.order import arranged
 from zskip.spark.sampling import Sampled
 from zskip.stats import DataFiles, FileStatistics
 from zskip.writer import Bundles, Routing, WriteOptions, least_rows, place, width
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write"]
 
-_FILE, _PARTITION, _ORDER = "__zskip_file", "__zskip_partition", "__zskip_order"
+_FILE, _SLOT, _PARTITION = "__zskip_file", "__zskip_slot", "__zskip_partition"
 _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
 # What a table's footers can be believed in; a session may have been set to the forms of old readers.
 _PARQUET_FORM = {
@@ -91,19 +92,23 @@ def _run(
     if partition_by:
         rows = _with_partition(rows, routing, sampled)
     rows = cells.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
-    if rows_per_file > options.row_group_rows:
-        rows = cells.row_group_order(routing, sampled.rows, sampled.total, options.row_group_rows, rows, _FILE, _ORDER)
-        order.append(f.col(_ORDER))
-    if (bundles.first < bundles.last).any():
-        rows = rows.withColumn(_FILE, cells.looked_up(bundles.first, f.col(_FILE)))
+    bundled = bool((bundles.first < bundles.last).any())
+    if bundled:
+        rows = rows.withColumn(_SLOT, f.col(_FILE)).withColumn(_FILE, cells.looked_up(bundles.first, f.col(_FILE)))
     # A small append has a few rows for each file of the layout: one task writes several files.
-    together = max(1, int(rows_per_file / 2 / max(1.0, sampled.total / max(1, routing.files))))
+    mine = sampled.total / max(1, routing.files)
+    alone = not bundled and mine > options.row_group_rows
+    together = 1 if alone else max(1, int(rows_per_file / 2 / max(1.0, mine)))
     number = f.col(_FILE) if together == 1 else (f.col(_FILE) / together).cast("int")
     rows = rows.repartitionById(max(1, -(-routing.files // together)), number)
     folders = partition_by if together == 1 else [*partition_by, _FILE]
     if together > 1:
-        order.insert(len(partition_by), f.col(_FILE))
-    if order:
+        order.append(f.col(_FILE))
+    if bundled:
+        order.append(f.col(_SLOT))
+    if together == 1 and not bundled and 2 * rows_per_file > options.row_group_rows:  # the most that a file holds
+        rows = arranged(rows, routing, sampled.rows, sampled.total, options.row_group_rows, _FILE, order)
+    elif order:
         rows = rows.sortWithinPartitions(*order)
     writer = (
         rows.select(*[column(name) for name in dict.fromkeys([*names, *folders])])
