@@ -31,6 +31,17 @@ _WIDEST_OFFSET_HOURS = 16
 """No zone was ever further from UTC."""
 
 
+_LIMITS = np.iinfo(np.int64)
+
+
+def calendar(units_a_day: int) -> tuple[int, int]:
+    """The first moment of the years that are told, and the first one behind them.
+
+    Nanoseconds reach less far, and their ends are DuckDB's infinities, which have no parts.
+    """
+    return max(_FIRST_DAY * units_a_day, _LIMITS.min + 2), min(_LAST_DAY * units_a_day, _LIMITS.max)
+
+
 def per_day(type: pa.DataType) -> int:
     """How many units of the type a day has."""
     return 1 if t.is_date(type) else _PER_DAY[type.unit]
@@ -103,19 +114,18 @@ def without_nanoseconds(span: Span) -> Span:
 
 
 def _add(values: Ints, amount: int) -> Ints:
-    limits = np.iinfo(np.int64)
     if amount >= 0:
-        return np.minimum(values, limits.max - amount) + amount
-    return np.maximum(values, limits.min - amount) + amount
+        return np.minimum(values, _LIMITS.max - amount) + amount
+    return np.maximum(values, _LIMITS.min - amount) + amount
 
 
 def rising(span: Span, call: Call, zone: str | None, compute: Callable[[Ints], Ints], from_local: bool = False) -> Span:
     """A function that rises, on the bounds; unbounded where a bound lies outside of the years 1 to 9999."""
     lower, upper = localised(span, zone)
-    units = per_day(span.type)
+    least, end = calendar(per_day(span.type))
     low, high = key_limits(call.type)
-    early, late = lower < _FIRST_DAY * units, upper >= _LAST_DAY * units
-    first, last = (compute(np.clip(each, _FIRST_DAY * units, _LAST_DAY * units - 1)) for each in (lower, upper))
+    early, late = lower < least, upper >= end
+    first, last = (compute(np.clip(each, least, end - 1)) for each in (lower, upper))
     if from_local and zone is not None:
         margin = _WIDEST_OFFSET_HOURS * 3_600_000_000
         fixed = offset_nanoseconds(zone) // 1000 if is_fixed(zone) else None
@@ -123,8 +133,8 @@ def rising(span: Span, call: Call, zone: str | None, compute: Callable[[Ints], I
     odd = span.value & (early | late)
     first, last = np.where(early, low, np.clip(first, low, high)), np.where(late, high, np.clip(last, low, high))
     # A lower bound past the last year says no more than an upper bound before the first.
-    first = np.where(lower >= _LAST_DAY * units, low, first)
-    last = np.where(upper < _FIRST_DAY * units, high, last)
+    first = np.where(lower >= end, low, first)
+    last = np.where(upper < least, high, last)
     return Span(call.type, first, last, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
 
 
@@ -187,8 +197,9 @@ def _part(spans: list[Span], call: Call) -> Span:
             return value_of_day(values // units)
 
     lower, upper = localised(span, where)
-    odd = span.value & ((lower < _FIRST_DAY * units) | (upper >= _LAST_DAY * units))
-    low, high = (np.clip(each, _FIRST_DAY * units, _LAST_DAY * units - 1) for each in (lower, upper))
+    first_moment, end = calendar(units)
+    odd = span.value & ((lower < first_moment) | (upper >= end))
+    low, high = (np.clip(each, first_moment, end - 1) for each in (lower, upper))
     one = ~odd & (outer(low) == outer(high))
     first, last = np.where(one, inner(low), least), np.where(one, inner(high), most)
     return Span(call.type, first, last, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
@@ -273,9 +284,9 @@ def _difference(spans: list[Span], call: Call) -> Span:
     odd = np.zeros(len(earlier), bool)
     for span in spans:
         units = per_day(span.type)
-        least, most = _FIRST_DAY * units, _LAST_DAY * units - 1
-        odd = odd | span.value & ((span.lower < least) | (span.upper > most))
-        clipped = np.clip(span.lower, least, most), np.clip(span.upper, least, most)
+        least, end = calendar(units)
+        odd = odd | span.value & ((span.lower < least) | (span.upper >= end))
+        clipped = np.clip(span.lower, least, end - 1), np.clip(span.upper, least, end - 1)
         bounds.append((period(clipped[0], units, str(unit)), period(clipped[1], units, str(unit))))
     (first_low, first_high), (last_low, last_high) = bounds
     low, high = key_limits(call.type)
