@@ -40,7 +40,8 @@ from zskip.writer import Routing, WriteOptions, Written, storable_schema
 from zskip.writer.engine import Engine
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 __all__ = ["engine"]
 
@@ -161,13 +162,38 @@ def _write(
 
 def _conformed(df: DataFrame, schema: Schema) -> DataFrame:
     """The rows in the table's types; columns that they lack stay away, and are NULL."""
-    given = dict(df.dtypes)
-    chosen = []
-    for field in spark_schema(schema.arrow):
-        if field.name in given:
-            same = given[field.name] == field.dataType.simpleString()
-            chosen.append(column(field.name) if same else column(field.name).cast(field.dataType).alias(field.name))
-    return df.select(*chosen)
+    given = {field.name: field.dataType for field in df.schema}
+    return df.select(
+        *(
+            _as(column(field.name), given[field.name], field.dataType).alias(field.name)
+            for field in spark_schema(schema.arrow)
+            if field.name in given
+        )
+    )
+
+
+def _as(values: Column, given: DataType, wanted: DataType) -> Column:
+    """Values in another type. The fields of structs are found by name: Spark's own cast goes by their places."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if given.simpleString() == wanted.simpleString():
+        return values
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        there = {field.name: field.dataType for field in given}
+        fields = [
+            _as(values.getField(field.name), there[field.name], field.dataType)
+            if field.name in there
+            else f.lit(None).cast(field.dataType)
+            for field in wanted
+        ]
+        named = f.struct(*(value.alias(field.name) for value, field in zip(fields, wanted, strict=True)))
+        return f.when(values.isNotNull(), named)
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return f.transform(values, lambda value: _as(value, given.elementType, wanted.elementType))
+    if isinstance(given, MapType) and isinstance(wanted, MapType) and given.keyType == wanted.keyType:
+        return f.transform_values(values, lambda _, value: _as(value, given.valueType, wanted.valueType))
+    return values.cast(wanted)
 
 
 def _one_file(routing: Routing, schema: Schema) -> Assignment:
