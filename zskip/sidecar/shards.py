@@ -148,7 +148,8 @@ def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array
     number = values.integral(bounds.type)
     comparable = matter.view(number) if number is not None else matter
     comparable = comparable.cast(pa.float32()) if t.is_float16(bounds.type) else comparable
-    found = pa.array([pc.min_max(comparable)[which].as_py()], comparable.type)
+    # Through no Python value: decimals of other writers may have more digits than their type says.
+    found = pa.repeat(pc.min_max(comparable)[which], 1)
     return found.view(bounds.type) if number is not None else found.cast(bounds.type)
 
 
