@@ -122,6 +122,14 @@ def test_explain_says_what_each_condition_removes(index: Index) -> None:
     assert "18 files        94 row groups   a < 60" in text
 
 
+def test_explain_says_what_duckdb_computed(index: Index) -> None:
+    found = plan_of(index, "bit_count(a) = 99")
+    (part,) = found.as_dict()["conjuncts"]
+    told, removed = part["computed"], part["files"]["removed"]
+    assert told["files"] == removed > 0
+    assert f"computed by DuckDB for the few values of {removed} files" in found.explain()
+
+
 def test_explain_of_a_file_shows_its_ranges_and_verdicts(index: Index) -> None:
     found = plan_of(index, "a < 60 AND b = 3")
     facts = found.as_dict("part-00001.parquet")

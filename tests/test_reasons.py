@@ -1,6 +1,7 @@
 """Reasons say what removed how much, what could not help, and what would."""
 
 import pyarrow as pa
+import pytest
 
 from zskip import interpret, predicate
 from zskip.schema import Schema
@@ -30,5 +31,30 @@ def test_each_conjunct_says_what_it_removes_alone() -> None:
 def test_what_is_opaque_says_why_and_what_would_prune() -> None:
     (found,) = interpret.reasons(predicate.bind("upper(s) = 'A'", SCHEMA), STATISTICS)
     assert found.removed == 0
-    assert "UPPER" in found.opaque[0][1]
+    assert "upper()" in found.opaque[0][1]
     assert found.rewrite == "keep a column that holds the text folded, and compare that"
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("random() < 0.5", "random()"),
+        ("instr(s, 'a') = 1", "instr()"),
+        ("trim(Ucase(s)) = 'A'", "trim()"),
+        ("hash(x)", "hash()"),
+        ("initcap(s) = 'A'", "INITCAP"),
+        ("(x << 1) < 0", "<<"),
+    ],
+)
+def test_a_function_is_called_as_it_is_written(sql: str, name: str) -> None:
+    (found,) = interpret.reasons(predicate.bind(sql, SCHEMA), STATISTICS)
+    assert found.opaque[0][1].startswith(f"{name} is not a "), found.opaque
+
+
+def test_what_duckdb_computed_is_told_apart() -> None:
+    one = pa.array(["de", "fr"])
+    statistics = Statistics(pa.array([9, 9]), {"s": Ranges(one, one, YES, NO, NO), "x": STATISTICS.columns["x"]})
+    found = interpret.reasons(predicate.bind("upper(s) = 'DE' AND length(s) = x AND x > 5", SCHEMA), statistics)
+    assert [(each.removed, each.proved, each.computed) for each in found] == [(1, 1, 2), (1, 0, 2), (1, 1, 0)]
+    (found,) = interpret.reasons(predicate.bind("upper(s) = 'DE'", SCHEMA), STATISTICS)
+    assert found.computed == 0

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zskip.interpret.outcomes import Outcomes
 from zskip.interpret.walk import outcomes
 from zskip.predicate import Predicate
-from zskip.predicate.tree import Opaque, walk
+from zskip.predicate.tree import Computable, Opaque, walk
 from zskip.stats import Statistics
 
 __all__ = ["Reason", "reasons"]
 
 
 REWRITES: dict[str, str] = {
-    "UPPER is not": "keep a column that holds the text folded, and compare that",
-    "LOWER is not": "keep a column that holds the text folded, and compare that",
+    "upper() is not": "keep a column that holds the text folded, and compare that",
+    "ucase() is not": "keep a column that holds the text folded, and compare that",
+    "lower() is not": "keep a column that holds the text folded, and compare that",
+    "lcase() is not": "keep a column that holds the text folded, and compare that",
     "the cast is left to the engine": "write the constant in the column's own type, as in DATE '2024-01-31'",
     "does not begin with a literal": "begin the pattern with a literal, or keep a column that holds the part",
     "a part of a string that does not start": "keep a column that holds the part",
@@ -31,7 +34,8 @@ REWRITES: dict[str, str] = {
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One conjunct: its text, the units that it removes alone (of ``units``), those in which it is proved for every
-    row, what in it is opaque and why, and the rewrite that would prune where there is one."""
+    row, what in it is opaque and why, the rewrite that would prune where there is one, and the units of which DuckDB
+    told more than ranges do."""
 
     text: str
     units: int
@@ -39,6 +43,7 @@ class Reason:
     proved: int
     opaque: tuple[tuple[str, str], ...]
     rewrite: str | None = None
+    computed: int = 0
 
 
 def reasons(predicate: Predicate, statistics: Statistics) -> list[Reason]:
@@ -53,8 +58,23 @@ def _reason(part: Predicate, statistics: Statistics) -> Reason:
     unknown = tuple(
         (path, "no statistics of this column") for path in sorted(part.columns) if _is_unknown(path, statistics)
     )
-    hint = next((hint for _, reason in opaque for words, hint in REWRITES.items() if words in reason), None)
-    return Reason(part.text, len(statistics), removed, proved, opaque + unknown, hint)
+    hint = next((hint for _, reason in opaque for words, hint in REWRITES.items() if words in reason.lower()), None)
+    return Reason(
+        part.text, len(statistics), removed, proved, opaque + unknown, hint, _computed(part, found, statistics)
+    )
+
+
+def _computed(part: Predicate, found: Outcomes, statistics: Statistics) -> int:
+    """The units of which less were known without DuckDB."""
+    if not any(isinstance(node, Computable) for node in walk(part.tree)):
+        return 0
+    by_ranges = outcomes(part, statistics, computing=False)
+    told = (
+        (by_ranges.can_be_true & ~found.can_be_true)
+        | (by_ranges.can_be_false & ~found.can_be_false)
+        | (by_ranges.can_be_null & ~found.can_be_null)
+    )
+    return int(np.count_nonzero(told))
 
 
 def _is_unknown(path: str, statistics: Statistics) -> bool:

@@ -18,11 +18,16 @@ EVALUATE = {**ARITHMETIC, **MOMENTS, **STRINGS}
 
 
 class Terms:
-    """The spans of scalars over the units of some statistics; ``points`` where each unit is a single value."""
+    """The spans of scalars over the units of some statistics; ``points`` where each unit is a single value, of which
+    DuckDB may be asked where ``computing``."""
 
-    def __init__(self, statistics: Statistics, points: Points | None = None) -> None:
-        self.statistics, self.points = statistics, points
+    def __init__(self, statistics: Statistics, points: Points | None = None, computing: bool = True) -> None:
+        self.statistics, self.points, self.computing = statistics, points, computing
         self._known: dict[Scalar, Span] = {}
+
+    def at(self, points: Points) -> Terms:
+        """The same terms over single values."""
+        return Terms(points.statistics, points, self.computing)
 
     def __len__(self) -> int:
         return len(self.statistics)

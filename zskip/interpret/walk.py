@@ -17,7 +17,7 @@ from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, 
 from zskip.interpret.spans import key_family
 from zskip.interpret.steps import Steps
 from zskip.interpret.terms import Terms
-from zskip.interpret.trying import Points, can_be_tried, tried
+from zskip.interpret.trying import can_be_tried, tried
 from zskip.predicate import Predicate
 from zskip.predicate.depth import with_room
 from zskip.predicate.tree import (
@@ -45,7 +45,7 @@ __all__ = ["outcomes"]
 ANYTHING = TRUE | FALSE | NULL | FAIL
 
 
-def outcomes(predicate: Predicate, statistics: Statistics) -> Outcomes:
+def outcomes(predicate: Predicate, statistics: Statistics, *, computing: bool = True) -> Outcomes:
     """What the predicate may yield for the rows of each unit: a superset of what they really yield.
 
         >>> import pyarrow as pa
@@ -59,7 +59,8 @@ def outcomes(predicate: Predicate, statistics: Statistics) -> Outcomes:
         >>> found.may_match.tolist(), found.all_match.tolist()
         ([False, True], [False, True])
     """
-    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), Terms(statistics)))
+    terms = Terms(statistics, computing=computing)
+    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), terms))
     empty = pc.equal(statistics.row_count, 0)
     if pc.any(empty).as_py():
         return found.where(~np.asarray(pc.fill_null(empty, False).to_numpy(zero_copy_only=False), bool))
@@ -271,10 +272,12 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
             if terms.points is not None:
                 return found
             spans = [terms[column] for column in columns]
-            return tried(found, spans, terms.statistics, columns, lambda points: _ask(part, _at(points)))
+            return tried(found, spans, terms.statistics, columns, lambda points: _ask(part, terms.at(points)))
         case Computed(part, question):
             found = _ask(part, terms)
-            return found if terms.points is None else computed(found, question, terms.points.values)
+            if terms.points is None or not terms.computing:
+                return found
+            return computed(found, question, terms.points.values)
         case Steps():
             return proof.outcomes(terms[proof.term])
         case Joint(conjunction, parts):
@@ -294,10 +297,6 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
         case Opaque():
             return Outcomes.of(ANYTHING, len(terms))
     raise TypeError(f"no proof: {proof}")
-
-
-def _at(points: Points) -> Terms:
-    return Terms(points.statistics, points)
 
 
 def _implied(opaque: Opaque, implied: Outcomes, terms: Terms) -> Outcomes:

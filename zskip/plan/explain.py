@@ -72,6 +72,7 @@ def _conjuncts(plan: Plan, predicate: Predicate) -> list[dict[str, Any]]:
             "row_groups": {"removed": group.removed, "proved": group.proved, "total": group.units},
             "opaque": [{"sql": sql, "why": why} for sql, why in alone.opaque],
             "rewrite": alone.rewrite,
+            "computed": {"files": alone.computed, "row_groups": group.computed},
         }
         for alone, group in zip(by_file, by_group, strict=True)
     ]
@@ -92,6 +93,12 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
     for conjunct in found["conjuncts"]:
         files, groups = conjunct["files"], conjunct["row_groups"]
         lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(conjunct['text'])}")
+        told = conjunct["computed"]
+        if told["files"] or told["row_groups"]:
+            of = f"{told['files']:,} files, {told['row_groups']:,} row groups"
+            lines.append(f"{'':33}computed by DuckDB for the few values of {of}")
+            if told["files"] == files["total"]:
+                continue
         lines += [f"{'':33}not used: {_short(part['sql'])}: {part['why']}" for part in conjunct["opaque"]]
         if conjunct["rewrite"]:
             lines.append(f"{'':33}would prune: {conjunct['rewrite']}")

@@ -175,7 +175,7 @@ class Binder:
                 return _NAMED[node.name.lower()](self, node)
             except Refused as refusal:
                 return self._opaque(node, str(refusal))
-        return self._opaque(node, f"{_name(node)} is not a predicate that zskip knows")
+        return self._opaque(node, f"{self._called(node)} is not a predicate that zskip knows")
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
         rows = [_row(left), _row(right)]
@@ -587,7 +587,19 @@ class Binder:
         found = call(self, node)
         if found is not None:
             return found
-        raise Refused(f"{_name(node)} is not a function that zskip knows")
+        raise Refused(f"{self._called(node)} is not a function that zskip knows")
+
+    def _called(self, node: exp.Expr) -> str:
+        """What an expression is called where it stands."""
+        written = self.source.frozen[node.meta["start"] : node.meta["end"] + 1] if "start" in node.meta else ""
+        if isinstance(node, exp.Func) and written.isidentifier():
+            return f"{written}()"
+        if isinstance(node, exp.Binary):
+            between = self.source.frozen[self._place(node.this)[1] : self._place(node.expression)[0]]
+            sign = between.strip("()[]'\"` \t\n")
+            return sign if 0 < len(sign) <= 3 else _name(node)
+        called = re.match(r"(\w+)\(", node.sql(self.dialect.name).lower())
+        return f"{called[1]}()" if called and called[1] in self.source.frozen.lower() else _name(node)
 
     def _column(self, node: exp.Expr) -> Reference:
         parts = list(node.parts) if isinstance(node, exp.Column | exp.Dot) else []
