@@ -151,3 +151,21 @@ def test_many_words_are_counted_as_few(arrow, data):
         assert boundaries.codes(rows).tolist() == expected
         patch.setattr("zskip.keys._is_repetitive", lambda values: True)
         assert boundaries.codes(rows).tolist() == expected
+
+
+@pytest.mark.parametrize("alphabet", [b"19.", b"ab", bytes(range(256)), b"\x00\x01\xfe\xff"])
+@pytest.mark.parametrize("steps", [1, 2, 40, 3000])
+def test_words_are_counted_as_a_search_counts_them(alphabet, steps):
+    """Enough words that buckets decide, of few bytes so that steps share their first pairs, and of all."""
+    rng = np.random.default_rng(steps)
+    words = np.frombuffer(rng.choice(np.frombuffer(alphabet, np.uint8), (8000, 8)).tobytes(), np.uint64)
+    values = np.concatenate([words, rng.integers(0, 2**64, 2000, dtype=np.uint64), np.array([0, 2**64 - 1], np.uint64)])
+    chosen = np.unique(rng.choice(words, steps))
+    around = np.concatenate([values, chosen, chosen - np.uint64(1), chosen + np.uint64(1)])
+    counted = keys.WordSteps(chosen)
+    assert counted.count(around).tolist() == np.searchsorted(chosen, around, side="right").tolist()
+    # a bucket is never below that of a step up to the value, and never above that of a greater one
+    bucket, opens = counted._bucket(around), counted._bucket(chosen)
+    below = np.searchsorted(chosen, around, side="right")
+    assert (np.append(-1, opens)[below] <= bucket).all()
+    assert (bucket <= np.append(opens, 1 << 30)[below]).all()

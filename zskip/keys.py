@@ -50,7 +50,7 @@ class Boundaries:
             words = _words(self.values)
             first = words.word(0, np.arange(len(words)))
             steps, starts = np.unique(first, return_index=True)
-            return partial(_search_words, words, Steps(steps), np.append(starts, len(words)).astype(np.int32))
+            return partial(_search_words, words, WordSteps(steps), np.append(starts, len(words)).astype(np.int32))
         numbers = Steps(fixed(self.values))
         return lambda values: numbers.count(fixed(values))
 
@@ -337,9 +337,12 @@ class Steps:
         self.low, high = (float(finite[0]), float(finite[-1])) if len(finite) else (0.0, 0.0)
         scale = (_BUCKETS - 3) / max(high - self.low, 1e-290)
         self.scale = scale if math.isfinite(scale) else 0.0  # one bucket for all, that is searched
+        self._fill(_BUCKETS)
+
+    def _fill(self, buckets: int) -> None:
         bucket = self._bucket(self.numbers)
-        self.first = np.searchsorted(bucket, np.arange(_BUCKETS)).astype(np.int32)
-        self.full = np.bincount(bucket, minlength=_BUCKETS) > 1
+        self.first = np.searchsorted(bucket, np.arange(buckets)).astype(np.int32)
+        self.full = np.bincount(bucket, minlength=buckets) > 1
         self.padded = np.append(self.numbers, self.numbers[-1:])
 
     def _bucket(self, values: NDArray[Any]) -> NDArray[np.int32]:
@@ -371,7 +374,46 @@ class Steps:
         return count
 
 
+class WordSteps(Steps):
+    """`Steps` for the words of text, whose bytes are few and far apart: a bucket by rank, pair of bytes by pair.
+
+    Each of a word's first three pairs is numbered by where it stands among the steps' pairs at that place:
+
+        pairs of the steps           "10"      "17"
+        number              0         1    2    3     4        even for what lies between
+
+    A word that differs from all steps in a pair compares with them by that pair, whatever follows; so a word's bucket
+    is never below that of a step up to it, and never above that of a greater one.
+    """
+
+    def __init__(self, values: NDArray[np.uint64]) -> None:
+        self.values = self.numbers = values
+        self.floats = False
+        self.tables: list[NDArray[np.int64]] = []
+        whole = 1
+        for shift in (16, 32, 48):
+            pairs = np.unique((values >> np.uint64(shift)).astype(np.uint16))
+            number = np.zeros(1 << 16, np.int64)
+            number[pairs] = 1
+            number += 2 * (np.cumsum(number) - number)
+            self.tables.append(number * whole)
+            whole *= 2 * len(pairs) + 1
+        self.scale = _WORD_BUCKETS / whole
+        self._fill(_WORD_BUCKETS)
+
+    def _bucket(self, values: NDArray[np.uint64]) -> NDArray[np.int32]:
+        low, middle, high = self.tables
+        # of a word in little-endian memory the first pair comes last
+        pairs = values.astype("<u8", copy=False).view("<u2").reshape(-1, 4)
+        place = high[pairs[:, 3]]
+        place += middle[pairs[:, 2]]
+        place += low[pairs[:, 1]]
+        bucket: NDArray[np.int32] = (place * self.scale).astype(np.int32)
+        return np.minimum(bucket, _WORD_BUCKETS - 1, out=bucket)
+
+
 _BUCKETS = 1 << 14
+_WORD_BUCKETS = 1 << 18
 _FEW = 1 << 10
 _ROWS_AT_ONCE = 1 << 15
 

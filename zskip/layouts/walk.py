@@ -77,20 +77,20 @@ class Walk:
 
     grid: Grid
     steps: tuple[NDArray[np.int32], ...]
-    column: NDArray[np.int32]
+    column: NDArray[np.intp]
     threshold: NDArray[np.int32]
-    child: NDArray[np.int32]
+    child: NDArray[np.intp]
     whole: bool
 
     @staticmethod
     def of(tree: ThresholdTree, code_counts: Sequence[int]) -> Walk:
         """``code_counts``: how many codes each column has."""
-        child = np.stack([tree.below, tree.above], axis=1).reshape(-1)
-        child = np.where(child < 0, len(tree) + ~child, child).astype(np.int32)
+        sides = np.stack([tree.below, tree.above], axis=1).reshape(-1)
+        child = np.where(sides < 0, len(tree) + ~sides, sides).astype(np.intp)
         grid = Grid.of(tree, code_counts, _GRID_ENTRIES)
         steps = tuple((c * s).astype(np.int32) for c, s in zip(grid.coarse, grid.stride, strict=True))
         whole = bool((grid.node >= len(tree)).all())
-        return Walk(grid, steps, tree.column, tree.threshold, child, whole)
+        return Walk(grid, steps, tree.column.astype(np.intp), tree.threshold, child, whole)
 
     def cells(self, codes: Sequence[Codes]) -> NDArray[np.int32]:
         """The cell of each row, from its codes by column."""
@@ -110,12 +110,16 @@ class Walk:
     def _descend(self, node: NDArray[np.int32], codes: Sequence[Codes]) -> None:
         nodes = len(self.column)
         flat = np.concatenate(codes)
-        rows = len(node)
+        starts = self.column * len(node)
         active = np.flatnonzero(node < nodes)
-        here = node[active]
+        here = node[active].astype(np.intp)
         while len(active):
-            reached = flat[self.column[here] * rows + active] >= self.threshold[here]
-            here = self.child[2 * here + reached]
+            place = starts[here]
+            place += active
+            reached = flat[place] >= self.threshold[here]
+            here += here
+            here += reached
+            here = self.child[here]
             node[active] = here
-            walking = here < nodes
+            walking = np.flatnonzero(here < nodes)
             active, here = active[walking], here[walking]
