@@ -204,19 +204,27 @@ def shortfalls(lines: Sequence[Line]) -> list[str]:
 
 
 def summary(lines: Sequence[Line]) -> str:
-    """One line for each case, the layouts beside one another, averaged over the seeds."""
+    """One line for each case, the layouts beside one another, averaged over the seeds; with a floor, the least too."""
     names = list(dict.fromkeys(line.layout for line in lines))
-    head = ["case", "files", *names, "at least", "limit"]
+    head = ["case", "files", "seeds", *names, "limit"]
     table = [head, ["---"] * len(head)]
     for case in [name for name in CASES if any(line.case == name for line in lines)]:
         mine = [line for line in lines if line.case == case]
-        skipped = [np.mean([line.skipped for line in mine if line.layout == name]) for name in names]
-        limit = mine[0].limit
-        top = np.mean([line.limit for line in mine]) if limit is not None else None
-        floor = CASES[case].floors["auto"]
-        shares = [f"{share:.3f}" for share in skipped]
-        table.append([case, str(CASES[case].files), *shares, f"{floor:g}", f"{top:.3f}" if top else ""])
+        seeds = len({line.seed for line in mine})
+        shares = [_beside_floor([line for line in mine if line.layout == name]) for name in names]
+        limits = [line.limit for line in mine if line.limit is not None]
+        limit = f"{np.mean(limits):.3f}" if limits else ""
+        table.append([case, str(CASES[case].files), str(seeds), *shares, limit])
     return "\n".join(f"| {' | '.join(row)} |" for row in table)
+
+
+def _beside_floor(lines: Sequence[Line]) -> str:
+    """A layout's share over the seeds; where it has a floor, the least of the seeds and that floor."""
+    if not lines:
+        return ""
+    skipped = [line.skipped for line in lines]
+    floor = lines[0].floor
+    return f"{np.mean(skipped):.3f}" + ("" if floor is None else f" ({min(skipped):.4f} of {floor:g})")
 
 
 def main() -> int:
@@ -244,7 +252,7 @@ def main() -> int:
                 f"{line.sizes[1]:.2f} | {line.skipped:.4f} | {floor} | {limit} | {line.seconds:.1f} |",
                 flush=True,
             )
-    print("\nThe share of rows skipped, averaged over the seeds:\n")
+    print("\nThe share of rows skipped, averaged over the seeds; in brackets the least of the seeds, and the floor:\n")
     print(summary(lines))
     print("\n" + ("\n".join(missed) if missed else "Every figure is as it shall be."))
     if options.json:
