@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from zskip.audit.predicates import random_predicates
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb.relation import condition
-from zskip.errors import InvalidOption
+from zskip.errors import CorruptFile, InvalidOption
 from zskip.plan import Plan, plan
 from zskip.plan.planned import Groups
 from zskip.predicate import bind
@@ -109,7 +110,8 @@ def verify(
     ``predicates``: what to check; None for as many as ``random`` says, over the table's own values · ``sample``: how
     many skipped files, and how many partly read files, to read per predicate; None for all · ``engines``: of
     ("duckdb", "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session or one is active.
-    DuckDB judges the skipped rows by the predicate's own text. Raises `SqlError`.
+    DuckDB judges the skipped rows by the predicate's own text. Raises `SqlError`, and `CorruptFile` where a file cannot
+    be read.
     """
     unknown = sorted(set(engines or ()) - set(ENGINES))
     if unknown:
@@ -173,9 +175,11 @@ class Auditor:
             wrong += self.offenders("all match", found, self.drawn(found.numbers[found.whole]), f"{test} IS NOT TRUE")
             groups, inside = self.inside_kept_files(found)
             wrong += inside
-        rows = {
-            engine: self.fingerprint(found, engine) for engine in self.engines if test is not None or engine != "duckdb"
-        }
+        rows = {}
+        for engine in self.engines:
+            if test is not None or engine != "duckdb":
+                with self.naming_files(found):
+                    rows[engine] = self.fingerprint(found, engine)
         return Check(
             text,
             len(self.index),
@@ -207,8 +211,10 @@ class Auditor:
     def count(self, found: Plan, numbers: np.ndarray, test: str) -> int:
         if not len(numbers):
             return 0
-        relation = everything_in(found, numbers).to_duckdb(self.connection)
-        ((rows,),) = relation.filter(test).aggregate("count(*)").fetchall()
+        chosen = everything_in(found, numbers)
+        with self.naming_files(chosen):
+            relation = chosen.to_duckdb(self.connection)
+            ((rows,),) = relation.filter(test).aggregate("count(*)").fetchall()
         return int(rows)
 
     def inside_kept_files(self, found: Plan) -> tuple[int, list[Wrong]]:
@@ -235,24 +241,45 @@ class Auditor:
                 wrong.append(Wrong("skipped", self.index.paths(alone.numbers)[0].as_py(), chosen, rows))
         return int((~kept).sum()), wrong
 
-    def fingerprint(self, found: Plan, engine: str) -> tuple[int, int | None]:
+    def fingerprint(self, found: Plan, engine: str) -> tuple[int, int]:
         """The count and the sum of the hashes of the rows that an engine gives, following a plan."""
-        import duckdb
-
         schema = self.index.snapshot.schema.arrow
         if engine == "duckdb":
-            rows: Any = found.to_duckdb(self.connection).to_arrow_reader()
+            batches: Iterable[pa.RecordBatch] = found.to_duckdb(self.connection).to_arrow_reader()
         elif engine == "arrow":
-            rows = pa.RecordBatchReader.from_batches(schema, found.to_batches())
+            batches = found.to_batches()
         else:
-            rows = found.to_spark(self.spark or session()).toArrow().select(schema.names).to_reader()
-        batches = (pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches() for batch in rows)
-        plain = pa.RecordBatchReader.from_batches(schema, (batch for chunk in batches for batch in chunk))
-        # Counted on a connection of its own: the one that reads has a result open.
-        with duckdb.connect() as tally:
-            tally.register("found", plain)
-            ((count, total),) = tally.execute("SELECT count(*), sum(hash(r)::HUGEINT) FROM found r").fetchall()
-        return int(count), total
+            batches = found.to_spark(self.spark or session()).toArrow().select(schema.names).to_batches()
+        count, total = 0, 0
+        # Counted batch by batch, on a connection of its own: the one that reads has a result open, and a query that
+        # pulled it would hide what is wrong with a file behind an error of its own.
+        with self.connection.cursor() as tally:
+            for batch in batches:
+                if batch.num_rows:
+                    tally.register("found", pa.Table.from_batches([batch]).cast(schema).combine_chunks())
+                    ((hashes,),) = tally.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
+                    count, total = count + batch.num_rows, total + int(hashes)
+        return count, total
+
+    @contextmanager
+    def naming_files(self, found: Plan) -> Iterator[None]:
+        """Name the file of a plan that cannot be read, where that is why an engine failed. Raises `CorruptFile`."""
+        import duckdb
+
+        unread = (duckdb.Error, pa.ArrowInvalid)
+        try:
+            yield
+        except unread as error:
+            for number in found.numbers:
+                alone = everything_in(found, np.array([number]))
+                try:
+                    for _ in alone.to_batches():
+                        pass
+                except unread as reason:
+                    path = self.index.storage.uri_of(self.index.paths(alone.numbers)[0].as_py())
+                    said = str(reason).splitlines()[0]
+                    raise CorruptFile(f"{path} cannot be read: {said} Restore it, or write its rows anew.") from error
+            raise
 
     def invented(self, count: int, seed: int) -> list[str]:
         """Random predicates over rows of a few of the table's files."""
