@@ -14,7 +14,7 @@ import zskip
 from zskip import sidecar
 from zskip.audit import doctor, verify
 from zskip.audit.predicates import random_predicates
-from zskip.errors import InvalidOption, NoParquet
+from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.schema import Schema
 
 
@@ -121,3 +121,27 @@ def test_doctor_tells_good_footers_from_bad(tmp_path: Path) -> None:
 def test_doctor_needs_parquet(tmp_path: Path) -> None:
     with pytest.raises(NoParquet):
         doctor(tmp_path)
+
+
+def test_verify_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    rows = pa.table({"a": range(4000), "s": [f"text {n * 7919 % 4000}" for n in range(4000)]})
+    for url in (str(tmp_path / "t"), f"memory://{tmp_path.name}/t"):
+        table = zskip.write(rows, url, by=["a"], files=4)
+        victim = table.plan("a = 2500").relative_paths[0].as_py()
+        data = table.storage.read(victim)
+        table.storage.put(victim, data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :])
+        with pytest.raises(CorruptFile, match=victim):
+            zskip.open(url).verify(["a > 10", "a < 100"], sample=None)
+
+
+def test_doctor_looks_at_the_newest_version_of_a_table(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(1000)}), tmp_path, by=["a"], files=4)
+    table.delete("a < 500")
+    report = doctor(tmp_path)
+    assert (report.files, report.rows) == (table.snapshot.totals.files, 500)
+    assert any("vacuum" in advice for advice in report.advice)
+    table.vacuum("0 days")
+    assert not any("vacuum" in advice for advice in doctor(tmp_path).advice)
+    part = tmp_path / table.snapshot.shards[0].file_part.path
+    part.write_bytes(part.read_bytes()[:-1])
+    assert any("--repair" in advice for advice in doctor(tmp_path).advice)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip.errors import NoParquet
+from zskip.errors import DamagedIndex, NoParquet, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, is_orderable, may_hold_nan
-from zskip.sidecar import Storage, open_storage
+from zskip.sidecar import Index, Storage, load, open_storage
 from zskip.stats import ColumnStatistics, DataFiles, footers
 from zskip.stats.trust import Writer, doubt, writer
 
@@ -74,12 +74,15 @@ class Footer:
 def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Diagnosis:
     """Look at every footer below a path and say which bounds are there, which may be believed, and what that costs.
 
-    Reads footers and nothing else, changes nothing, needs no index. A file that cannot be read is reported, not
-    raised. Raises `NoParquet`.
+    Reads footers and nothing else, changes nothing, needs no index. Of a table that zskip wrote, it looks at the files
+    of the newest version. A file that cannot be read is reported, not raised. Raises `NoParquet`.
     """
     storage = open_storage(path, storage_options)
     listing = storage.list(hidden=False)
     paths = [name for name in listing.path.to_pylist() if name.endswith((".parquet", ".parq", ".pq"))]
+    named, doubt = named_files(storage)
+    others = 0 if named is None else len(set(paths) - named)
+    paths = [name for name in paths if named is None or name in named]
     if not paths:
         raise NoParquet(f"There is no Parquet file below {storage.uri}.")
     with ThreadPoolExecutor(THREADS) as pool:
@@ -113,8 +116,29 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
         writers,
         columns,
         unreadable,
-        tuple(advice_on_files(sizes, rows, row_groups, unreadable)),
+        (*doubt, *advice_on_others(others), *advice_on_files(sizes, rows, row_groups, unreadable)),
     )
+
+
+def named_files(storage: Storage) -> tuple[set[str] | None, tuple[str, ...]]:
+    """The files of the newest version of a table that zskip wrote, None elsewhere; and what is wrong with its index."""
+    try:
+        index = Index(storage, load(storage))
+        if not index.snapshot.managed:
+            return None, ()
+        return set(index.paths(np.arange(len(index), dtype=np.int64)).to_pylist()), ()
+    except TableNotFound:
+        return None, ()
+    except (DamagedIndex, UnsupportedFormat) as error:
+        return None, (f"The index cannot be read, so all files of the folder were looked at. {error}",)
+
+
+def advice_on_others(others: int) -> Iterator[str]:
+    if others:
+        yield (
+            f"{others:,} more files lie here that are not of the table's newest version: those of older ones, which "
+            "`zskip vacuum` removes in time, or of others."
+        )
 
 
 def footer(storage: Storage, name: str) -> Footer | str:
