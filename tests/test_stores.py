@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests.torture.races import s3
 from zskip import sidecar
 from zskip.audit import doctor
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedStore
@@ -26,23 +26,8 @@ Store = tuple[str, dict[str, Any] | None]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Store]:
     """A server that speaks S3's protocol, with conditional puts."""
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT")).close()
-    yield (
-        "s3://bucket",
-        {
-            "aws_access_key_id": "key",
-            "aws_secret_access_key": "secret",
-            "aws_region": "us-east-1",
-            "aws_endpoint": f"http://{host}:{port}",
-            "aws_virtual_hosted_style_request": "false",
-            "client_options": {"allow_http": True},
-        },
-    )
-    server.stop()
+    with s3() as place:
+        yield place
 
 
 @pytest.fixture(params=["file", "memory", "s3"])
