@@ -326,15 +326,19 @@ class Table:
         self._move_to(snapshot)
         return done
 
-    def overwrite(self, source: Any, *, by: str | Sequence[str] | None = None, **options: Any) -> Table:
+    def overwrite(
+        self, source: Any, *, by: str | Sequence[str] | None = None, session: Any = None, **options: Any
+    ) -> Table:
         """Replace all rows, in one commit.
 
         Options as for `write`; those that are not given stay as they were. Other columns ``by`` bring a layout of
-        their own. Raises what `write` raises, and `CommitConflict`.
+        their own. ``session``: a Spark session that does the work, and whose DataFrame the source is. Raises what
+        `write` raises, and `CommitConflict`.
         """
+        engine = _engine(session)
         base = self._newest()
-        rows = open_source(source, options.get("storage_options"))
-        snapshot = changes.create(self._storage, base, rows, changes.changed_options(base, by, options))
+        rows = engine.opened(source, options.get("storage_options"))
+        snapshot = changes.create(self._storage, base, rows, changes.changed_options(base, by, options), engine)
         self._move_to(snapshot)
         return self
 
@@ -381,7 +385,8 @@ class Table:
         ``full``: fit the layout again and write all rows anew. ``max_bytes``: rewrite no more than that; ``dry_run``:
         only say what would be done. A second run on an unchanged table does nothing. ``session``: a Spark session that
         does the work. Options as for `append`.
-        Raises `CommitConflict` where another writer took a file away meanwhile.
+        Files that another writer took away meanwhile are left with their group, and the receipt says how many; raises
+        `CommitConflict` where nothing else was to be done.
         """
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")

@@ -170,6 +170,8 @@ def test_options_layouts_and_the_session_are_kept(spark: SparkSession, tmp_path:
         zs.write(rows, tmp_path / "t", by="a")
     again = zs.write(rows.limit(100), tmp_path / "t", by="b", files=1, mode="overwrite")
     assert (again.version, again.snapshot.totals.rows) == (2, 100)
+    again.overwrite(rows.limit(50), session=spark)
+    assert (again.version, again.to_arrow().num_rows, again.snapshot.layout.columns) == (3, 50, ("b",))
     small = zs.write(rows.limit(0), tmp_path / "empty", by="a")
     assert (small.snapshot.totals.rows, len(files_of(small))) == (0, 0)
     assert zs.table(spark, small).count() == 0
