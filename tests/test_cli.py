@@ -16,6 +16,7 @@ import pytest
 
 import zskip
 from zskip.cli import main
+from zskip.cli.terminal import as_typed
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -200,6 +201,47 @@ def test_an_option_out_of_range_is_two(fixtures: Path, tmp_path: Path, capsys: p
     said = complaint(capsys, 2, "write", source, str(path), "--by", "date", "--files", "0")
     assert "files" in said
     assert not path.exists()
+
+
+def test_errors_speak_of_options_as_they_are_typed(
+    fixtures: Path, flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = ["write", str(fixtures / "flights.parquet")]
+    new = str(tmp_path / "t")
+    assert "Say --mode append or --mode overwrite." in complaint(capsys, 1, *write, str(flights), "--by", "date")
+    said = complaint(capsys, 2, *write, new, "--by", "date", "--files", "5", "--rows-per-file", "10")
+    assert "Give one of --files, --rows-per-file and --file-size" in said
+    assert "--file-size is a size above zero" in complaint(capsys, 2, *write, new, "--by", "date", "--file-size", "1XB")
+    assert "of --by, none below 0" in complaint(capsys, 2, *write, new, "--by", "date", "--weights", "1,2")
+    assert "--as-of is a time" in complaint(capsys, 2, "plan", str(flights), "TRUE", "--as-of", "then")
+    assert "zskip write or zskip index" in complaint(capsys, 1, "info", new)
+    assert "zskip write or zskip index" in complaint(capsys, 1, "query", f"SELECT * FROM '{new}'")
+    nowhere = tmp_path / "nowhere" / "x.svg"
+    said = complaint(capsys, 1, "plot", str(flights), "date", "distance", "--output", str(nowhere))
+    assert f'"{nowhere}": No such file or directory.' in said
+    for workload, wrong in ((fixtures / "flights.parquet", "UTF-8"), (nowhere, "No such file")):
+        assert wrong in complaint(capsys, 2, "advise", str(flights), "--workload", str(workload))
+
+
+def test_a_hive_folder_in_an_error_is_no_option() -> None:
+    """What the user calls by= is a folder of theirs."""
+    assert as_typed('"/lake/by=5/x" and by= differ', ["by"]) == '"/lake/by=5/x" and --by differ'
+
+
+def test_statements_about_tables(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for statement in (f"SUMMARIZE '{flights}'", f"DESCRIBE '{flights}'"):
+        assert main(["query", statement]) == 0
+        assert "carrier" in capsys.readouterr().out
+
+
+def test_an_index_takes_what_has_changed(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"x": [1, 2]}), tmp_path / f"{name}.parquet")
+        if name == "a":
+            assert facts(capsys, "index", str(tmp_path))["files"] == 1
+    assert "Add --refresh" in complaint(capsys, 1, "index", str(tmp_path))
+    assert "--deep" in complaint(capsys, 2, "index", str(tmp_path), "--refresh", "--deep")
+    assert facts(capsys, "index", str(tmp_path), "--refresh")["files"] == 2
 
 
 def test_bad_input_is_one_and_leaves_nothing(

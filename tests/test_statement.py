@@ -17,7 +17,7 @@ import zskip
 from tests.tables import build_table, sorted_rows
 from zskip.engines.duckdb import sql
 from zskip.engines.duckdb.statement import rewrite
-from zskip.errors import InvalidOption, SqlSyntaxError, UnknownParameter, UnsupportedSql
+from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 
 N = 240
 
@@ -364,3 +364,19 @@ def test_a_statement_means_the_same_over_the_survivors(
 
     rewritten = rewrite(at(lake, statement), con)
     assert answer(rewritten.sql, rewritten.parameters) == answer(plainly(lake, statement))
+
+
+def test_a_path_without_a_table_is_named(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="nothing/here"):
+        zskip.sql("SELECT * FROM 'nothing/here'", con)
+    with pytest.raises(duckdb.CatalogException, match="no_such_table"):
+        zskip.sql("SELECT * FROM no_such_table", con)
+
+
+@pytest.mark.parametrize("statement", ["SUMMARIZE {}", "SELECT * FROM (SUMMARIZE {})", "DESCRIBE {}"])
+def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> None:
+    path = next(folder.parent for folder in sorted(lake.rglob("_zskip")))
+    columns = zskip.open(path).schema.names
+    for name in (f"'{path}'", "named"):
+        found = zskip.sql(statement.format(name), con, tables={"named": zskip.open(path)}).fetchall()
+        assert [row[0] for row in found] == columns

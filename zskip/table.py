@@ -82,7 +82,7 @@ def write(
     After an error nothing is left behind.
     """
     if mode not in _MODES:
-        raise InvalidOption(f'mode is "error", "append" or "overwrite", not {mode!r}.')
+        raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
     options = WriteOptions(
         by=by,
         layout=layout,
@@ -296,7 +296,7 @@ class Table:
         Raises `SqlError`, which points at its place in the text.
         """
         if freshness not in ("list", "trust"):
-            raise InvalidOption(f'freshness is "list" or "trust", not {freshness!r}.')
+            raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
         if isinstance(predicate, str):
             predicate = bind(predicate, self.snapshot.schema, dialect=dialect, timezone=timezone, params=params)
         changed = planning.listed(self._index) if freshness == "list" else None
@@ -407,7 +407,7 @@ class Table:
     def history(self, limit: int | None = None) -> list[Version]:
         """The versions that can still be opened, the newest first; the first ``limit`` of them."""
         if limit is not None and limit < 0:
-            raise InvalidOption(f"limit is a number of versions, not {limit}.")
+            raise InvalidOption(f"limit= is a number of versions, not {limit}.")
         return [
             Version(
                 snapshot.version,

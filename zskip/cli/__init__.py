@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from zskip.cli import changes, demo, questions, trust, tuning
-from zskip.cli.terminal import complain
-from zskip.errors import InvalidOption, ZskipError
+from zskip.cli.terminal import as_typed, complain
+from zskip.errors import InvalidOption, SqlError, ZskipError
 
 __all__ = ["main"]
 
@@ -61,12 +61,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidOption as error:
         if given.traceback:
             raise
-        complain(str(error))
+        complain(as_typed(str(error), vars(given)))
         return 2
-    except (ZskipError, OSError) as error:
+    except SqlError as error:
         if given.traceback:
             raise
-        complain(str(error))
+        complain(str(error))  # most of it is the user's own text
+        return 1
+    except ZskipError as error:
+        if given.traceback:
+            raise
+        complain(as_typed(str(error), vars(given)))
+        return 1
+    except OSError as error:
+        if given.traceback:
+            raise
+        complain(str(error) if error.filename is None else f'"{error.filename}": {error.strerror}.')
         return 1
     except Exception as error:
         # DuckDB's errors are a user's (SQL that it refuses, a disk that is full); any other is a defect of ours.

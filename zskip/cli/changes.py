@@ -20,7 +20,7 @@ from zskip.cli.options import (
     write_options,
 )
 from zskip.cli.terminal import print_facts, print_json, working
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, TableExists
 
 __all__ = ["add_commands"]
 
@@ -52,6 +52,7 @@ def add_commands(commands: Commands) -> None:
     )
     command.add_argument("path", help="the folder or URL that holds the Parquet files")
     command.add_argument("--deep", action="store_true", help="read the columns whose footers say too little")
+    command.add_argument("--refresh", action="store_true", help="take what has changed in the folder into its index")
     command.add_argument("--repair", action="store_true", help="make lost parts of an index again, from the footers")
     command.add_argument(
         "--go-back",
@@ -122,10 +123,21 @@ def index(given: argparse.Namespace) -> None:
         with working(f"repairing the index of {given.path}"):
             show(tables.repair(given.path, go_back=given.go_back, storage_options=pairs(given.storage_option)), given)
         return
+    if given.refresh and given.deep:
+        raise InvalidOption("--deep is for a new index: leave it out with --refresh.")
     if given.go_back:
         raise InvalidOption("--go-back needs --repair.")
     with working(f"indexing {given.path}"):
-        table = tables.index(given.path, deep=given.deep, storage_options=pairs(given.storage_option))
+        options = pairs(given.storage_option)
+        if given.refresh:
+            table = tables.open(given.path, storage_options=options).refresh()
+        else:
+            try:
+                table = tables.index(given.path, deep=given.deep, storage_options=options)
+            except TableExists as error:
+                raise TableExists(
+                    f"{given.path} has an index already. Add --refresh to bring it up to date."
+                ) from error
     show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)
 
 

@@ -27,7 +27,7 @@ from zskip.errors import InvalidOption
 
 __all__ = ["add_commands"]
 
-STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM)\s", re.IGNORECASE)
+STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|SUMMARIZE|DESCRIBE|EXPLAIN|PIVOT|UNPIVOT)\s", re.IGNORECASE)
 
 
 def add_commands(commands: Commands) -> None:

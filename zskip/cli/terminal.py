@@ -6,8 +6,9 @@ import dataclasses
 import datetime
 import decimal
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
-__all__ = ["complain", "grid", "out", "print_facts", "print_json", "said", "size", "working"]
+__all__ = ["as_typed", "complain", "grid", "out", "print_facts", "print_json", "said", "size", "working"]
 
 LISTED = 20
 
@@ -29,6 +30,22 @@ def out() -> Console:
 def complain(message: str) -> None:
     """An error, on stderr. Its own line breaks stay, so that carets stand under their SQL."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"zskip: {message}", style="red", markup=False)
+
+
+def as_typed(message: str, options: Iterable[str]) -> str:
+    """A message of the library, which says ``name=``, in the words of the command line.
+
+    >>> as_typed('Say mode="append", or give row_group_rows=.', ["mode", "row_group_rows"])
+    'Say --mode append, or give --row-group-rows.'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        value = "" if found[2] in (None, "True") else found[2].strip('"')
+        return f"--{found[1].replace('_', '-')}{' ' if value else ''}{value}"
+
+    # Behind a slash, a quote or a bracket stands something of the user's own.
+    keyword = rf"(?<![\w./\"'(\[])({'|'.join(options)})=(?=[\s.,;:\"\dT\[]|$)(\"[^\"]*\"|True|\d+|\[[^\]]*\])?"
+    return re.sub(r"\bzskip\.(?=(?:write|index)\b(?!\())", "zskip ", re.sub(keyword, option, message))
 
 
 @contextmanager

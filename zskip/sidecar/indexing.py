@@ -46,7 +46,7 @@ def index_files(
     Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
     if latest_version(storage):
-        raise TableExists(f"There is an index at {storage.uri} already. Open it and refresh it.")
+        raise TableExists(f"There is an index at {storage.uri} already. Open it with zskip.open, and refresh() it.")
     if statistics is not None:
         if schema is None:
             raise SchemaMismatch("Statistics from elsewhere need the table's schema beside them: schema=.")

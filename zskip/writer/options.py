@@ -61,7 +61,9 @@ class WriteOptions:
     def __post_init__(self) -> None:
         sizes = [name for name in ("files", "rows_per_file", "file_size") if getattr(self, name) is not None]
         if len(sizes) > 1:
-            raise InvalidOption(f"Give one of files, rows_per_file and file_size, not {' and '.join(sizes)}.")
+            raise InvalidOption(
+                f"Give one of files=, rows_per_file= and file_size=, not {' and '.join(f'{size}=' for size in sizes)}."
+            )
         for name in ("files", "rows_per_file", "row_group_rows", "threads"):
             _at_least_one(name, getattr(self, name))
         for name in ("file_size", "memory_limit"):
@@ -69,7 +71,9 @@ class WriteOptions:
             if value is not None:
                 object.__setattr__(self, name, bytes_of(value, name))
         if isinstance(self.memory_limit, int) and self.memory_limit < _LEAST_MEMORY:
-            raise InvalidOption(f"memory_limit={self.memory_limit} bytes is too little to work in: at least 64 kB.")
+            raise InvalidOption(
+                f"memory_limit= is too little to work in with {self.memory_limit} bytes: give 64 kB at least."
+            )
         codec = str(self.compression).lower()
         if codec not in _CODECS:
             raise InvalidOption(f'There is no compression "{self.compression}".{nearest(codec, _CODECS)}')
@@ -97,7 +101,7 @@ def bytes_of(value: int | str, name: str) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         size = value
     if size < 1:
-        raise InvalidOption(f'{name} is a size above zero, as 128_000_000 or "128MB", not {value!r}.')
+        raise InvalidOption(f'{name}= is a size above zero, as 128000000 or "128MB", not {value!r}.')
     return size
 
 
@@ -106,13 +110,13 @@ def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
     listed = (columns,) if isinstance(columns, str) else tuple(columns)
     twice = [column for index, column in enumerate(listed) if column in listed[:index]]
     if twice:
-        raise InvalidOption(f'The column "{twice[0]}" stands twice in {name}.')
+        raise InvalidOption(f'The column "{twice[0]}" stands twice in {name}=.')
     return listed
 
 
 def _at_least_one(name: str, value: object) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise InvalidOption(f"{name} is a whole number of at least 1, not {value!r}.")
+        raise InvalidOption(f"{name}= is a whole number of at least 1, not {value!r}.")
 
 
 def span_of(text: str | timedelta) -> timedelta:

@@ -32,7 +32,9 @@ def queries_of(workload: Workload) -> tuple[str, ...]:
         try:
             return split_statements(Path(workload).read_text(encoding="utf-8"))
         except OSError as error:
-            raise InvalidOption(f"The workload {os.fspath(workload)} cannot be read: {error}") from error
+            raise InvalidOption(f'The workload "{os.fspath(workload)}" cannot be read: {error.strerror}.') from error
+        except UnicodeDecodeError as error:
+            raise InvalidOption(f'The workload "{os.fspath(workload)}" is no text in UTF-8.') from error
     return split_statements(workload) if isinstance(workload, str) else tuple(workload)
 
 

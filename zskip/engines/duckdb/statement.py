@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -44,11 +44,16 @@ _KEPT_INDEXES = 16
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A statement that reads the survivors alone. ``plans``: by the text of each table, in the order of the text."""
+    """A statement that reads the survivors alone.
+
+    ``plans``: by the text of each table, in the order of the text · ``unknown``: quoted names that look like folders,
+    in which there is no table.
+    """
 
     sql: str
     parameters: Mapping[str, Any] | Sequence[Any] | None
     plans: tuple[tuple[str, Plan], ...]
+    unknown: tuple[str, ...] = ()
 
 
 def sql(
@@ -69,8 +74,8 @@ def sql(
     that are URLs · ``freshness``: "list" notices what has changed in folders that zskip only indexes, "trust" takes the
     index's word. The result is a lazy relation; a statement that is no query runs at once.
 
-    Raises `SqlSyntaxError`, `UnsupportedSql` (for views), `UnknownParameter` and `SchemaError`; everything else is
-    raised by DuckDB itself.
+    Raises `SqlSyntaxError`, `UnsupportedSql` (for views), `UnknownParameter`, `SchemaError`, and `TableNotFound` for a
+    path at which there is nothing; everything else is raised by DuckDB itself.
     """
     import duckdb
 
@@ -78,7 +83,16 @@ def sql(
     rewritten = rewrite(
         statement, con, params=params, tables=tables, storage_options=storage_options, freshness=freshness
     )
-    return con.sql(rewritten.sql, params=rewritten.parameters)
+    try:
+        return con.sql(rewritten.sql, params=rewritten.parameters)
+    except duckdb.CatalogException as error:
+        for name in rewritten.unknown:
+            if f"Table with name {name} does not exist" in str(error):
+                raise TableNotFound(
+                    f'There is no zskip table at "{name}", and DuckDB knows no table of that name. Make one with '
+                    "zskip.write or zskip.index."
+                ) from error
+        raise
 
 
 def rewrite(
@@ -96,22 +110,24 @@ def rewrite(
     Remote tables are readable on ``con`` afterwards.
     """
     if freshness not in ("list", "trust"):
-        raise InvalidOption(f'freshness is "list" or "trust", not {freshness!r}.')
+        raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
     ((timezone, micros, collation),) = con.sql(
         "SELECT current_setting('TimeZone'), epoch_us(now()), current_setting('default_collation')"
     ).fetchall()
     meaning = Meaning(con, collation)
     now = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
     prune = prune and _is_known(timezone)
-    text = _frozen(statement, now, timezone if prune else None)
+    text = _frozen(_selecting(statement, tables or {}), now, timezone if prune else None)
     catalog = _Catalog(tables or {}, storage_options)
     edits: list[tuple[int, int, str]] = []
     values = _Parameters(params)
     plans: list[tuple[str, Plan]] = []
+    unknown: list[str] = []
     for tree in _parsed(text):
         scopes = Scopes(tree, catalog.columns_of)
         found = [table for table in tree.find_all(exp.Table) if not scopes.is_cte(table)]
         known = [table for table in found if catalog.index_of(table) is not None]
+        unknown += [table.name for table in found if "/" in table.name and catalog.index_of(table) is None]
         _be_readable_later(tree, known, text)
         # DuckDB looks for the values of a PIVOT by a query of its own, which gets no parameters.
         inlined = tree.find(exp.Pivot) is not None
@@ -125,7 +141,7 @@ def rewrite(
             plans.append((text[start:end], planned))
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
-    return Rewritten(text, values.all, tuple(plans))
+    return Rewritten(text, values.all, tuple(plans), tuple(unknown))
 
 
 def _parsed(text: str) -> list[exp.Expr]:
@@ -339,10 +355,7 @@ def _frozen(statement: str, now: datetime.datetime, timezone: str | None) -> str
 
     Only what SELECT lists say of the clock stays: it names columns, and decides nothing.
     """
-    try:
-        tokens = sqlglot.tokenize(statement, read="duckdb")
-    except sqlglot.errors.SqlglotError as error:
-        raise SqlSyntaxError(f"The statement does not parse: {error}.", statement) from error
+    tokens = _tokens(statement)
     listed = _in_select_lists(tokens)
     read = () if timezone is None else clocks(tokens, "duckdb", now, timezone)
     edits = [edit for edit in read if edit[0] not in listed]
@@ -351,6 +364,32 @@ def _frozen(statement: str, now: datetime.datetime, timezone: str | None) -> str
     for start, end, replacement in sorted(edits, reverse=True):
         statement = statement[:start] + replacement + statement[end:]
     return statement
+
+
+_ABOUT_TABLES = ("SUMMARIZE", "DESCRIBE", "DESC")
+
+
+def _selecting(statement: str, named: Collection[str]) -> str:
+    """The statement with ``SUMMARIZE 'lake/conn'`` said as ``SUMMARIZE SELECT * FROM 'lake/conn'``, and the like."""
+    tokens = _tokens(statement)
+    before = [None, *tokens]
+    starts = [
+        table.start
+        for ahead, verb, table in zip(before, tokens, tokens[1:], strict=False)
+        if verb.text.upper() in _ABOUT_TABLES
+        and (ahead is None or ahead.token_type in (TokenType.L_PAREN, TokenType.SEMICOLON))
+        and (statement[table.start] in "'\"" or table.text.lower() in {name.lower() for name in named})
+    ]
+    for start in reversed(starts):
+        statement = f"{statement[:start]}SELECT * FROM {statement[start:]}"
+    return statement
+
+
+def _tokens(statement: str) -> Sequence[Token]:
+    try:
+        return sqlglot.tokenize(statement, read="duckdb")
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The statement does not parse: {error}.", statement) from error
 
 
 def _is_known(timezone: str) -> bool:

@@ -60,10 +60,16 @@ def unclosed_quote(text: str) -> int | None:
 
 
 def what_is_wrong(detail: Mapping[str, object]) -> str:
-    """What the parser says of an error; where it only names classes of its own, that something is missing.
+    """What the parser says of an error; where it only names classes of its own, that something is missing or wrong.
 
     >>> what_is_wrong({"description": "Expecting )"})
     'Expecting )'
+    >>> what_is_wrong({"description": "Expected table name but got <Token token_type: TokenType.WHERE, …>"})
+    'Expected table name here'
     """
-    said = str(detail.get("description") or "something is missing")
-    return "something is missing here" if said.startswith("Required keyword") else said
+    said = str(detail.get("description") or "something is missing").partition(" but got <Token")
+    if said[0].startswith("Required keyword"):
+        return "something is missing here"
+    if said[0].startswith("Invalid expression"):
+        return "this cannot stand here"
+    return said[0] + (" here" if said[1] else "")
