@@ -47,15 +47,26 @@ def split(rows: pa.Table, files: np.ndarray, bucket_of: np.ndarray) -> list[tupl
     if not rows.num_rows:
         return []
     buckets = bucket_of[files]
-    order = np.argsort(buckets.astype(_smallest(int(bucket_of[-1]))), kind="stable")
-    counts = np.bincount(buckets, minlength=int(bucket_of[-1]) + 1)
-    rows = rows.append_column(FILE, pa.array(files.astype(np.int32)))
-    taken = rows.combine_chunks().take(pa.array(order))
-    ends = np.cumsum(counts)
-    return [
-        (bucket, taken.slice(int(ends[bucket] - counts[bucket]), int(counts[bucket])))
-        for bucket in np.flatnonzero(counts).tolist()
-    ]
+    count = int(bucket_of[-1]) + 1
+    order = np.argsort(buckets.astype(_smallest(count - 1)), kind="stable")
+    ends = np.append(0, np.cumsum(np.bincount(buckets, minlength=count)))
+    rows = rows.append_column(
+        FILE, pa.array(files.astype(np.int16 if len(bucket_of) < 1 << 15 else np.int32))
+    ).combine_chunks()
+    found = []
+    # Rows that were taken together are let go together: not before the last bucket among them has become files.
+    for first in range(0, count, -(-count // _TAKES)):
+        last = min(first + -(-count // _TAKES), count)
+        taken = rows.take(pa.array(order[ends[first] : ends[last]]))
+        for bucket in range(first, last):
+            length = int(ends[bucket + 1] - ends[bucket])
+            if length:
+                found.append((bucket, taken.slice(int(ends[bucket] - ends[first]), length)))
+    return found
+
+
+_TAKES = 16
+"""At most so many times rows are taken from one part."""
 
 
 def _smallest(most: int) -> type[np.unsignedinteger]:
@@ -80,7 +91,7 @@ class MemoryBuckets:
 
     def take(self, bucket: int) -> pa.Table:
         pieces, self._pieces[bucket] = self._pieces[bucket], []
-        return pa.concat_tables(pieces).combine_chunks()
+        return pa.concat_tables(pieces)
 
     def __len__(self) -> int:
         return len(self._pieces)
@@ -89,9 +100,8 @@ class MemoryBuckets:
 class SpilledBuckets:
     """Buckets in files of a folder of their own, which `remove` deletes."""
 
-    def __init__(self, count: int, folder: str, schema: pa.Schema) -> None:
+    def __init__(self, count: int, folder: str) -> None:
         self._folder = folder
-        self._schema = schema.append(pa.field(FILE, pa.int32()))
         self._writers: list[pa.RecordBatchStreamWriter | None] = [None] * count
         self._rows = [0] * count
 
@@ -102,7 +112,7 @@ class SpilledBuckets:
         with naming(self._path(bucket)):
             if writer is None:
                 writer = pa.ipc.new_stream(
-                    self._path(bucket), self._schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+                    self._path(bucket), rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
                 )
                 self._writers[bucket] = writer
             writer.write_table(rows)
@@ -127,7 +137,7 @@ class SpilledBuckets:
             pa.OSFile(path) as file,
             pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
         ):
-            rows = reader.read_all().combine_chunks()
+            rows = reader.read_all()
         os.unlink(path)
         return rows
 

@@ -257,7 +257,7 @@ class _Write:
         bucket_of = numbers * count // several
         if in_memory:
             return MemoryBuckets(count), bucket_of
-        return SpilledBuckets(count, self.folders.make(), look.carried), bucket_of
+        return SpilledBuckets(count, self.folders.make()), bucket_of
 
     def _scatter(
         self,
@@ -286,6 +286,8 @@ class _Write:
                 done += rows.num_rows
             self.options.reported("scatter", done, total)
         buckets.finish()
+        # What reading the source took and gave back is the system's again before files are made.
+        pa.default_memory_pool().release_unused()
         return counts
 
     # --- gather ---
@@ -294,7 +296,7 @@ class _Write:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
 
         def made(bucket: int) -> list[_File]:
-            # A bucket is there three times: as it was read, as one piece, and in the order of its files.
+            # A bucket is there up to three times: as it was read, as one piece, and in the order of its files.
             with memory.reserved(int(3 * look.in_memory * buckets.rows(bucket))):
                 return list(self._files_of(buckets.take(bucket), shape))
 
@@ -304,30 +306,39 @@ class _Write:
         for made_here in in_parallel(self.pool, made, filled, 2 * self.cores):
             files.extend(made_here)
             done += sum(pc.sum(file.units.row_count).as_py() for file in made_here)
+            pa.default_memory_pool().release_unused()
             self.options.reported("write", done, total)
         return files
 
     def _files_of(self, rows: pa.Table, shape: _Shape) -> Iterator[_File]:
-        """Write the files of one bucket."""
+        """Write the files of one bucket, whose columns are let go as the last of them takes its rows."""
         routing = shape.routing
         numbers = shape.bundles.first[rows.column(FILE).to_numpy()]
-        rows = rows.drop_columns([FILE])
         present, starts, order = _by_number(numbers)
+        rows = rows.drop_columns([FILE])
+        if len(present) > 1:
+            rows = rows.combine_chunks()  # once, as every file takes from it
+        schema, columns = rows.schema, dict(zip(rows.column_names, rows.columns, strict=True))
+        del rows
         for file, chosen in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
             assignment = routing.assignment_of(file)
-            keys = rows.select(top_level(assignment.columns, self.schema))
             count = shape.pieces(file, len(chosen))
             piece_rows = -(-len(chosen) // count)
             length = int(even_cuts(piece_rows, self.options.row_group_rows)[1])
-            mine = keys if len(present) == 1 else keys.take(pa.array(chosen))
-            arranged = chosen[assignment.arrange(mine, length)]
+            keys = pa.table({name: columns[name] for name in top_level(assignment.columns, self.schema)})
+            keys = keys.combine_chunks() if len(present) == 1 else keys.take(pa.array(chosen))
+            arranged = chosen[assignment.arrange(keys, length)]
+            del keys
             named = f"{place(file, int(shape.bundles.last[file]))}-{self.id}"
             if self.slots is not None:
                 named = f"{place(*self.slots)}-{self.id}-{file}"
-            for piece, numbered in enumerate(np.split(arranged, range(piece_rows, len(chosen), piece_rows))):
+            pieces = np.split(arranged, range(piece_rows, len(chosen), piece_rows))
+            for piece, numbered in enumerate(pieces):
                 name = f"part-{named}"
                 name += f"-{piece}.parquet" if count > 1 else ".parquet"
-                yield self._written(routing.folder_of(file) + name, trimmed(rows.take(pa.array(numbered))), assignment)
+                last = file == present[-1] and piece == len(pieces) - 1
+                taken = trimmed(_taken(columns, schema, numbered, last=last))
+                yield self._written(routing.folder_of(file) + name, taken, assignment)
 
     def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.options.row_group_rows)
@@ -364,6 +375,17 @@ def _by_number(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     order = np.argsort(numbers, kind="stable")
     present, starts = np.unique(numbers[order], return_index=True)
     return present, starts, order
+
+
+def _taken(columns: dict[str, pa.ChunkedArray], schema: pa.Schema, rows: np.ndarray, *, last: bool) -> pa.Table:
+    """Rows of the columns by number; after the ``last`` ones are taken, no column is left."""
+    places = pa.array(rows)
+
+    def taken(name: str) -> pa.ChunkedArray:
+        column = columns.pop(name) if last else columns[name]
+        return pa.table({name: column}).combine_chunks().column(0).take(places)
+
+    return pa.Table.from_arrays([taken(name) for name in schema.names], schema=schema)
 
 
 class _Memory:
