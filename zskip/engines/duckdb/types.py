@@ -30,6 +30,7 @@ _PLAIN: dict[pa.DataType, str] = {
     pa.time64("us"): "TIME",
     pa.time64("ns"): "TIME_NS",
     pa.null(): "INTEGER",
+    pa.month_day_nano_interval(): "INTERVAL",
 }
 
 _BY_FAMILY: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
