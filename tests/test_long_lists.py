@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from zskip import interpret, predicate
-from zskip.errors import SqlError
+from zskip.errors import SqlError, UnknownParameter
+from zskip.predicate import Parameters
 from zskip.predicate.sql import lists
 from zskip.predicate.tree import In, walk
 from zskip.schema import Schema
@@ -36,9 +37,9 @@ DATES = ", ".join(f"DATE '20{number % 80 + 10}-{number % 12 + 1:02}-{number % 28
 DATE_TEXTS = DATES.replace("DATE ", "")
 
 
-def said(sql: str, dialect: str = "duckdb", params: object = None) -> list[str]:
+def said(sql: str, dialect: str = "duckdb", params: Parameters | None = None) -> list[str]:
     """What the tree of a predicate says, part by part."""
-    bound = predicate.bind(sql, SCHEMA, dialect=dialect, params=params)  # type: ignore[arg-type]
+    bound = predicate.bind(sql, SCHEMA, dialect=dialect, params=params)
     return [repr(bound.text), repr(bound.frozen), *(shown(node) for node in walk(bound.tree))]
 
 
@@ -125,9 +126,9 @@ def test_it_is_read_as_an_array() -> None:
     "params",
     [[10**17 + 1, list(range(1000))], {"a": 10**17 + 1, "b": list(range(1000))}, [str(10**17 + 1), list(range(1000))]],
 )
-def test_a_parameter_that_is_the_stand_in_is_no_list(params: list[object] | Mapping[str, object]) -> None:
-    named = isinstance(params, dict)
-    subject = "s" if isinstance(next(iter(params.values() if named else params)), str) else "i"  # type: ignore[union-attr]
+def test_a_parameter_that_is_the_stand_in_is_no_list(params: Parameters) -> None:
+    named = isinstance(params, Mapping)
+    subject = "s" if isinstance(next(iter(params.values() if isinstance(params, Mapping) else params)), str) else "i"
     sql = f"i IN ({NUMBERS}) AND {subject} IN ({'$a' if named else '?'}) AND i IN {'$b' if named else '?'}"
     bound = predicate.bind(sql, SCHEMA, params=params)
     sizes = [len(node.values) for node in walk(bound.tree) if isinstance(node, In)]
@@ -141,6 +142,14 @@ def test_a_list_as_a_parameter_is_long_too() -> None:
     (found,) = [node for node in walk(bound.tree) if isinstance(node, In)]
     assert found.values.to_pylist() == days
     assert bound.conjuncts[0].text == "d IN $days"
+
+
+@pytest.mark.parametrize("sql", ["i = ?", "i IN (?)", "i IN (1, ?)", "i BETWEEN 1 AND ?", "list_contains(?, i)"])
+@pytest.mark.parametrize("value", [[1, 2], (1,), {3}, []])
+def test_a_list_as_a_parameter_stands_behind_in_alone(sql: str, value: object) -> None:
+    with pytest.raises(UnknownParameter, match="may stand behind IN alone") as caught:
+        predicate.bind(sql, SCHEMA, params=[value])
+    assert caught.value.span == (sql.index("?"), sql.index("?") + 1)
 
 
 def test_an_error_behind_a_list_points_at_its_place() -> None:

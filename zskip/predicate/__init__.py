@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from zskip.predicate.bound import Dialect, Predicate, conjunction
+from zskip.predicate.bound import Dialect, Parameters, Predicate, conjunction
 from zskip.predicate.sql import bind
 
-__all__ = ["Dialect", "Predicate", "bind", "conjunction"]
+__all__ = ["Dialect", "Parameters", "Predicate", "bind", "conjunction"]

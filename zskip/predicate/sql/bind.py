@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.predicate import tree
-from zskip.predicate.bound import Dialect, Predicate
+from zskip.predicate.bound import Dialect, Parameters, Predicate
 from zskip.predicate.depth import with_room
 from zskip.predicate.sql import remembered
 from zskip.predicate.sql.binder import Binder
@@ -35,7 +35,7 @@ def bind(
     *,
     dialect: str = "duckdb",
     timezone: str = "UTC",
-    params: Sequence[object] | Mapping[str, object] | None = None,
+    params: Parameters | None = None,
     now: datetime | None = None,
     ansi: bool = True,
     case_sensitive: bool = False,

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import UnknownParameter, nearest
+from zskip.predicate.bound import Parameters
 from zskip.predicate.sql.source import Source
 
 __all__ = ["clocks", "freeze", "literal", "reads_clock"]
@@ -47,7 +48,7 @@ def freeze(
     source: Source,
     tokens: Sequence[Token],
     dialect: str,
-    params: Sequence[object] | Mapping[str, object] | None,
+    params: Parameters | None,
     now: datetime | None,
     zone: str,
 ) -> Source:
@@ -94,6 +95,8 @@ def clock_literal(kind: str, dialect: str, now: datetime, zone: str) -> str:
     return literal(local.date() if kind == "date" else local, dialect)
 
 
+_LISTS = (list, tuple, set, frozenset)
+
 _BEFORE_PARAMETER = {
     TokenType.VAR,
     TokenType.IDENTIFIER,
@@ -105,7 +108,7 @@ _BEFORE_PARAMETER = {
 
 
 def _parameters(
-    source: Source, tokens: Sequence[Token], params: Sequence[object] | Mapping[str, object] | None, dialect: str
+    source: Source, tokens: Sequence[Token], params: Parameters | None, dialect: str
 ) -> Iterable[tuple[int, int, str]]:
     named = params if isinstance(params, Mapping) else {}
     ordered = [] if params is None or isinstance(params, Mapping) else list(params)
@@ -117,6 +120,7 @@ def _parameters(
         follower = tokens[index + 1] if index + 1 < len(tokens) else None
         start, end = token.start, token.end + 1
         key: int | str | None = None
+        behind_in = index > 0 and tokens[index - 1].token_type is TokenType.IN
         if token.token_type is TokenType.PLACEHOLDER:
             key = position
             position += 1
@@ -149,6 +153,13 @@ def _parameters(
                 )
             value = named[key]
         used.add(key)
+        if isinstance(value, _LISTS) and not behind_in:
+            raise UnknownParameter(
+                f"The parameter {shown} holds a {type(value).__name__}, which may stand behind IN alone, without "
+                f"parentheses: IN {shown}.",
+                source.original,
+                place,
+            )
         yield start, end, literal(value, dialect)
     unused = [f"${name}" for name in named if name not in used] + [
         f"number {i + 1}" for i in range(len(ordered)) if i not in used

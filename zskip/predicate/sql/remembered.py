@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from zskip.errors import UnknownParameter
-from zskip.predicate.bound import Dialect, Predicate
+from zskip.predicate.bound import Dialect, Parameters, Predicate
 from zskip.predicate.sql.freeze import literal
 from zskip.schema import Schema
 
@@ -33,7 +33,7 @@ def key(
     sql: str,
     settings: Dialect,
     schema: Schema,
-    params: Sequence[object] | Mapping[str, object] | None,
+    params: Parameters | None,
     case_sensitive: bool,
 ) -> Key | None:
     """What a predicate is known by; None for what is not kept."""
