@@ -4,6 +4,8 @@ x = 1 OR x = 5 OR x IN (7, 9)      x IN (1, 5, 7, 9)
 x <> 1 AND x <> 5                  x NOT IN (1, 5)
 x < 3 OR x < 7                     x < 7
 x < 3 AND x < 7                    x < 3
+
+And many ranges of one term, as of LIKE 'p%' OR LIKE 'q%', become two arrays of their ends.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.predicate import tree
-from zskip.predicate.tree import Compare, In, Literal, Node, Not, Scalar
+from zskip.predicate.tree import And, Compare, In, Literal, Node, Not, Scalar
 
-__all__ = ["gathered"]
+__all__ = ["gathered", "parted"]
 
 _FEWEST = 4
 """Parts that are worth it."""
@@ -87,3 +89,39 @@ def _said(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> Node
     least = op.startswith("<") == conjunction
     order = pc.sort_indices(constants)
     return tree.compare(op, term, Literal(constants[order[0 if least else -1].as_py()]))
+
+
+def parted(parts: Sequence[Node], conjunction: bool) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array]], Sequence[Node]]:
+    """The ranges of strings among the parts of an OR, by term, as their lows and highs; and all other parts.
+
+    Of an AND, the ranges that it leaves out.
+    """
+    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar]]] = {}
+    others: list[Node] = []
+    if len(parts) < _FEWEST:
+        return {}, parts
+    for part in parts:
+        found = _range(part, conjunction)
+        if found is None:
+            others.append(part)
+        else:
+            lows, highs = ends.setdefault(found[0], ([], []))
+            lows.append(found[1])
+            highs.append(found[2])
+    return {
+        term: (pa.array(lows, term.type), pa.array(highs, term.type)) for term, (lows, highs) in ends.items()
+    }, others
+
+
+def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar] | None:
+    """``low <= x AND x < high`` over strings; its opposite in an AND."""
+    if conjunction:
+        if not isinstance(part, Not):
+            return None
+        part = part.part
+    match part:
+        case And((Compare("<=", Literal(low), term), Compare("<", above, Literal(high)))) if (
+            term == above and not isinstance(term, Literal) and pa.types.is_string(term.type)
+        ):
+            return term, low, high
+    return None

@@ -83,6 +83,24 @@ class Steps:
         return _tidy(Steps(term, cuts, cells, nan if nan == TRUE else miss, NULL))
 
     @staticmethod
+    def within(term: Scalar, lows: pa.Array, highs: pa.Array) -> Steps:
+        """``term`` in any of the ranges that begin at a low and end before its high: an OR of as many prefixes.
+
+        low              low     high        high
+         |<--------------------->|
+                          |<----------------->|
+        FALSE TRUE                            FALSE
+        """
+        kept = pc.less(lows, highs)
+        lows, highs = lows.filter(kept), highs.filter(kept)
+        cuts = _joined([_cuts(term.type, lows, False), _cuts(term.type, highs, False)])
+        order = _order(cuts)
+        opened = np.cumsum(np.repeat([1, -1], len(lows))[order])
+        cells = np.concatenate([[0], opened]) > 0
+        found = Steps(term, _take(cuts, order), np.where(cells, TRUE, FALSE).astype(np.uint8), FALSE, NULL)
+        return _tidy(found)
+
+    @staticmethod
     def is_null(term: Scalar) -> Steps:
         """``term IS NULL``."""
         return Steps(term, _no_cuts(term), np.array([FALSE], np.uint8), FALSE, TRUE)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from zskip.interpret.comparison import compared
 from zskip.interpret.computing import computed
-from zskip.interpret.gathering import gathered
+from zskip.interpret.gathering import gathered, parted
 from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
 from zskip.interpret.spans import key_family
 from zskip.interpret.steps import Steps
@@ -209,10 +209,13 @@ def proof_of(node: Node) -> Proof:
             return Steps.among(term, values, or_null) if key_family(term.type) else _opaque(term, node)
         case IsNull(term):
             return Steps.is_null(term)
-        case And(parts):
-            return _joint(True, [proof_of(part) for part in gathered(parts, True)])
-        case Or(parts):
-            return _joint(False, [proof_of(part) for part in gathered(parts, False)])
+        case And(parts) | Or(parts):
+            conjunction = isinstance(node, And)
+            ranges, rest = parted(gathered(parts, conjunction), conjunction)
+            said = [Steps.within(term, lows, highs) for term, (lows, highs) in ranges.items()]
+            if conjunction:
+                said = [each.negated() for each in said]
+            return _joint(conjunction, [*map(proof_of, rest), *said])
         case Not(part):
             inner = proof_of(part)
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)
