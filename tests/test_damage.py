@@ -1,0 +1,139 @@
+"""Every byte of every file of a side-car, flipped, and every length that it may be cut to: an error, no wrong answer.
+
+All reading of parts goes through `PartFile`, so each byte is tried there; the log is read as a table's opening does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import zskip
+from zskip import sidecar
+from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat
+from zskip.sidecar import log
+from zskip.sidecar.parts import Part, read_part
+
+committing = import_module("zskip.sidecar.commit")
+
+MOST = 40_000
+"""Of a longer file, so many places are tried, spread over it, its ends among them."""
+
+
+@pytest.fixture(scope="module")
+def table() -> zskip.Table:
+    """A table with every kind of side-car file: shards with row groups, a layout kept apart, three versions, a hint."""
+    dice = np.random.default_rng(3)
+    rows = pa.table(
+        {
+            "a": dice.integers(0, 1000, 12_000),
+            "s": [f"host-{n}" for n in dice.integers(0, 500, 12_000)],
+            "f": dice.random(12_000),
+        }
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(committing, "_LARGEST_INLINE", 4000)
+        table = zskip.write(rows, "memory://damage/t", by=["a", "s", "f"], files=120, row_group_rows=60)
+    table.append(rows.slice(0, 300))
+    table.delete("a = 7")
+    return table
+
+
+def parts(table: zskip.Table) -> list[Part]:
+    snapshot = table.snapshot
+    found = [part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part) if part is not None]
+    assert snapshot.layout is not None
+    assert snapshot.layout.part is not None
+    assert len(found) >= 4
+    return [*found, snapshot.layout.part]
+
+
+def places(size: int) -> list[int]:
+    return np.unique(np.linspace(0, size - 1, min(size, MOST)).astype(int)).tolist()
+
+
+def flipped(whole: bytes) -> Iterator[tuple[int, bytes]]:
+    for place in places(len(whole)):
+        yield place, whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
+
+
+def cut_short(whole: bytes) -> Iterator[tuple[int, bytes]]:
+    for length in places(len(whole)):
+        yield length, whole[:length]
+
+
+Harm = Callable[[bytes], Iterator[tuple[int, bytes]]]
+
+
+@pytest.mark.parametrize("harm", [flipped, cut_short])
+def test_every_byte_of_every_part_is_checked(table: zskip.Table, harm: Harm) -> None:
+    storage = table.storage
+    for part in parts(table):
+        whole = storage.read(part.path)
+        for place, damaged in harm(whole):
+            storage.put(part.path, damaged)
+            try:
+                read_part(storage, part)
+            except DamagedIndex as error:
+                said = str(error)
+            else:
+                said = "nothing"
+            assert part.path in said, f"{part.path}, {harm.__name__} at {place}: {said} was said"
+        storage.delete([part.path])
+        with pytest.raises(DamagedIndex, match=part.path):
+            read_part(storage, part)
+        storage.put(part.path, whole)
+        assert read_part(storage, part) == whole
+
+
+@pytest.mark.parametrize("harm", [flipped, cut_short])
+def test_every_byte_of_the_log_is_checked(table: zskip.Table, harm: Harm) -> None:
+    storage, right = table.storage, table.snapshot
+    for path in (log.entry_path(right.version), log.HINT):
+        whole = storage.read(path)
+        for place, damaged in harm(whole):
+            storage.put(path, damaged)
+            try:
+                found = sidecar.load(storage)
+            except (DamagedIndex, UnsupportedFormat, TableNotFound):
+                continue
+            # a hint is no authority; an entry may say the same in another way, such as a digest in capitals
+            assert found == right, f"{path}, {harm.__name__} at {place}, was read as something else"
+        storage.delete([path])
+        if path == log.HINT:
+            assert sidecar.load(storage) == right
+        else:
+            with pytest.raises(DamagedIndex):
+                sidecar.load(storage)
+        storage.put(path, whole)
+    assert sidecar.load(storage) == right
+
+
+def everything(table: zskip.Table) -> tuple[object, ...]:
+    """All that the side-car says, and some plans."""
+    opened = zskip.open(table.uri)
+    found = opened.index.data_files()
+    assert opened.snapshot.layout is not None
+    counts = [opened.plan(where).skipped for where in ("a = 500", "s LIKE 'host-1%' AND f < 0.1", "f > 2")]
+    layout = str(sidecar.layout_assignment(opened.storage, opened.snapshot.layout))
+    return opened.snapshot, found.path, found.files, found.row_groups, found.first_row_group.tolist(), layout, counts
+
+
+def test_damage_anywhere_never_changes_what_a_table_says(table: zskip.Table) -> None:
+    storage, right = table.storage, everything(table)
+    for path in storage.list("_zskip").path.to_pylist():
+        whole = storage.read(path)
+        tried = [damaged for harm in (flipped, cut_short) for _, damaged in harm(whole)]
+        for damaged in tried[:: max(1, len(tried) // 8)]:
+            storage.put(path, damaged)
+            try:
+                found = everything(table)
+            except (DamagedIndex, UnsupportedFormat, TableNotFound):
+                continue
+            assert found == right, f"{path} was damaged, and what was read is not what was written"
+        storage.put(path, whole)
+    assert everything(table) == right
