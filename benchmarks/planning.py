@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from peers import PEERS
+from targets import at_least, at_most
 
 from zskip.plan import plan
 from zskip.predicate import bind
@@ -39,7 +40,7 @@ WIDTH = 1000
 """The values of each column that one file covers."""
 COLUMNS = ("src", "dst", "bytes", "ts")
 RUNS = 31
-PROCESSES = 3
+PROCESSES = 9
 """zskip's figures are medians of so many fresh processes; a peer's are of one, and take longer than their noise."""
 PEER_SECONDS = 90
 
@@ -93,11 +94,11 @@ def measure(folder: Path, files: int) -> dict[str, float]:
     bind("a = 1", Schema(pa.schema({"a": pa.int64()})))
     first = question(files, 0)
     later = [question(files, seed) for seed in range(1, RUNS + 1)]
-    start = time.perf_counter()
+    start, started = time.perf_counter(), time.process_time()
     storage = open_storage(str(folder))
     index = Index(storage, load(storage))
     found = plan(index, bind(first, index.snapshot.schema)).paths
-    cold = time.perf_counter() - start
+    cold, cold_busy = time.perf_counter() - start, time.process_time() - started
     assert len(found) == 1, found
     seconds, busy = [], []
     for text in later:
@@ -110,7 +111,8 @@ def measure(folder: Path, files: int) -> dict[str, float]:
         "cold ms": cold * 1e3,
         "warm ms": statistics.median(seconds) * 1e3,
         "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "processor ms": statistics.median(busy) * 1e3,
+        "cold processor ms": cold_busy * 1e3,
+        "warm processor ms": statistics.median(busy) * 1e3,
     }
 
 
@@ -156,6 +158,10 @@ def middle(runs: list[dict[str, float] | None]) -> dict[str, float]:
     return {name: statistics.median(run[name] for run in runs if run is not None) for name in runs[0] or {}}
 
 
+COLD, WARM = {"deltalake": 300, "pyiceberg": 150}, {"deltalake": 200}
+"""How many times faster than a peer to plan over 100,000 files is wanted."""
+
+
 def compare(peer: str, folder: Path, files: int, own: dict[str, float]) -> bool:
     """Print what a peer takes beside what zskip takes; False where it takes too long."""
     place = folder / f"{peer}-{files}"
@@ -167,7 +173,30 @@ def compare(peer: str, folder: Path, files: int, own: dict[str, float]) -> bool:
         return False
     ratios = [f"{found[name] / own[name]:.0f}×" for name in ("cold ms", "warm ms")]
     print(f"{line(files, peer, found)}   zskip is {ratios[0]} faster cold, {ratios[1]} warm")
+    for name, wanted in ({"cold ms": COLD, "warm ms": WARM} if files == 100_000 else {}).items():
+        if peer in wanted:
+            what = f"plan over 100,000 files, {name.split()[0]}, faster than {peer}"
+            at_least(wanted[peer], found[name] / own[name], what, " times")
     return True
+
+
+def judge(files: int, found: dict[str, float]) -> None:
+    """What is wanted of a table of this size alone."""
+    if files == 1_000:
+        at_most(3, found["warm ms"], "plan over 1,000 files, warm, parsing included", " ms")
+    if files == 1_000_000:
+        at_most(50, found["warm ms"], "plan over 1,000,000 files, warm", " ms")
+        at_most(500, found["cold ms"], "open and plan 1,000,000 files in a fresh process", " ms")
+    if files == 10_000_000:
+        at_most(2048, found["peak MB"], "peak memory to open and plan 10,000,000 files of 4 columns", " MB")
+
+
+def judge_growth(found: dict[int, dict[str, float]]) -> None:
+    """How a selective plan grows from one million files to ten."""
+    if {1_000_000, 10_000_000} <= found.keys():
+        for name in ("cold ms", "warm ms", "cold processor ms", "warm processor ms"):
+            growth = found[10_000_000][name] / found[1_000_000][name]
+            at_most(3, growth, f"a plan over 10,000,000 files against 1,000,000, {name[:-3]}", " times")
 
 
 def line(files: int, way: str, found: dict[str, float]) -> str:
@@ -193,17 +222,22 @@ def main() -> None:
     print(versions())
     print(f"{'files':>12} {'way':<10} {'cold ms':>10} {'warm ms':>10} {'peak MB':>9}")
     peers = [] if given.peers is None else given.peers or list(PEERS)
+    own_figures: dict[int, dict[str, float]] = {}
     for files in given.files:
         folder = given.folder / f"zskip-{files}"
         if not folder.exists():
             make(folder, files)
         found = middle([in_fresh_process("zskip", folder, files, 600) for _ in range(PROCESSES)])
-        print(f"{line(files, 'zskip', found)}   warm, in processor time: {found['processor ms']:.2f} ms", flush=True)
+        busy = f"{found['cold processor ms']:.1f} ms cold, {found['warm processor ms']:.2f} warm"
+        print(f"{line(files, 'zskip', found)}   in processor time: {busy}", flush=True)
+        judge(files, found)
+        own_figures[files] = found
         if given.scan:
             scanned = in_fresh_process("scan", folder, files, 600)
             assert scanned is not None
             print(line(files, "scan", scanned), flush=True)
         peers = [peer for peer in peers if compare(peer, given.folder, files, found)]
+    judge_growth(own_figures)
 
 
 def versions() -> str:

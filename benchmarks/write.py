@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from targets import at_least, at_most
+
 BY = ["l_shipdate", "l_partkey", "l_suppkey"]
 FILES = 16
 ROW_GROUP = 122_880
@@ -119,6 +121,18 @@ def alone(way: str, rows: Path, folder: Path, limit: str | None, *options: str) 
     return found
 
 
+def judge(way: str, one: dict[str, float], times: dict[str, float], scale: float, limit: str | None) -> None:
+    """What is wanted of a way, or of zskip beside it."""
+    if way == "duckdb copy" and scale == 1:
+        at_most(2, 1 / times["seconds"], "write SF1 against DuckDB's COPY, elapsed", " times its time")
+    if way == "delta-rs z_order" and scale == 1:
+        at_least(2.5, times["seconds"], "write SF1, faster than z_order, elapsed", " times")
+        at_least(2.5, times["processor"], "write SF1, faster than z_order, processor", " times")
+        at_most(1 / 3, 1 / times["peak MB"], "peak memory of writing SF1, of z_order's")
+    if way == "zskip" and scale == 10 and limit:
+        at_most(2560, one["peak MB"], f"peak memory of writing SF10, memory_limit={limit}", " MB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the data are made, and kept for the next run")
@@ -147,6 +161,9 @@ def main() -> None:
         for step in STEPS.values():
             print(f"{step:<28} {found[step]:>6.2f} s of processor  {found[step] / found['processor']:>6.1%}")
         print(f"{'all':<28} {found['processor']:>6.2f} s of processor")
+        at_most(
+            15, 100 * found[STEPS["zskip.writer.routing:Routing.route"]] / found["processor"], "keys and cells", " %"
+        )
         return
     ways = list(WAYS) if given.peers else list(WAYS)[:2]
     runs = [
@@ -162,6 +179,13 @@ def main() -> None:
             f"{one['files']:>4.0f} files  {one['stored MB']:>6.0f} MB stored   {times['seconds']:.2f}x zskip's time, "
             f"{times['processor']:.2f}x its processor time, {times['peak MB']:.2f}x its memory"
         )
+        judge(way, one, times, given.scale, given.memory_limit)
+    if given.scale == 10 and given.memory_limit:
+        small = source(given.folder, 1)
+        base = [alone("zskip", small, given.folder, None) for _ in range(given.runs)]
+        for kind in ("seconds", "processor"):
+            each = [statistics.median(run[kind] for run in found) for found in ([run["zskip"] for run in runs], base)]
+            at_most(1.3, each[0] / 10 / each[1], f"a row at SF10 against SF1 in memory, {kind}", " times")
 
 
 if __name__ == "__main__":
