@@ -36,6 +36,9 @@ class Skipped(NamedTuple):
     rows: Share
     bytes: Share
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name.replace('_', ' ')} {share}" for name, share in self._asdict().items())
+
 
 def rest(total: int | None, read: int | None) -> Share:
     """What is left of a total after what is read; unknown where either is."""

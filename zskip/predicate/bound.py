@@ -18,6 +18,9 @@ Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
 
 
+_SHOWN = 200
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Whose rules the predicate follows: "duckdb" or "spark" are known, of others only the common core.
@@ -44,6 +47,10 @@ class Predicate:
     schema: Schema
     dialect: Dialect
     parts: tuple[Predicate, ...] = ()
+
+    def __repr__(self) -> str:
+        said = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
+        return f"<Predicate: {said}>"
 
     @cached_property
     def columns(self) -> frozenset[str]:

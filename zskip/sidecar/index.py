@@ -72,6 +72,9 @@ class Index:
     def __len__(self) -> int:
         return int(self.first_file[-1])
 
+    def __repr__(self) -> str:
+        return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {len(self)} files>"
+
     def _once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
         """A value that is made once and kept while there is room; two threads may both make it, to the same end."""
         with self._lock:

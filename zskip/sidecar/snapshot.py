@@ -110,7 +110,7 @@ class LayoutRecord:
     name: str
     columns: tuple[str, ...]
     options: Mapping[str, Json] = field(default_factory=dict)
-    assignment: Json = None
+    assignment: Json = field(default=None, repr=False)
     part: Part | None = None
 
     def to_json(self) -> dict[str, Json]:
@@ -161,6 +161,13 @@ class Snapshot:
     applications: Mapping[str, int] = field(default_factory=dict)
     added: Mapping[str, int] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        totals = self.totals
+        return (
+            f"<Snapshot {self.version}: {self.operation} at {self.time:%Y-%m-%d %H:%M:%S}, "
+            f"{totals.files} files in {len(self.shards)} shards, {totals.rows} rows>"
+        )
 
     def lacking(self, shard: Shard) -> frozenset[str]:
         """The columns that the table got after a shard was written: they are NULL in all its rows."""
