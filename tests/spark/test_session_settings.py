@@ -1,0 +1,87 @@
+"""The session's case sensitivity, ANSI mode and time zone count, whichever way a table is read."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import zskip
+from tests.spark.files import files_read
+from tests.tables import sorted_rows
+from zskip import spark as zs
+from zskip.errors import ZskipError
+
+
+def _by_format(spark: SparkSession, path: Path, where: str) -> DataFrame:
+    zs.register_source(spark)
+    return spark.read.format("zskip").load(str(path)).where(where)
+
+
+WAYS: dict[str, Callable[[SparkSession, Path, str], DataFrame]] = {
+    "table": lambda spark, path, where: zs.table(spark, path).where(where),
+    "read": lambda spark, path, where: zs.read(spark, path, where),
+    "sql": lambda spark, path, where: zs.sql(spark, f"SELECT * FROM '{path}' WHERE {where}"),
+    "format": _by_format,
+}
+
+
+@contextmanager
+def session(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(key)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_case_of_names(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    zskip.write(pa.table({"a": list(range(100))}), tmp_path / "t", by=["a"], files=10)
+    with session(spark, "spark.sql.caseSensitive", "true"):
+        assert WAYS[way](spark, tmp_path / "t", "a = 3").count() == 1
+        with pytest.raises((PySparkException, ZskipError)):
+            WAYS[way](spark, tmp_path / "t", "A = 3").collect()
+    found = WAYS[way](spark, tmp_path / "t", "A = 3")
+    assert way == "format" or files_read(found) == 1
+    assert [tuple(row) for row in found.collect()] == [(3,)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_time_zone_of_literals_and_of_days(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    moments = [dt.datetime(2018, 10, 27, 12, tzinfo=dt.UTC) + dt.timedelta(minutes=30 * n) for n in range(96)]
+    rows = pa.table({"n": list(range(96)), "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
+    zskip.write(rows, tmp_path / "t", by=["ts"], files=24)
+    counts = set()
+    for zone in ("UTC", "Europe/Berlin", "America/St_Johns", "+05:30"):
+        with session(spark, "spark.sql.session.timeZone", zone):
+            plain = spark.createDataFrame(rows.cast(pa.schema([("n", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])))
+            for where in (
+                "ts < TIMESTAMP '2018-10-28 02:30:00'",
+                "CAST(ts AS DATE) = DATE '2018-10-28'",
+                "hour(ts) = 2",
+            ):
+                wanted = sorted(row.n for row in plain.where(where).collect())
+                found = sorted(row.n for row in WAYS[way](spark, tmp_path / "t", where).collect())
+                assert found == wanted, (zone, where)
+                counts.add((where, tuple(wanted)))
+    assert len(counts) >= 3 * 3, "the zone makes no difference"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_errors_raise_only_in_ansi_mode(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    rows = pa.table({"i": pa.array([2**31 - 1, 5, -(2**31), None], pa.int32()), "s": ["1", "x", "3", "4"]})
+    zskip.write(rows, tmp_path / "t", by=["i"], files=4)
+    for where, wanted in (("i + 1 < 0", 2), ("CAST(s AS INT) >= 3", 2), ("CAST(s AS INT) IS NULL", 1)):
+        with session(spark, "spark.sql.ansi.enabled", "false"):
+            found = WAYS[way](spark, tmp_path / "t", where)
+            assert found.count() == spark.createDataFrame(rows).where(where).count() == wanted, where
+    with session(spark, "spark.sql.ansi.enabled", "true"), pytest.raises(PySparkException):
+        sorted_rows(WAYS[way](spark, tmp_path / "t", "CAST(s AS INT) IS NULL OR i + 1 < 0").toArrow())
