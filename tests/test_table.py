@@ -66,6 +66,12 @@ def test_an_added_column_is_null_in_older_files(table: zskip.Table) -> None:
         table.append(pa.table({"id": [1], "a": ["text"], "b": [0.5]}))
 
 
+def test_rows_that_share_no_column_with_the_table_are_refused(table: zskip.Table) -> None:
+    with pytest.raises(SchemaMismatch, match='share no column: the table has "id", "a", "b", the rows have "x"'):
+        table.append(pa.table({"x": [1]}))
+    assert zskip.open(table.uri).version == table.version
+
+
 @pytest.mark.parametrize(
     ("narrow", "wide"),
     [(pa.int16(), pa.int32()), (pa.float32(), pa.float64()), (pa.decimal128(5, 1), pa.decimal128(20, 1))],

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from zskip.predicate.bound import Dialect, Parameters, Predicate, conjunction
+from zskip.predicate.bound import Dialect, Predicate, conjunction
 from zskip.predicate.sql import bind
+from zskip.predicate.sql.source import Parameters
 
 __all__ = ["Dialect", "Parameters", "Predicate", "bind", "conjunction"]

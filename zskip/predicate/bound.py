@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 from zskip.errors import InvalidOption
 from zskip.predicate import tree
 from zskip.predicate.tree import Node
 from zskip.schema import Schema
 
-__all__ = ["Dialect", "Parameters", "Predicate", "conjunction"]
-
-Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
-"""The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
-
+__all__ = ["Dialect", "Predicate", "conjunction"]
 
 _SHOWN = 200
 

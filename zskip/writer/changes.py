@@ -13,7 +13,7 @@ from zskip.schema import Schema
 from zskip.sidecar import LayoutRecord, Snapshot, Storage, abandon, commit, layout_assignment, load
 from zskip.writer import hive
 from zskip.writer.engine import LOCAL, Engine, Rows
-from zskip.writer.evolution import evolved
+from zskip.writer.evolution import appended
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing
 from zskip.writer.write import Written
@@ -92,7 +92,7 @@ def append(
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
         return base, Appended(base.version, 0, 0, 0)
     kept = kept_options(base, options)
-    schema = Schema(evolved(base.schema.arrow, source.schema, "the rows"))
+    schema = Schema(appended(base.schema.arrow, source.schema))
     for name in base.partition_by:
         if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
             raise InvalidOption(f'The partition column "{name}" cannot change its type.')
@@ -130,7 +130,7 @@ def append(
             raise CommitConflict(f"{storage.uri}: version {newest.version} has other partitions. Append again.")
         base = newest
         try:
-            schema = Schema(evolved(base.schema.arrow, schema.arrow, "the rows"))
+            schema = Schema(appended(base.schema.arrow, schema.arrow))
         except BaseException:
             remove()
             raise

@@ -9,7 +9,7 @@ from pyarrow import types as t
 
 from zskip.errors import SchemaMismatch
 
-__all__ = ["evolved", "united", "widened"]
+__all__ = ["appended", "evolved", "united", "widened"]
 
 _INTEGER_BITS = {
     pa.int8(): (True, 8),
@@ -21,6 +21,19 @@ _INTEGER_BITS = {
     pa.uint32(): (False, 32),
     pa.uint64(): (False, 64),
 }
+
+_LISTED = 8
+"""Names of columns in one message."""
+
+
+def appended(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
+    """As `evolved`, for rows that are added to a table: those that share no column with it belong elsewhere."""
+    if table.names and rows.names and not set(table.names) & set(rows.names):
+        raise SchemaMismatch(
+            f"The rows and the table share no column: the table has {_listed(table.names)}, the rows have "
+            f"{_listed(rows.names)}. Rename the columns, or write these rows to a table of their own."
+        )
+    return evolved(table, rows, "the rows")
 
 
 def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
@@ -54,6 +67,10 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
             )
         fields.append(field.with_nullable(True))
     return pa.schema(fields, table.metadata)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
 
 def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:

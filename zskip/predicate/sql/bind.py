@@ -14,14 +14,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.predicate import tree
-from zskip.predicate.bound import Dialect, Parameters, Predicate
+from zskip.predicate.bound import Dialect, Predicate
 from zskip.predicate.depth import with_room
 from zskip.predicate.sql import remembered
 from zskip.predicate.sql.binder import Binder
 from zskip.predicate.sql.freeze import freeze, reads_clock
 from zskip.predicate.sql.lists import shortened, stands_for_lists
 from zskip.predicate.sql.places import unclosed_quote, what_is_wrong
-from zskip.predicate.sql.source import Source
+from zskip.predicate.sql.source import Parameters, Source
 from zskip.predicate.sql.split import Part, nesting, skeleton
 from zskip.predicate.tree import Node
 from zskip.schema import Schema

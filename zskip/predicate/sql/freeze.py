@@ -14,8 +14,7 @@ from zoneinfo import ZoneInfo
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.errors import UnknownParameter, nearest
-from zskip.predicate.bound import Parameters
-from zskip.predicate.sql.source import Source
+from zskip.predicate.sql.source import Parameters, Source
 
 __all__ = ["clocks", "freeze", "literal", "reads_clock"]
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from zskip.errors import UnknownParameter
-from zskip.predicate.bound import Dialect, Parameters, Predicate
+from zskip.predicate.bound import Dialect, Predicate
 from zskip.predicate.sql.freeze import literal
+from zskip.predicate.sql.source import Parameters
 from zskip.schema import Schema
 
 __all__ = ["find", "keep", "key"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["LongList", "Source"]
+__all__ = ["LongList", "Parameters", "Source"]
+
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
+"""The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
 
 
 @dataclass(frozen=True, slots=True)
