@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import zskip
 from zskip import sidecar
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.schema import Schema
@@ -299,6 +300,22 @@ def test_numbers_are_widened_and_other_changes_of_type_refused(tmp_path: Path) -
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "c.parquet")
     with pytest.raises(SchemaMismatch, match="a"):
         read(tmp_path)
+
+
+def test_what_is_only_a_note_of_a_files_writer_keeps_no_files_apart(tmp_path: Path) -> None:
+    """A dictionary is how values are stored, a zone how instants are shown."""
+    instant = pa.timestamp("us", "UTC")
+    words = pa.array(["a", "b"])
+    one = {"s": words.dictionary_encode(), "t": pa.array([1, 2], instant), "n": pa.array([1, 2], instant)}
+    other = {"s": words, "t": pa.array([3, 4], pa.timestamp("us", "Europe/Berlin")), "n": pa.array([3, 4], instant)}
+    pq.write_table(pa.table(one), tmp_path / "a.parquet")
+    pq.write_table(pa.table(other), tmp_path / "b.parquet")
+    schema, files = read(tmp_path)
+    assert [column.type for column in schema] == [pa.string(), instant, instant]
+    assert files.files.columns["s"].upper.to_pylist() == ["b", "b"]
+    index = zskip.index(tmp_path)
+    assert index.plan("t >= TIMESTAMPTZ '1970-01-01 00:00:00.000003+00'").skipped.files.part == 1
+    assert index.plan("s = 'b'").to_arrow()["t"].cast(pa.int64()).to_pylist() == [2, 4]
 
 
 def test_bounds_that_the_tables_type_cannot_hold_are_unknown(tmp_path: Path) -> None:

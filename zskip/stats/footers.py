@@ -395,6 +395,13 @@ def _leaf_count(type: pa.DataType) -> int:
 def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Schema:
     """The columns of all files, numbers widened, and behind them those of the folders."""
     distinct = list({schema.arrow.remove_metadata(): None for schema in schemas})
+    types: dict[str, set[pa.DataType]] = {}
+    for field in (field for each in distinct for field in each):
+        types.setdefault(field.name, set()).add(field.type)
+    distinct = [
+        pa.schema([field.with_type(_common(field.type)) if len(types[field.name]) > 1 else field for field in each])
+        for each in distinct
+    ]
     try:
         united = pa.unify_schemas(distinct, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -404,6 +411,17 @@ def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sc
         if united.get_field_index(key) < 0:
             united = united.append(pa.field(key, hive.column_type(values)))
     return Schema(united)
+
+
+def _common(type: pa.DataType) -> pa.DataType:
+    """What stands in the file, without what is only a note of its writer: a dictionary, the zone of an instant."""
+    if t.is_dictionary(type):
+        return type.value_type
+    if t.is_timestamp(type) and type.tz is not None:
+        return pa.timestamp(type.unit, "UTC")
+    if t.is_struct(type):
+        return pa.struct([field.with_type(_common(field.type)) for field in type])
+    return type
 
 
 def _be_spelled_alike(united: Schema, schemas: Sequence[Schema]) -> None:
