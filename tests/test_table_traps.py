@@ -111,7 +111,7 @@ def absent_is_no_null(patch: pytest.MonkeyPatch) -> None:
 
 def names_taken_as_spelled(patch: pytest.MonkeyPatch) -> None:
     """The mistake of taking a column of another spelling for a missing one."""
-    patch.setattr(footers, "_no_such_column", lambda column, group, rows: ColumnStatistics.all_null(column.type, rows))
+    patch.setattr(footers, "_is_absent", lambda column, folded: True)
 
 
 def column_added(folder: Path) -> list[str]:

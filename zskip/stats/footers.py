@@ -278,6 +278,11 @@ def _statistics(group: _Group, wanted: Schema | None) -> FileStatistics:
     return FileStatistics(row_count, columns)
 
 
+def _is_absent(column: Column, folded: set[str]) -> bool:
+    """A reader that folds case would take a column of another spelling for this one."""
+    return column.parts[0].lower() not in folded
+
+
 def _as_of_table(part: _Part, table: Schema, folders: dict[str, pa.StringArray]) -> FileStatistics:
     """The row groups of a part's files, in the columns of the table."""
     row_count = part.units.row_count
@@ -287,8 +292,7 @@ def _as_of_table(part: _Part, table: Schema, folders: dict[str, pa.StringArray])
         own = part.schema.columns.get(column.path)
         unknown = ColumnStatistics.unknown(column.type, len(row_count))
         if own is None:
-            # A reader that folds case would take a column of another spelling for this one.
-            absent = column.parts[0] not in folders and column.parts[0].lower() not in folded
+            absent = column.parts[0] not in folders and _is_absent(column, folded)
             columns[column.path] = ColumnStatistics.all_null(column.type, row_count) if absent else unknown
         elif t.is_null(own.type):
             columns[column.path] = ColumnStatistics.all_null(column.type, row_count)
