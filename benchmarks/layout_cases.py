@@ -46,9 +46,9 @@ class Case:
     seeded: bool = True
     peers_by: tuple[str, ...] = ()
 
-    def queries(self, seed: int, each: int = 5) -> list[str]:
-        """The workload with parameters of that seed, ``each`` query that often."""
-        return templates(seed, each) if self.workload else []
+    def queries(self, seed: int) -> list[str]:
+        """The workload with parameters of that seed."""
+        return templates(seed) if self.workload else []
 
     def columns(self, schema: pa.Schema) -> list[str]:
         """The columns that its queries read: all that its files need to hold."""
@@ -115,8 +115,11 @@ def zeek_dns(cache: Path, case: Case, seed: int) -> pa.Table:
     return pq.read_table(FIXTURES / "zeek_dns.parquet").select(list(case.by))
 
 
-def templates(seed: int, each: int) -> list[str]:
-    """What Q1, 3, 6, 7, 10, 12, 14, 15, 19 and 20 of TPC-H ask of lineitem, with random parameters."""
+def templates(seed: int, each: int = 20) -> list[str]:
+    """What Q1, 3, 6, 7, 10, 12, 14, 15, 19 and 20 of TPC-H ask of lineitem, ``each`` with so many random parameters.
+
+    A few draws of a year and a month alone move the share that is skipped by half a percent.
+    """
     rng = np.random.default_rng(seed)
     modes = ["REG AIR", "AIR", "RAIL", "SHIP", "TRUCK", "MAIL", "FOB"]
     found = []

@@ -41,8 +41,6 @@ from zskip.stats import footers
 
 SAMPLED_PER_FILE = 400
 WORSE_THAN_BEST = 0.01
-TESTED = 20
-"""Parameters with which each query of a workload is tested: a few draws alone move its share by half a percent."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def measure(name: str, seed: int, cache: Path, peers: bool) -> list[Line]:
     """Every layout of one case: write the files, read their footers back."""
     case = CASES[name]
     rows = case.rows_of(cache, case, seed)
-    tested = case.queries(seed + 1000, TESTED)
+    tested = case.queries(seed + 1000)
     limit, truth = at_most(case, rows, tested), Truth(case, rows, tested)
     rng = np.random.default_rng(seed)
     count = min(rows.num_rows, SAMPLED_PER_FILE * case.files)
