@@ -13,7 +13,7 @@ upper bound of binary has no greatest value: there an Arrow null says so.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -165,6 +165,12 @@ def of_column(ranges: Ranges | None, type: pa.DataType, units: int) -> Span:
     """The span of a column. No ranges, or ranges of another type: anything, but reading a column never fails."""
     if ranges is None or ranges.lower.type != type:
         return Span.anything(type, units, fail=False)
+    if type not in ranges.derived:
+        ranges.derived[type] = _of_ranges(ranges, type, units)
+    return cast(Span, ranges.derived[type])
+
+
+def _of_ranges(ranges: Ranges, type: pa.DataType, units: int) -> Span:
     value, null, nan = (_possible(flag) for flag in (ranges.has_value, ranges.has_null, ranges.has_nan))
     fail = np.zeros(units, bool)
     family = key_family(type)

@@ -306,7 +306,7 @@ def _reader_bytes(reader: ShardReader) -> int:
 
 
 def _ranges_bytes(ranges: Ranges) -> int:
-    return int(ranges.lower.nbytes + ranges.upper.nbytes + 3 * ranges.has_value.nbytes)
+    return int(ranges.lower.nbytes + ranges.upper.nbytes + 3 * ranges.has_value.nbytes + 5 * len(ranges))
 
 
 def _statistics_bytes(statistics: Statistics) -> int:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from zskip.errors import DamagedIndex, TableError, TableNotFound, UncertainCommit, UnsupportedStore
 from zskip.sidecar.snapshot import Snapshot, from_bytes, to_bytes
@@ -38,6 +39,7 @@ GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."
 _ENTRY = re.compile(r"[0-9]{20}\.json")
 _LARGEST_ENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
+_LONGEST_KEPT = 1 << 16
 _ASKS = 5
 # What a disk says that has done nothing. Of a network's errors the entry may be on its way still.
 _REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
@@ -52,6 +54,12 @@ def entry_path(version: int) -> str:
     return f"{LOG}/{version:020d}.json"
 
 
+@lru_cache(maxsize=64)
+def _snapshot(data: bytes, name: str) -> Snapshot:
+    """What these very bytes say: who opens a table again and again reads its newest entry as often."""
+    return from_bytes(data, name)
+
+
 def read_entry(storage: Storage, version: int) -> Snapshot | None:
     """A version's snapshot, None where there is no such entry. Raises `DamagedIndex` and `UnsupportedFormat`."""
     path = entry_path(version)
@@ -59,7 +67,9 @@ def read_entry(storage: Storage, version: int) -> Snapshot | None:
         data = storage.read_range(path, 0, _LARGEST_ENTRY + 1)
     except FileNotFoundError:
         return None
-    snapshot = from_bytes(data, storage.uri_of(path))
+    snapshot = (
+        _snapshot(data, storage.uri_of(path)) if len(data) <= _LONGEST_KEPT else from_bytes(data, storage.uri_of(path))
+    )
     if snapshot.version != version:
         raise DamagedIndex(f"The log entry {storage.uri_of(path)} says that it is version {snapshot.version}.")
     return snapshot

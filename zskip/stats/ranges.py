@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,8 @@ class Ranges:
     has_value: pa.BooleanArray
     has_null: pa.BooleanArray
     has_nan: pa.BooleanArray
+    derived: dict[pa.DataType, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was computed of them for columns of a type, for as long as they live: a shard is asked again and again."""
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -38,7 +41,8 @@ class Ranges:
     def take(self, units: np.ndarray) -> Ranges:
         """The ranges of some units, by number."""
         chosen = pa.array(units)
-        return Ranges(*(getattr(self, field.name).take(chosen) for field in fields(self)))
+        flags = (self.has_value, self.has_null, self.has_nan)
+        return Ranges(*(each.take(chosen) for each in (self.lower, self.upper, *flags)))
 
 
 @dataclass(frozen=True, slots=True)

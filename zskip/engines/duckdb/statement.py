@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -40,6 +41,7 @@ __all__ = ["Rewritten", "rewrite", "sql"]
 
 _PREFIX = re.compile(r"\s*(?:EXPLAIN(?:\s+ANALYZE)?\s)", re.IGNORECASE)
 _KEPT_INDEXES = 16
+_LONGEST_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +146,27 @@ def rewrite(
     return Rewritten(text, values.all, tuple(plans), tuple(unknown))
 
 
-def _parsed(text: str) -> list[exp.Expr]:
-    """The statements of a text. EXPLAIN is blanked out: what it explains is parsed in its place."""
+def _parsed(text: str) -> tuple[exp.Expr, ...]:
+    """The statements of a text, which nobody changes. EXPLAIN is blanked out: what it explains is parsed in its place.
+
+    Texts come again: look-ups whose values are parameters, and all that a program asks more than once.
+    """
+    return _parsed_before(text) if len(text) <= _LONGEST_KEPT else _parsed_anew(text)
+
+
+def _parsed_anew(text: str) -> tuple[exp.Expr, ...]:
     prefix = _PREFIX.match(text)
     body = text if prefix is None else " " * prefix.end() + text[prefix.end() :]
     try:
-        return [tree for tree in sqlglot.parse(body, dialect="duckdb") if tree is not None]
+        return tuple(tree for tree in sqlglot.parse(body, dialect="duckdb") if tree is not None)
     except sqlglot.errors.SqlglotError as error:
         place: Mapping[str, Any] = (getattr(error, "errors", None) or [{"description": str(error)}])[0]
         raise SqlSyntaxError(
             f"The statement does not parse: {what_is_wrong(place)}.", text, _span(text, place)
         ) from error
+
+
+_parsed_before = lru_cache(maxsize=64)(_parsed_anew)
 
 
 def _span(text: str, place: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -176,6 +188,7 @@ class _Catalog:
         self._named = {name.lower(): table for name, table in tables.items()}
         self._options = storage_options
         self._found: dict[str, Index | None] = {}
+        self._columns: dict[Index, Mapping[str, str]] = {}
 
     def index_of(self, table: exp.Table) -> Index | None:
         """The index of a table in FROM or JOIN; None where it is not one of zskip's."""
@@ -200,7 +213,10 @@ class _Catalog:
         index = self.index_of(table)
         if index is None:
             return None
-        return {field.name.lower(): duckdb_type(field.type) for field in index.snapshot.schema.arrow}
+        if index not in self._columns:
+            fields = index.snapshot.schema.arrow
+            self._columns[index] = {field.name.lower(): duckdb_type(field.type) for field in fields}
+        return self._columns[index]
 
 
 _INDEXES: dict[str, Index] = {}
@@ -295,10 +311,10 @@ def _bound(index: Index, condition: exp.Expr, values: _Parameters, timezone: str
     said = renamed.sql(dialect="duckdb")
     try:
         # Only what survives being written and read again is taken for what the statement says.
-        if sqlglot.parse_one(said, dialect="duckdb") != renamed:
+        if _parsed(said) != (renamed,):
             return None
         return bind(said, index.snapshot.schema, timezone=timezone, params=used or None)
-    except (SqlError, sqlglot.errors.SqlglotError):
+    except SqlError:
         # DuckDB says what is wrong with the statement; here it merely proves nothing.
         return None
 
