@@ -60,7 +60,7 @@ def loosened(random: Random, statistics: Statistics) -> Statistics:
         if random.random() < 0.1:
             continue
         forgotten = {}
-        for part in fields(ranges):
+        for part in (field for field in fields(ranges) if field.init):
             values = getattr(ranges, part.name)
             drop = pa.array([random.random() < 0.3 for _ in range(len(values))])
             forgotten[part.name] = pa.array(
