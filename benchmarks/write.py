@@ -25,8 +25,14 @@ from typing import Any
 from targets import at_least, at_most
 
 BY = ["l_shipdate", "l_partkey", "l_suppkey"]
-FILES = 16
+ROWS_PER_FILE = 375_000
+"""16 files at SF1, 160 at SF10."""
 ROW_GROUP = 122_880
+
+
+def files(rows: int) -> int:
+    """Into how many files every way writes so many rows."""
+    return max(1, round(rows / ROWS_PER_FILE))
 
 
 def source(folder: Path, scale: float) -> Path:
@@ -41,9 +47,12 @@ def source(folder: Path, scale: float) -> Path:
 
 
 def zskip_write(rows: Path, target: Path, limit: str | None) -> None:
+    import pyarrow.parquet as pq
+
     import zskip
 
-    zskip.write(str(rows), str(target), by=BY, files=FILES, memory_limit=limit)
+    total = pq.read_metadata(rows).num_rows
+    zskip.write(str(rows), str(target), by=BY, files=files(total), memory_limit=limit)
 
 
 def duckdb_copy(rows: Path, target: Path, limit: str | None) -> None:
@@ -51,7 +60,7 @@ def duckdb_copy(rows: Path, target: Path, limit: str | None) -> None:
 
     con = duckdb.connect()
     (total,) = con.execute("SELECT count(*) FROM read_parquet($1)", [str(rows)]).fetchall()[0]
-    each = -(-total // FILES)
+    each = -(-total // files(total))
     groups = -(-each // ROW_GROUP)
     con.execute(
         f"COPY (FROM read_parquet('{rows}')) TO '{target}' (FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT false, "
@@ -63,8 +72,9 @@ def delta_z_order(rows: Path, target: Path, limit: str | None) -> None:
     import pyarrow.parquet as pq
     from deltalake import DeltaTable, write_deltalake
 
+    total = pq.read_metadata(rows).num_rows
     write_deltalake(str(target), pq.ParquetFile(rows).read())
-    DeltaTable(str(target)).optimize.z_order(BY, target_size=rows.stat().st_size // FILES)
+    DeltaTable(str(target)).optimize.z_order(BY, target_size=rows.stat().st_size // files(total))
 
 
 IMPORTS = {
