@@ -45,9 +45,8 @@ PROCESSES = 9
 PEER_SECONDS = 90
 
 
-def grid(files: int) -> tuple[np.ndarray, np.ndarray]:
-    """The place of each file in the plane of the first two columns."""
-    number = np.arange(files)
+def grid(files: int, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places of these of so many files in the plane of the first two columns."""
     blocks = max(round(files**0.5) // BLOCK, 1)
     block, inner = np.divmod(number, BLOCK * BLOCK)
     return (block % blocks) * BLOCK + inner % BLOCK, (block // blocks) * BLOCK + inner // BLOCK
@@ -55,8 +54,8 @@ def grid(files: int) -> tuple[np.ndarray, np.ndarray]:
 
 def boxes(files: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The lower and upper bounds of each column, per file."""
-    x, y = grid(files)
     number = np.arange(files)
+    x, y = grid(files, number)
     lowers = dict(zip(COLUMNS, (x * WIDTH, y * WIDTH, number % 997, number // 7), strict=True))
     return {name: (lower.astype(np.int64), lower.astype(np.int64) + WIDTH - 1) for name, lower in lowers.items()}
 
@@ -81,9 +80,8 @@ def make(folder: Path, files: int) -> None:
 
 def question(files: int, seed: int) -> str:
     """A look-up on two columns that hits one file."""
-    x, y = grid(files)
-    chosen = np.random.default_rng(seed).integers(files)
-    return f"src = {x[chosen] * WIDTH + 7} AND dst = {y[chosen] * WIDTH + 7}"
+    x, y = grid(files, np.random.default_rng(seed).integers(files, size=1))
+    return f"src = {x[0] * WIDTH + 7} AND dst = {y[0] * WIDTH + 7}"
 
 
 def measure(folder: Path, files: int) -> dict[str, float]:
@@ -135,8 +133,8 @@ def measure_scan(folder: Path, files: int) -> dict[str, float]:
 
 def measure_peer(name: str, folder: Path, files: int) -> dict[str, float]:
     """The same of another library, for the last file's box."""
-    x, y = grid(files)
-    cold, warm = PEERS[name][1](folder, {"src": int(x[-1]) * WIDTH + 7, "dst": int(y[-1]) * WIDTH + 7})
+    x, y = grid(files, np.array([files - 1]))
+    cold, warm = PEERS[name][1](folder, {"src": int(x[0]) * WIDTH + 7, "dst": int(y[0]) * WIDTH + 7})
     return {"cold ms": cold, "warm ms": warm, "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
