@@ -36,7 +36,7 @@ def test_depth_is_what_counting_gives(units):
     unknown = [unit for unit in units if unit[3] == "null"]
     known = [(min(a, b), max(a, b), rows) for a, b, rows, kind in units if kind == "known"]
     total = sum(rows for _, _, rows, _ in units)
-    asked = [(end, rows) for low, high, rows in known for end in (low, high)]
+    asked = [(v, rows / (high - low + 1)) for low, high, rows in known for v in range(low, high + 1)]
     assert found.unknown == len(unknown)
     if asked:
 
@@ -48,6 +48,45 @@ def test_depth_is_what_counting_gives(units):
         assert found.worst == max(len(over(v)) for v, _ in asked)
         assert found.skipped == pytest.approx(1 - sum(sum(over(v)) * rows for v, rows in asked) / weight / total)
         assert sum(share for *_, share in found.histogram) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "floats", "texts", "moments"])
+def test_what_a_look_up_skips_is_what_look_ups_of_rows_skip(kind):
+    """Boxes of a hundred files over two columns, as the writer cuts them: never more than the limit allows."""
+    drawn = np.random.default_rng(1).integers(0, 10**8, (2, 50_000))
+    values = {
+        "numbers": lambda one: pa.array(one),
+        "floats": lambda one: pa.array(one / 7 - 10**6),
+        "texts": lambda one: pa.array([f"user-{each:08d}" for each in one.tolist()]),
+        "moments": lambda one: pa.array(one * 1000).cast(pa.timestamp("us")),
+    }[kind]
+    rows = pa.table({"a": values(drawn[0]), "b": values(drawn[1])})
+    files = layouts.fit(rows, ["a", "b"], files=100, total_rows=len(rows)).assign(rows)
+    ends = rows.append_column("file", pa.array(files)).group_by("file").aggregate(
+        [("a", "min"), ("a", "max"), ("b", "min"), ("b", "max"), ("a", "count")]
+    )  # fmt: skip
+    true, false = pa.array([True] * len(ends)), pa.array([False] * len(ends))
+    known = {
+        path: Ranges(*(ends[f"{path}_{end}"].combine_chunks() for end in ("min", "max")), true, false, false)
+        for path in ("a", "b")
+    }
+    found = layouts.depths(Statistics(ends["a_count"].combine_chunks(), known), ["a", "b"])
+    truth = layouts.score(rows, files, ["a", "b"])
+    for path, depth in found.items():
+        assert depth.skipped == pytest.approx(1 - truth.columns[path].rows, abs=0.006)
+    assert np.mean([depth.skipped for depth in found.values()]) < layouts.limit(100, [1.0, 1.0]) + 0.002
+
+
+@pytest.mark.parametrize("values", [["a", "a", "\U0010ffff" * 3], [0.0, 0.0, 1e300], [-(2**63), -(2**63), 2**63 - 1]])
+def test_a_single_value_counts_beside_the_widest_range(values):
+    """Two units of one value each, and one that spans all."""
+    lower, upper = pa.array([values[0], values[2], values[0]]), pa.array([values[0], values[2], values[2]])
+    true, false = pa.array([True] * 3), pa.array([False] * 3)
+    found = layouts.depths(Statistics(pa.array([10, 10, 10]), {"a": Ranges(lower, upper, true, false, false)}), ["a"])[
+        "a"
+    ]
+    assert found.average == pytest.approx((2 + 2 + 1) / 3, abs=1e-6)
+    assert found.skipped == pytest.approx(1 - 5 / 9, abs=1e-6)
 
 
 def test_a_column_without_statistics_is_read_whole():

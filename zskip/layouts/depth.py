@@ -15,11 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.keys import dense_codes
+from zskip.keys import dense_codes, fixed, order_bits
 from zskip.layouts.reads import limit
 from zskip.stats import Ranges, Statistics
 
 __all__ = ["ColumnDepth", "depths"]
+
+_LEAST_SHARE = 1e-10
+"""Of a column's whole range: sums of doubles tell this much apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,10 @@ class ColumnDepth:
 
 
 def depths(statistics: Statistics, columns: Sequence[str]) -> Mapping[str, ColumnDepth]:
-    """The clustering of each column, by its path, with look-ups spread over the rows as they are over the ranges.
+    """The clustering of each column, by its path, for look-ups of values as the rows hold them.
 
-    A look-up's value is taken to lie at the lower or at the upper end of some unit's range, by the unit's rows: where
-    values lie in between is not known from ranges.
+    A unit's values are taken to lie evenly in its range, for nothing more is known of them: whole numbers, dates and
+    times each as likely as the next, strings by their first bytes that differ.
     """
     rows = np.asarray(statistics.row_count.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
     at_most = limit(len(statistics), [1.0] * len(columns))
@@ -65,25 +68,40 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
     codes, distinct = dense_codes(ends)
     count = int(known.sum())
     lower, upper, weight = codes[:count], codes[count:], rows[known]
-    # sweep over the ends: what begins at a code, less what ended before it
-    places = len(distinct) + 2
-    begins, stops = np.bincount(lower, minlength=places), np.bincount(upper + 1, minlength=places)
-    depth = np.cumsum(begins - stops)
-    read = np.cumsum(np.bincount(lower, weight, places) - np.bincount(upper + 1, weight, places))
-    asked = np.concatenate([lower, upper])
-    share = np.concatenate([weight, weight]) / max(2 * weight.sum(), 1.0)
-    depth_asked, read_asked = depth[asked] + always, read[asked] + always_rows
     if not count:
         return ColumnDepth(units, float(always), always, 1 - always_rows / max(rows.sum(), 1.0), at_most, (), always)
+    # A sweep over the ends: at each of them, and between it and the next, what began before and did not end yet.
+    at, between = _lengths(distinct)
+    before = np.concatenate([[0.0], np.cumsum(np.stack([at, between], axis=1).ravel())])
+    first, last = 2 * (lower - 1), 2 * (upper - 1)
+
+    def over(each: NDArray[np.float64]) -> NDArray[np.float64]:
+        changes = np.bincount(first, each, len(before)) - np.bincount(last + 1, each, len(before))
+        return np.asarray(np.cumsum(changes)[:-1])
+
+    share = over(weight / (before[last + 1] - before[first])) * np.diff(before) / max(weight.sum(), 1.0)
+    depth, read = np.rint(over(np.ones(count))).astype(np.int64) + always, over(weight) + always_rows
     return ColumnDepth(
         units,
-        float((depth_asked * share).sum()),
-        int(depth_asked.max()),
-        float(1.0 - (read_asked * share).sum() / max(rows.sum(), 1.0)),
+        float((depth * share).sum()),
+        int(depth.max()),
+        float(1.0 - (read * share).sum() / max(rows.sum(), 1.0)),
         at_most,
-        _histogram(depth_asked, share),
+        _histogram(depth, share),
         always,
     )
+
+
+def _lengths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of sorted values, how much room each takes, and how much lies between it and the next: as many as look-ups."""
+    if pa.types.is_floating(distinct.type):
+        most = np.finfo(np.float64).max / 4
+        gaps, one = np.diff(np.clip(fixed(distinct).astype(np.float64), -most, most)), 0.0
+    else:
+        gaps, one = np.diff(order_bits(distinct, after_prefix=True)).astype(np.float64), 1.0
+    # A value of its own must not get lost beside a range of many.
+    one = max(one, float(gaps.sum()) * _LEAST_SHARE) or 1.0
+    return np.full(len(distinct), one), np.append(np.maximum(gaps - one, 0.0), 0.0)
 
 
 def _histogram(depth: NDArray[np.int64], share: NDArray[np.float64]) -> tuple[tuple[int, int, float], ...]:
