@@ -297,12 +297,12 @@ def test_no_permission(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_interrupt_leaves_no_table(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a write: exit code 130, no table, no spilled rows."""
+    """Ctrl-C between the first file and the last of many: exit code 130, no table, no spilled rows."""
     spill = tmp_path / "spill"
     spill.mkdir()
     big = tmp_path / "big.csv"
     big.write_text("x,y\n" + "\n".join(f"{n % 977},{n}" for n in range(600_000)))
-    command = [sys.executable, "-m", "zskip", "write", str(big), str(tmp_path / "t"), "--by", "x,y", "--files", "200"]
+    command = [sys.executable, "-m", "zskip", "write", str(big), str(tmp_path / "t"), "--by", "x,y", "--files", "1500"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(spill)}
     with subprocess.Popen(
         [*command, "--memory-limit", "64MB"], env=environment, stderr=subprocess.PIPE, text=True
