@@ -1,6 +1,7 @@
 # Everything starts from a fresh clone: the first target that you call makes .venv and installs into it.
 
 VENV := .venv
+AZURITE := $(VENV)/azurite
 BENCH := build/bench
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -23,10 +24,18 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# The tests of az:// ask a server of Azure's protocol, which comes from npm. Without it they are skipped, and say so.
+$(AZURITE): $(READY)
+	@mkdir -p $@
+	@if command -v npm >/dev/null; then \
+		npm install --silent --no-save --omit=optional --ignore-scripts --prefix $@ azurite@3.35.0 \
+			|| echo "Azurite cannot be installed: the tests of az:// are skipped" >&2; \
+	else echo "There is no npm: the tests of az:// are skipped" >&2; fi
+
 demo: $(READY)  ## build a table from real network logs and look things up in it
 	$(BIN)/zskip demo
 
-test: $(READY)  ## all tests: units, properties, doctests, code blocks of the docs, notebooks, Spark
+test: $(READY) $(AZURITE)  ## all tests: units, properties, doctests, code blocks of the docs, notebooks, Spark
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not spark" --doctest-modules zskip tests
 	$(BIN)/python -m pytest -m spark tests
 
@@ -38,7 +47,7 @@ lint: $(READY)  ## style and types
 fuzz: $(READY)  ## a million random predicates against DuckDB; hours
 	$(BIN)/python tests/planner/fuzz.py --cases 1000000
 
-torture: $(READY)  ## writers killed and starved at every call that they make to the system, and raced; half an hour
+torture: $(READY) $(AZURITE)  ## writers killed and starved at every call that they make to the system, and raced; half an hour
 	$(BIN)/python -m tests.torture
 
 bench: $(READY)  ## the figures of docs/performance.md, against peers

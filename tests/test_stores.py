@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests.torture.races import s3
+from tests.clouds import STORES, Place, unavailable
 from zskip import sidecar
 from zskip.audit import doctor
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedStore
@@ -24,18 +26,30 @@ Store = tuple[str, dict[str, Any] | None]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Store]:
-    """A server that speaks S3's protocol, with conditional puts."""
-    with s3() as place:
-        yield place
+def started() -> Iterator[Callable[[str], Place]]:
+    """Servers by the scheme that they speak, with conditional puts, each started when it is first asked for."""
+    with ExitStack() as running:
+
+        @functools.cache
+        def start(scheme: str) -> Place:
+            if missing := unavailable(scheme):
+                pytest.skip(missing)
+            return running.enter_context(STORES[scheme]())
+
+        yield start
 
 
-@pytest.fixture(params=["file", "memory", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "s3":
-        url, options = request.getfixturevalue("server")
+@pytest.fixture(params=["file", "memory", *STORES])
+def store(request: pytest.FixtureRequest, started: Callable[[str], Place], tmp_path: Path) -> Store:
+    if request.param in STORES:
+        url, options = started(request.param)
         return f"{url}/{tmp_path.name}", options
     return (tmp_path.as_uri() if request.param == "file" else f"memory://{tmp_path.name}"), None
+
+
+@pytest.fixture
+def server(started: Callable[[str], Place]) -> Place:
+    return started("s3")
 
 
 def rows_of(start: int, count: int) -> pa.Table:
@@ -69,6 +83,8 @@ def test_a_table_lives_its_whole_life(store: Store) -> None:
     assert zskip.advise(url, ["a = 7"], storage_options=options).candidates
     assert [entry.operation for entry in table.history()] == ["optimize", "delete", *["append"] * 4, "write"]
     assert zskip.open(url, version=1, storage_options=options).plan().count() == 3000
+    fifth = next(entry for entry in table.history() if entry.version == 5)
+    assert zskip.open(url, as_of=fifth.time, storage_options=options).plan().count() == 3400
     assert table.restore(1).plan().count() == 3000
     assert zskip.repair(url, storage_options=options).parts == ()
     assert table.vacuum("0 days", dry_run=True).versions == tuple(range(1, 8))
@@ -96,9 +112,8 @@ def test_a_folder_of_others_is_indexed_and_followed(store: Store) -> None:
         table.append(rows_of(0, 1))
 
 
-def test_a_store_that_cannot_create_only_if_absent_is_read_but_not_written(server: Store) -> None:
+def test_a_store_that_cannot_create_only_if_absent_is_read_but_not_written(server: Place) -> None:
     url, options = server
-    assert options is not None
     zskip.write(rows_of(0, 100), f"{url}/guarded", by="a", storage_options=options)
     unguarded = {**options, "aws_conditional_put": "disabled"}
     before = sidecar.open_storage(f"{url}/guarded", options).list("").path.to_pylist()
@@ -133,7 +148,7 @@ def test_clouds_are_opened_by_their_schemes(url: str, options: dict[str, Any]) -
 
 
 def test_opening_costs_two_reads_and_one_listing(
-    server: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """However many versions there are: the hint, the log from there on, and the newest entry."""
     place, options = server

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.clouds import STORES, unavailable
 from tests.torture.disk import FAULTS
 from tests.torture.lives import STEPS
-from tests.torture.races import race, s3
+from tests.torture.races import race
 from tests.torture.rounds import Rig, workshop
 
 
@@ -38,7 +39,8 @@ def main() -> int:
             _kill(rig, chosen.lives, chosen.seed, report)
     if "races" in what:
         report.round("race on a disk", lambda: _race_on_a_disk(chosen.writers, chosen.commits, chosen.seed))
-        report.round("race over S3", lambda: _race_over_s3(chosen.writers, chosen.commits, chosen.seed))
+        for scheme in STORES:
+            _race_over(scheme, chosen.writers, chosen.commits, chosen.seed, report)
     print(report)
     return int(report.wrong > 0)
 
@@ -92,9 +94,18 @@ def _race_on_a_disk(writers: int, commits: int, seed: int) -> None:
         print(f"on a disk: {race(f'{folder}/table', None, writers=writers, commits=commits, seed=seed)}", flush=True)
 
 
-def _race_over_s3(writers: int, commits: int, seed: int) -> None:
-    with s3() as (url, options):
-        print(f"over S3: {race(f'{url}/table', options, writers=writers, commits=commits, seed=seed)}", flush=True)
+def _race_over(scheme: str, writers: int, commits: int, seed: int, report: _Report) -> None:
+    if missing := unavailable(scheme):
+        print(f"no race over {scheme}://: {missing}", flush=True)
+        return
+    with STORES[scheme]() as (url, options):
+        report.round(
+            f"race over {scheme}://",
+            lambda: print(
+                f"over {scheme}://: {race(f'{url}/table', options, writers=writers, commits=commits, seed=seed)}",
+                flush=True,
+            ),
+        )
 
 
 if __name__ == "__main__":

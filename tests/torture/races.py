@@ -6,8 +6,7 @@ import collections
 import multiprocessing
 import queue
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.torture.lives import contents, joined, rows_of
 from zskip.errors import CommitConflict
 from zskip.sidecar import log
 
-__all__ = ["Raced", "race", "s3"]
+__all__ = ["Raced", "race"]
 
 Options = Mapping[str, Any] | None
 BEGUN = rows_of(0, 1000)
@@ -196,52 +195,3 @@ def _read(url: str, options: Options, over: Any, answers: Any) -> None:
     except BaseException as error:
         answers.put(f"reader: {type(error).__name__}: {error}")
         raise
-
-
-@contextmanager
-def s3() -> Iterator[tuple[str, dict[str, Any]]]:
-    """A server that speaks S3's protocol, in a process of its own: the URL of a bucket, and its options."""
-    context = multiprocessing.get_context("spawn")
-    ports = context.Queue()
-    server = context.Process(target=_serve, args=(ports,), daemon=True)
-    server.start()
-    try:
-        endpoint = f"http://127.0.0.1:{ports.get(timeout=60)}"
-        import urllib.request
-
-        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT")).close()
-        yield (
-            "s3://bucket",
-            {
-                "aws_access_key_id": "key",
-                "aws_secret_access_key": "secret",
-                "aws_region": "us-east-1",
-                "aws_endpoint": endpoint,
-                "aws_virtual_hosted_style_request": "false",
-                "client_options": {"allow_http": True},
-            },
-        )
-    finally:
-        server.kill()
-        server.join()
-
-
-def _serve(ports: Any) -> None:
-    import logging
-    import threading
-
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import make_server
-
-    application = DomainDispatcherApplication(create_backend_app)
-    turn = threading.Lock()
-
-    def one_at_a_time(environ: Any, start_response: Any) -> list[bytes]:
-        # S3 compares and creates in one; this server does so only while no other request is under way.
-        with turn:
-            return list(application(environ, start_response))
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, one_at_a_time, threaded=True)
-    ports.put(server.server_port)
-    server.serve_forever()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture.races import race, s3
+from tests.clouds import STORES, unavailable
+from tests.torture.races import race
 
 
 def test_racing_writers_make_a_serial_history(tmp_path: Path) -> None:
@@ -14,7 +15,9 @@ def test_racing_writers_make_a_serial_history(tmp_path: Path) -> None:
     assert raced.seen
 
 
-def test_racing_writers_make_a_serial_history_over_s3() -> None:
-    pytest.importorskip("moto.server")
-    with s3() as (url, options):
+@pytest.mark.parametrize("scheme", STORES)
+def test_racing_writers_make_a_serial_history_over_a_store(scheme: str) -> None:
+    if missing := unavailable(scheme):
+        pytest.skip(missing)
+    with STORES[scheme]() as (url, options):
         assert race(f"{url}/table", options, writers=3, commits=3).seen
