@@ -273,6 +273,16 @@ def test_a_zone_that_only_duckdb_knows_proves_nothing(lake: Path, con: duckdb.Du
     statement = "SELECT count(*) FROM {T} WHERE a = 5 AND d < current_date AND now() > '2020-01-01'::TIMESTAMPTZ"
     assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
     assert files_read(lake, con, statement) == [12]
+    assert files_read(lake, con, "SELECT count(*) FROM {T} WHERE a = 5")[0] < 12, "numbers know no zone"
+
+
+def test_a_pruned_relation_can_be_read_further(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    pruned = sql(at(lake, "SELECT * FROM {T} WHERE a = 5"), con)
+    plain = con.sql(plainly(lake, "SELECT * FROM {T} WHERE a = 5"))
+    assert pruned.count("*").fetchall() == plain.count("*").fetchall()
+    pruned.create_view("seen")
+    assert con.sql("SELECT count(*), sum(a) FROM seen").fetchall() == plain.aggregate("count(*), sum(a)").fetchall()
+    assert sorted(pruned.union(plain).distinct().fetchall()) == sorted(plain.distinct().fetchall())
 
 
 def test_a_table_without_a_file_has_its_columns(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
 
 from zskip.errors import DamagedIndex, TableError, TableNotFound, UncertainCommit, UnsupportedStore
 from zskip.sidecar.snapshot import Snapshot, from_bytes, to_bytes
@@ -39,7 +38,7 @@ GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."
 _ENTRY = re.compile(r"[0-9]{20}\.json")
 _LARGEST_ENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
-_LONGEST_KEPT = 1 << 16
+_LONGEST_KEPT, _MOST_KEPT = 1 << 16, 64
 _ASKS = 5
 # What a disk says that has done nothing. Of a network's errors the entry may be on its way still.
 _REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
@@ -54,10 +53,19 @@ def entry_path(version: int) -> str:
     return f"{LOG}/{version:020d}.json"
 
 
-@lru_cache(maxsize=64)
+_KEPT: dict[str, tuple[bytes, Snapshot]] = {}
+
+
 def _snapshot(data: bytes, name: str) -> Snapshot:
     """What these very bytes say: who opens a table again and again reads its newest entry as often."""
-    return from_bytes(data, name)
+    before = _KEPT.get(name)
+    if before is not None and before[0] == data:
+        return before[1]
+    snapshot = from_bytes(data, name)
+    if len(_KEPT) >= _MOST_KEPT:
+        _KEPT.clear()
+    _KEPT[name] = data, snapshot
+    return snapshot
 
 
 def read_entry(storage: Storage, version: int) -> Snapshot | None:

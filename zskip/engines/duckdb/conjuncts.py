@@ -169,7 +169,7 @@ class Scopes:
         def swap(node: exp.Expr) -> exp.Expr:
             return _extended(behind[node.name.lower()], node) if isinstance(node, exp.Column) else node
 
-        return replace(conjunct, condition=conjunct.condition.copy().transform(swap))
+        return replace(conjunct, condition=conjunct.condition.transform(swap))
 
     def _is_on(self, condition: exp.Expr, index: int, sources: Sequence[_Source], query: exp.Select) -> bool:
         """Whether a condition reads this source alone. A source whose columns are not known claims no bare name."""
@@ -340,7 +340,7 @@ def _unqualified(condition: exp.Expr, alias: str) -> exp.Expr:
             return _column(node.parts[1:])
         return node
 
-    return condition.copy().transform(strip)
+    return condition.transform(strip) if any(column.args.get("table") for column in _columns(condition)) else condition
 
 
 def _column(parts: Sequence[exp.Expr]) -> exp.Expr:

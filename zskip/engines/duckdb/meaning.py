@@ -9,11 +9,13 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from pyarrow import types as t
 from sqlglot import exp
@@ -50,17 +52,46 @@ _MAY_CALL = re.compile(
 
 @dataclass
 class Meaning:
-    """What a connection makes of conditions. ``collation``: its default one, "" for bytes."""
+    """What a connection makes of conditions. It is asked for its settings once, and only where they may matter."""
 
     con: duckdb.DuckDBPyConnection
-    collation: str
+
+    @cached_property
+    def now(self) -> datetime.datetime:
+        """The connection's clock."""
+        ((micros,),) = self.con.sql("SELECT epoch_us(now())").fetchall()
+        return datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
+
+    @property
+    def timezone(self) -> str | None:
+        """The session's time zone; None where Python does not know it: not so "AET", and some more old names."""
+        return self._settings[0]
+
+    def timezone_of(self, conditions: Iterable[exp.Expr], types: Mapping[str, str]) -> str | None:
+        """The zone in which conditions are to be read: any, where they compare numbers alone.
+
+        ``types``: those of the table's columns, by lower-case name.
+        """
+        return "UTC" if all(_is_about_numbers(each, types) for each in conditions) else self.timezone
 
     def is_proved(self, condition: exp.Expr, predicate: Predicate) -> bool:
         """Whether the condition means to the connection what the predicate that was read from it proves."""
         calls = not all(isinstance(node, _NO_FUNCTIONS) for node in condition.walk())
-        if self.collation and (calls or _reads_texts(predicate)):
+        if (calls or _reads_texts(predicate)) and self._settings[1]:
             return False
         return not calls or self._functions_are_known
+
+    @cached_property
+    def _settings(self) -> tuple[str | None, str]:
+        """The time zone, and the collation: "" for bytes."""
+        ((timezone, collation),) = self.con.sql(
+            "SELECT current_setting('TimeZone'), current_setting('default_collation')"
+        ).fetchall()
+        try:
+            ZoneInfo(timezone)
+        except (KeyError, ValueError, OSError):
+            return None, collation
+        return timezone, collation
 
     @cached_property
     def _functions_are_known(self) -> bool:
@@ -70,6 +101,24 @@ class Meaning:
             "HAVING bool_or(internal) AND NOT bool_and(internal))"
         ).fetchall()
         return not shadowed and not _unusual(self.con, _OF_FUNCTIONS)
+
+
+def _is_about_numbers(condition: exp.Expr, types: Mapping[str, str]) -> bool:
+    """Whether every column is a number or BOOLEAN, and nothing is cast: no time comes into being on the way."""
+    for node in condition.walk():
+        if not isinstance(node, _NO_FUNCTIONS) or isinstance(node, exp.Cast):
+            return False
+        if isinstance(node, exp.Column):
+            type = types.get(node.name.lower(), "") if len(node.parts) == 1 else ""
+            if type not in _NUMBERS and not (type.startswith("DECIMAL(") and type.endswith(")")):
+                return False
+    return True
+
+
+_NUMBERS = {
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+    *("FLOAT", "DOUBLE"),
+}
 
 
 def same_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnection) -> None:

@@ -43,6 +43,7 @@ def native_scan(
     within: str | None = None,
     file_column: str | None = None,
     files_parameter: str = "zskip_files",
+    schema_parameter: str | None = "zskip_schema",
     whole: Collection[str] = (),
 ) -> Scan:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
@@ -50,7 +51,8 @@ def native_scan(
     ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
     ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
     ``file_column``: the name of one more column, which holds each row's file · ``whole``: columns that are read whole
-    before a field is taken out of them. No file at all gives no row, with the right types.
+    before a field is taken out of them · ``schema_parameter``: None where the schema is to stand in the text, which
+    DuckDB reads more slowly. No file at all gives no row, with the right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = list(schema.names if columns is None else columns)
@@ -69,7 +71,8 @@ def native_scan(
     stored = {name: type for name, type in types.items() if name not in partition_by}
     # DuckDB's own name for it, "filename", may be one of the table's columns.
     file = file_column or (_FILE if partition_by else None)
-    source = f"read_parquet(${files_parameter}, {_options(schema, stored, rows, file)})"
+    said = _schema_literal(stored) if schema_parameter is None else f"${schema_parameter}"
+    source = f"read_parquet(${files_parameter}, {_options(schema, said, rows, file)})"
     everything = _everything(whole)
     if partition_by:
         folders = _folders(files, partition_by)
@@ -83,9 +86,10 @@ def native_scan(
         source = f"(SELECT {everything} FROM {source}{'' if within is None else f' WHERE {within}'})"
     elif within is not None:
         condition = f" WHERE {within}" + ("" if where is None else f" AND (\n{where}\n)")
-    return Scan(
-        f"SELECT {projection} FROM {source}{condition}", {files_parameter: [without_patterns(file) for file in files]}
-    )
+    parameters: dict[str, Any] = {files_parameter: [without_patterns(file) for file in files]}
+    if schema_parameter is not None:
+        parameters[schema_parameter] = _schema_map(stored)
+    return Scan(f"SELECT {projection} FROM {source}{condition}", parameters)
 
 
 def reshaped(snapshot: Snapshot) -> list[str]:
@@ -127,12 +131,22 @@ def without_patterns(path: str) -> str:
     return re.sub(r"[\[*?]", r"[\g<0>]", path) if re.search(r"[\[*?]", path) else path
 
 
-def _options(schema: pa.Schema, stored: Mapping[str, str], rows: int | None, file_column: str | None) -> str:
+def _schema_map(stored: Mapping[str, str]) -> dict[str, list[Any]]:
+    """The columns as the MAP that ``schema`` takes, in the form in which DuckDB's client takes a MAP."""
+    columns = [{"name": name, "type": type, "default_value": None} for name, type in stored.items()]
+    return {"key": list(stored), "value": columns}
+
+
+def _schema_literal(stored: Mapping[str, str]) -> str:
     columns = ", ".join(
         f"{literal(name)}: {{name: {literal(name)}, type: {literal(type)}, default_value: NULL}}"
         for name, type in stored.items()
     )
-    options = ["hive_partitioning = false", f"schema = MAP {{{columns}}}"]
+    return f"MAP {{{columns}}}"
+
+
+def _options(schema: pa.Schema, stored: str, rows: int | None, file_column: str | None) -> str:
+    options = ["hive_partitioning = false", f"schema = {stored}"]
     if any(_holds_floats(field.type) for field in schema):
         # Without it, DuckDB takes a footer's bounds to cover NaN too, and loses such rows of files by pyarrow.
         options.append("can_have_nan = true")

@@ -6,14 +6,13 @@ matter to the result (`conjuncts`), so that the statement means the same over th
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import sqlglot
@@ -29,7 +28,7 @@ from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound,
 from zskip.interpret import outcomes
 from zskip.plan import Plan, listed, plan
 from zskip.predicate import Predicate, bind, conjunction
-from zskip.predicate.sql.freeze import clocks
+from zskip.predicate.sql.freeze import clocks, reads_clock
 from zskip.predicate.sql.places import what_is_wrong
 from zskip.sidecar import Index, load, open_storage
 from zskip.stats import ColumnStatistics, FileStatistics
@@ -113,13 +112,8 @@ def rewrite(
     """
     if freshness not in ("list", "trust"):
         raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
-    ((timezone, micros, collation),) = con.sql(
-        "SELECT current_setting('TimeZone'), epoch_us(now()), current_setting('default_collation')"
-    ).fetchall()
-    meaning = Meaning(con, collation)
-    now = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
-    prune = prune and _is_known(timezone)
-    text = _frozen(_selecting(statement, tables or {}), now, timezone if prune else None)
+    meaning = Meaning(con)
+    text = _frozen(_selecting(statement, tables or {}), meaning if prune else None)
     catalog = _Catalog(tables or {}, storage_options)
     edits: list[tuple[int, int, str]] = []
     values = _Parameters(params)
@@ -136,7 +130,8 @@ def rewrite(
         for table in sorted(known, key=lambda table: table.this.meta["start"]):
             index = catalog.index_of(table)
             assert index is not None
-            binding = _predicate(index, scopes.of(table), values, timezone, meaning) if prune else None
+            types = catalog.columns_of(table) or {}
+            binding = _predicate(index, types, scopes.of(table), values, meaning) if prune else None
             planned = plan(index, binding, changes=listed(index) if freshness == "list" else None)
             start, end = table.this.meta["start"], table.this.meta["end"] + 1
             edits.append((start, end, _read(planned, con, table, None if inlined else values)))
@@ -259,16 +254,17 @@ def _be_readable_later(tree: exp.Expr, tables: Sequence[exp.Table], text: str) -
 def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, values: _Parameters | None) -> str:
     """What stands in a table's place: a read of its survivors, under the name that the table had.
 
-    The files are a parameter among ``values``; None for a statement that may have none.
+    The files and their schema are parameters among ``values``; None for a statement that may have none.
     """
     rows = planned.rows
-    name = "zskip_files" if values is None else values.fresh_name()
+    files, schema = ("zskip_files", None) if values is None else values.two_fresh_names()
     scan = native_scan(
         readable_paths(planned, con),
         planned.snapshot.schema.arrow,
         partition_by=planned.snapshot.partition_by,
         rows=None if rows.null_count else sum(rows.to_pylist()),
-        files_parameter=name,
+        files_parameter=files,
+        schema_parameter=schema,
         whole=reshaped(planned.snapshot),
     )
     said = scan.sql
@@ -285,9 +281,12 @@ def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, value
 
 
 def _predicate(
-    index: Index, conjuncts: Sequence[Conjunct], values: _Parameters, timezone: str, meaning: Meaning
+    index: Index, types: Mapping[str, str], conjuncts: Sequence[Conjunct], values: _Parameters, meaning: Meaning
 ) -> Predicate | None:
     """What the conditions prove about a table; None where they prove nothing."""
+    timezone = meaning.timezone_of((conjunct.condition for conjunct in conjuncts), types)
+    if timezone is None:
+        return None
     bound = []
     for conjunct in conjuncts:
         predicate = _bound(index, conjunct.condition, values, timezone)
@@ -307,7 +306,7 @@ def _bound(index: Index, condition: exp.Expr, values: _Parameters, timezone: str
             return exp.Placeholder(this=f"p{node.name}")
         return node
 
-    renamed = condition.copy().transform(named)
+    renamed = condition.transform(named) if condition.find(exp.Placeholder) else condition
     said = renamed.sql(dialect="duckdb")
     try:
         # Only what survives being written and read again is taken for what the statement says.
@@ -347,14 +346,13 @@ class _Parameters:
             raise UnknownParameter(f"There is no value for the parameter ${name}.")
         return self._values[name]
 
-    def fresh_name(self) -> str:
-        """A name that no parameter has."""
-        number = len(self._values) + 1
+    def two_fresh_names(self) -> tuple[str, str]:
+        """Names that no parameter has."""
+        first = len(self._values) + 1
         if not self._named:
-            return str(number)
-        while f"zskip_{number}" in self._values:
-            number += 1
-        return f"zskip_{number}"
+            return str(first), str(first + 1)
+        unused = (name for number in count(first) if (name := f"zskip_{number}") not in self._values)
+        return next(unused), next(unused)
 
     def add(self, name: str, value: Any) -> None:
         """One more parameter."""
@@ -364,17 +362,19 @@ class _Parameters:
 # --- the clock ---
 
 
-def _frozen(statement: str, now: datetime.datetime, timezone: str | None) -> str:
+def _frozen(statement: str, meaning: Meaning | None) -> str:
     """The statement with ``?`` numbered, and with the clock read once, before anything is proved from it.
 
-    ``timezone``: None where nothing is to be proved, and DuckDB may read the clock itself.
+    ``meaning``: None where nothing is to be proved, and DuckDB may read the clock itself.
 
     Only what SELECT lists say of the clock stays: it names columns, and decides nothing.
     """
     tokens = _tokens(statement)
-    listed = _in_select_lists(tokens)
-    read = () if timezone is None else clocks(tokens, "duckdb", now, timezone)
-    edits = [edit for edit in read if edit[0] not in listed]
+    edits = []
+    if meaning is not None and reads_clock(statement, "duckdb") and meaning.timezone is not None:
+        listed = _in_select_lists(tokens)
+        read = clocks(tokens, "duckdb", meaning.now, meaning.timezone)
+        edits = [edit for edit in read if edit[0] not in listed]
     marks = [token for token in tokens if token.token_type is TokenType.PLACEHOLDER and token.text == "?"]
     edits += [(mark.start, mark.end + 1, f"${number}") for number, mark in enumerate(marks, start=1)]
     for start, end, replacement in sorted(edits, reverse=True):
@@ -406,15 +406,6 @@ def _tokens(statement: str) -> Sequence[Token]:
         return sqlglot.tokenize(statement, read="duckdb")
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement does not parse: {error}.", statement) from error
-
-
-def _is_known(timezone: str) -> bool:
-    """Whether Python knows a zone of DuckDB's: not so "AET", and some more old names."""
-    try:
-        ZoneInfo(timezone)
-    except (KeyError, ValueError, OSError):
-        return False
-    return True
 
 
 _AFTER_LIST = {

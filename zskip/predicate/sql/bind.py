@@ -75,7 +75,7 @@ def bind(
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
     found = with_room(nesting(tokens), lambda: binding.predicate(skeleton(tokens)))
-    if not reads_clock(whole, dialect):
+    if not reads_clock(whole.frozen, dialect):
         remembered.keep(key, found)
     return found
 

@@ -58,15 +58,15 @@ def freeze(
     replacements: list[tuple[int, int, str]] = []
     if params is not None or any(mark in source.frozen for mark in "?$:"):
         replacements += _parameters(source, tokens, params, dialect)
-    if reads_clock(source, dialect):
+    if reads_clock(source.frozen, dialect):
         replacements += clocks(tokens, dialect, now or datetime.now(UTC), zone)
     return source.replaced(replacements)
 
 
-def reads_clock(source: Source, dialect: str) -> bool:
+def reads_clock(text: str, dialect: str) -> bool:
     """Whether a text may read the clock: it holds the name of such a function, perhaps as something else."""
-    text = source.frozen.lower()
-    return any(name in text for name in _CLOCK.get(dialect, {}))
+    lowered = text.lower()
+    return any(name in lowered for name in _CLOCK.get(dialect, {}))
 
 
 def clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:
