@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 import zskip
+from zskip.errors import SchemaError
 
 
 @pytest.fixture
@@ -40,3 +41,9 @@ def test_they_are_read_beside_what_prunes(folder: Path) -> None:
     assert len(plan) == 1
     (row,) = plan.to_arrow().to_pylist()
     assert (row["n"], row["i"].days, row["s"]["a"].days) == (1, 30, 30)
+
+
+def test_they_are_not_written_as_bytes(folder: Path) -> None:
+    with pytest.raises(SchemaError, match='"i" of type month_day_nano_interval cannot be written'):
+        zskip.write(str(folder / "*.parquet"), folder / "lake", by="n")
+    assert not (folder / "lake").exists()

@@ -17,7 +17,7 @@ from pyarrow import types as t
 
 from zskip.errors import NotOrderable, UnknownColumn, in_quotes, nearest
 
-__all__ = ["Column", "Schema", "is_orderable", "join_path", "logical_type", "may_hold_nan", "split_path"]
+__all__ = ["TIME_TZ", "Column", "Schema", "is_orderable", "join_path", "logical_type", "may_hold_nan", "split_path"]
 
 
 def join_path(parts: Sequence[str]) -> str:
@@ -74,6 +74,9 @@ def logical_type(arrow: pa.DataType) -> pa.DataType:
         return pa.decimal128(arrow.precision, arrow.scale)
     return arrow
 
+
+TIME_TZ = pa.opaque(pa.time64("us"), "time_tz", "DuckDB")
+"""A time of day with a zone, kept in UTC. Arrow has no such type; DuckDB compares it by the zone as well."""
 
 _ORDERABLE = (
     t.is_integer,

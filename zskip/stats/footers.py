@@ -23,6 +23,7 @@ from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.schema import Column, Schema, is_orderable
 from zskip.stats import hive, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.foreign import told_apart
 from zskip.stats.plain import Spelled, extremes
 from zskip.stats.thrift import Footers, parse
 from zskip.stats.widen import widened, widens
@@ -170,7 +171,7 @@ def _grouped(storage: Readable, names: pa.StringArray, footers: list[bytes], fir
         try:
             whole = pq.ParquetFile(pa.BufferReader(b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"))
             leaves = whole.metadata.schema
-            schema = Schema(_with_intervals(whole.schema_arrow, leaves))
+            schema = Schema(told_apart(whole.schema_arrow, whole.metadata))
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(
                 f"The footer of {storage.uri_of(names[example].as_py())} cannot be read: {error}"
@@ -180,21 +181,6 @@ def _grouped(storage: Readable, names: pa.StringArray, footers: list[bytes], fir
                 f"The columns of {storage.uri_of(names[example].as_py())} are not in the order of its schema."
             )
         yield _Group(found.files + first, found, schema, leaves)
-
-
-def _with_intervals(schema: pa.Schema, leaves: pq.ParquetSchema) -> pa.Schema:
-    """Intervals as such: Arrow takes them for bytes, whose order and equality are not theirs."""
-    columns = (leaves.column(number) for number in range(len(leaves.names)))
-    paths = {column.path for column in columns if column.converted_type == "INTERVAL"}
-
-    def told(field: pa.Field, path: str) -> pa.Field:
-        if path in paths:
-            return field.with_type(pa.month_day_nano_interval())
-        if t.is_struct(field.type):
-            return field.with_type(pa.struct([told(inner, f"{path}.{inner.name}") for inner in field.type]))
-        return field
-
-    return pa.schema([told(field, field.name) for field in schema], schema.metadata) if paths else schema
 
 
 def _footers(storage: Readable, listed: Listed, threads: int | None, block_bytes: int) -> Iterator[list[bytes]]:

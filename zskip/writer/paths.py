@@ -18,6 +18,7 @@ from pyarrow import types as t
 
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.sidecar import Index, Snapshot, Storage, load, open_storage
+from zskip.stats.foreign import told_apart
 from zskip.writer import hive, sources
 from zskip.writer.carried import compact_strings, with_encoded
 from zskip.writer.evolution import united
@@ -175,7 +176,7 @@ def _of_parquet(files: Sequence[_File]) -> Source:
     folders = _folder_values(files)
     try:
         schemas = [
-            (file.name, storable_schema(_with_folders(footer.schema.to_arrow_schema(), values)))
+            (file.name, storable_schema(_with_folders(told_apart(footer.schema.to_arrow_schema(), footer), values)))
             for file, footer, values in zip(files, footers, folders, strict=True)
         ]
     except pa.ArrowException as error:

@@ -8,7 +8,8 @@
 | dictionary of anything else, run-end encoded | its values                                        |
 | timestamp[s], time32[s]                      | milliseconds: Parquet knows no seconds            |
 | date64                                       | date32                                            |
-| intervals, unions, structs without fields    | refused: Parquet cannot hold them                 |
+| times with a zone, in Parquet of others      | their times in UTC                                |
+| intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
 
 Everything else stays as it is, metadata of single fields and of pandas left out.
 """
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as t
 
 from zskip.errors import SchemaError, SchemaMismatch
+from zskip.schema import TIME_TZ
 
 __all__ = ["storable_rows", "storable_schema", "storable_type"]
 
@@ -46,7 +48,9 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
         try:
             pq.write_metadata(pa.schema([field]), io.BytesIO())
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-            raise SchemaError(f'Parquet cannot hold the column "{field.name}" of type {field.type}.') from error
+            raise SchemaError(
+                f'The column "{field.name}" of type {field.type} cannot be written to Parquet: cast it or leave it out.'
+            ) from error
     metadata = {key: value for key, value in (schema.metadata or {}).items() if key not in _ENGINE_METADATA}
     return kept.with_metadata(metadata or None)
 
@@ -69,6 +73,8 @@ def storable_type(type: pa.DataType) -> pa.DataType:
         return pa.dictionary(pa.int32(), values, type.ordered) if t.is_string(values) else values
     if t.is_run_end_encoded(type):
         return storable_type(type.value_type)
+    if type == TIME_TZ:
+        return TIME_TZ.storage_type
     if t.is_timestamp(type) and type.unit == "s":
         return pa.timestamp("ms", type.tz)
     if t.is_time32(type):

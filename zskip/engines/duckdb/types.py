@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import types as t
 
 from zskip.errors import SchemaError
+from zskip.schema import TIME_TZ
 
 __all__ = ["ambiguous", "duckdb_type", "lossless", "quoted"]
 
@@ -52,6 +53,8 @@ def duckdb_type(arrow: pa.DataType) -> str:
     >>> duckdb_type(pa.list_(pa.timestamp("ms", "UTC")))
     'TIMESTAMPTZ[]'
     """
+    if arrow == TIME_TZ:
+        return "TIMETZ"
     if isinstance(arrow, pa.BaseExtensionType):
         return "UUID" if arrow.extension_name == "arrow.uuid" else duckdb_type(arrow.storage_type)
     if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
