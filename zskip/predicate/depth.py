@@ -7,12 +7,17 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["SHALLOW", "with_room"]
+__all__ = ["DEEPEST", "SHALLOW", "TOO_DEEP", "with_room"]
 
 Result = TypeVar("Result")
 
 SHALLOW = 4
 """Nesting that always fits the caller's own stack: a level of parentheses costs the parser 60 frames and more."""
+
+DEEPEST = 10_000
+"""Nesting that is refused where it is seen: compiled code overflows the stack of the system without a word."""
+
+TOO_DEEP = f"This nests too deep to be read: more than {DEEPEST:,} levels, or as many operators in one chain."
 
 _FRAMES_A_LEVEL = 200
 _STACK_BYTES = 512 * 2**20
@@ -22,10 +27,14 @@ _lock = threading.Lock()
 def with_room(nesting: int, work: Callable[[], Result]) -> Result:
     """The result of ``work``, on a thread with a large stack where ``nesting`` levels ask for it.
 
-    Raises what ``work`` raises; RecursionError above about 10,000 levels.
+    Work that turns out deeper than ``nesting`` said is done anew, so it must change nothing. Raises what ``work``
+    raises; RecursionError above about `DEEPEST` levels.
     """
     if nesting <= SHALLOW:
-        return work()
+        try:
+            return work()
+        except RecursionError:
+            nesting = DEEPEST
     results: list[Result] = []
     errors: list[BaseException] = []
 
@@ -39,7 +48,7 @@ def with_room(nesting: int, work: Callable[[], Result]) -> Result:
         # The limit and the stack size belong to the process: one deep predicate at a time.
         limit, stack = sys.getrecursionlimit(), threading.stack_size(_STACK_BYTES)
         try:
-            sys.setrecursionlimit(max(limit, min(nesting, 10_000) * _FRAMES_A_LEVEL))
+            sys.setrecursionlimit(max(limit, min(nesting, DEEPEST) * _FRAMES_A_LEVEL))
             thread = threading.Thread(target=run, name="zskip-deep")
             thread.start()
             thread.join()

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect, Predicate
-from zskip.predicate.depth import with_room
+from zskip.predicate.depth import DEEPEST, TOO_DEEP, with_room
 from zskip.predicate.sql import remembered
 from zskip.predicate.sql.binder import Binder
 from zskip.predicate.sql.freeze import freeze, reads_clock
@@ -74,7 +74,14 @@ def bind(
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
-    found = with_room(nesting(tokens), lambda: binding.predicate(skeleton(tokens)))
+    deep = nesting(tokens)
+    if deep > DEEPEST:
+        raise SqlSyntaxError(TOO_DEEP, sql)
+    try:
+        # A chain of operators nests too, a level or so for every few tokens.
+        found = with_room(max(deep, len(tokens) // 500), lambda: binding.predicate(skeleton(tokens)))
+    except RecursionError as error:
+        raise SqlSyntaxError(TOO_DEEP, sql) from error
     if not reads_clock(whole.frozen, dialect):
         remembered.keep(key, found)
     return found

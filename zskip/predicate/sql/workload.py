@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import exp
 
 from zskip.errors import SqlSyntaxError
+from zskip.predicate.depth import TOO_DEEP, with_room
 from zskip.schema import Schema
 
 __all__ = ["Asked", "asked", "conditions"]
@@ -39,6 +40,13 @@ def asked(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[Asked]:
     """
     if _STATEMENT.match(text) is None:
         return [Asked(text, None)]
+    try:
+        return with_room(len(text) // 2_000, lambda: _selects(text, schema, dialect))
+    except RecursionError as error:
+        raise SqlSyntaxError(TOO_DEEP, text) from error
+
+
+def _selects(text: str, schema: Schema, dialect: str) -> list[Asked]:
     try:
         statement = sqlglot.parse_one(text, read=dialect)
     except sqlglot.errors.ParseError as error:

@@ -1,0 +1,61 @@
+"""SQL that nests or chains absurdly deep: an answer or an error of zskip's own, and never a broken stack."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import zskip
+from zskip.errors import SqlError
+from zskip.predicate.sql.bind import bind
+from zskip.predicate.sql.workload import asked
+from zskip.schema import Schema
+
+SCHEMA = Schema(pa.schema([("a", pa.int64()), ("s", pa.string())]))
+
+DEEP = {
+    "parentheses": lambda n: "(" * n + "a = 1" + ")" * n,
+    "NOTs": lambda n: "NOT " * n + "a = 1",
+    "CASEs": lambda n: "CASE WHEN " * n + "a = 1" + " THEN true END" * n,
+    "functions": lambda n: "abs(" * n + "a" + ")" * n + " = 1",
+    "lists": lambda n: "[" * n + "1" + "]" * n + " = s",
+    "signs": lambda n: "- " * n + "a = 1",
+    "sums": lambda n: "a + " * n + "a = 1",
+    "casts": lambda n: "a" + "::INT" * n + " = 1",
+    "tests": lambda n: "a IS NOT " * n + "NULL",
+    "structs": lambda n: "a::" + "STRUCT(x " * n + "INT" + ")" * n + " IS NULL",
+    "unclosed": lambda n: "(" * n,
+}
+
+
+@pytest.mark.parametrize("shape", ["parentheses", "NOTs", "CASEs", "functions", "signs", "sums", "casts"])
+def test_a_thousand_levels_are_read(shape: str) -> None:
+    assert bind(DEEP[shape](1_000), SCHEMA).columns == {"a"}
+
+
+@pytest.mark.parametrize("shape", DEEP)
+def test_any_more_is_read_or_refused(shape: str) -> None:
+    for levels in (1_000, 12_000):
+        with suppress(SqlError):
+            assert bind(DEEP[shape](levels), SCHEMA).columns <= {"a", "s"}
+
+
+def test_a_statement_and_a_workload_are_read_or_refused(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(10)}), tmp_path / "t", by=["a"], files=2)
+    (query,) = asked(f"SELECT * FROM t WHERE {DEEP['functions'](500)}", SCHEMA)
+    assert query.condition.count("ABS(") == 500
+    deep = f"SELECT * FROM t WHERE {DEEP['functions'](12_000)}"
+    with pytest.raises(SqlError, match="nests too deep"):
+        asked(deep, SCHEMA)
+    with pytest.raises(SqlError, match="nests too deep"):
+        zskip.sql(deep, tables={"t": table})
+
+
+def test_what_was_read_on_a_larger_stack_is_planned_and_explained(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(100)}), tmp_path / "t", by=["a"], files=4)
+    found = table.plan(DEEP["sums"](900).replace("= 1", "= 901"))
+    assert found.to_arrow().to_pydict() == {"a": [1]}
+    assert "901" in str(found.explain())
