@@ -494,8 +494,11 @@ class Grammar:
         one, two = (self.random.choice(self.table.fields) for _ in range(2))
         rows = [
             f"({self.constant(one.kind, one)}, {self.constant(two.kind, two)})"
-            for _ in range(self.random.choice([1, 2, 4]))
+            for _ in range(self.random.choice([1, 2, 4, 8]))
         ]
+        if len(rows) > 2 and self.chance(0.5):
+            legs = [f"({one.sql}, {two.sql}) = {row}" for row in rows]
+            return f"({' OR '.join(legs)})" if self.chance(0.7) else f"(NOT ({') AND NOT ('.join(legs)}))"
         if self.chance(0.5):
             return f"({one.sql}, {two.sql}) IN ({', '.join(rows)})"
         return f"({one.sql}, {two.sql}) {self.one(COMPARISONS[:6])} {rows[0]}"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from zskip.interpret.outcomes import Bools, Outcomes
 from zskip.interpret.spans import Keys, Span, key_family
 
-__all__ = ["compared"]
+__all__ = ["compared", "single"]
 
 
 def compared(op: str, left: Span, right: Span) -> Outcomes:
@@ -32,7 +32,7 @@ def compared(op: str, left: Span, right: Span) -> Outcomes:
         return Outcomes(less | below, more_equal | above | same, null, fail)
     if op == "<=":
         return Outcomes(less_equal | below | same, more | above, null, fail)
-    different = both & ~(_single(left) & _single(right) & less_equal & more_equal)
+    different = both & ~(single(left) & single(right) & less_equal & more_equal)
     return Outcomes(less_equal & more_equal | same, different | below | above, null, fail)
 
 
@@ -45,7 +45,8 @@ def _less(left: Keys, right: Keys) -> Bools:
     return np.asarray(pc.if_else(left.is_null(), False, pc.fill_null(known, True)).to_numpy(zero_copy_only=False), bool)
 
 
-def _single(span: Span) -> Bools:
+def single(span: Span) -> Bools:
+    """Where the range holds one value."""
     if isinstance(span.lower, np.ndarray):
         return np.asarray(span.lower == span.upper)
     return np.asarray(pc.fill_null(pc.equal(span.lower, span.upper), False).to_numpy(zero_copy_only=False), bool)

@@ -5,7 +5,8 @@ x <> 1 AND x <> 5                  x NOT IN (1, 5)
 x < 3 OR x < 7                     x < 7
 x < 3 AND x < 7                    x < 3
 
-And many ranges of one term, as of LIKE 'p%' OR LIKE 'q%', become two arrays of their ends.
+And many ranges of one term, as of LIKE 'p%' OR LIKE 'q%', become two arrays of their ends; many rows of constants, as
+of (a = 1 AND b = 2) OR (a = 3 AND b = 4), an array for each column.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.interpret.spans import key_family
 from zskip.predicate import tree
-from zskip.predicate.tree import And, Compare, In, Literal, Node, Not, Scalar
+from zskip.predicate.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
 
-__all__ = ["gathered", "parted"]
+__all__ = ["gathered", "parted", "rows_among"]
 
 _FEWEST = 4
 """Parts that are worth it."""
@@ -125,3 +127,52 @@ def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar]
         ):
             return term, low, high
     return None
+
+
+def rows_among(
+    parts: Sequence[Node], conjunction: bool
+) -> tuple[dict[tuple[Reference, ...], list[pa.Array]], Sequence[Node]]:
+    """The rows of constants among the parts of an OR, by the columns that they are compared with; and all other parts.
+
+    Of an AND, the rows that it leaves out.
+    """
+    if len(parts) < _FEWEST:
+        return {}, parts
+    found: dict[tuple[Reference, ...], list[tuple[Node, dict[Reference, pa.Scalar]]]] = {}
+    others: list[Node] = []
+    for part in parts:
+        row = _row(part, conjunction)
+        if row is None:
+            others.append(part)
+        else:
+            found.setdefault(tuple(sorted(row, key=lambda term: term.path)), []).append((part, row))
+    rows = {}
+    for terms, said in found.items():
+        if len(said) < _FEWEST:
+            others += [part for part, _ in said]
+        else:
+            rows[terms] = [pa.array([row[term] for _, row in said], term.type) for term in terms]
+    return rows, others
+
+
+def _row(part: Node, conjunction: bool) -> dict[Reference, pa.Scalar] | None:
+    """``a = 1 AND b = 2``, of two columns or more; its opposite, as ``a <> 1 OR b <> 2``, in an AND."""
+    match part:
+        case And(parts) if not conjunction:
+            pass
+        case Not(And(parts)) if conjunction:
+            pass
+        case Or(negated) if conjunction and all(isinstance(each, Not) for each in negated):
+            parts = tuple(each.part for each in negated if isinstance(each, Not))
+        case _:
+            return None
+    found: dict[Reference, pa.Scalar] = {}
+    for each in parts:
+        match each:
+            case Compare("=", Reference() as term, Literal(value)) | Compare("=", Literal(value), Reference() as term):
+                if term in found or key_family(term.type) is None or _is_nan(value):
+                    return None
+                found[term] = value
+            case _:
+                return None
+    return found if len(found) > 1 else None

@@ -22,7 +22,7 @@ from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
 from zskip.interpret.spans import Keys, Span, key_limits, keys
 from zskip.predicate.tree import Scalar
 
-__all__ = ["Steps"]
+__all__ = ["Steps", "count_at_most", "cuts_at"]
 
 Masks = np.ndarray
 
@@ -63,7 +63,7 @@ class Steps:
         """``term < value`` or ``term <= value``."""
         if _is_nan(value):
             return Steps(term, _no_cuts(term), np.array([TRUE], np.uint8), TRUE if included else FALSE, NULL)
-        cut = _cuts(term.type, _array(value), included)
+        cut = cuts_at(term.type, _array(value), included)
         cells = np.array([TRUE, FALSE] if len(cut) else [TRUE], np.uint8)
         return Steps(term, cut, cells, FALSE, NULL)
 
@@ -76,7 +76,7 @@ class Steps:
             nan = TRUE if pc.any(is_nan).as_py() else FALSE
             values = values.filter(pc.invert(is_nan))
         miss = NULL if or_null else FALSE
-        before, after = _cuts(term.type, values, False), _cuts(term.type, values, True)
+        before, after = cuts_at(term.type, values, False), cuts_at(term.type, values, True)
         cells = np.full(len(before) + len(after) + 1, miss, np.uint8)
         cells[1::2] = TRUE
         cuts = _interleaved(before, after)
@@ -93,7 +93,7 @@ class Steps:
         """
         kept = pc.less(lows, highs)
         lows, highs = lows.filter(kept), highs.filter(kept)
-        cuts = _joined([_cuts(term.type, lows, False), _cuts(term.type, highs, False)])
+        cuts = _joined([cuts_at(term.type, lows, False), cuts_at(term.type, highs, False)])
         order = _order(cuts)
         opened = np.cumsum(np.repeat([1, -1], len(lows))[order])
         cells = np.concatenate([[0], opened]) > 0
@@ -149,7 +149,7 @@ class Steps:
 
     def outcomes(self, span: Span) -> Outcomes:
         """The outcomes of all units at once."""
-        first, last = _count_at_most(self.cuts, span.lower), _count_at_most(self.cuts, span.upper)
+        first, last = count_at_most(self.cuts, span.lower), count_at_most(self.cuts, span.upper)
         touched = self._union(first, last)
         answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
@@ -200,7 +200,7 @@ def _no_cuts(term: Scalar) -> Keys:
     return pa.array([], pa.binary())
 
 
-def _cuts(type: pa.DataType, values: pa.Array, after: bool) -> Keys:
+def cuts_at(type: pa.DataType, values: pa.Array, after: bool) -> Keys:
     """The cuts just before (or just after) each value; a cut after the type's greatest value is left out."""
     found = keys(values)
     if isinstance(found, pa.Array):
@@ -274,7 +274,7 @@ def _tidy(steps: Steps) -> Steps:
 _FEW = 8
 
 
-def _count_at_most(cuts: Keys, bounds: Keys) -> np.ndarray:
+def count_at_most(cuts: Keys, bounds: Keys) -> np.ndarray:
     """For each bound, how many cuts are <= it: the number of its cell."""
     if isinstance(cuts, np.ndarray):
         if len(cuts) > _FEW:

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from zskip.interpret.comparison import compared
 from zskip.interpret.computing import computed
-from zskip.interpret.gathering import gathered, parted
+from zskip.interpret.gathering import gathered, parted, rows_among
 from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
+from zskip.interpret.rows import Rows
 from zskip.interpret.spans import key_family
 from zskip.interpret.steps import Steps
 from zskip.interpret.terms import Terms
@@ -117,7 +118,7 @@ class Tried:
     columns: tuple[Reference, ...]
 
 
-Proof = Computed | Tried | Steps | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
+Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
 
 
 @lru_cache(maxsize=512)
@@ -156,6 +157,8 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
     match proof:
         case Steps() | IsNull():
             yield proof.term
+        case Rows():
+            yield from proof.terms
         case Compare(_, left, right):
             yield from (left, right)
         case Joint(_, parts):
@@ -213,9 +216,11 @@ def proof_of(node: Node) -> Proof:
             conjunction = isinstance(node, And)
             ranges, rest = parted(gathered(parts, conjunction), conjunction)
             said = [Steps.within(term, lows, highs) for term, (lows, highs) in ranges.items()]
+            rows, rest = rows_among(rest, conjunction)
+            met: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
             if conjunction:
-                said = [each.negated() for each in said]
-            return _joint(conjunction, [*map(proof_of, rest), *said])
+                said, met = [each.negated() for each in said], [Negated(each) for each in met]
+            return _joint(conjunction, [*map(proof_of, rest), *said, *met])
         case Not(part):
             inner = proof_of(part)
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)
@@ -283,6 +288,8 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
             return computed(found, question, terms.points.values)
         case Steps():
             return proof.outcomes(terms[proof.term])
+        case Rows():
+            return proof.outcomes([terms[each] for each in proof.terms])
         case Joint(conjunction, parts):
             if not parts:
                 return Outcomes.of(TRUE if conjunction else FALSE, len(terms))
