@@ -44,7 +44,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 }
 
 _MOST_PARTS = 50_000
-"""Predicates that one leaf may become."""
+"""Predicates that one leaf may become; of a longer text, as many as it has characters."""
 
 _LONGEST_COMPUTED = 4096
 """Characters of a condition that DuckDB may be asked to compute."""
@@ -188,17 +188,34 @@ class Binder:
 
     def _rows(self, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
         """Row values: equal where all their parts are. What they give beside NULL is the dialect's own."""
-        if len(left) != len(right):
-            raise Refused("row values of different lengths")
-        pairs = [(self.scalar(a), self.scalar(b)) for a, b in zip(left, right, strict=True)]
-        if any(t.is_string(a.type) != t.is_string(b.type) for a, b in pairs):
-            raise Refused("a row value with a text beside another type: engines may compare both as texts")
+        pairs = self._pairs([self.scalar(each) for each in left], right)
         if op not in ("=", "<>"):
             return self._ordered_rows(op, pairs, whole)
-        parts = [self._same(a, b, whole) for a, b in pairs]
-        rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
-        found = tree.choose(tree.and_(parts), tree.and_([]), rest)
+        found = self._any_row([pairs], whole)
         return found if op == "=" else tree.not_(found)
+
+    def _pairs(self, left: list[Scalar], right: list[exp.Expr]) -> list[tuple[Scalar, Scalar]]:
+        if len(left) != len(right):
+            raise Refused("row values of different lengths")
+        pairs = list(zip(left, map(self.scalar, right), strict=True))
+        if any(t.is_string(a.type) != t.is_string(b.type) for a, b in pairs):
+            raise Refused("a row value with a text beside another type: engines may compare both as texts")
+        return pairs
+
+    def _any_row(self, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
+        """TRUE where the parts of any row are equal, side by side; elsewhere FALSE, or NULL."""
+        legs = [tree.and_([self._alike(left, right, whole) for left, right in pairs]) for pairs in rows]
+        rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
+        return tree.choose(tree.or_(legs), tree.and_([]), rest)
+
+    def _alike(self, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+        """TRUE where two parts of row values are equal, or both NULL; elsewhere FALSE, or NULL."""
+        constants = [side.value.is_valid for side in (left, right) if isinstance(side, Literal)]
+        return (
+            self._compared("=", left, right, whole)
+            if any(constants) and all(constants)
+            else (self._same(left, right, whole))
+        )
 
     def _ordered_rows(self, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
         """``(a, b) < (1, 2)`` is ``a < 1 OR a = 1 AND b < 2``; where a part is NULL, engines differ."""
@@ -308,7 +325,8 @@ class Binder:
             rows = [_row(each) for each in node.expressions]
             if None in rows:
                 raise Refused("row values among something other than row values")
-            return tree.or_([self._rows("=", row, each, node) for each in rows if each is not None])
+            left = [self.scalar(each) for each in row]
+            return self._any_row([self._pairs(left, each) for each in rows if each is not None], node)
         try:
             subject = self.value(node.this)
             listed = self._list(node)
@@ -417,7 +435,8 @@ class Binder:
         if isinstance(found, Opaque) and found.sql:
             # What the parser knows of places leaves out signs and parentheses at the ends.
             found = replace(found, sql=text())
-        if tree.size(found) > _MOST_PARTS:
+        size = tree.size(found)
+        if size > _MOST_PARTS and size > len(text()):
             found = self._opaque(node, "choices within choices, of too many parts")
         return self._computable(found, node, text)
 
