@@ -74,20 +74,18 @@ class Rows:
         NULL    some column has NULL, and a point is inside the box that such columns do not bound
         FALSE   unless the box that columns without values do not bound is a point, and one of these
         """
-        value, null, nan, fail = (
-            np.stack([getattr(span, name) for span in spans]) for name in ("value", "null", "nan", "fail")
-        )
+        value, null, nan = (np.stack([getattr(span, name) for span in spans]) for name in ("value", "null", "nan"))
         # From the constants that are not below the range to those that are above it.
         first = np.stack([count_at_most(cuts, span.lower) for cuts, span in zip(self.after, spans, strict=True)])
         last = np.stack([count_at_most(cuts, span.upper) for cuts, span in zip(self.before, spans, strict=True)])
         last = np.where(value, last, first)
         all_of = np.array([[len(cuts)] for cuts in self.before])
-        true = self._inside(first, last, value.all(axis=0), True)
-        false = (value | nan).any(axis=0)
-        pinned = (np.stack([single(span) for span in spans]) | ~value).all(axis=0) & ~nan.any(axis=0) & false
+        true = self._inside(first, last, np.logical_and.reduce(value), True)
+        false: Bools = np.logical_or.reduce(value | nan)
+        pinned = np.logical_and.reduce((np.stack([single(span) for span in spans]) | ~value) & ~nan) & false
         false &= ~self._inside(np.where(value, first, 0), np.where(value, last, all_of), pinned, False)
-        hidden = self._inside(np.where(null, 0, first), np.where(null, all_of, last), null.any(axis=0), True)
-        return Outcomes(true, false, hidden, fail.any(axis=0))
+        hidden = self._inside(np.where(null, 0, first), np.where(null, all_of, last), np.logical_or.reduce(null), True)
+        return Outcomes(true, false, hidden, np.logical_or.reduce([span.fail for span in spans]))
 
     def _inside(self, first: np.ndarray, last: np.ndarray, asked: Bools, unsure: bool) -> Bools:
         """In which of the units that are asked of some point lies in [first, last), column by column.
