@@ -390,3 +390,34 @@ def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, st
     for name in (f"'{path}'", "named"):
         found = zskip.sql(statement.format(name), con, tables={"named": zskip.open(path)}).fetchall()
         assert [row[0] for row in found] == columns
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["INSERT INTO {T} VALUES (1)", "DELETE FROM {T} WHERE a = 5", "UPDATE {T} SET a = 5", "DROP TABLE {T}", "SHOW {T}"],
+)
+def test_a_table_where_none_can_stand_is_said_to_be_there(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    with pytest.raises(UnsupportedSql, match=r"Table\.append(.|\n)*\^\^\^"):
+        sql(at(lake, statement), con)
+
+
+def test_a_text_of_many_statements_runs(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    statement = (
+        "CREATE TABLE low AS SELECT a FROM {T} WHERE a < 3; SELECT count(*) FROM {T} JOIN low USING (a) WHERE a < ?"
+    )
+    found = sql(at(lake, statement), con, params=[2]).fetchall()
+    assert con.sql("SELECT max(a) FROM low").fetchall() == [(2,)]
+    assert found == con.sql(plainly(lake, "SELECT count(*) FROM {T} x JOIN low USING (a) WHERE a < 2")).fetchall()
+
+
+def test_double_quotes_name_a_table_of_the_connection_before_a_folder(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lake)
+    assert sql('SELECT count(*) FROM "t"', con).fetchall() == [(N,)]
+    con.execute("CREATE TEMP VIEW t AS SELECT 7 AS a")
+    assert sql('SELECT count(*) FROM "t"', con).fetchall() == [(1,)]
+    assert sql("SELECT count(*) FROM 't'", con).fetchall() == [(N,)], "a path is a path"
+    assert sql("SELECT count(*) FROM \"t\" x, 't' y", con).fetchall() == [(N,)]

@@ -48,14 +48,12 @@ _LONGEST_KEPT = 4096
 class Rewritten:
     """A statement that reads the survivors alone.
 
-    ``plans``: by the text of each table, in the order of the text · ``unknown``: quoted names that look like folders,
-    in which there is no table.
+    ``plans``: by the text of each table, in the order of the text.
     """
 
     sql: str
     parameters: Mapping[str, Any] | Sequence[Any] | None
     plans: tuple[tuple[str, Plan], ...]
-    unknown: tuple[str, ...] = ()
 
 
 def sql(
@@ -76,8 +74,8 @@ def sql(
     that are URLs · ``freshness``: "list" notices what has changed in folders that zskip only indexes, "trust" takes the
     index's word. The result is a lazy relation; a statement that is no query runs at once.
 
-    Raises `SqlSyntaxError`, `UnsupportedSql` (for views), `UnknownParameter`, `SchemaError`, and `TableNotFound` for a
-    path at which there is nothing; everything else is raised by DuckDB itself.
+    Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for what would change a table), `UnknownParameter`,
+    `SchemaError`, and `TableNotFound` for a path at which there is nothing; everything else is raised by DuckDB itself.
     """
     import duckdb
 
@@ -88,13 +86,31 @@ def sql(
     try:
         return con.sql(rewritten.sql, params=rewritten.parameters)
     except duckdb.CatalogException as error:
-        for name in rewritten.unknown:
-            if f"Table with name {name} does not exist" in str(error):
-                raise TableNotFound(
-                    f'There is no zskip table at "{name}", and DuckDB knows no table of that name. Make one with '
-                    "zskip.write or zskip.index."
-                ) from error
+        missing = _MISSING.search(str(error))
+        if missing is not None and (missing[1] in (tables or {}) or "/" in missing[1]):
+            raise _misplaced(missing[1], statement, tables or {}, storage_options) from error
         raise
+
+
+_MISSING = re.compile(r"Table with name (.+) does not exist!")
+
+
+def _misplaced(
+    name: str, statement: str, tables: Mapping[str, Any], options: Mapping[str, Any] | None
+) -> UnsupportedSql | TableNotFound:
+    """Why DuckDB finds no table of a name that looks like one of zskip's."""
+    if name in tables or _opened(name, options) is not None:
+        start = statement.find(name)
+        return UnsupportedSql(
+            f'The zskip table "{name}" is read in FROM or JOIN of a query, and cannot stand here. Table.append, '
+            "Table.overwrite and Table.delete change it.",
+            statement,
+            None if start < 0 else (start, start + len(name)),
+        )
+    return TableNotFound(
+        f'There is no zskip table at "{name}", and DuckDB knows no table of that name. Make one with zskip.write or '
+        "zskip.index."
+    )
 
 
 def rewrite(
@@ -115,19 +131,18 @@ def rewrite(
         raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
     meaning = Meaning(con)
     text = _frozen(_selecting(statement, tables or {}), meaning if prune else None)
-    catalog = _Catalog(tables or {}, storage_options)
+    catalog = _Catalog(con, text, tables or {}, storage_options)
     edits: list[tuple[int, int, str]] = []
     values = _Parameters(params)
     plans: list[tuple[str, Plan]] = []
-    unknown: list[str] = []
-    for tree in _parsed(text):
+    trees = _parsed(text)
+    for tree in trees:
         scopes = Scopes(tree, catalog.columns_of)
         found = [table for table in tree.find_all(exp.Table) if not scopes.is_cte(table)]
         known = [table for table in found if catalog.index_of(table) is not None]
-        unknown += [table.name for table in found if "/" in table.name and catalog.index_of(table) is None]
         _be_readable_later(tree, known, text)
-        # DuckDB looks for the values of a PIVOT by a query of its own, which gets no parameters.
-        inlined = tree.find(exp.Pivot) is not None
+        # DuckDB gives parameters to the last statement alone, and none to the query that finds the values of a PIVOT.
+        inlined = tree is not trees[-1] or tree.find(exp.Pivot) is not None
         for table in sorted(known, key=lambda table: table.this.meta["start"]):
             index = catalog.index_of(table)
             assert index is not None
@@ -139,7 +154,7 @@ def rewrite(
             plans.append((text[start:end], planned))
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
-    return Rewritten(text, values.all, tuple(plans), tuple(unknown))
+    return Rewritten(text, values.all, tuple(plans))
 
 
 def _parsed(text: str) -> tuple[exp.Expr, ...]:
@@ -183,10 +198,18 @@ def _span(text: str, place: Mapping[str, Any]) -> tuple[int, int] | None:
 class _Catalog:
     """The zskip tables that a statement may name: by quoted path, or by a name that was given."""
 
-    def __init__(self, tables: Mapping[str, Any], storage_options: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        text: str,
+        tables: Mapping[str, Any],
+        storage_options: Mapping[str, Any] | None,
+    ) -> None:
+        self._con = con
+        self._text = text
         self._named = {name.lower(): table for name, table in tables.items()}
         self._options = storage_options
-        self._found: dict[str, Index | None] = {}
+        self._found: dict[tuple[str, bool], Index | None] = {}
         self._columns: dict[Index, Mapping[str, str]] = {}
 
     def index_of(self, table: exp.Table) -> Index | None:
@@ -196,16 +219,29 @@ class _Catalog:
             return None
         if table.find_ancestor(exp.From, exp.Join, exp.Pivot) is None and table.arg_key != "using":
             return None
-        name = identifier.name
-        if name not in self._found:
+        said = identifier.name, self._text[identifier.meta["start"]] == '"'
+        if said not in self._found:
+            name, doubly = said
             given = self._named.get(name.lower())
             if given is not None and not isinstance(given, str):
-                self._found[name] = given if isinstance(given, Index) else given.index
-            elif given is None and not identifier.quoted:
-                self._found[name] = None
+                self._found[said] = given if isinstance(given, Index) else given.index
+            elif given is None and (not identifier.quoted or (doubly and self._is_duckdbs(name))):
+                self._found[said] = None
             else:
-                self._found[name] = _opened(given or name, self._options)
-        return self._found[name]
+                self._found[said] = _opened(given or name, self._options)
+        return self._found[said]
+
+    def _is_duckdbs(self, name: str) -> bool:
+        """Whether the connection has a table or view of this name, which double quotes mean before any folder."""
+        import duckdb
+
+        if "/" in name:
+            return False
+        try:
+            self._con.table(quoted(name))
+        except duckdb.CatalogException:
+            return False
+        return True
 
     def columns_of(self, table: exp.Table) -> Mapping[str, str] | None:
         """A zskip table's columns by lower-case name, with their types; None for any other table."""
