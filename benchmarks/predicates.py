@@ -37,6 +37,7 @@ def units(count: int) -> tuple[Schema, Statistics]:
         "m": (_decimals(low), _decimals(low + 999)),
         "b": (pa.array(number % 3 == 0), pa.array(number % 3 > 0)),
         "s": (_texts(number), _texts(number + 3)),
+        "country": (_countries(number), _countries(number)),
         "d": (_days(number % 4000), _days(number % 4000 + 30)),
         "t": (_moments(low), _moments(low + 9999)),
         "z": (_moments(low).cast(pa.timestamp("us", "UTC")), _moments(low + 9999).cast(pa.timestamp("us", "UTC"))),
@@ -56,6 +57,11 @@ def _texts(values: np.ndarray) -> pa.Array:
     return pc.binary_join_element_wise("key-", pc.utf8_lpad(pa.array(values).cast(pa.string()), 7, "0"), "")
 
 
+def _countries(values: np.ndarray) -> pa.Array:
+    """Two hundred of them, each alone in its files, as partitions are."""
+    return pc.binary_join_element_wise("c", pa.array(values % 200).cast(pa.string()), "")
+
+
 def _days(values: np.ndarray) -> pa.Array:
     return pa.array((values + SECONDS // 86_400).astype(np.int32)).cast(pa.date32())
 
@@ -67,6 +73,16 @@ def _moments(values: np.ndarray) -> pa.Array:
 def listed(count: int, spell: str = "{}", step: int = 997) -> str:
     """So many constants, far from one another."""
     return ", ".join(spell.format(value * step) for value in range(count))
+
+
+def pairs(count: int) -> str:
+    """So many rows of two constants."""
+    return ", ".join(f"({value * 997}, {value * 991})" for value in range(count))
+
+
+def legs(count: int) -> str:
+    """So many rows of two constants, each spelled as two comparisons."""
+    return " OR ".join(f"(i = {value * 997} AND j = {value * 991})" for value in range(count))
 
 
 # By what is measured: predicates of that kind. {n} is another number in each run.
@@ -93,6 +109,8 @@ QUESTIONS: dict[str, list[str]] = {
     "IN of 10 strings": ["s IN ('{n}', " + listed(10, "'key-00{:05}'", 97) + ")"],
     "IN of 10,000 strings": ["s IN ('{n}', " + listed(10_000, "'key-00{:05}'", 9) + ")"],
     "row values": ["(i, j) IN (({n}, 1), (2, {n}), (3, 5))"],
+    "row values in order": ["(i, j) < ({n}, 5)"],
+    "row values, 10,000 in IN": ["(i, j) IN (({n}, 1), " + pairs(10_000) + ")"],
     "LIKE 'p%'": ["s LIKE 'key-00{n}%'"],
     "LIKE 'p_q%'": ["s LIKE 'key-00{n}_7%'"],
     "starts_with": ["starts_with(s, 'key-00{n}')"],
@@ -120,6 +138,9 @@ QUESTIONS: dict[str, list[str]] = {
     "datediff": ["datediff('day', DATE '2018-01-01', d) < {n}"],
     "hour": ["hour(t) = 7 AND {n} > 0"],
     "small integers, tried": ["small % 7 = 3 AND small * 2 <> 8 AND {n} > 0"],
+    "computed, single strings": ["upper(country) = 'C{n}'"],
+    "computed, two columns": ["country || '-' || small % 2 = 'c1-{n}'"],
+    "computed, dates of a month": ["strftime(d, '%A-{n}') = 'Sunday-{n}'"],
     "least, greatest": ["greatest(i, j) < {n}"],
     "CASE": ["CASE WHEN i < {n} THEN j > 5 ELSE f < 5 END"],
     "coalesce": ["coalesce(i, 0) = {n}"],
@@ -129,6 +150,7 @@ QUESTIONS: dict[str, list[str]] = {
         "AND t > TIMESTAMP '2018-01-01' AND small < 50"
     ],
     "OR of 100, two columns": [" OR ".join(f"(i = {{n}}{number} AND j > {number})" for number in range(100))],
+    "OR of 20,000 rows, 2 columns": ["(i = {n} AND j = 1) OR " + legs(20_000)],
     "NOT of an AND": ["NOT (i > {n} AND j > 5)"],
 }
 
