@@ -98,6 +98,21 @@ def test_an_error_points_at_its_place(kind: type[SqlError], marked: str, dialect
     assert underlined(caught.value) == wanted
 
 
+@pytest.mark.parametrize("sql", ["SELECT * FROM t WHERE x = 1", "FROM t", "WITH q AS (SELECT 1) SELECT * FROM q"])
+def test_a_whole_query_is_called_one(sql: str) -> None:
+    with pytest.raises(UnsupportedSql, match=r"whole query.*WHERE.*zskip\.sql\(\)") as caught:
+        predicate.bind(sql, SCHEMA)
+    assert underlined(caught.value) == sql
+    with pytest.raises(UnsupportedSql, match="There is a subquery"):
+        predicate.bind(f"x IN ({sql})", SCHEMA)
+
+
+@pytest.mark.parametrize(("dialect", "said"), [("duckdb", "INTEGER with DATE"), ("spark", "INT with DATE")])
+def test_types_are_called_as_the_dialect_does(dialect: str, said: str) -> None:
+    with pytest.raises(IncomparableTypes, match=said):
+        predicate.bind("x = DATE '2020-01-01'", SCHEMA, dialect=dialect)
+
+
 def test_a_name_with_a_dot_is_quoted_once() -> None:
     schema = Schema(pa.schema({"id.orig_h": pa.string(), "plain": pa.string()}))
     for sql, said in (('"id.orig_hh" = 5', '"id.orig_hh". Did you mean "id.orig_h"?'), ("plan = 5", '"plan". Did')):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 from pyarrow import types as t
 
@@ -22,7 +24,7 @@ from zskip.predicate.tree import (
 )
 from zskip.schema import split_path
 
-__all__ = ["render"]
+__all__ = ["render", "type_name"]
 
 _QUOTES = {"duckdb": '"', "spark": "`"}
 
@@ -114,6 +116,46 @@ _TYPES = {
         pa.float64(): "DOUBLE",
     },
 }
+
+
+_NAMES: dict[str, tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = {
+    "duckdb": (
+        (t.is_string, "VARCHAR"),
+        (t.is_binary, "BLOB"),
+        (lambda type: t.is_timestamp(type) and type.tz is not None, "TIMESTAMP WITH TIME ZONE"),
+        (t.is_timestamp, "TIMESTAMP"),
+        (t.is_time, "TIME"),
+    ),
+    "spark": (
+        (t.is_string, "STRING"),
+        (t.is_binary, "BINARY"),
+        (lambda type: t.is_timestamp(type) and type.tz is None, "TIMESTAMP_NTZ"),
+        (t.is_timestamp, "TIMESTAMP"),
+        (t.is_uint8, "SMALLINT"),
+        (t.is_uint16, "INT"),
+        (t.is_uint32, "BIGINT"),
+        (t.is_uint64, "DECIMAL(20, 0)"),
+    ),
+}
+
+
+def type_name(type: pa.DataType, dialect: str) -> str:
+    """What a dialect calls a column of this type; Arrow's own name where none is known.
+
+    >>> type_name(pa.int32(), "duckdb"), type_name(pa.int32(), "spark"), type_name(pa.decimal128(9, 2), "spark")
+    ('INTEGER', 'INT', 'DECIMAL(9, 2)')
+    """
+    if dialect not in _NAMES:
+        return str(type)
+    if type in _TYPES[dialect]:
+        return _TYPES[dialect][type]
+    if t.is_boolean(type):
+        return "BOOLEAN"
+    if t.is_date(type):
+        return "DATE"
+    if t.is_decimal(type):
+        return f"DECIMAL({type.precision}, {type.scale})"
+    return next((name for holds, name in _NAMES[dialect] if holds(type)), str(type))
 
 
 def _literal(value: pa.Scalar, dialect: str) -> str:

@@ -182,6 +182,12 @@ class _Binding:
         statement = found[0] if len(found) == 1 else None
         if statement is None:
             raise SqlSyntaxError("There is more than one statement.", self.source.original, self._span(part))
+        if isinstance(statement, exp.Query) and len(tokens) == len(self.tokens):
+            what = (
+                "This is a whole query, where a condition on rows is wanted: "
+                "give what stands behind its WHERE, or run the query by zskip.sql()."
+            )
+            raise UnsupportedSql(what, self.source.original, self._span(part))
         if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
             what = "This is a statement, or a named expression, and no condition on rows."
             raise UnsupportedSql(what, self.source.original, self._span(part))

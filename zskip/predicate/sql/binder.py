@@ -21,6 +21,7 @@ from zskip.predicate.bound import Dialect
 from zskip.predicate.functions import is_computable
 from zskip.predicate.literals import Fit, Refused, compared, fit, integer_limits, unified
 from zskip.predicate.patterns import exact_regex, glob, ilike, like, regex, starts_with
+from zskip.predicate.render import type_name
 from zskip.predicate.sql.choices import Choice, Value, chosen, one_kind, one_type
 from zskip.predicate.sql.constants import constant, number
 from zskip.predicate.sql.functions import call, known
@@ -280,8 +281,9 @@ class Binder:
 
     def _must_compare(self, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
         if not _are_comparable(left, right, literal):
+            one, other = (type_name(type, self.dialect.name) for type in (left, right))
             raise IncomparableTypes(
-                f"{self.dialect.name} does not compare {left} with {right}.", self.source.original, self._span(whole)
+                f"{self.dialect.name} does not compare {one} with {other}.", self.source.original, self._span(whole)
             )
 
     def _is(self, node: exp.Expr) -> Node:
