@@ -6,7 +6,7 @@ import errno
 import io
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -85,9 +85,9 @@ class LocalStorage:
         return os.path.lexists(self._locate(path))
 
     def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
-        return Listing.of(self._walk(prefix, hidden))
-
-    def _walk(self, prefix: str, hidden: bool) -> Iterator[tuple[str, int, int, None]]:
+        paths: list[str] = []
+        sizes: list[int] = []
+        modified: list[int] = []  # lists of plain values: a tuple a file would keep Python's collector busy
         waiting = [prefix.rstrip("/")]
         while waiting:
             folder = waiting.pop()
@@ -95,21 +95,25 @@ class LocalStorage:
                 entries = os.scandir(self._locate(folder) if folder else self.local)
             except FileNotFoundError:
                 continue
+            before = f"{folder}/" if folder else ""
             with entries:
                 for entry in entries:
-                    if not hidden and entry.name[0] in "._" and "=" not in entry.name:
+                    name = entry.name
+                    if not hidden and name[0] in "._" and "=" not in name:
                         continue
-                    path = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.is_symlink():
-                        self._keep_inside(path, entry.path)
+                        self._keep_inside(before + name, entry.path)
                     if entry.is_dir():
-                        waiting.append(path)
+                        waiting.append(before + name)
                         continue
                     try:
                         status = entry.stat()
                     except FileNotFoundError:
                         continue  # It is gone since its name was read: then it is not listed.
-                    yield path, status.st_size, status.st_mtime_ns, None
+                    paths.append(before + name)
+                    sizes.append(status.st_size)
+                    modified.append(status.st_mtime_ns)
+        return Listing.sorted(paths, sizes, modified)
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:

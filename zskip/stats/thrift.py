@@ -288,16 +288,19 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
             at += len(step)
             strayed += len(step)
         else:
-            value, length = _varints(words, data, at)
-            at += length
-            strayed += _LONGEST_VARINT
             kind, place = step
-            if kind == "text":
-                if place >= 0:
-                    kept[place], kept[place + 1] = at, value
-                at += value
-            elif place >= 0:
-                kept[place] = (value >> 1) ^ -(value & 1)
+            strayed += _LONGEST_VARINT
+            if kind == "number" and place < 0:
+                at += _lengths(words, data, at)
+            else:
+                value, length = _varints(words, data, at)
+                at += length
+                if kind == "number":
+                    kept[place] = (value >> 1) ^ -(value & 1)
+                else:
+                    if place >= 0:
+                        kept[place], kept[place + 1] = at, value
+                    at += value
         # A footer of another shape leads anywhere; it is kept from leading out of the data.
         if strayed > _FARTHEST or (not isinstance(step, bytes) and kind == "text"):
             lost = (at < 0) | (at > ends)
@@ -337,6 +340,16 @@ def _varints(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.nd
         word >>= np.uint64(1)
         value |= word & np.uint64(0x7F << 7 * place)
     return value.view(np.int64), (np.bitwise_count(last) >> 3) + np.int64(1)
+
+
+def _lengths(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Of how many bytes each number at some places is: all that matters of one that is not kept."""
+    last = ~words[at]
+    last &= _TOPS
+    if not last.all():
+        return _long_varints(data, at)[1]
+    last ^= last - np.uint64(1)  # all bits up to the lowest that is set: the top one of the number's last byte
+    return (np.bitwise_count(last) >> 3).astype(np.int64)
 
 
 _TOPS = np.uint64(0x8080808080808080)
