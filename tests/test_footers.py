@@ -396,3 +396,24 @@ def test_footers_of_a_memory_store(tmp_path: Path) -> None:
     _, files = footers.read(storage, ["a.parquet"])
     assert files.files.columns["a"].lower.to_pylist() == [5]
     assert files.etag[0].as_py()
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 300), st.integers(0, 2**63 - 1)), min_size=1))
+def test_numbers_of_any_length_are_followed(numbers: list[tuple[int, int, int]]) -> None:
+    def varint(value: int) -> bytes:
+        return bytes([value & 0x7F | 0x80]) + varint(value >> 7) if value > 0x7F else bytes([value])
+
+    shape = thrift._Shape([b"\x15", ("number", -1), b"ab\x03", ("text", 0), ("number", 2), b"end"], [0, 0, 0])
+    made = [
+        b"\x15" + varint(skipped) + b"ab\x03" + varint(length) + b"x" * length + varint(kept << 1) + b"end"
+        for skipped, length, kept in ((skipped, length, kept >> 1) for skipped, length, kept in numbers)
+    ]
+    made.append(made[0].replace(b"ab", b"ac"))
+    ends = np.cumsum([len(one) for one in made])
+    starts = ends - [len(one) for one in made]
+    data = np.frombuffer(b"".join([*made, thrift._padding(made)]), np.uint8)
+    good, kept = thrift.follow(shape, data, starts, ends)
+    assert good.tolist() == [True] * len(numbers) + [False]
+    assert kept[1, :-1].tolist() == [length for _, length, _ in numbers]
+    assert kept[2, :-1].tolist() == [value >> 1 for _, _, value in numbers]
+    assert [bytes(data[at : at + length]) for at, length in kept[:2, :-1].T] == [b"x" * n for _, n, _ in numbers]

@@ -6,8 +6,8 @@ import errno
 import io
 import os
 import secrets
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -91,18 +91,14 @@ class LocalStorage:
         waiting = [prefix.rstrip("/")]
         while waiting:
             folder = waiting.pop()
-            try:
-                entries = os.scandir(self._locate(folder) if folder else self.local)
-            except FileNotFoundError:
-                continue
             before = f"{folder}/" if folder else ""
-            with entries:
+            with suppress(FileNotFoundError), _entries(self._locate(folder) if folder else self.uri) as entries:
                 for entry in entries:
                     name = entry.name
                     if not hidden and name[0] in "._" and "=" not in name:
                         continue
                     if entry.is_symlink():
-                        self._keep_inside(before + name, entry.path)
+                        self._keep_inside(before + name, f"{self.uri}/{before}{name}")
                     if entry.is_dir():
                         waiting.append(before + name)
                         continue
@@ -113,7 +109,7 @@ class LocalStorage:
                     paths.append(before + name)
                     sizes.append(status.st_size)
                     modified.append(status.st_mtime_ns)
-        return Listing.sorted(paths, sizes, modified)
+        return Listing.of_columns(paths, sizes, modified)
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:
@@ -266,6 +262,21 @@ class _Unpublished(io.BufferedWriter):
     def __del__(self) -> None:
         # A writer that was forgotten, not closed, was never finished.
         self.discard()
+
+
+@contextmanager
+def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """What a folder holds, through a descriptor of it: an entry's status is asked for without walking its path."""
+    if os.scandir not in os.supports_fd:
+        with os.scandir(folder) as entries:
+            yield entries
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
 
 
 def _temporary(target: str) -> str:

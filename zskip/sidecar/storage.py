@@ -50,12 +50,15 @@ class Listing:
         return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
 
     @staticmethod
-    def sorted(path: Sequence[str], size: Sequence[int], modified: Sequence[int]) -> Listing:
+    def of_columns(path: Sequence[str], size: Sequence[int], modified: Sequence[int]) -> Listing:
         """A listing of files without ETags, in the order of the paths' bytes."""
-        paths = pa.array(path, pa.string())
-        order = pc.sort_indices(paths)
-        numbers = (pa.array(values, pa.int64()) for values in (size, modified))
-        return Listing(paths.take(order), *(each.take(order) for each in numbers), pa.nulls(len(paths), pa.string()))
+        unordered = Listing(
+            pa.array(path, pa.string()),
+            pa.array(size, pa.int64()),
+            pa.array(modified, pa.int64()),
+            pa.nulls(len(path), pa.string()),
+        )
+        return unordered.take(np.asarray(pc.sort_indices(unordered.path)))
 
     @staticmethod
     def of(rows: Iterable[tuple[str, int | None, int | None, str | None]]) -> Listing:

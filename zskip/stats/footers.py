@@ -191,7 +191,7 @@ def _footers(storage: Readable, listed: Listed, threads: int | None, block_bytes
 
     def footer(path: str, size: int) -> bytes:
         end = tail(path, size, guess)
-        if len(end) < 12 or end[-4:] != b"PAR1":
+        if not end.endswith(b"PAR1") or len(end) < 12:
             encrypted = " It is encrypted." if end[-4:] == b"PARE" else ""
             raise CorruptFile(
                 f"The file {storage.uri_of(path)} is no Parquet file: it ends in {end[-4:]!r}.{encrypted}"
@@ -237,7 +237,7 @@ def _local_tail(root: str) -> _Tail:
     def tail(path: str, size: int, length: int) -> bytes:
         descriptor = open_file(f"{root}/{path}", os.O_RDONLY)
         try:
-            return read_at(descriptor, length, max(0, size - length))
+            return read_at(descriptor, length, size - length if size > length else 0)
         finally:
             close(descriptor)
 

@@ -271,17 +271,17 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
     good = np.ones(len(starts), bool)
     wrong = np.zeros(len(starts), np.uint64)
     strayed = 0
-    for step in shape.steps:
+    before = b""  # a short literal just before a number: the same eight bytes tell of both
+    for step, following in zip(shape.steps, [*shape.steps[1:], b""], strict=True):
         if isinstance(step, bytes):
+            if 0 < len(step) <= _SHORT and not isinstance(following, bytes):
+                before = step
+                continue
             for place in range(0, len(step), _LONGEST_PIECE):
                 piece = step[place : place + _LONGEST_PIECE]
                 here = at + place if place else at
                 if len(piece) <= 8:
-                    found = words[here]
-                    found ^= np.uint64(int.from_bytes(piece, "little"))
-                    if len(piece) < 8:
-                        found &= np.uint64((1 << 8 * len(piece)) - 1)
-                    wrong |= found
+                    wrong |= _differing(words[here], piece)
                 else:
                     texts = np.ndarray((len(data) - len(piece) + 1,), f"S{len(piece)}", data, strides=(1,))
                     good &= texts[here] == piece
@@ -289,11 +289,14 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
             strayed += len(step)
         else:
             kind, place = step
-            strayed += _LONGEST_VARINT
+            word = words[at]
+            if before:
+                wrong |= _differing(word, before)
+            strayed += len(before) + _LONGEST_VARINT
             if kind == "number" and place < 0:
-                at += _lengths(words, data, at)
+                at += _lengths(word, data, at, len(before))
             else:
-                value, length = _varints(words, data, at)
+                value, length = _varints(word, data, at, len(before))
                 at += length
                 if kind == "number":
                     kept[place] = (value >> 1) ^ -(value & 1)
@@ -301,6 +304,7 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
                     if place >= 0:
                         kept[place], kept[place + 1] = at, value
                     at += value
+            before = b""
         # A footer of another shape leads anywhere; it is kept from leading out of the data.
         if strayed > _FARTHEST or (not isinstance(step, bytes) and kind == "text"):
             lost = (at < 0) | (at > ends)
@@ -312,6 +316,7 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
 
 
 _LONGEST_VARINT, _FARTHEST = 10, 1024
+_SHORT = 3  # of a literal: numbers behind it mostly end within the same eight bytes
 _LONGEST_PIECE = 256  # of a literal: so many bytes are compared at once
 
 
@@ -320,44 +325,58 @@ def _padding(footers: Sequence[bytes]) -> bytes:
     return bytes(_FARTHEST + max((len(footer) for footer in footers), default=0) + 2 * _LONGEST_VARINT)
 
 
-def _varints(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers at some places, and of how many bytes each is. ``words``: the eight bytes from each place on."""
-    word = words[at]
+def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
+    """Not zero where the first of eight bytes are not these."""
+    found = word ^ np.uint64(int.from_bytes(piece, "little"))
+    if len(piece) < 8:
+        found &= np.uint64((1 << 8 * len(piece)) - 1)
+    return found
+
+
+def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers that stand ``before`` bytes behind some places, and how far behind these each ends.
+
+    ``word``: the eight bytes from each place on.
+    """
     # A number's last byte is the first whose top bit is not set: the lowest such bit tells how long it is.
     last = ~word
-    last &= _TOPS
+    last &= _TOPS[before]
+    if not last.all():
+        return _long_varints(data, at, before)
+    if before:
+        word = word >> np.uint64(8 * before)
+        last >>= np.uint64(8 * before)
     last &= ~last + np.uint64(1)
     longest = int(last.max())
     if longest == 0x80:
-        word &= np.uint64(0x7F)
-        return word.view(np.int64), np.ones(1, np.int64)
-    if not last.all():
-        return _long_varints(data, at)
+        return (word & np.uint64(0x7F)).view(np.int64), np.full(1, before + 1, np.int64)
     last -= np.uint64(1)
-    word &= last  # without the top bit of the last byte, which is not set
+    word = word & last  # without the top bit of the last byte, which is not set
     value = word & np.uint64(0x7F)
     for place in range(1, longest.bit_length() // 8):
         word >>= np.uint64(1)
         value |= word & np.uint64(0x7F << 7 * place)
-    return value.view(np.int64), (np.bitwise_count(last) >> 3) + np.int64(1)
+    return value.view(np.int64), (np.bitwise_count(last) >> 3) + np.int64(before + 1)
 
 
-def _lengths(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Of how many bytes each number at some places is: all that matters of one that is not kept."""
-    last = ~words[at]
-    last &= _TOPS
+def _lengths(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> np.ndarray:
+    """How far behind some places `_varints`' numbers end: all that matters of one that is not kept."""
+    last = ~word
+    last &= _TOPS[before]
     if not last.all():
-        return _long_varints(data, at)[1]
+        return _long_varints(data, at, before)[1]
     last ^= last - np.uint64(1)  # all bits up to the lowest that is set: the top one of the number's last byte
-    return (np.bitwise_count(last) >> 3).astype(np.int64)
+    lengths: np.ndarray = (np.bitwise_count(last) >> 3).astype(np.int64)
+    return lengths
 
 
-_TOPS = np.uint64(0x8080808080808080)
+# The top bits of a word's bytes, without the first so many bytes.
+_TOPS = [np.uint64(0x8080808080808080 >> 8 * before << 8 * before) for before in range(_SHORT + 1)]
 
 
-def _long_varints(data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _long_varints(data: np.ndarray, start: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
     """The same, byte by byte, for numbers of up to ten bytes."""
-    start = at
+    at = start + before
     byte = data[at].astype(np.int64)
     value, at = byte & 0x7F, at + 1
     going = byte >= 0x80
