@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pyspark
+import pytest
 from pyspark.sql import SparkSession
 
 import zskip
+from tests.spark import cluster
 from zskip import spark as zs
 
 _DRIVER = """
@@ -116,3 +118,36 @@ def test_a_killed_executor_and_speculation_leave_each_row_once(spark: SparkSessi
     assert not list(folder.glob("_zskip/staging-*"))
     rows = zs.table(spark, table)
     assert rows.selectExpr("count(DISTINCT id)", "sum(id)").first()[:] == (400_000, 399_999 * 200_000)
+    again = zs.append(spark.range(400_000, 400_010).selectExpr("id", "id % 1000 AS x", "'new' AS y"), folder)
+    assert (again.version, zs.table(spark, again).count()) == (3, 400_010)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux answers at every address of the loopback")
+def test_tasks_that_run_twice_at_a_time_leave_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    folder, scratch = tmp_path / "t", tmp_path / "scratch"
+    old = zs.write(spark.sql("SELECT 0L AS id, 0L AS x, 'old' AS y"), folder, by="x", files=1)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.cluster", str(folder), str(scratch)],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=400,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+    )
+    for ends in json.loads(done.stdout):
+        assert ends, "no task that writes was speculated"
+        assert all(attempts.count("SUCCESS") == 1 and len(attempts) > 1 for attempts in ends)
+
+    table = zskip.open(folder)
+    assert (table.version, table.snapshot.totals.rows) == (3, 2 * cluster.ROWS)
+    named = table.index.paths(np.arange(len(table.index))).to_pylist()
+    assert len(set(named)) == len(named)
+    there = {str(path.relative_to(folder)) for path in folder.rglob("*.parquet")}
+    assert there == {*named, *old.plan().relative_paths.to_pylist()}
+    assert not list(folder.glob("_zskip/staging-*"))
+    ids = zs.table(spark, table).select("id").toArrow()["id"]
+    assert np.array_equal(np.sort(ids), np.arange(2 * cluster.ROWS))
+    again = zs.append(spark.sql("SELECT -1L AS id, 0L AS x, 'new' AS y"), folder)
+    assert (again.version, zs.table(spark, again).count()) == (4, 2 * cluster.ROWS + 1)
