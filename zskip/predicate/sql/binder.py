@@ -104,9 +104,11 @@ class Binder:
 
     def plain(self, tokens: Sequence[Token]) -> Node | None:
         """``column op constant``, for which no parser is needed; None for everything else, and for what is wrong."""
-        kinds = tuple(token.token_type for token in tokens)
-        op = _SIGNS.get(kinds[1]) if len(kinds) in (3, 4) else None
-        if op is None or self.dialect.name not in ("duckdb", "spark") or kinds[2:] not in _PLAIN_CONSTANTS:
+        op = _SIGNS.get(tokens[1].token_type) if len(tokens) in (3, 4) else None
+        if op is None:
+            return None
+        kinds = tuple([token.token_type for token in tokens])
+        if self.dialect.name not in ("duckdb", "spark") or kinds[2:] not in _PLAIN_CONSTANTS:
             return None
         name, text = tokens[0], tokens[-1].text
         term = self._plain_term(name)

@@ -42,35 +42,57 @@ def nesting(tokens: Sequence[Token]) -> int:
     return deepest
 
 
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """By token: what it is; for an opening bracket its closing one, and for all others the token itself; and the first
+    token from here on that is a bracket, a connective, or no part of a predicate."""
+
+    kinds: list[TokenType]
+    partners: list[int]
+    following: list[int]
+
+
+_UNLIKE = {TokenType.COMMA, TokenType.SELECT, TokenType.XOR, TokenType.WITH, TokenType.ARROW}
+"""What tells that brackets hold a list, a query, or something unknown."""
+
+_MARKED = _OPEN | _UNLIKE | {TokenType.AND, TokenType.OR, TokenType.BETWEEN}
+
+
 def skeleton(tokens: Sequence[Token]) -> Part:
     """The predicate as a tree of leaves. Text that does not add up is one leaf: the parser says what is wrong."""
-    partners = _partners(tokens)
+    kinds = [token.token_type for token in tokens]
+    partners = _partners(kinds)
     if partners is None:
         return Part("leaf", 0, len(tokens))
-    return _part(tokens, partners, 0, len(tokens))
+    following = [len(kinds)] * (len(kinds) + 1)
+    for index in range(len(kinds) - 1, -1, -1):
+        following[index] = index if kinds[index] in _MARKED else following[index + 1]
+    return _part(_Marks(kinds, partners, following), 0, len(tokens))
 
 
-def _partners(tokens: Sequence[Token]) -> dict[int, int] | None:
+def _partners(kinds: Sequence[TokenType]) -> list[int] | None:
     """For each opening token its closing one; None where they do not match."""
-    partners: dict[int, int] = {}
+    partners = list(range(len(kinds)))
     waiting: list[int] = []
-    for index, token in enumerate(tokens):
-        if token.token_type in _OPEN:
+    for index, kind in enumerate(kinds):
+        if kind in _OPEN:
             waiting.append(index)
-        elif token.token_type in _CLOSE:
-            if not waiting or (tokens[waiting[-1]].token_type is TokenType.CASE) != (token.token_type is TokenType.END):
+        elif kind in _CLOSE:
+            if not waiting or (kinds[waiting[-1]] is TokenType.CASE) != (kind is TokenType.END):
                 return None
             partners[waiting.pop()] = index
     return None if waiting else partners
 
 
-def _part(tokens: Sequence[Token], partners: dict[int, int], start: int, end: int) -> Part:
-    while start < end and tokens[start].token_type is TokenType.L_PAREN and partners[start] == end - 1:
-        inner = _cut(tokens, partners, start + 1, end - 1)
-        if inner is None:
+def _part(marks: _Marks, start: int, end: int) -> Part:
+    kinds = marks.kinds
+    cut = None
+    while start < end and kinds[start] is TokenType.L_PAREN and marks.partners[start] == end - 1:
+        cut = _cut(marks, start + 1, end - 1)
+        if cut is None:
             return Part("leaf", start, end)
         start, end = start + 1, end - 1
-    cut = _cut(tokens, partners, start, end)
+    cut = cut or _cut(marks, start, end)
     if cut is None:
         return Part("leaf", start, end)
     kind, places = cut
@@ -79,33 +101,35 @@ def _part(tokens: Sequence[Token], partners: dict[int, int], start: int, end: in
         spans = [(left + 1, right) for left, right in itertools.pairwise(edges)]
         if any(left >= right for left, right in spans):
             return Part("leaf", start, end)
-        return Part(kind, start, end, tuple(_part(tokens, partners, left, right) for left, right in spans))
-    if start + 1 < end and tokens[start].token_type is TokenType.NOT:
-        return Part("not", start, end, (_part(tokens, partners, start + 1, end),))
+        return Part(kind, start, end, tuple([_part(marks, left, right) for left, right in spans]))
+    if start + 1 < end and kinds[start] is TokenType.NOT:
+        return Part("not", start, end, (_part(marks, start + 1, end),))
     return Part("leaf", start, end)
 
 
-def _cut(tokens: Sequence[Token], partners: dict[int, int], start: int, end: int) -> tuple[str, list[int]] | None:
+def _cut(marks: _Marks, start: int, end: int) -> tuple[str, list[int]] | None:
     """Where the loosest connective stands at this level: ``("", [])`` where there is none, None where it is no
     predicate but a list, a query or something unknown."""
-    places: dict[TokenType, list[int]] = {TokenType.AND: [], TokenType.OR: []}
-    betweens = 0
-    index = start
-    if index >= end:
+    if start >= end:
         return None
+    ands: list[int] = []
+    ors: list[int] = []
+    betweens = 0
+    index = marks.following[start]
     while index < end:
-        kind = tokens[index].token_type
-        if kind in (TokenType.COMMA, TokenType.SELECT, TokenType.XOR, TokenType.WITH, TokenType.ARROW):
+        kind = marks.kinds[index]
+        if kind is TokenType.AND:
+            if betweens:
+                betweens -= 1
+            else:
+                ands.append(index)
+        elif kind is TokenType.OR:
+            ors.append(index)
+        elif kind in _UNLIKE:
             return None
-        if kind is TokenType.BETWEEN:
+        elif kind is TokenType.BETWEEN:
             betweens += 1
-        elif kind is TokenType.AND and betweens:
-            betweens -= 1
-        elif kind in places:
-            places[kind].append(index)
-        index = partners.get(index, index) + 1
-    if places[TokenType.OR]:
-        return "or", places[TokenType.OR]
-    if places[TokenType.AND]:
-        return "and", places[TokenType.AND]
-    return "", []
+        index = marks.following[marks.partners[index] + 1]
+    if ors:
+        return "or", ors
+    return ("and", ands) if ands else ("", [])
