@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import math
+import os
 import weakref
 from decimal import Decimal
 from pathlib import Path
@@ -417,3 +419,14 @@ def test_numbers_of_any_length_are_followed(numbers: list[tuple[int, int, int]])
     assert kept[1, :-1].tolist() == [length for _, length, _ in numbers]
     assert kept[2, :-1].tolist() == [value >> 1 for _, _, value in numbers]
     assert [bytes(data[at : at + length]) for at, length in kept[:2, :-1].T] == [b"x" * n for _, n, _ in numbers]
+
+
+def test_a_disk_that_fails_in_a_footer_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(OSError, match=r"a\.parquet"):
+        footers.read(sidecar.open_storage(tmp_path), ["a.parquet"])

@@ -235,9 +235,13 @@ def _local_tail(root: str) -> _Tail:
     open_file, read_at, close = os.open, os.pread, os.close
 
     def tail(path: str, size: int, length: int) -> bytes:
-        descriptor = open_file(f"{root}/{path}", os.O_RDONLY)
+        name = f"{root}/{path}"
+        descriptor = open_file(name, os.O_RDONLY)
         try:
             return read_at(descriptor, length, size - length if size > length else 0)
+        except OSError as error:
+            error.filename = name  # what is said of a descriptor names no file
+            raise
         finally:
             close(descriptor)
 
