@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import zskip
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
+from zskip.layouts.depth import depths
 from zskip.stats import Ranges, Statistics
 from zskip.writer import optimizing
 from zskip.writer.decay import worth_rewriting
@@ -287,6 +288,26 @@ def test_twenty_small_appends_to_a_small_table_write_few_files_and_are_mended_fo
     table.optimize(full=True)
     assert reached > skipped(table) - 0.01
     assert found.num_rows == table.plan(where).to_arrow().num_rows > 0
+
+
+def test_what_is_cut_anew_is_cut_where_its_box_is_wide(tmp_path: Path) -> None:
+    """A group of neighbouring slots is narrow in some columns already: cuts on those would save little."""
+    dice = np.random.default_rng(11)
+    by = ["a", "b"]
+    rows = pa.table({name: dice.permutation(72_000) for name in by})
+    table = zskip.write(rows.slice(0, 60_000), tmp_path / "t", by=by, files=100)
+    first = set(table.plan().relative_paths.to_pylist())
+    for number in range(20):
+        table.append(rows.slice(60_000 + 600 * number, 600))
+    table.optimize()
+    files = np.arange(len(table.index))
+    statistics = table.index.files(None, by).statistics
+    old = np.array([path in first for path in table.index.paths(files).to_pylist()])
+    of_old, of_new = (
+        np.mean([each.skipped for each in depths(statistics.take(files[which]), by).values()]) for which in (old, ~old)
+    )
+    assert len(first) == old.sum()
+    assert of_new > of_old - 0.003
 
 
 def test_appends_of_one_size_make_the_same_bundles(tmp_path: Path) -> None:

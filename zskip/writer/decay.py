@@ -18,7 +18,7 @@ anew: it is as good as a fit could make it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,7 +45,8 @@ class Group:
     """Files (by number, ascending) to be rewritten together as so many ``files``.
 
     ``slot``, ``last``: the first and the last of the slots that they are named after · ``pays``: how much less a query
-    that reaches their rows is expected to read, for each row that is rewritten.
+    that reaches their rows is expected to read, for each row that is rewritten · ``weights``: by column, how many of
+    all queries are look-ups by it that reach their rows: what a cut on that column can save.
     """
 
     numbers: NDArray[np.int64]
@@ -53,6 +54,7 @@ class Group:
     slot: int
     last: int
     pays: float
+    weights: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +123,24 @@ class _LookUps:
         size = rows + _OPENING * parts
         if not len(self._weights):
             return size, np.ones(len(rows))
-        extents = np.empty(lower.shape)
-        for column, up_to in enumerate(self._up_to):
-            first, last = (np.clip(ends[:, column], 0, len(up_to) - 1) for ends in (lower, upper + 1))
-            extents[:, column] = np.maximum(up_to[last] - up_to[first], 0.0)
+        extents = self._extents(lower, upper)
         whole = extents @ self._weights
         least = np.where(lower == upper, extents, 0.0)
         cut = parts > 1
         after = whole.copy()
         after[cut] = whole_read(extents[cut], self._weights, parts[cut], least[cut])
         return size * (_SCANS + (1 - _SCANS) * after), _SCANS + (1 - _SCANS) * whole
+
+    def by_column(self, lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(boxes, columns): the share of all look-ups that are by this column and reach the box."""
+        return self._extents(lower, upper) * self._weights
+
+    def _extents(self, lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.float64]:
+        extents = np.empty(lower.shape)
+        for column, up_to in enumerate(self._up_to):
+            first, last = (np.clip(ends[:, column], 0, len(up_to) - 1) for ends in (lower, upper + 1))
+            extents[:, column] = np.maximum(up_to[last] - up_to[first], 0.0)
+        return extents
 
 
 def worth_rewriting(
@@ -176,7 +186,7 @@ def worth_rewriting(
     group_of, groups = _by_slot(runs, look_ups)
     group_of, groups = _by_neighbours(group_of, groups, look_ups)
     several = np.bincount(group_of, minlength=len(groups)) > 1
-    return _chosen(named, files, group_of[run_of], groups, several, look_ups)
+    return _chosen(named, files, group_of[run_of], groups, several, look_ups, columns)
 
 
 def _boxes(
@@ -264,11 +274,13 @@ def _chosen(
     groups: _Runs,
     several: NDArray[np.bool_],
     look_ups: _LookUps,
+    columns: Sequence[str],
 ) -> list[Group]:
     """The groups of ``several`` runs, with what they pay, the best first."""
     before = np.bincount(group_of, files.read, len(groups))
     _, reached = look_ups.read(groups.rows, np.ones(len(groups)), groups.lower, groups.upper)
     pays = (before - groups.read) / reached / np.maximum(groups.rows, 1e-9)
+    by_column = look_ups.by_column(groups.lower, groups.upper)
     order = np.argsort(group_of, kind="stable")
     members = np.split(named[order], np.cumsum(np.bincount(group_of, minlength=len(groups)))[:-1])
     best = [int(one) for one in np.argsort(-pays, kind="stable") if several[one]]
@@ -279,6 +291,7 @@ def _chosen(
             int(groups.slot[one]),
             int(groups.last[one]),
             float(pays[one]),
+            dict(zip(columns, by_column[one].tolist(), strict=True)),
         )
         for one in best
     ]

@@ -6,7 +6,7 @@ table's layout was once fitted to are clustered too. The saved layout stays: lat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -25,6 +25,8 @@ from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written
 
 __all__ = ["Optimized", "optimize"]
+
+_LEAST_WEIGHT = 1 / 64  # of the column that weighs most
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,8 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: En
         for bundle in [groups] if engine.recuts_at_once else [[group] for group in groups]:
             numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
             slots = sorted((group.slot, group.last) for group in bundle for _ in range(group.files))
-            alone = replace(kept, files=len(slots), rows_per_file=None, file_size=None)
+            weights = _weights(bundle, kept)
+            alone = replace(kept, files=len(slots), rows_per_file=None, file_size=None, weights=weights)
             new = engine.write(engine.stored(index, numbers), storage, base.schema, alone, None, None, slots)
             made.append(_Rewrite(numbers, new.files))
             _be_whole(index, numbers, new)
@@ -226,6 +229,16 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: En
             abandon(storage, each.files.path.to_pylist())
         raise
     return made
+
+
+def _weights(bundle: Sequence[Group], kept: WriteOptions) -> Mapping[str, float] | Sequence[float] | None:
+    """What a layout of one group's rows should weigh: a column that all of them agree on is not worth a cut."""
+    weights = bundle[0].weights
+    most = max(weights.values(), default=0.0)
+    if len(bundle) > 1 or kept.workload is not None or not most or not set(weights) <= set(kept.by):
+        return kept.weights
+    # No column is given up: what the files' ranges tell of their rows is no more than a hull.
+    return {column: max(weight, _LEAST_WEIGHT * most) for column, weight in weights.items()}
 
 
 def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:
