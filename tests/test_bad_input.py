@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import os
 import subprocess
@@ -163,3 +164,41 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         zskip.write(ROWS, closed / "t", by=["n"])
     assert nothing_left(closed)
+
+
+def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
+    table = zskip.write(ROWS, tmp_path / "t", by="n", files=4)
+    for wrong in (
+        lambda: table.plan(5),  # type: ignore[arg-type]
+        lambda: table.delete(None),  # type: ignore[arg-type]
+        lambda: table.restore(None),  # type: ignore[arg-type]
+        lambda: zskip.open(tmp_path / "t", version="1"),  # type: ignore[arg-type]
+        lambda: zskip.open(tmp_path / "t", as_of=datetime.date(2030, 1, 1)),  # type: ignore[arg-type]
+        lambda: zskip.open(5),  # type: ignore[arg-type]
+        lambda: table.history("3"),  # type: ignore[arg-type]
+        lambda: table.verify(random=-1),
+        lambda: table.verify(["n = 1"], sample=-1),
+    ):
+        with pytest.raises(InvalidOption, match="not "):
+            wrong()
+    for by in (None, 5, ["n", 5]):
+        with pytest.raises(InvalidOption, match="by= is a column's name"):
+            zskip.write(ROWS, tmp_path / "other", by=by)  # type: ignore[arg-type]
+    assert not (tmp_path / "other").exists()
+    assert zskip.open(tmp_path / "t").version == 1
+
+
+def test_an_empty_address_is_not_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidOption, match="a path or a URL, not ''"):
+        zskip.write(ROWS, "", by="n")
+    assert nothing_left(tmp_path)
+
+
+def test_one_text_is_not_taken_for_a_list_of_letters(tmp_path: Path) -> None:
+    table = zskip.write(ROWS, tmp_path / "t", by="n", files=4)
+    (check,) = table.verify("n = 7").checks
+    assert check.predicate == "n = 7"
+    assert table.plan("n = 7").to_arrow("src_ip").column_names == ["src_ip"]
+    assert table.plan("n = 7").to_duckdb(columns="src_ip").columns == ["src_ip"]
+    assert list(table.clustering("src_ip")) == ["src_ip"]

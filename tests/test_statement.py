@@ -379,6 +379,8 @@ def test_a_statement_means_the_same_over_the_survivors(
 def test_a_path_without_a_table_is_named(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     with pytest.raises(TableNotFound, match="nothing/here"):
         zskip.sql("SELECT * FROM 'nothing/here'", con)
+    with pytest.raises(TableNotFound, match="nothing/there"):
+        zskip.sql("SELECT * FROM logs", con, tables={"logs": "nothing/there"})
     with pytest.raises(duckdb.CatalogException, match="no_such_table"):
         zskip.sql("SELECT * FROM no_such_table", con)
 

@@ -158,11 +158,9 @@ def open(
     storage = sidecar.open_storage(path, storage_options)
     if version is not None and as_of is not None:
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
-    try:
-        moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
-    except ValueError:
-        raise InvalidOption(f'as_of= is a time such as "2018-03-24 17:15:00", not {as_of!r}.') from None
-    return Table(storage, sidecar.load(storage, version, moment), most)
+    if version is not None:
+        _be_version(version)
+    return Table(storage, sidecar.load(storage, version, _moment(as_of)), most)
 
 
 def repair(
@@ -297,7 +295,7 @@ class Table:
         """
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
-        if isinstance(predicate, str):
+        if predicate is not None and not isinstance(predicate, Predicate):
             predicate = bind(predicate, self.snapshot.schema, dialect=dialect, timezone=timezone, params=params)
         changed = planning.listed(self._index) if freshness == "list" else None
         return planning.plan(self._index, predicate, changes=changed)
@@ -406,8 +404,8 @@ class Table:
 
     def history(self, limit: int | None = None) -> list[Version]:
         """The versions that can still be opened, the newest first; the first ``limit`` of them."""
-        if limit is not None and limit < 0:
-            raise InvalidOption(f"limit= is a number of versions, not {limit}.")
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise InvalidOption(f"limit= is a number of versions, not {limit!r}.")
         return [
             Version(
                 snapshot.version,
@@ -426,6 +424,7 @@ class Table:
 
         Raises `TableNotFound` where that version, or one of its files, is gone.
         """
+        _be_version(version)
         older = sidecar.load(self._storage, version)
         sidecar.be_there(self._storage, older)
         snapshot = sidecar.commit(
@@ -464,6 +463,7 @@ class Table:
         ``columns``: the clustering columns by default. Raises `UnknownColumn` and `NotOrderable`.
         """
         layout = self.snapshot.layout
+        columns = [columns] if isinstance(columns, str) else columns
         named = self.snapshot.schema.orderable(columns) if columns is not None else ()
         paths = [column.path for column in named] if columns is not None else list(layout.columns if layout else ())
         return depths(self._index.files(None, paths).statistics, paths)
@@ -542,6 +542,21 @@ class Table:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes)
 
 
+def _moment(as_of: datetime | str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
+    except ValueError:
+        moment = None
+    if as_of is not None and not isinstance(moment, datetime):
+        raise InvalidOption(f'as_of= is a time such as "2018-03-24 17:15:00", not {as_of!r}.')
+    return moment
+
+
+def _be_version(version: object) -> None:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
+
+
 def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:
     if rows.num_rows <= most:
         return rows
@@ -559,7 +574,7 @@ def _both(
     now = datetime.now(UTC)
     matching = (
         bind(where, schema, dialect=dialect, timezone=timezone, params=params, now=now)
-        if isinstance(where, str)
+        if not isinstance(where, Predicate)
         else where
     )
     said = matching.dialect

@@ -113,6 +113,10 @@ def verify(
     DuckDB judges the skipped rows by the predicate's own text. Raises `SqlError`, and `CorruptFile` where a file cannot
     be read.
     """
+    predicates = [predicates] if isinstance(predicates, str) else predicates
+    for what, number in (("random predicates", random), ("skipped files to read", sample)):
+        if number is not None and number < 0:
+            raise InvalidOption(f"The number of {what} is at least 0, not {number}.")
     unknown = sorted(set(engines or ()) - set(ENGINES))
     if unknown:
         raise InvalidOption(f'There is no engine "{unknown[0]}"; there are {", ".join(ENGINES)}.')

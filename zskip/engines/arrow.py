@@ -117,6 +117,7 @@ def output_schema(plan: Plan, columns: Sequence[str] | None) -> pa.Schema:
     arrow = plan.snapshot.schema.arrow
     if columns is None:
         return arrow
+    columns = [columns] if isinstance(columns, str) else columns
     for name in columns:
         if name not in arrow.names:
             raise UnknownColumn(f'There is no column "{name}".{nearest(name, arrow.names)}')

@@ -39,8 +39,11 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
 
     ``storage_options`` are the keys that obstore knows (``aws_region``, ``endpoint``, …, ``client_options``,
     ``retry_config``); what they leave out comes from the usual environment. A memory:// store lives as long as the
-    process, one for each name after the slashes. Raises `InvalidOption` for a scheme that is not known.
+    process, one for each name after the slashes. Raises `InvalidOption` for what is no address, and for a scheme that
+    is not known.
     """
+    if not isinstance(url, str | os.PathLike) or not os.fspath(url):
+        raise InvalidOption(f"The address of a table is a path or a URL, not {url!r}.")
     text = os.fspath(url)
     scheme = _URL.match(text)
     if scheme is None or scheme[1].lower() == "file":

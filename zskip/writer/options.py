@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -107,7 +107,10 @@ def bytes_of(value: int | str, name: str) -> int:
 
 def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
     """The columns of an option; one name may stand alone. Raises `InvalidOption` for one that is there twice."""
-    listed = (columns,) if isinstance(columns, str) else tuple(columns)
+    listed = (columns,) if isinstance(columns, str) or not isinstance(columns, Iterable) else tuple(columns)
+    strange = [column for column in listed if not isinstance(column, str)]
+    if strange:
+        raise InvalidOption(f"{name}= is a column's name, or a list of names, not {strange[0]!r}.")
     twice = [column for index, column in enumerate(listed) if column in listed[:index]]
     if twice:
         raise InvalidOption(f'The column "{twice[0]}" stands twice in {name}=.')

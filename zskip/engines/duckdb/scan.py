@@ -55,7 +55,7 @@ def native_scan(
     DuckDB reads more slowly. No file at all gives no row, with the right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
-    names = list(schema.names if columns is None else columns)
+    names = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
     types = {field.name: duckdb_type(field.type) for field in schema}
     _refuse_ambiguous(schema.names)
     known = {name.lower() for name in types}

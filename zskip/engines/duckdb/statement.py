@@ -99,7 +99,8 @@ def _misplaced(
     name: str, statement: str, tables: Mapping[str, Any], options: Mapping[str, Any] | None
 ) -> UnsupportedSql | TableNotFound:
     """Why DuckDB finds no table of a name that looks like one of zskip's."""
-    if name in tables or _opened(name, options) is not None:
+    given = tables.get(name, name)
+    if not isinstance(given, str) or _opened(given, options) is not None:
         start = statement.find(name)
         return UnsupportedSql(
             f'The zskip table "{name}" is read in FROM or JOIN of a query, and cannot stand here. Table.append, '
@@ -108,7 +109,7 @@ def _misplaced(
             None if start < 0 else (start, start + len(name)),
         )
     return TableNotFound(
-        f'There is no zskip table at "{name}", and DuckDB knows no table of that name. Make one with zskip.write or '
+        f'There is no zskip table at "{given}", and DuckDB knows no table of that name. Make one with zskip.write or '
         "zskip.index."
     )
 

@@ -54,6 +54,8 @@ def bind(
     >>> bind("a > 5 AND b LIKE 'x%'", Schema(pa.schema({"a": pa.int32(), "b": pa.string()}))).columns == {"a", "b"}
     True
     """
+    if not isinstance(sql, str):
+        raise InvalidOption(f"A predicate is a text in SQL, not {sql!r}.")
     settings = Dialect(dialect, _zone(timezone), ansi)
     key = remembered.key(sql, settings, schema, params, case_sensitive)
     known = remembered.find(key, schema)
