@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / "planner")]
 
-from tightness import measure  # noqa: E402
+from tightness import LOOSE, measure  # noqa: E402
 
 
 def main() -> None:
@@ -20,6 +20,7 @@ def main() -> None:
         proved = share.proved / share.wholly if share.wholly else 1.0
         print(
             f"{share.type:<10}{share.operator:<40}{share.skippable:>10,}{skipped:>9.1%}{share.wholly:>9,}{proved:>9.1%}"
+            f"  {LOOSE.get(f'{share.type}: {share.operator}', '')}".rstrip()
         )
 
 
