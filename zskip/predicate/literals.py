@@ -128,8 +128,8 @@ def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scala
         if moment.value * _UNIT_NANOSECONDS[moment.type.unit] % _UNIT_NANOSECONDS[type.unit]:
             raise Refused(f"the text {text!r} is finer than {type}: readers round or cut it")
         return moment
-    if t.is_time(type) and (parts := re.fullmatch(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)):
-        return time_of_day(parts)
+    if t.is_time(type) and (time := time_of_day(text, dialect)) is not None:
+        return time
     if t.is_binary(type) and text.isascii() and "\\" not in text:
         return pa.scalar(text.encode(), pa.binary())
     raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine")
@@ -206,9 +206,12 @@ def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> da
     return moment - early
 
 
-def time_of_day(parts: re.Match[str]) -> pa.Scalar:
-    """A time from hours, minutes, seconds and a fraction."""
-    hour, minute, second = (int(part) for part in parts.groups()[:3])
+def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
+    """A time from hours, minutes, seconds and a fraction; DuckDB lets the seconds be left out. None for other texts."""
+    parts = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", text)
+    if parts is None or (parts.group(3) is None and dialect != "duckdb"):
+        return None
+    hour, minute, second = (int(part or 0) for part in parts.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
         raise Refused("no time of day: the engine raises")
     micros = int((parts.group(4) or "").ljust(6, "0"))

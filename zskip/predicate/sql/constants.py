@@ -145,8 +145,8 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
         if target.unit == "ns":
             return moment.cast(target)
         return moment if target.unit == moment.type.unit == "us" else None
-    if pa.types.is_time(target) and (parts := re.fullmatch(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?", text)):
-        return time_of_day(parts)
+    if pa.types.is_time(target) and (time := time_of_day(text, dialect.name)) is not None:
+        return time
     if pa.types.is_floating(target):
         if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text) and target == pa.float64():
             return pa.scalar(float(text), target)
