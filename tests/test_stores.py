@@ -112,6 +112,22 @@ def test_a_folder_of_others_is_indexed_and_followed(store: Store) -> None:
         table.append(rows_of(0, 1))
 
 
+def test_one_address_on_two_servers_is_two_tables(started: Callable[[str], Place]) -> None:
+    """What a connection knows of one server's files is not asked about another's."""
+    url, options = started("gs")
+    with STORES["gs"]() as (same_url, others), duckdb.connect() as con:
+        assert same_url == url
+        tables = []
+        for first, leading in ((0, options), (1000, others)):
+            with sidecar.open_storage(f"{url}/twice", leading).open_writer("a.parquet") as file:
+                pq.write_table(rows_of(first, 100), file)
+            tables.append(zskip.index(f"{url}/twice", storage_options=leading))
+        for first, table in ((0, tables[0]), (1000, tables[1]), (0, tables[0])):
+            found = zskip.sql("SELECT min(id) FROM t WHERE a >= 0", con, tables={"t": table})
+            assert found.fetchall() == [(first,)]
+            assert table.plan("a >= 0").to_duckdb(con).aggregate("min(id)").fetchall() == [(first,)]
+
+
 def test_a_store_that_cannot_create_only_if_absent_is_read_but_not_written(server: Place) -> None:
     url, options = server
     zskip.write(rows_of(0, 100), f"{url}/guarded", by="a", storage_options=options)

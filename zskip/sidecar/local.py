@@ -34,6 +34,7 @@ class LocalStorage:
     def __init__(self, root: Path) -> None:
         self.local: Path = Path(os.path.abspath(root.expanduser()))
         self.uri: str = str(self.local)
+        self.place = self.uri
 
     def __repr__(self) -> str:
         return f"LocalStorage({self.uri!r})"

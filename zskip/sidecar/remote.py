@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,6 +34,7 @@ _STORES: Mapping[str, Any] = {
 }
 SCHEMES = frozenset({"memory", *_STORES})
 _MEMORY: dict[str, store.MemoryStore] = {}
+_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
 _REQUESTS_AT_ONCE = 16
 
 
@@ -61,7 +64,14 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
             f'The scheme of "{url}" is not known. There are {known}; and in a Spark session, through zskip.spark, all '
             "that Hadoop has."
         )
-    return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"), chosen)
+    return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"), chosen, _digest(options))
+
+
+def _digest(options: Mapping[str, Any]) -> str:
+    """One text for what leads to a store besides its URL: the options, and the environment that fills them up."""
+    around = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+    said = {name: value for name, value in options.items() if name != "credential_provider"}
+    return hashlib.sha256(repr((sorted(said.items()), sorted(around.items()))).encode()).hexdigest()[:16]
 
 
 class ObjectStorage:
@@ -69,8 +79,9 @@ class ObjectStorage:
 
     local = None
 
-    def __init__(self, bucket_uri: str, prefix: str, objects: Any) -> None:
+    def __init__(self, bucket_uri: str, prefix: str, objects: Any, options: str = "") -> None:
         self.uri: str = f"{bucket_uri}/{prefix}" if prefix else bucket_uri
+        self.place = f"{self.uri} {options}"
         self._bucket_uri = bucket_uri
         self._prefix = f"{prefix}/" if prefix else ""
         self._objects = objects

@@ -82,6 +82,10 @@ class Storage(Protocol):
         """The table's own address: an absolute path, or a URL without a slash at its end."""
 
     @property
+    def place(self) -> str:
+        """What tells it from all others: the address alone does not where options lead to another server."""
+
+    @property
     def local(self) -> Path | None:
         """The folder on the local disk; None for an object store."""
 

@@ -102,6 +102,7 @@ class HadoopStorage:
         except (Py4JError, PySparkException) as error:
             raise InvalidOption(f'Hadoop cannot open "{url}": {_said(error)}') from error
         self.uri: str = f"{root.getScheme()}://{root.getAuthority() or ''}{root.getPath().rstrip('/')}"
+        self.place = self.uri
 
     def __repr__(self) -> str:
         return f"HadoopStorage({self.uri!r})"

@@ -37,10 +37,10 @@ _FILES: dict[str, dict[str, KnownFile]] = {}
 def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Mapping[str, KnownFile]) -> str:
     """Make files of a remote table readable on a connection; the prefix that their paths take there.
 
-    The prefix is the table's own, so that it meets neither another table's credentials nor another library's
-    file system. Registering again adds to the files that are known.
+    The prefix is the table's own, so that it meets neither another table's server or credentials nor another
+    library's file system. Registering again adds to the files that are known.
     """
-    protocol = f"zskip-{xxhash.xxh64_hexdigest(storage.uri.encode())}"
+    protocol = f"zskip-{xxhash.xxh64_hexdigest(storage.place.encode())}"
     known = _FILES.setdefault(protocol, {})
     known.update(files)
     if not con.filesystem_is_registered(protocol):
