@@ -40,6 +40,20 @@ def test_predicates_and_statements_are_timed_both_ways(table: Any) -> None:
     assert json.loads(json.dumps(dataclasses.asdict(report)))["timings"][0]["files"] == [1, 20]
 
 
+def test_the_only_name_in_a_statement_is_the_table(table: Any) -> None:
+    queries = [
+        "SELECT * FROM lineitem WHERE a = 7",
+        "WITH few AS (FROM flows WHERE a < 5) SELECT count(*) FROM few",
+        "SELECT count(*) FROM x JOIN x y USING (a) WHERE a = 7",
+    ]
+    report = bench(table, queries, runs=1, layouts=["linear"])
+    assert [one.files for one in report.timings] == [(1, 20), (1, 20), (21, 40)]  # USING narrows the first side alone
+    with pytest.raises(InvalidOption, match="No table of zskip"):
+        bench(table, ["SELECT * FROM one JOIN two USING (a)"], runs=1)
+    with pytest.raises(InvalidOption, match="No table of zskip"):
+        bench(table, ['SELECT * FROM "some folder"'], runs=1)
+
+
 def test_layouts_are_compared_by_the_same_queries(table: Any) -> None:
     report = bench(table, ["a = 7", "b = 3"], runs=1, layouts=["linear", "tiles"])
     linear, tiles = report.layouts

@@ -19,6 +19,7 @@ from zskip.errors import InvalidOption, MissingDependency, ZskipError, nearest
 from zskip.interpret import outcomes
 from zskip.plan import Share, plan
 from zskip.predicate import Predicate, bind
+from zskip.predicate.sql.workload import named_tables
 from zskip.schema import Schema
 from zskip.sidecar import Index
 from zskip.stats import collect
@@ -110,7 +111,8 @@ def bench(
 ) -> Report:
     """Run each query through zskip and over all files, on DuckDB and, if asked, on Spark.
 
-    ``queries``: predicates, or statements in which the table stands by its quoted path or by its folder's name ·
+    ``queries``: predicates, or statements in which the table stands by its quoted path, by its folder's name, or by any
+    name where that is the only one, as in a workload for `Table.advise` ·
     ``layouts``: names of layouts to compare on a sample, each judged by the share of rows that these queries skip ·
     ``spark``: run predicates on Spark as well, where they are Spark's SQL.
     Raises `InvalidOption`, what planning raises, and `ZskipError` where the two ways do not give as many rows.
@@ -134,7 +136,7 @@ def bench(
 
 def _timing(index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, session: Any) -> Timing:
     statement = query if _STATEMENT.match(query) else f"SELECT * FROM zskip_bench WHERE {query}"
-    tables = {"zskip_bench": index, index.storage.uri: index, index.storage.uri.rsplit("/", 1)[-1]: index}
+    tables = _tables(index, statement)
 
     def prepared(prune: bool) -> Any:
         return rewrite(statement, con, tables=tables, prune=prune)
@@ -167,6 +169,17 @@ def _timing(index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int,
         spark_zskip_seconds=spark_pruned,
         spark_plain_seconds=spark_plain,
     )
+
+
+def _tables(index: Index, statement: str) -> dict[str, Index]:
+    """The names under which a statement may mean the table: where none of its own stands there, the only plain one."""
+    tables = dict.fromkeys(("zskip_bench", index.storage.uri, index.storage.uri.rsplit("/", 1)[-1]), index)
+    found = named_tables(statement)
+    if not any(name.strip('"').lower() in {own.lower() for own in tables} for name in found):
+        plain = [name for name in found if name.isidentifier()]
+        if len(plain) == 1:
+            tables[plain[0]] = index
+    return tables
 
 
 def _read(skipped: Sequence[Share]) -> Share:
@@ -236,8 +249,7 @@ def _scores(
 def _predicate_of(index: Index, con: duckdb.DuckDBPyConnection, query: str) -> Predicate | None:
     if not _STATEMENT.match(query):
         return bind(query, index.snapshot.schema)
-    tables = {index.storage.uri: index, index.storage.uri.rsplit("/", 1)[-1]: index}
-    plans = [planned for _, planned in rewrite(query, con, tables=tables).plans]
+    plans = [planned for _, planned in rewrite(query, con, tables=_tables(index, query)).plans]
     return plans[0].predicate if plans else None
 
 

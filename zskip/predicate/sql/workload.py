@@ -12,7 +12,7 @@ from zskip.errors import SqlSyntaxError
 from zskip.predicate.depth import TOO_DEEP, with_room
 from zskip.schema import Schema
 
-__all__ = ["Asked", "asked", "conditions"]
+__all__ = ["Asked", "asked", "conditions", "named_tables"]
 
 _STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH)\b", re.IGNORECASE | re.DOTALL)
 
@@ -66,6 +66,24 @@ def _selects(text: str, schema: Schema, dialect: str) -> list[Asked]:
 def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
     """The conditions of `asked` alone."""
     return [query.condition for query in asked(text, schema, dialect=dialect)]
+
+
+def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
+    """The tables that a statement names, in quotes where it quotes them, without its own CTEs. Raises `SqlSyntaxError`.
+
+    >>> sorted(named_tables("WITH c AS (SELECT * FROM t) SELECT * FROM c JOIN 'lake/conn' USING (a)"))
+    ['"lake/conn"', 't']
+    """
+    try:
+        statement = sqlglot.parse_one(text, read=dialect)
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
+    own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
+    return {
+        table.this.sql(dialect=dialect)
+        for table in statement.find_all(exp.Table)
+        if table.name and not table.db and table.name.lower() not in own
+    }
 
 
 def _read(select: exp.Select, statement: exp.Expr, schema: Schema) -> frozenset[str] | None:
