@@ -109,6 +109,8 @@ def test_info_and_history(flights: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert titles.split()[:2] == ["version", "time"]
     assert line.split()[0] == "1"
     assert " write " in line
+    assert main(["history", str(flights), "--json", "--limit", "0"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
 
 
 def test_doctor_speaks_to_people(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,6 +78,7 @@ def add_commands(commands: Commands) -> None:
 
     command = add_command(commands, "history", history, "list the versions of a table")
     command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--limit", type=int, metavar="N", help="the newest N versions (default: all)")
     add_storage(command)
     add_json(command)
 
@@ -166,7 +167,7 @@ def info(given: argparse.Namespace) -> None:
 
 
 def history(given: argparse.Namespace) -> None:
-    entries = opened(given).history()
+    entries = opened(given).history(given.limit)
     if given.json:
         print_json(entries)
         return
