@@ -192,6 +192,30 @@ def test_partitions_are_hive_folders(spark: SparkSession, tmp_path: Path) -> Non
     assert sorted_rows(found.where("p IS NULL").toArrow()) == sorted_rows(rows.filter(pa.compute.is_null(rows["p"])))
 
 
+def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """A column that only the workload names is left out of a partition's layout where it cuts nothing."""
+    number = np.arange(40_000)
+    part = np.where(number < 20_000, "a", "b")
+    other = np.where(number < 20_000, 5, number * 7919 % 1000)
+    rows = pa.table({"p": part, "x": number * 104_729 % 997, "y": other.astype(str), "id": number})
+    asked = [f"y = '{value}'" for value in range(100, 1000, 25)]
+    layout = {"by": "x", "partition_by": "p", "files": 16, "row_group_rows": 400, "workload": asked, "layout": "tree"}
+    local = zskip.write(rows, tmp_path / "local", **layout)
+    routing, _ = changes.routing_of(local.storage, local.snapshot)
+    assert routing is not None
+    assert [one.columns for one in routing.assignments] == [("x",), ("x", "y")]
+
+    numbers = pa.array((number >= 20_000).astype(np.int32))
+    numbered = cells.file_numbers(routing, spark.createDataFrame(rows.append_column("t", numbers)), "n", "t").toArrow()
+    assert np.array_equal(numbered["n"], routing.route(numbered.select(rows.column_names)))
+
+    ours = zs.write(spark.createDataFrame(rows), tmp_path / "spark", **layout)
+    assert sorted_rows(ours.to_arrow().select(["id", "y"])) == sorted_rows(rows.select(["id", "y"]))
+    for column, query in (("x", "x = 500"), ("y", "y = '500'")):
+        read = [1 - table.plan(query).skipped.row_groups.fraction for table in (local, ours)]
+        assert abs(read[0] - read[1]) < 0.05, column
+
+
 def test_either_engine_appends_to_deletes_from_and_optimizes_what_the_other_wrote(
     spark: SparkSession, tmp_path: Path, points: pa.Table
 ) -> None:

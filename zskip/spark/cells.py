@@ -33,7 +33,7 @@ from zskip.writer import Routing, widened
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Forest", "file_numbers", "looked_up", "nested"]
+__all__ = ["Forest", "file_numbers", "looked_up", "nested", "united_columns"]
 
 _GRID_ENTRIES = 1 << 16
 _NEVER = np.iinfo(np.int32).max
@@ -53,7 +53,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees over the same columns, level by level, their leaves numbered through, tree after tree.
+    """Trees, each over some of the columns, level by level, their leaves numbered through, tree after tree.
 
     ``entry``: where a walk begins, a node of the first level or ~leaf: by the tree's number; or, where ``steps`` are
     given, in the only tree, by the sum of ``steps[c][code[c]]`` over the columns.
@@ -68,11 +68,11 @@ class Forest:
     @staticmethod
     def of(assignments: Sequence[Assignment]) -> Forest:
         """The trees of these assignments."""
-        columns = assignments[0].columns
+        columns, places = united_columns(assignments)
         trees = [one.tree for one in assignments]
         # One binary search serves all trees: their boundaries are united, and their thresholds are said in them.
-        drawn = [_united([one.boundaries[number].values for one in assignments]) for number in range(len(columns))]
-        column = np.concatenate([tree.column for tree in trees])
+        drawn = [_united([_boundaries(one, path) for one in assignments]) for path in columns]
+        column = np.concatenate([place[tree.column] for tree, place in zip(trees, places, strict=True)])
         threshold = np.concatenate([tree.threshold for tree in trees])
         tree_of = np.repeat(np.arange(len(trees)), [len(tree) for tree in trees])
         for number, (codes, starts, _) in enumerate(drawn):
@@ -96,8 +96,8 @@ class Forest:
             entry = np.where(grid.node < len(trees[0]), grid.node, ~(grid.node - len(trees[0])))
         else:
             entry = np.where(np.diff(nodes) > 0, nodes[:-1], ~leaves[:-1])
-        places, levels = _levelled(entry, column, threshold, np.stack([below, above], axis=1))
-        return Forest(places, steps, levels, columns, tuple(distinct for _, _, distinct in drawn))
+        begins, levels = _levelled(entry, column, threshold, np.stack([below, above], axis=1))
+        return Forest(begins, steps, levels, columns, tuple(distinct for _, _, distinct in drawn))
 
     def walk(self, rows: DataFrame, name: str, tree: Column | None = None) -> DataFrame:
         """The rows with a column ``name``: the leaf that each reaches, in the tree numbered ``tree`` or the only."""
@@ -146,9 +146,26 @@ def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | 
     return rows.withColumn(name, file)
 
 
+def united_columns(assignments: Sequence[Assignment]) -> tuple[tuple[str, ...], list[NDArray[np.int32]]]:
+    """The columns that any of them reads, and for each assignment the places of its own among them.
+
+    A column that only a workload names is left out of an assignment whose tree does not ask for it.
+    """
+    columns = tuple(dict.fromkeys(path for one in assignments for path in one.columns))
+    return columns, [np.array([columns.index(path) for path in one.columns], np.int32) for one in assignments]
+
+
+def _boundaries(assignment: Assignment, path: str) -> pa.Array:
+    """Of a column; none of one that the assignment does not read, of a type that any other takes on."""
+    if path not in assignment.columns:
+        return pa.nulls(0)
+    return assignment.boundaries[assignment.columns.index(path)].values
+
+
 def _united(boundaries: Sequence[pa.Array]) -> tuple[NDArray[np.int32], NDArray[np.int64], pa.Array]:
     """Sorted arrays as one: the code of each of their values in it, where each array's codes begin, and the values."""
-    type = reduce(lambda one, other: widened(one, other) or one, (values.type for values in boundaries))
+    types = [values.type for values in boundaries if not t.is_null(values.type)]
+    type = reduce(lambda one, other: widened(one, other) or one, types)
     codes, distinct = dense_codes(pa.chunked_array([values.cast(type) for values in boundaries], type))
     return codes, np.cumsum([0, *map(len, boundaries)]), distinct
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zskip.layouts import Assignment
 from zskip.layouts.order import Slabs
-from zskip.spark.cells import looked_up, nested
+from zskip.spark.cells import looked_up, nested, united_columns
 from zskip.writer import Routing
 
 if TYPE_CHECKING:
@@ -44,10 +43,10 @@ def arranged(
     """
     from pyspark.sql import functions as f
 
-    columns = routing.assignments[0].columns
+    columns, places = united_columns(routing.assignments)
     if routing.assignments[0].layout == "linear":
         return rows.sortWithinPartitions(*leading, *map(nested, columns))
-    first_unit, levels = _cuts(routing, sample, total_rows, row_group_rows)
+    first_unit, levels = _cuts(routing, places, sample, total_rows, row_group_rows)
     if len(first_unit) - 1 == first_unit[-1]:  # a row group each
         return rows.sortWithinPartitions(*leading) if leading else rows
     # Row 1 of a partition has the place 0 in the lower 33 bits.
@@ -71,8 +70,13 @@ def arranged(
     return rows.drop(_UNIT, _FIRST)
 
 
-def _cuts(routing: Routing, sample: pa.Table, total_rows: int, row_group_rows: int) -> tuple[np.ndarray, list[Slabs]]:
-    """The first row group of each file, all of them numbered through, and how they are cut out, level by level."""
+def _cuts(
+    routing: Routing, places: Sequence[np.ndarray], sample: pa.Table, total_rows: int, row_group_rows: int
+) -> tuple[np.ndarray, list[Slabs]]:
+    """The first row group of each file, all of them numbered through, and how they are cut out, level by level.
+
+    ``places``: of each assignment's columns among those of all, by which the cuts name theirs.
+    """
     numbers = routing.route(sample)
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=routing.files))
@@ -82,7 +86,7 @@ def _cuts(routing: Routing, sample: pa.Table, total_rows: int, row_group_rows: i
     units = np.maximum(1, np.ceil(counts * share / row_group_rows)).astype(np.int64)
     first = np.concatenate([[0], np.cumsum(units)])
     plans = [
-        _slabs(routing.assignment_of(number), ordered.slice(end - count, count), groups)
+        _slabs(routing, places, number, ordered.slice(end - count, count), groups)
         for number, (end, count, groups) in enumerate(zip(ends.tolist(), counts.tolist(), units.tolist(), strict=True))
     ]
     levels = []
@@ -94,6 +98,8 @@ def _cuts(routing: Routing, sample: pa.Table, total_rows: int, row_group_rows: i
     return first, levels
 
 
-def _slabs(assignment: Assignment, rows: pa.Table, row_groups: int) -> list[Slabs]:
+def _slabs(routing: Routing, places: Sequence[np.ndarray], file: int, rows: pa.Table, row_groups: int) -> list[Slabs]:
+    number = int(np.searchsorted(routing.first_file, file, side="right")) - 1
+    cuts = routing.assignments[number].slabs(rows, row_groups)
     one = Slabs(np.zeros(row_groups, np.int32), np.zeros(row_groups, np.int32))
-    return assignment.slabs(rows, row_groups) or [one]
+    return [Slabs(cut.first, places[number][cut.column]) for cut in cuts or [one]]
