@@ -307,6 +307,10 @@ def test_types_survive_a_change_by_the_other_engine(spark: SparkSession, tmp_pat
     assert table.schema == schema
     assert sorted_rows(table.to_arrow()) == sorted_rows(before)
     assert table.verify(["int8 < 0", "float > 1", "decimal < 0", "zoned IS NULL", "dictionary = 'b'"]).clean
+    # Of what is drawn, an engine is asked what its SQL can say.
+    drawn = table.verify(random=12, sample=2, engines=["duckdb", "spark"])
+    assert drawn.clean
+    assert {len(check.rows) for check in drawn.checks} == {1, 2}
 
 
 @pytest.mark.parametrize("name", CHANGED)
