@@ -181,9 +181,11 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidOption, match="not "):
             wrong()
-    for by in (None, 5, ["n", 5]):
+    for by in (5, ["n", 5]):
         with pytest.raises(InvalidOption, match="by= is a column's name"):
             zskip.write(ROWS, tmp_path / "other", by=by)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="by= names no column, and no workload"):
+        zskip.write(ROWS, tmp_path / "other", by=None)
     assert not (tmp_path / "other").exists()
     assert zskip.open(tmp_path / "t").version == 1
 

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import zskip
 from zskip import interpret, layouts, predicate
 from zskip.errors import SqlError
 from zskip.layouts.task import task_of
@@ -113,3 +114,11 @@ def test_values_that_the_sample_lacks_are_asked_for_all_the_same():
 )
 def test_statements_are_told_from_predicates(text, expected):
     assert conditions(text, Schema(TABLE.schema)) == expected
+
+
+def test_a_table_without_columns_to_lay_out_by_takes_those_of_its_workload(tmp_path):
+    table = zskip.write(
+        TABLE, tmp_path / "t", by=None, files=10, workload=["price < 3", "SELECT * FROM t WHERE day = 5"]
+    )
+    assert set(table.snapshot.layout.columns) == {"price", "day"}
+    assert len(table.plan("day = 5").paths) < 10

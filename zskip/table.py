@@ -48,7 +48,7 @@ def write(
     source: Any,
     path: str | os.PathLike[str],
     *,
-    by: str | Sequence[str] = (),
+    by: str | Sequence[str] | None = None,
     layout: str = "auto",
     files: int | None = None,
     rows_per_file: int | None = None,
@@ -71,6 +71,7 @@ def write(
 
     ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
     folders and URLs of Parquet, CSV or JSON. ``by``: the columns that queries filter on, the most important first.
+    None lets a ``workload`` choose them.
     ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default) says how large the files are.
     ``weights``: how often each column is asked for; ``workload``: predicates or SELECT statements that stand for the
     queries to come, or a file of them.
@@ -84,7 +85,7 @@ def write(
     if mode not in _MODES:
         raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
     options = WriteOptions(
-        by=by,
+        by=() if by is None else by,
         layout=layout,
         files=files,
         rows_per_file=rows_per_file,

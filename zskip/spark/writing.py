@@ -25,7 +25,9 @@ __all__ = ["append", "delete", "optimize", "write"]
 _SIZES = ("files", "rows_per_file", "file_size")
 
 
-def write(df: DataFrame, path: str | os.PathLike[str], *, by: str | Sequence[str] = (), **options: Any) -> Table:
+def write(
+    df: DataFrame, path: str | os.PathLike[str], *, by: str | Sequence[str] | None = None, **options: Any
+) -> Table:
     """Lay out a DataFrame's rows as a table, as `zskip.write` does, on the cluster. The options are the same.
 
     ``memory_limit``, ``temp_directory`` and ``threads`` are this machine's, and are refused. The DataFrame is run three
