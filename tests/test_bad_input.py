@@ -168,6 +168,7 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
 
 def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
     table = zskip.write(ROWS, tmp_path / "t", by="n", files=4)
+    # Each is of a type that the signature does not take, on purpose.
     for wrong in (
         lambda: table.plan(5),  # type: ignore[arg-type]
         lambda: table.delete(None),  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 import zskip
 from zskip.errors import SqlError
 from zskip.predicate.sql.bind import bind
-from zskip.predicate.sql.workload import asked
+from zskip.predicate.sql.workload import asked, named_tables
 from zskip.schema import Schema
 
 SCHEMA = Schema(pa.schema([("a", pa.int64()), ("s", pa.string())]))
@@ -50,6 +50,8 @@ def test_a_statement_and_a_workload_are_read_or_refused(tmp_path: Path) -> None:
     deep = f"SELECT * FROM t WHERE {DEEP['functions'](12_000)}"
     with pytest.raises(SqlError, match="nests too deep"):
         asked(deep, SCHEMA)
+    with pytest.raises(SqlError, match="nests too deep"):
+        named_tables(deep)
     with pytest.raises(SqlError, match="nests too deep"):
         zskip.sql(deep, tables={"t": table})
 

@@ -7,10 +7,11 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from asking import asked, masks
 from oracles import FALSE, NULL, TRUE, DuckDBOracle
 
-from zskip import interpret, predicate
-from zskip.interpret import Outcomes, gathering, walk
+from zskip import predicate
+from zskip.interpret import gathering, walk
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -38,15 +39,6 @@ def many(random: Random) -> str:
     return " OR ".join(legs)
 
 
-def asked(sql: str, statistics: Statistics) -> Outcomes:
-    walk._proof.cache_clear()
-    return interpret.outcomes(predicate.bind(sql, SCHEMA), statistics)
-
-
-def masks(found: Outcomes) -> list[list[bool]]:
-    return [found.can_be_true.tolist(), found.can_be_false.tolist(), found.can_be_null.tolist()]
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_many_ranges_say_what_each_of_them_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
@@ -60,7 +52,7 @@ def test_many_ranges_say_what_each_of_them_says(seed: int, monkeypatch: pytest.M
     for name in rows.column_names:
         values = rows[name].combine_chunks()
         single[name] = Ranges(values, values, values.is_valid(), values.is_null(), no)
-    found = asked(sql, Statistics(pa.array([1] * len(rows)), single))
+    found = asked(sql, SCHEMA, Statistics(pa.array([1] * len(rows)), single))
     assert masks(found) == [(np.asarray(yielded) == outcome).tolist() for outcome in (TRUE, FALSE, NULL)], sql
     # Ranges of values: as if every range had been asked for alone.
     wide = {}
@@ -71,9 +63,9 @@ def test_many_ranges_say_what_each_of_them_says(seed: int, monkeypatch: pytest.M
         flag = pa.array([random.choice([True, False, None]) for _ in ends])
         wide[name] = Ranges(lower, upper, pa.array([True] * 40), flag, no)
     statistics = Statistics(pa.array([9] * 40), wide)
-    together = asked(sql, statistics)
+    together = asked(sql, SCHEMA, statistics)
     monkeypatch.setattr(gathering, "_FEWEST", 10**9)
-    assert masks(together) == masks(asked(sql, statistics)), sql
+    assert masks(together) == masks(asked(sql, SCHEMA, statistics)), sql
 
 
 def test_they_become_one_proof() -> None:

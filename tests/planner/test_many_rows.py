@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from asking import asked, masks
 from oracles import FALSE, NULL, TRUE, DuckDBOracle
 
-from zskip import interpret, predicate
-from zskip.interpret import Outcomes, gathering, rows, walk
+from zskip import predicate
+from zskip.interpret import gathering, rows, walk
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -62,15 +63,6 @@ def many(random: Random, columns: list[str]) -> str:
     return " OR ".join(legs)
 
 
-def asked(sql: str, statistics: Statistics) -> Outcomes:
-    walk._proof.cache_clear()
-    return interpret.outcomes(predicate.bind(sql, SCHEMA), statistics)
-
-
-def masks(found: Outcomes) -> list[list[bool]]:
-    return [found.can_be_true.tolist(), found.can_be_false.tolist(), found.can_be_null.tolist()]
-
-
 def boxes(random: Random, units: int) -> Statistics:
     """Random ranges: narrow and wide, unknown, of one value, beside NULL and NaN, and of nothing else."""
     columns = {}
@@ -99,7 +91,7 @@ def test_many_rows_say_what_each_of_them_says(seed: int, monkeypatch: pytest.Mon
     no = pa.array([False] * len(table))
     ends = {name: table[name].combine_chunks() for name in TYPES}
     of_rows = {name: Ranges(each, each, each.is_valid(), each.is_null(), no) for name, each in ends.items()}
-    found = asked(sql, Statistics(pa.array([1] * len(table)), of_rows))
+    found = asked(sql, SCHEMA, Statistics(pa.array([1] * len(table)), of_rows))
     if "IN (" in sql:
         # What a row value beside NULL gives is left to the engine.
         assert np.all(np.asarray(masks(found)) >= [np.asarray(yielded) == outcome for outcome in (TRUE, FALSE, NULL)])
@@ -107,9 +99,9 @@ def test_many_rows_say_what_each_of_them_says(seed: int, monkeypatch: pytest.Mon
         assert masks(found) == [(np.asarray(yielded) == outcome).tolist() for outcome in (TRUE, FALSE, NULL)], sql
     # Boxes: as if every row of constants had been asked for alone.
     statistics = boxes(random, 200)
-    together = asked(sql, statistics)
+    together = asked(sql, SCHEMA, statistics)
     monkeypatch.setattr(gathering, "_FEWEST", 10**9)
-    assert masks(together) == masks(asked(sql, statistics)), sql
+    assert masks(together) == masks(asked(sql, SCHEMA, statistics)), sql
 
 
 @pytest.mark.parametrize("columns", [["i", "u"], ["i", "t", "u"]])
@@ -125,17 +117,17 @@ def test_points_off_the_box_are_told_apart(columns: list[str]) -> None:
         name: Ranges(pa.array(lower[name], TYPES[name]), pa.array(upper[name], TYPES[name]), yes, no, no)
         for name in columns
     }
-    assert asked(legs, Statistics(pa.array([9] * 3), of)).may_match.tolist() == [False, False, True]
+    assert asked(legs, SCHEMA, Statistics(pa.array([9] * 3), of)).may_match.tolist() == [False, False, True]
 
 
 def test_a_look_that_takes_too_long_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(5)
     sql, statistics = many(random, ["i", "t", "u"]), boxes(random, 400)
-    exact = asked(sql, statistics)
+    exact = asked(sql, SCHEMA, statistics)
     monkeypatch.setattr(rows, "AT_ONCE", 7)
-    assert masks(asked(sql, statistics)) == masks(exact)
+    assert masks(asked(sql, SCHEMA, statistics)) == masks(exact)
     monkeypatch.setattr(rows, "MOST", 0)
-    for wide, narrow in zip(masks(asked(sql, statistics)), masks(exact), strict=True):
+    for wide, narrow in zip(masks(asked(sql, SCHEMA, statistics)), masks(exact), strict=True):
         assert np.all(np.asarray(wide) >= np.asarray(narrow))
 
 
@@ -154,5 +146,5 @@ def test_ten_thousand_row_values_prune() -> None:
         "i": Ranges(pa.array([0, 5000]), pa.array([9000, 5100]), yes, no, no),
         "t": Ranges(pa.array([0, 5], pa.int8()), pa.array([20, 9], pa.int8()), yes, no, no),
     }
-    found = asked(f"(i, t) IN ({listed})", Statistics(pa.array([9, 9]), columns))
+    found = asked(f"(i, t) IN ({listed})", SCHEMA, Statistics(pa.array([9, 9]), columns))
     assert found.may_match.tolist() == [True, False]

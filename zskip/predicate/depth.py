@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["DEEPEST", "SHALLOW", "TOO_DEEP", "with_room"]
+from zskip.errors import SqlSyntaxError
+
+__all__ = ["DEEPEST", "SHALLOW", "TOO_DEEP", "read_with_room", "with_room"]
 
 Result = TypeVar("Result")
 
@@ -20,6 +22,7 @@ DEEPEST = 10_000
 TOO_DEEP = f"This nests too deep to be read: more than {DEEPEST:,} levels, or as many operators in one chain."
 
 _FRAMES_A_LEVEL = 200
+_CHARACTERS_A_LEVEL = 2_000  # of SQL that nests more than usual
 _STACK_BYTES = 512 * 2**20
 _lock = threading.Lock()
 
@@ -58,3 +61,14 @@ def with_room(nesting: int, work: Callable[[], Result]) -> Result:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def read_with_room(sql: str, work: Callable[[], Result], nesting: int | None = None) -> Result:
+    """`with_room` for what reads a text of SQL; ``nesting``: by its length where it is not known.
+
+    Raises what ``work`` raises, and `SqlSyntaxError` where the text nests too deep.
+    """
+    try:
+        return with_room(len(sql) // _CHARACTERS_A_LEVEL if nesting is None else nesting, work)
+    except RecursionError as error:
+        raise SqlSyntaxError(TOO_DEEP, sql) from error

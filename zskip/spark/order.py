@@ -99,7 +99,7 @@ def _cuts(
 
 
 def _slabs(routing: Routing, places: Sequence[np.ndarray], file: int, rows: pa.Table, row_groups: int) -> list[Slabs]:
-    number = int(np.searchsorted(routing.first_file, file, side="right")) - 1
+    number = routing.partition_of(file)
     cuts = routing.assignments[number].slabs(rows, row_groups)
     one = Slabs(np.zeros(row_groups, np.int32), np.zeros(row_groups, np.int32))
     return [Slabs(cut.first, places[number][cut.column]) for cut in cuts or [one]]

@@ -28,7 +28,7 @@ from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound,
 from zskip.interpret import outcomes
 from zskip.plan import Plan, listed, plan
 from zskip.predicate import Predicate, bind, conjunction
-from zskip.predicate.depth import TOO_DEEP, with_room
+from zskip.predicate.depth import read_with_room
 from zskip.predicate.sql.freeze import clocks, reads_clock
 from zskip.predicate.sql.places import what_is_wrong
 from zskip.sidecar import Index, load, open_storage
@@ -170,10 +170,8 @@ def _parsed_anew(text: str) -> tuple[exp.Expr, ...]:
     prefix = _PREFIX.match(text)
     body = text if prefix is None else " " * prefix.end() + text[prefix.end() :]
     try:
-        trees = with_room(len(body) // 2_000, lambda: sqlglot.parse(body, dialect="duckdb"))
+        trees = read_with_room(text, lambda: sqlglot.parse(body, dialect="duckdb"))
         return tuple(tree for tree in trees if tree is not None)
-    except RecursionError as error:
-        raise SqlSyntaxError(TOO_DEEP, text) from error
     except sqlglot.errors.SqlglotError as error:
         place: Mapping[str, Any] = (getattr(error, "errors", None) or [{"description": str(error)}])[0]
         raise SqlSyntaxError(

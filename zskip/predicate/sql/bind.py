@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect, Predicate
-from zskip.predicate.depth import DEEPEST, TOO_DEEP, with_room
+from zskip.predicate.depth import DEEPEST, TOO_DEEP, read_with_room
 from zskip.predicate.sql import remembered
 from zskip.predicate.sql.binder import Binder
 from zskip.predicate.sql.freeze import freeze, reads_clock
@@ -79,11 +79,8 @@ def bind(
     deep = nesting(tokens)
     if deep > DEEPEST:
         raise SqlSyntaxError(TOO_DEEP, sql)
-    try:
-        # A chain of operators nests too, a level or so for every few tokens.
-        found = with_room(max(deep, len(tokens) // 500), lambda: binding.predicate(skeleton(tokens)))
-    except RecursionError as error:
-        raise SqlSyntaxError(TOO_DEEP, sql) from error
+    # A chain of operators nests too, a level or so for every few tokens.
+    found = read_with_room(sql, lambda: binding.predicate(skeleton(tokens)), max(deep, len(tokens) // 500))
     if not reads_clock(whole.frozen, dialect):
         remembered.keep(key, found)
     return found

@@ -214,11 +214,9 @@ class Binder:
     def _alike(self, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
         """TRUE where two parts of row values are equal, or both NULL; elsewhere FALSE, or NULL."""
         constants = [side.value.is_valid for side in (left, right) if isinstance(side, Literal)]
-        return (
-            self._compared("=", left, right, whole)
-            if any(constants) and all(constants)
-            else (self._same(left, right, whole))
-        )
+        if constants and all(constants):
+            return self._compared("=", left, right, whole)
+        return self._same(left, right, whole)
 
     def _ordered_rows(self, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
         """``(a, b) < (1, 2)`` is ``a < 1 OR a = 1 AND b < 2``; where a part is NULL, engines differ."""

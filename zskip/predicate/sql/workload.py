@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 
 from zskip.errors import SqlSyntaxError
-from zskip.predicate.depth import TOO_DEEP, with_room
+from zskip.predicate.depth import read_with_room
 from zskip.schema import Schema
 
 __all__ = ["Asked", "asked", "conditions", "named_tables"]
@@ -40,10 +40,7 @@ def asked(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[Asked]:
     """
     if _STATEMENT.match(text) is None:
         return [Asked(text, None)]
-    try:
-        return with_room(len(text) // 2_000, lambda: _selects(text, schema, dialect))
-    except RecursionError as error:
-        raise SqlSyntaxError(TOO_DEEP, text) from error
+    return read_with_room(text, lambda: _selects(text, schema, dialect))
 
 
 def _selects(text: str, schema: Schema, dialect: str) -> list[Asked]:
@@ -75,7 +72,7 @@ def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
     ['"lake/conn"', 't']
     """
     try:
-        statement = sqlglot.parse_one(text, read=dialect)
+        statement = read_with_room(text, lambda: sqlglot.parse_one(text, read=dialect))
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
     own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}

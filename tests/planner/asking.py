@@ -1,0 +1,19 @@
+"""What a predicate is proved to give, for tests that compare two ways to prove it."""
+
+from __future__ import annotations
+
+from zskip import interpret, predicate
+from zskip.interpret import Outcomes, walk
+from zskip.schema import Schema
+from zskip.stats import Statistics
+
+
+def asked(sql: str, schema: Schema, statistics: Statistics) -> Outcomes:
+    """The outcomes by a proof that is made anew, and not remembered from another way."""
+    walk._proof.cache_clear()
+    return interpret.outcomes(predicate.bind(sql, schema), statistics)
+
+
+def masks(found: Outcomes) -> list[list[bool]]:
+    """By unit, whether TRUE, FALSE and NULL may come out."""
+    return [found.can_be_true.tolist(), found.can_be_false.tolist(), found.can_be_null.tolist()]
