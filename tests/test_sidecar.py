@@ -342,6 +342,53 @@ def test_entries_that_hold_nonsense_under_a_right_checksum_are_damage(
         from_bytes(bomb, "entry")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": 1 << 31},
+        {"files": 1 << 61},
+        {"files": -1},
+        {"row_groups": 1 << 31},
+        {"rows": 1 << 62},
+        {"bytes": True},
+        {"twice": 100_000},
+    ],
+)
+def test_a_snapshot_of_absurd_size_is_refused_before_it_fills_the_memory(
+    storage: sidecar.Storage, change: dict[str, int]
+) -> None:
+    import json
+
+    import xxhash
+
+    made = start(storage, "part-1.parquet").to_json()
+    times = change.get("twice", 1)
+    made["shards"] = [made["shards"][0] | change] * times
+    body = json.dumps(made).encode()
+    entry = b'{"zskip":1,"xxh3_128":"%s","snapshot":%s}' % (xxhash.xxh3_128_hexdigest(body).encode(), body)
+    with pytest.raises(DamagedIndex):
+        from_bytes(entry, "entry")
+
+
+def test_a_part_that_promises_more_than_there_is_takes_no_memory_for_it(tmp_path: Path) -> None:
+    from zskip.sidecar.parts import Part, read_part
+
+    storage = sidecar.open_storage(tmp_path)
+    storage.put("_zskip/stats/x.stats", b"short")
+    size = (1 << 36) - 1  # 64 GiB
+    with pytest.raises(DamagedIndex, match=r"x\.stats"):
+        read_part(storage, Part("_zskip/stats/x.stats", size, bytes(8 << 16)))
+
+
+def test_row_groups_that_do_not_add_up_are_damage(storage: sidecar.Storage) -> None:
+    snapshot = start(storage, "part-1.parquet", "part-2.parquet")
+    (shard,) = snapshot.shards
+    lying = replace(shard, totals=replace(shard.totals, row_groups=shard.totals.row_groups + 1))
+    index = sidecar.Index(storage, replace(snapshot, shards=(lying,)))
+    with pytest.raises(DamagedIndex, match="row groups"):
+        index.row_groups(np.arange(2), ["a"])
+
+
 def test_a_part_elsewhere_or_of_absurd_size_is_refused(storage: sidecar.Storage) -> None:
     from zskip.sidecar.parts import Part
 

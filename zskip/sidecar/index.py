@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from zskip.errors import UnsafePath
+from zskip.errors import DamagedIndex, UnsafePath
 from zskip.sidecar.parts import Part
 from zskip.sidecar.shards import ShardReader
 from zskip.sidecar.snapshot import Snapshot
@@ -221,12 +221,22 @@ class Index:
     # --- one unit per row group ---
 
     def _first_row_group(self, shard: int) -> np.ndarray:
-        numbers = np.arange(self.first_file[shard], self.first_file[shard + 1])
         return self._once(
-            ("first row group", shard),
-            lambda: np.concatenate([[0], np.cumsum(self.row_group_counts(numbers))]).astype(np.int64),
-            lambda firsts: int(firsts.nbytes),
+            ("first row group", shard), lambda: self._counted_row_groups(shard), lambda firsts: int(firsts.nbytes)
         )
+
+    def _counted_row_groups(self, shard: int) -> np.ndarray:
+        """The first row group of each file of a shard, and their number. Raises `DamagedIndex` if it is another one."""
+        counts = self.row_group_counts(np.arange(self.first_file[shard], self.first_file[shard + 1]))
+        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        record = self.snapshot.shards[shard]
+        if first[-1] != record.totals.row_groups or (counts < 0).any():
+            raise DamagedIndex(
+                f"The part {record.file_part.path} of the index of {self.storage.uri} counts {first[-1]:,} row groups, "
+                f"and its snapshot {record.totals.row_groups:,}. Make it again from the data files: zskip index "
+                "--repair, or zskip.repair(path)."
+            )
+        return first
 
     def row_groups(self, files: np.ndarray, paths: Sequence[str]) -> RowGroupUnits:
         """The row groups of files by number (ascending), with the ranges of these columns."""

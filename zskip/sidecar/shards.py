@@ -30,7 +30,7 @@ from zskip.stats.widen import widened
 
 __all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
 
-FILES_PER_SHARD = 16_384
+FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
 _ROWS_PER_ROW_GROUP = 65_536
 _BOUND_LENGTH, _SHARD_BOUND_LENGTH = 256, 64
 _BOUNDED_COLUMNS = 64
@@ -49,10 +49,11 @@ def write_shards(
     the columns whose ranges the snapshot itself must hold (the layout's), before others of the schema.
     """
     bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
-    starts = range(0, len(files), FILES_PER_SHARD)
+    full = np.arange(len(files)) // FILES_PER_SHARD + files.first_row_group[:-1] // _ROW_GROUPS_PER_SHARD
+    starts = np.flatnonzero(np.diff(full, prepend=-1))
     return tuple(
-        _write_shard(drafts, files.take(np.arange(start, min(start + FILES_PER_SHARD, len(files)))), version, bounded)
-        for start in starts
+        _write_shard(drafts, files.take(np.arange(start, end)), version, bounded)
+        for start, end in zip(starts, [*starts[1:], len(files)], strict=True)
     )
 
 

@@ -26,6 +26,8 @@ __all__ = ["FORMAT", "Bounds", "LayoutRecord", "Shard", "Snapshot", "Totals", "f
 
 FORMAT = 1
 _LARGEST_ENTRY = 1 << 28
+# More than any table has; what a plan holds of it in memory stays within some bytes for each.
+_MOST_FILES, _MOST_FILES_A_SHARD, _MOST_ROW_GROUPS_A_SHARD = 1 << 28, 1 << 20, 1 << 26
 _HEAD = re.compile(rb'\{"zskip":(\d{1,9}),"xxh3_128":"([0-9a-f]{32})","snapshot":')
 _Kind = TypeVar("_Kind")
 
@@ -95,10 +97,12 @@ class Shard:
 
     @staticmethod
     def from_json(json: Json) -> Shard:
-        groups = json["row_group_part"]
+        groups, totals = json["row_group_part"], Totals.from_json(json)
+        if totals.files > _MOST_FILES_A_SHARD or totals.row_groups > _MOST_ROW_GROUPS_A_SHARD:
+            raise ValueError(f"no shard holds {totals.files:,} files with {totals.row_groups:,} row groups")
         return Shard(
             _get(json, "version", int),
-            Totals.from_json(json),
+            totals,
             Part.from_json(json["file_part"]),
             None if groups is None else Part.from_json(groups),
             {path: Bounds(*bounds) for path, bounds in _get(json, "ranges", dict).items()},
@@ -231,7 +235,8 @@ class Snapshot:
 
     @staticmethod
     def from_json(json: Json) -> Snapshot:
-        layout = json["layout"]
+        layout, shards = json["layout"], tuple(Shard.from_json(shard) for shard in _get(json, "shards", list))
+        _be_of_this_world(shards)
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(_get(json, "schema", str), validate=True)))
         return Snapshot(
             version=_get(json, "version", int),
@@ -241,7 +246,7 @@ class Snapshot:
             managed=_get(json, "managed", bool),
             partition_by=tuple(str(path) for path in _get(json, "partition_by", list)),
             layout=None if layout is None else LayoutRecord.from_json(layout),
-            shards=tuple(Shard.from_json(shard) for shard in _get(json, "shards", list)),
+            shards=shards,
             operation=_get(json, "operation", str),
             time=datetime.fromisoformat(_get(json, "time", str)).astimezone(UTC),
             parent=_get(json, "parent", int, optional=True),
@@ -250,6 +255,15 @@ class Snapshot:
             added={str(path): int(version) for path, version in _get(json, "added", dict).items()},
             removed=tuple(str(path) for path in _get(json, "removed", list)) if "removed" in json else (),
         )
+
+
+def _be_of_this_world(shards: Sequence[Shard]) -> None:
+    """Raise `ValueError` for a part that is named twice, which could make a small folder a table without end."""
+    parts = [part.path for shard in shards for part in (shard.file_part, shard.row_group_part) if part is not None]
+    if len(set(parts)) < len(parts):
+        raise ValueError("a part is named twice")
+    if (files := sum(shard.totals.files for shard in shards)) > _MOST_FILES:
+        raise ValueError(f"no table holds {files:,} files")
 
 
 def to_bytes(snapshot: Snapshot) -> bytes:
