@@ -380,6 +380,29 @@ def test_a_part_that_promises_more_than_there_is_takes_no_memory_for_it(tmp_path
         read_part(storage, Part("_zskip/stats/x.stats", size, bytes(8 << 16)))
 
 
+@pytest.mark.parametrize("encoding", ["dictionary", "prefixes"])
+def test_few_bytes_that_stand_for_many_are_refused(encoding: str, tmp_path: Path) -> None:
+    from zskip.sidecar.parts import Drafts
+    from zskip.sidecar.shards import ShardReader
+
+    long = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 12, np.int32)), pa.array(["x" * 100_000]))
+    sink = pa.BufferOutputStream()
+    options = {"use_dictionary": True} if encoding == "dictionary" else {"column_encoding": "DELTA_BYTE_ARRAY"}
+    with pq.ParquetWriter(
+        sink,
+        pa.schema({"path": long.type}),
+        compression="zstd",
+        store_schema=False,
+        **({"use_dictionary": False} | options),
+    ) as writer:
+        writer.write_table(pa.table({"path": long}))
+    storage = sidecar.open_storage(tmp_path)
+    part = Drafts(storage).publish("stats", ".stats", sink.getvalue().to_pybytes())
+    assert part.size < 100_000
+    with pytest.raises(DamagedIndex, match="unfolds"):
+        ShardReader(storage, part, len(long), SCHEMA).columns(["path"])
+
+
 def test_row_groups_that_do_not_add_up_are_damage(storage: sidecar.Storage) -> None:
     snapshot = start(storage, "part-1.parquet", "part-2.parquet")
     (shard,) = snapshot.shards

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.errors import DamagedIndex, UnsafePath
-from zskip.sidecar.parts import Part
+from zskip.sidecar.parts import Part, lost
 from zskip.sidecar.shards import ShardReader
 from zskip.sidecar.snapshot import Snapshot
 from zskip.sidecar.storage import Storage, unsafe_paths
@@ -231,11 +231,8 @@ class Index:
         first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         record = self.snapshot.shards[shard]
         if first[-1] != record.totals.row_groups or (counts < 0).any():
-            raise DamagedIndex(
-                f"The part {record.file_part.path} of the index of {self.storage.uri} counts {first[-1]:,} row groups, "
-                f"and its snapshot {record.totals.row_groups:,}. Make it again from the data files: zskip index "
-                "--repair, or zskip.repair(path)."
-            )
+            counted = f"counts {first[-1]:,} row groups, and its snapshot {record.totals.row_groups:,}"
+            raise DamagedIndex(lost(self.storage, record.file_part, counted))
         return first
 
     def row_groups(self, files: np.ndarray, paths: Sequence[str]) -> RowGroupUnits:

@@ -18,7 +18,7 @@ import xxhash
 from zskip.errors import DamagedIndex, UnsafePath
 from zskip.sidecar.storage import Storage, abandon
 
-__all__ = ["BLOCK_BYTES", "Drafts", "Part", "PartFile", "read_part"]
+__all__ = ["BLOCK_BYTES", "Drafts", "Part", "PartFile", "lost", "read_part"]
 
 BLOCK_BYTES = 1 << 20
 _DIGEST_BYTES = 8
@@ -153,18 +153,19 @@ class PartFile(io.RawIOBase):
         try:
             data = self._storage.read_range(part.path, start, length)
         except FileNotFoundError as error:
-            raise DamagedIndex(_lost(self._storage, part, "is missing")) from error
+            raise DamagedIndex(lost(self._storage, part, "is missing")) from error
         if len(data) != length:
-            raise DamagedIndex(_lost(self._storage, part, f"is shorter than its {part.size:,} bytes"))
+            raise DamagedIndex(lost(self._storage, part, f"is shorter than its {part.size:,} bytes"))
         for block in range(first, last):
             piece = data[(block - first) * BLOCK_BYTES : (block - first + 1) * BLOCK_BYTES]
             expected = part.digests[block * _DIGEST_BYTES : (block + 1) * _DIGEST_BYTES]
             if xxhash.xxh3_64_digest(piece) != expected:
-                raise DamagedIndex(_lost(self._storage, part, f"fails its checksum in block {block}"))
+                raise DamagedIndex(lost(self._storage, part, f"fails its checksum in block {block}"))
             self._blocks[block] = piece
 
 
-def _lost(storage: Storage, part: Part, what: str) -> str:
+def lost(storage: Storage, part: Part, what: str) -> str:
+    """What to say of a part that is not what its snapshot says: where it is, what it is, and what helps."""
     return (
         f"The part {part.path} of the index of {storage.uri} {what}. Make it again from the data files: "
         "zskip index --repair, or zskip.repair(path). Or put back a copy of it, or open a version that does without it "

@@ -22,7 +22,7 @@ from pyarrow import types as t
 from zskip.errors import DamagedIndex
 from zskip.schema import Schema
 from zskip.sidecar import values
-from zskip.sidecar.parts import Drafts, Part, PartFile
+from zskip.sidecar.parts import Drafts, Part, PartFile, lost
 from zskip.sidecar.snapshot import Bounds, Shard, Totals
 from zskip.sidecar.storage import Storage
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
@@ -37,7 +37,8 @@ _BOUNDED_COLUMNS = 64
 _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 _PROVING = ("lower", "upper", "null_count", "nan_count")
 _FLAT = ("lower", "upper")
-_LARGEST_EXPANSION, _ALWAYS_FINE = 1000, 1 << 28
+_LARGEST_EXPANSION, _ALWAYS_FINE, _STEP_BYTES = 1000, 1 << 28, 1 << 26
+_PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
 
 
 def write_shards(
@@ -171,19 +172,19 @@ class ShardReader:
     ) -> None:
         self._file = PartFile(storage, part)
         self._lock = threading.Lock()
-        self._part, self._rows, self._schema, self._lacking = part, rows, schema, lacking
+        self._storage, self._part, self._rows, self._schema, self._lacking = storage, part, rows, schema, lacking
         # One request brings the footer, and the whole part where it is small.
         self._file.fetch([(max(0, part.size - 65_536), part.size)])
         try:
             self._parquet = pq.ParquetFile(self._file)
         except pa.ArrowException as error:
-            raise DamagedIndex(f"The part {part.path} is no Parquet file: {error}") from error
+            raise DamagedIndex(lost(storage, part, f"is no Parquet file ({error})")) from error
         metadata = self._parquet.metadata
         expanded = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
         if metadata.num_rows != rows or expanded > max(_ALWAYS_FINE, part.size * _LARGEST_EXPANSION):
+            held = f"holds {metadata.num_rows:,} rows in {expanded:,} bytes"
             raise DamagedIndex(
-                f"The part {part.path} holds {metadata.num_rows:,} rows in {expanded:,} bytes; "
-                f"its snapshot promises {rows:,} rows in a part of {part.size:,} bytes."
+                lost(storage, part, f"{held}, and its snapshot promises {rows:,} rows in a part of {part.size:,} bytes")
             )
         self._numbers = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
 
@@ -197,10 +198,40 @@ class ShardReader:
                 for group in range(metadata.num_row_groups)
                 for name in there
             )
-            numbers = [self._numbers[name] for name in there]
-            table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
+            try:
+                found = {name: self._in_steps(name) for name in there if self._unfolds(name)}
+                numbers = [self._numbers[name] for name in there if name not in found]
+                table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
+            except DamagedIndex:
+                raise
+            except (pa.ArrowException, OSError) as error:
+                raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
             self._file.release()
-        return {name: _one(table.column(name)) for name in there}
+        return {name: found[name] if name in found else _one(table.column(name)) for name in there}
+
+    def _chunks(self, name: str) -> list[pq.ColumnChunkMetaData]:
+        metadata = self._parquet.metadata
+        return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
+
+    def _unfolds(self, name: str) -> bool:
+        """Whether few bytes may stand for many: texts in a dictionary, or by their prefixes. zskip writes none."""
+        column = self._parquet.metadata.schema.column(self._numbers[name])
+        if column.max_repetition_level:
+            raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))
+        return column.physical_type == "BYTE_ARRAY" and any(
+            chunk.has_dictionary_page or not _PLAIN.issuperset(chunk.encodings) for chunk in self._chunks(name)
+        )
+
+    def _in_steps(self, name: str) -> pa.Array:
+        """A column of texts, decoded little by little, up to what a part may hold."""
+        longest = max(chunk.total_uncompressed_size for chunk in self._chunks(name))
+        most, steps = max(_ALWAYS_FINE, self._part.size * _LARGEST_EXPANSION), []
+        for step in self._parquet.iter_batches(max(1, _STEP_BYTES // max(longest, 1)), columns=[name]):
+            steps.append(step.column(0))
+            most -= step.nbytes
+            if most < 0:
+                raise DamagedIndex(lost(self._storage, self._part, f'unfolds in "{name}" to more than any part holds'))
+        return pa.concat_arrays(steps)
 
     @property
     def nbytes(self) -> int:
