@@ -27,8 +27,9 @@ from zskip.interpret.spans import Span
 from zskip.interpret.steps import Steps
 from zskip.predicate import literals, patterns, tree
 from zskip.predicate.literals import Fit
-from zskip.predicate.sql import binder, functions
 from zskip.predicate.sql.binder import Binder
+from zskip.predicate.sql.functions import widths, zones
+from zskip.predicate.sql.predicates import terms as beside
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -93,7 +94,7 @@ def fitted(make: Callable[[Any, pa.DataType], Any]) -> Guard:
     def wrong(constant: pa.Scalar, type: pa.DataType, *_: object) -> Fit:
         return Fit(make(constant, type), True)
 
-    return lambda patch: patch.setattr(binder, "fit", wrong)
+    return lambda patch: patch.setattr(beside, "fit", wrong)
 
 
 literal_wrapped = fitted(lambda constant, type: pa.scalar((constant.as_py() + 128) % 256 - 128, type))
@@ -156,15 +157,15 @@ def offset_seconds_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def zone_of_the_session_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(functions, "zone_of", lambda scalar, dialect: None)
+    patch.setattr(zones, "zone_of", lambda scalar, dialect: None)
 
 
 def overflow_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(functions, "_wraps", lambda dialect: False)
+    patch.setattr(widths, "wraps", lambda dialect: False)
 
 
 def width_of_a_sum_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(functions, "_held", lambda scalar, dialect: scalar.type)
+    patch.setattr(widths, "held", lambda scalar, dialect: scalar.type)
 
 
 def factors_are_positive(patch: pytest.MonkeyPatch) -> None:

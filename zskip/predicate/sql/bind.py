@@ -207,4 +207,4 @@ class _Binding:
 
     def _frozen(self, part: Part) -> str:
         start, end = self.tokens[part.start].start, self.tokens[part.end - 1].end + 1
-        return self.binder.named(start, end)
+        return self.binder.names.named(start, end)

@@ -11,7 +11,9 @@ from pyarrow import types as t
 from zskip.predicate import tree
 from zskip.predicate.bound import Dialect
 from zskip.predicate.literals import Refused, fit, is_fixed
-from zskip.predicate.sql.functions import aligned, is_number, zone_of
+from zskip.predicate.sql.functions.numbers import aligned
+from zskip.predicate.sql.functions.widths import is_number
+from zskip.predicate.sql.functions.zones import zone_of
 from zskip.predicate.tree import Call, Literal, Node, Scalar
 
 __all__ = ["Choice", "Value", "chosen", "one_kind", "one_type"]

@@ -18,7 +18,7 @@ from zskip.predicate.functions import SHARED, is_plain_text
 from zskip.predicate.literals import Refused
 from zskip.predicate.sql.constants import constant
 from zskip.predicate.sql.freeze import literal, quoted
-from zskip.predicate.sql.functions import known
+from zskip.predicate.sql.nodes import known
 from zskip.predicate.tree import Reference
 from zskip.schema import split_path
 
