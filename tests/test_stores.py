@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.clouds import STORES, Place, unavailable
 from zskip import sidecar
 from zskip.audit import doctor
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedStore
+from zskip.sidecar import log
 from zskip.sidecar.remote import ObjectStorage
 
 Store = tuple[str, dict[str, Any] | None]
@@ -186,3 +188,21 @@ def test_opening_costs_two_reads_and_one_listing(
     counted.clear()
     assert zskip.open(url, version=13, storage_options=options).version == 13
     assert counted == ["get_range"]
+
+
+def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_for_the_hint(
+    started: Callable[[str], Place], tmp_path: Path
+) -> None:
+    bucket, options = started("gs")
+    url = f"{bucket}/{tmp_path.name}"
+    table = zskip.write(rows_of(0, 20), url, by="id", files=1, storage_options=options)
+    behind = []
+    for number in range(1, 11):
+        table.append(rows_of(1000 * number, 1))
+        behind.append((log.hinted(table.storage) or 0) < table.version)
+    assert any(behind), "each commit waited until the hint could be replaced"
+    found = zskip.open(url, storage_options=options)
+    assert (found.version, found.to_arrow().num_rows) == (11, 30)
+    time.sleep(1.1)
+    table.append(rows_of(0, 1))
+    assert log.hinted(table.storage) == 12

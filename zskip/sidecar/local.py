@@ -150,6 +150,8 @@ class LocalStorage:
                 os.fsync(file.fileno())
         _sync_folders(self._folders_of([path]))
 
+    put_once = put
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._locate(path)
         temporary = _temporary(target)

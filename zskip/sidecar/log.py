@@ -211,7 +211,10 @@ def _unsure(storage: Storage, snapshot: Snapshot, what: str) -> str:
 
 
 def write_hint(storage: Storage, version: int) -> None:
-    """Leave the hint, unless a later commit has. It is no part of the commit: a store that refuses it is no error."""
+    """Leave the hint, unless a later commit has. It is no part of the commit: a store that refuses it is no error.
+
+    Some stores let an object be replaced about once a second: commits that come faster leave the hint behind.
+    """
     with suppress(OSError, TableError):
         if (hinted(storage) or 0) < version:
-            storage.put(HINT, b"%d\n" % version)
+            storage.put_once(HINT, b"%d\n" % version)

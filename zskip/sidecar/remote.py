@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import unquote
 
@@ -36,6 +37,7 @@ SCHEMES = frozenset({"memory", *_STORES})
 _MEMORY: dict[str, store.MemoryStore] = {}
 _ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
 _REQUESTS_AT_ONCE = 16
+_ONCE = {"max_retries": 0}
 
 
 def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
@@ -47,6 +49,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
         if options:
             raise InvalidOption("A memory:// store takes no storage_options.")
         chosen: Any = _MEMORY.setdefault(bucket, store.MemoryStore())
+        hasty = partial(_MEMORY.get, bucket)
     elif scheme in _STORES:
         if not bucket:
             raise InvalidOption(f'The URL "{url}" names no bucket. Write {scheme}://bucket/path.')
@@ -56,6 +59,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
         config = {key: value for key, value in options.items() if key not in apart}
         try:
             chosen = _STORES[scheme](bucket, config=config or None, **apart)
+            hasty = partial(_STORES[scheme], bucket, config=config or None, **apart | {"retry_config": _ONCE})
         except (exceptions.BaseError, TypeError, ValueError) as error:
             raise InvalidOption(f'The store at "{url}" cannot be opened: {_first_line(error)}') from error
     else:
@@ -64,7 +68,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
             f'The scheme of "{url}" is not known. There are {known}; and in a Spark session, through zskip.spark, all '
             "that Hadoop has."
         )
-    return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"), chosen, _digest(options))
+    return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"), chosen, hasty, _digest(options))
 
 
 def _digest(options: Mapping[str, Any]) -> str:
@@ -79,12 +83,13 @@ class ObjectStorage:
 
     local = None
 
-    def __init__(self, bucket_uri: str, prefix: str, objects: Any, options: str = "") -> None:
+    def __init__(self, bucket_uri: str, prefix: str, objects: Any, hasty: Callable[[], Any], options: str = "") -> None:
         self.uri: str = f"{bucket_uri}/{prefix}" if prefix else bucket_uri
         self.place = f"{self.uri} {options}"
         self._bucket_uri = bucket_uri
         self._prefix = f"{prefix}/" if prefix else ""
         self._objects = objects
+        self._make_hasty = hasty
 
     def __repr__(self) -> str:
         return f"ObjectStorage({self.uri!r})"
@@ -159,6 +164,15 @@ class ObjectStorage:
     def put(self, path: str, data: bytes) -> None:
         with _translated(self.uri, path):
             obstore.put(self._objects, self._key(path), data)
+
+    @cached_property
+    def _hasty(self) -> Any:
+        """The same store through a client that does not try again."""
+        return self._make_hasty()
+
+    def put_once(self, path: str, data: bytes) -> None:
+        with _translated(self.uri, path):
+            obstore.put(self._hasty, self._key(path), data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with _translated(self.uri, path):

@@ -110,6 +110,9 @@ class Storage(Protocol):
     def put(self, path: str, data: bytes) -> None:
         """Write a whole file at once, durably, over whatever was there."""
 
+    def put_once(self, path: str, data: bytes) -> None:
+        """As `put`, for what can be done without: a store that is too busy for it is not asked again."""
+
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write a whole file at once, durably, unless there is one; whether it was written.
 

@@ -295,6 +295,8 @@ class HadoopStorage:
     def put(self, path: str, data: bytes) -> None:
         self._publish(path, data)
 
+    put_once = put
+
     def _publish(self, path: str, data: bytes | BinaryIO) -> None:
         self.move(self._write_temporary(path, data), path)
 
