@@ -42,31 +42,29 @@ def in_parallel(
             future.cancel()
 
 
-def split(rows: pa.Table, files: np.ndarray, bucket_of: np.ndarray) -> list[tuple[int, pa.Table]]:
-    """The rows by bucket, those of a bucket in their old order, with their file numbers as the last column."""
+def split(rows: pa.Table, files: np.ndarray, bucket_of: np.ndarray, takes: int) -> list[tuple[int, pa.Table]]:
+    """The rows by bucket, those of a bucket in the order of their files, whose numbers are the last column.
+
+    Those of a file keep their old order. ``takes``: at most so many times rows are taken; what was taken together is
+    let go together, not before the last bucket among it has become files.
+    """
     if not rows.num_rows:
         return []
-    buckets = bucket_of[files]
+    order = np.argsort(files.astype(_smallest(len(bucket_of) - 1)), kind="stable")
+    numbers = files[order].astype(np.int16 if len(bucket_of) < 1 << 15 else np.int32)
     count = int(bucket_of[-1]) + 1
-    order = np.argsort(buckets.astype(_smallest(count - 1)), kind="stable")
-    ends = np.append(0, np.cumsum(np.bincount(buckets, minlength=count)))
-    rows = rows.append_column(
-        FILE, pa.array(files.astype(np.int16 if len(bucket_of) < 1 << 15 else np.int32))
-    ).combine_chunks()
+    ends = np.searchsorted(numbers, np.searchsorted(bucket_of, np.arange(count + 1)).astype(numbers.dtype))
+    rows = rows.combine_chunks()
     found = []
-    # Rows that were taken together are let go together: not before the last bucket among them has become files.
-    for first in range(0, count, -(-count // _TAKES)):
-        last = min(first + -(-count // _TAKES), count)
-        taken = rows.take(pa.array(order[ends[first] : ends[last]]))
+    for first in range(0, count, -(-count // takes)):
+        last = min(first + -(-count // takes), count)
+        chosen = slice(ends[first], ends[last])
+        taken = rows.take(pa.array(order[chosen])).append_column(FILE, pa.array(numbers[chosen]))
         for bucket in range(first, last):
             length = int(ends[bucket + 1] - ends[bucket])
             if length:
                 found.append((bucket, taken.slice(int(ends[bucket] - ends[first]), length)))
     return found
-
-
-_TAKES = 16
-"""At most so many times rows are taken from one part."""
 
 
 def _smallest(most: int) -> type[np.unsignedinteger]:
@@ -76,6 +74,9 @@ def _smallest(most: int) -> type[np.unsignedinteger]:
 
 class MemoryBuckets:
     """Buckets in memory. `take` gives a bucket's rows once."""
+
+    takes = 16
+    """So that the memory of a few buckets can go before the others have become files."""
 
     def __init__(self, count: int) -> None:
         self._pieces: list[list[pa.Table]] = [[] for _ in range(count)]
@@ -98,7 +99,10 @@ class MemoryBuckets:
 
 
 class SpilledBuckets:
-    """Buckets in files of a folder of their own, which `remove` deletes."""
+    """Buckets in files of a folder of their own."""
+
+    takes = 1
+    """What is written at once keeps no memory."""
 
     def __init__(self, count: int, folder: str) -> None:
         self._folder = folder

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -275,7 +277,7 @@ class _Write:
             if not rows.num_rows:
                 return [], np.zeros(0, np.int64)
             files = routing.route(rows)
-            return split(rows, files, bucket_of), np.bincount(files)
+            return split(rows, files, bucket_of, buckets.takes), np.bincount(files)
 
         done = 0
         counts = np.zeros(routing.files, np.int64)
@@ -310,35 +312,36 @@ class _Write:
             self.options.reported("write", done, total)
         return files
 
-    def _files_of(self, rows: pa.Table, shape: _Shape) -> Iterator[_File]:
+    def _files_of(self, bucket: pa.Table, shape: _Shape) -> Iterator[_File]:
         """Write the files of one bucket, whose columns are let go as the last of them takes its rows."""
-        routing = shape.routing
-        numbers = shape.bundles.first[rows.column(FILE).to_numpy()]
-        present, starts, order = _by_number(numbers)
-        rows = rows.drop_columns([FILE])
-        if len(present) > 1:
-            rows = rows.combine_chunks()  # once, as every file takes from it
-        schema, columns = rows.schema, dict(zip(rows.column_names, rows.columns, strict=True))
-        del rows
-        for file, chosen in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-            assignment = routing.assignment_of(file)
-            count = shape.pieces(file, len(chosen))
-            piece_rows = -(-len(chosen) // count)
+        schema = bucket.schema.remove(bucket.schema.get_field_index(FILE))
+        waiting = _by_file(bucket, shape.bundles.first)
+        del bucket
+        while waiting:
+            file, runs = waiting.pop(0)
+            rows = pa.Table.from_batches(runs, schema)
+            del runs
+            assignment = shape.routing.assignment_of(file)
+            count = shape.pieces(file, rows.num_rows)
+            piece_rows = -(-rows.num_rows // count)
             length = int(even_cuts(piece_rows, self.options.row_group_rows)[1])
-            keys = pa.table({name: columns[name] for name in top_level(assignment.columns, self.schema)})
-            keys = keys.combine_chunks() if len(present) == 1 else keys.take(pa.array(chosen))
-            arranged = chosen[assignment.arrange(keys, length)]
+            if count > 1:
+                rows = rows.combine_chunks()  # once, as every piece takes from it
+            keys = rows.select(top_level(assignment.columns, self.schema)).combine_chunks()
+            columns = dict(zip(rows.column_names, rows.columns, strict=True))
+            columns |= dict(zip(keys.column_names, keys.columns, strict=True))
+            del rows
+            arranged = assignment.arrange(keys, length)
             del keys
             named = f"{place(file, int(shape.bundles.last[file]))}-{self.id}"
             if self.slots is not None:
                 named = f"{place(*self.slots)}-{self.id}-{file}"
-            pieces = np.split(arranged, range(piece_rows, len(chosen), piece_rows))
+            pieces = np.split(arranged, range(piece_rows, len(arranged), piece_rows))
             for piece, numbered in enumerate(pieces):
                 name = f"part-{named}"
                 name += f"-{piece}.parquet" if count > 1 else ".parquet"
-                last = file == present[-1] and piece == len(pieces) - 1
-                taken = trimmed(_taken(columns, schema, numbered, last=last))
-                yield self._written(routing.folder_of(file) + name, taken, assignment)
+                taken = trimmed(_taken(columns, schema, numbered, last=piece == len(pieces) - 1))
+                yield self._written(shape.routing.folder_of(file) + name, taken, assignment)
 
     def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.options.row_group_rows)
@@ -368,13 +371,16 @@ class _Write:
         )
 
 
-def _by_number(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct numbers, where each begins in the order by number, and that order."""
-    if numbers.min() == numbers.max():
-        return numbers[:1], np.zeros(1, np.int64), np.arange(len(numbers))
-    order = np.argsort(numbers, kind="stable")
-    present, starts = np.unique(numbers[order], return_index=True)
-    return present, starts, order
+def _by_file(bucket: pa.Table, file_of: np.ndarray) -> list[tuple[int, list[pa.RecordBatch]]]:
+    """The rows of each file, whose numbers ascend: a run of every piece that has some. ``file_of``: by slot."""
+    found: dict[int, list[pa.RecordBatch]] = {}
+    for batch in bucket.to_batches():
+        numbers = file_of[batch.column(FILE).to_numpy()]
+        edges = [*np.flatnonzero(np.diff(numbers, prepend=-1)).tolist(), len(numbers)]
+        piece = batch.drop_columns([FILE])
+        for start, end in pairwise(edges):
+            found.setdefault(int(numbers[start]), []).append(piece.slice(start, end - start))
+    return sorted(found.items(), key=itemgetter(0))
 
 
 def _taken(columns: dict[str, pa.ChunkedArray], schema: pa.Schema, rows: np.ndarray, *, last: bool) -> pa.Table:
