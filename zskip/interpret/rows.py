@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 
 from zskip.interpret.comparison import single
 from zskip.interpret.outcomes import Bools, Outcomes
-from zskip.interpret.spans import Keys, Span
-from zskip.interpret.steps import count_at_most, cuts_at
+from zskip.interpret.places import Places
+from zskip.interpret.spans import Span
+from zskip.interpret.steps import cuts_at
 from zskip.predicate.tree import Reference
 
 __all__ = ["Rows"]
@@ -46,8 +47,8 @@ class Rows:
     """
 
     terms: tuple[Reference, ...]
-    before: tuple[Keys, ...]
-    after: tuple[Keys, ...]
+    before: tuple[Places, ...]
+    after: tuple[Places, ...]
     points: np.ndarray
     counted: tuple[Counted, ...]
 
@@ -62,8 +63,8 @@ class Rows:
             rank = np.empty(len(order), np.int64)
             rank[order.to_numpy()] = np.arange(len(order))
             points.append(rank[encoded.indices.to_numpy()])
-            before.append(cuts_at(term.type, distinct, False))
-            after.append(cuts_at(term.type, distinct, True))
+            before.append(Places(cuts_at(term.type, distinct, False)))
+            after.append(Places(cuts_at(term.type, distinct, True)))
         counted = tuple(Counted.of(one, other) for one, other in pairwise(points))
         return Rows(tuple(terms), tuple(before), tuple(after), np.stack(points), counted)
 
@@ -76,8 +77,8 @@ class Rows:
         """
         value, null, nan = (np.stack([getattr(span, name) for span in spans]) for name in ("value", "null", "nan"))
         # From the constants that are not below the range to those that are above it.
-        first = np.stack([count_at_most(cuts, span.lower) for cuts, span in zip(self.after, spans, strict=True)])
-        last = np.stack([count_at_most(cuts, span.upper) for cuts, span in zip(self.before, spans, strict=True)])
+        first = np.stack([cuts.at_most(span.lower) for cuts, span in zip(self.after, spans, strict=True)])
+        last = np.stack([cuts.at_most(span.upper) for cuts, span in zip(self.before, spans, strict=True)])
         last = np.where(value, last, first)
         all_of = np.array([[len(cuts)] for cuts in self.before])
         true = self._inside(first, last, np.logical_and.reduce(value), True)

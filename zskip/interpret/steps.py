@@ -12,17 +12,18 @@ values as for ten.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.interpret.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
-from zskip.interpret.spans import Keys, Span, key_limits, keys
+from zskip.interpret.places import Places
+from zskip.interpret.spans import Keys, Span, key_family, key_limits, keys
 from zskip.predicate.tree import Scalar
 
-__all__ = ["Steps", "count_at_most", "cuts_at"]
+__all__ = ["Steps", "cuts_at"]
 
 Masks = np.ndarray
 
@@ -40,6 +41,9 @@ def _tested(outcome: bool | None) -> Masks:
     )
 
 
+_FEW = 9
+"""Cells of which a table of all pairs is made."""
+
 _TESTED = {outcome: _tested(outcome) for outcome in (True, False, None)}
 
 
@@ -55,6 +59,10 @@ class Steps:
     cells: Masks
     nan: int
     null: int
+    places: Places = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", Places(self.cuts))
 
     # ── making ──
 
@@ -149,7 +157,7 @@ class Steps:
 
     def outcomes(self, span: Span) -> Outcomes:
         """The outcomes of all units at once."""
-        first, last = count_at_most(self.cuts, span.lower), count_at_most(self.cuts, span.upper)
+        first, last = self.places.at_most(span.lower), self.places.at_most(span.upper)
         touched = self._union(first, last)
         answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
@@ -173,7 +181,7 @@ class Steps:
     def _union(self, first: np.ndarray, last: np.ndarray) -> Masks | None:
         """What the cells from ``first`` to ``last`` hold together, from a table of all pairs; None of many cells."""
         count = len(self.cells)
-        if count > _FEW + 1:
+        if count > _FEW:
             return None
         table = np.zeros((count, count), np.uint8)
         for cell in range(count):
@@ -190,8 +198,6 @@ def _array(value: pa.Scalar) -> pa.Array:
 
 
 def _no_cuts(term: Scalar) -> Keys:
-    from zskip.interpret.spans import key_family
-
     match key_family(term.type):
         case "float":
             return np.empty(0, np.float64)
@@ -269,33 +275,3 @@ def _tidy(steps: Steps) -> Steps:
     return Steps(
         steps.term, _take(cuts, kept[changed]), np.concatenate([cells[:1], cells[1:][changed]]), steps.nan, steps.null
     )
-
-
-_FEW = 8
-
-
-def count_at_most(cuts: Keys, bounds: Keys) -> np.ndarray:
-    """For each bound, how many cuts are <= it: the number of its cell."""
-    if isinstance(cuts, np.ndarray):
-        if len(cuts) > _FEW:
-            return np.asarray(np.searchsorted(cuts, bounds, side="right"))
-        found = np.full(len(bounds), len(cuts), np.int64)
-        for cut in cuts:
-            found -= bounds < cut
-        return found
-    if len(cuts) <= _FEW:
-        found = np.zeros(len(bounds), np.int64)
-        for cut in cuts:
-            found += np.asarray(pc.fill_null(pc.greater_equal(bounds, cut), True).to_numpy(zero_copy_only=False))
-        return found
-    # A binary search whose every step asks for all units at once. A null bound is above every cut.
-    low, high = np.zeros(len(bounds), np.int64), np.full(len(bounds), len(cuts), np.int64)
-    while True:
-        open_ = low < high
-        if not open_.any():
-            return low
-        middle = (low + high) // 2
-        pivots = cuts.take(pa.array(np.minimum(middle, len(cuts) - 1)))
-        at_least = np.asarray(pc.fill_null(pc.greater_equal(bounds, pivots), True).to_numpy(zero_copy_only=False))
-        low = np.where(open_ & at_least, middle + 1, low)
-        high = np.where(open_ & ~at_least, middle, high)
