@@ -564,6 +564,32 @@ def test_a_retention_longer_than_time_itself_keeps_everything(tmp_path: Path) ->
     assert sidecar.load(storage, version=1) == base
 
 
+def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
+    storage: sidecar.Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gc
+
+    from zskip.sidecar.snapshot import Snapshot
+
+    snapshot = start(storage, "part-000001-0123456789abcdef.parquet")
+    for version in range(2, 81):
+        snapshot = replace(snapshot, version=version, parent=version - 1, time=snapshot.time + timedelta(seconds=1))
+        assert log.create(storage, snapshot)
+    held, ask = [], log.read_entry
+
+    def watched(place: sidecar.Storage, version: int) -> Snapshot | None:
+        if version % 20 == 0:
+            held.append(sum(type(each) is Snapshot for each in gc.get_objects()))
+        return ask(place, version)
+
+    before = sum(type(each) is Snapshot for each in gc.get_objects())
+    monkeypatch.setattr(importlib.import_module("zskip.sidecar.vacuum"), "_ENTRIES_AT_ONCE", 8)
+    monkeypatch.setattr(log, "_MOST_KEPT", 1)
+    monkeypatch.setattr(log, "read_entry", watched)
+    assert not sidecar.vacuum(storage, older_than=timedelta(days=7)).paths
+    assert max(held) - before < 20
+
+
 def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "part-1.parquet")
     storage = sidecar.open_storage(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -57,14 +57,14 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     versions = log.versions(storage)
     kept_from = _first_kept(storage, versions, horizon)
     expired = [version for version in versions if version < kept_from]
-    named = _named(storage, _read(storage, [version for version in versions if version >= kept_from]))
+    named = _named(storage, [version for version in versions if version >= kept_from])
     gone = _orphans(storage, named, horizon, managed=newest.managed)
     if not dry_run:
         for start in range(0, len(expired), _ENTRIES_AT_ONCE):
             entries = expired[start : start + _ENTRIES_AT_ONCE]
             storage.delete([log.entry_path(version) for version in entries])
         # A version that was restored meanwhile names its files again.
-        later = _named(storage, _read(storage, log.versions(storage, newest.version + 1)))
+        later = _named(storage, log.versions(storage, newest.version + 1))
         gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
         storage.delete(gone.path.to_pylist())
         _remove_empty_staging(storage, gone.path)
@@ -95,10 +95,14 @@ def _remove_empty_staging(storage: Storage, removed: pa.StringArray) -> None:
         storage.remove_empty(name)
 
 
-def _read(storage: Storage, versions: Sequence[int]) -> list[Snapshot]:
+def _read(storage: Storage, versions: Sequence[int]) -> Iterator[Snapshot]:
+    """The snapshots of some versions, a few of them in memory at once."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda version: log.read_entry(storage, version), versions)
-        return [snapshot for snapshot in found if snapshot is not None]
+        for start in range(0, len(versions), _ENTRIES_AT_ONCE):
+            some = versions[start : start + _ENTRIES_AT_ONCE]
+            for snapshot in pool.map(lambda version: log.read_entry(storage, version), some):
+                if snapshot is not None:
+                    yield snapshot
 
 
 def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:
@@ -114,18 +118,16 @@ def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int
     return versions[low]
 
 
-def _named(storage: Storage, snapshots: list[Snapshot]) -> pa.StringArray:
+def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
     """The paths of all data files and parts of some versions; a shard that many share is read once."""
     seen: set[str] = set()
     named: list[pa.StringArray] = []
-    for snapshot in snapshots:
-        index = Index(storage, snapshot)
-        for number, shard in enumerate(snapshot.shards):
-            if shard.file_part.path not in seen:
-                seen.add(shard.file_part.path)
-                named.append(index.shard_paths(number))
-            if shard.row_group_part is not None:
-                seen.add(shard.row_group_part.path)
+    for snapshot in _read(storage, versions):
+        fresh = [number for number, shard in enumerate(snapshot.shards) if shard.file_part.path not in seen]
+        index = Index(storage, snapshot) if fresh else None
+        named += [index.shard_paths(number) for number in fresh if index is not None]
+        parts = (part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part))
+        seen.update(part.path for part in parts if part is not None)
         if snapshot.layout is not None and snapshot.layout.part is not None:
             seen.add(snapshot.layout.part.path)
     return pa.concat_arrays([*named, pa.array(sorted(seen), pa.string())])
