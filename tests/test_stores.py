@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import zskip
 from tests.clouds import STORES, Place, unavailable
 from zskip import sidecar
 from zskip.audit import doctor
-from zskip.errors import InvalidOption, TableNotFound, UnsupportedStore
+from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedStore
 from zskip.sidecar import log
 from zskip.sidecar.remote import ObjectStorage
 
@@ -188,6 +189,45 @@ def test_opening_costs_two_reads_and_one_listing(
     counted.clear()
     assert zskip.open(url, version=13, storage_options=options).version == 13
     assert counted == ["get_range"]
+
+
+def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(store: Store) -> None:
+    url, options = store
+    table = zskip.write(rows_of(0, 1000), url, by="id", files=4, storage_options=options)
+    old = zskip.open(url, storage_options=options)
+    plan, fresh = old.plan("a < 500"), zskip.open(url, storage_options=options)
+    con = duckdb.connect()
+    begun = plan.to_batches()
+    first = next(begun)
+    table.overwrite(rows_of(0, 10))
+    assert plan.to_arrow().num_rows == 500, "nothing was removed yet"
+    table.vacuum("0 days")
+    again = re.escape(f'zskip.open("{table.uri}")')
+    reads: list[Callable[[], object]] = [
+        plan.to_arrow,
+        lambda: list(plan.to_batches()),
+        plan.count,
+        plan.counts,
+        lambda: plan.to_duckdb(con).fetchall(),
+        lambda: zskip.sql("SELECT sum(id) FROM t WHERE a < 500", con, tables={"t": old}).fetchall(),
+    ]
+    for read in reads:
+        # A lazy relation of a store's files is read when DuckDB likes, and so are the files missed.
+        with pytest.raises((TableNotFound, duckdb.Error), match=again):
+            read()
+    with pytest.raises(DamagedIndex, match="open it again"):
+        fresh.plan("a < 500")
+    with suppress(TableNotFound):  # what was open may be read to its end
+        assert first.num_rows + sum(batch.num_rows for batch in begun) == 500
+
+
+def test_a_file_of_someone_else_that_goes_between_plan_and_reading_is_named(tmp_path: Path) -> None:
+    for number in range(3):
+        pq.write_table(rows_of(100 * number, 100), tmp_path / f"{number}.parquet")
+    plan = zskip.index(tmp_path).plan("a < 500")
+    (tmp_path / "1.parquet").unlink()
+    with pytest.raises(TableNotFound, match=r"1 of the 3 files.*1\.parquet.*refresh"):
+        plan.to_arrow()
 
 
 def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_for_the_hint(

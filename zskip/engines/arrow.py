@@ -22,6 +22,7 @@ from pyarrow import types as t
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.duckdb.scan import literal, partition_values
 from zskip.engines.duckdb.types import ambiguous, duckdb_type, lossless, quoted
+from zskip.engines.missing import naming_what_is_gone
 from zskip.errors import SchemaError, UnknownColumn, nearest
 
 if TYPE_CHECKING:
@@ -42,14 +43,21 @@ def to_arrow(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def to_batches(plan: Plan, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The matching rows as record batches, in bounded memory. Raises `UnknownColumn` and `UnsupportedSql` at once."""
+    """The matching rows as record batches, in bounded memory.
+
+    Raises `UnknownColumn` and `UnsupportedSql` at once, and `TableNotFound` where a file has gone since the plan.
+    """
     schema = output_schema(plan, columns)
     where = condition(plan)
     if len(plan) == 0:
         return iter(())
-    if not ambiguous(plan.snapshot.schema.arrow.names) and all(lossless(field.type) for field in schema):
-        return _native_batches(plan, schema)
-    return row_group_batches(plan, schema, where)
+    native = not ambiguous(plan.snapshot.schema.arrow.names) and all(lossless(field.type) for field in schema)
+    return _read(plan, _native_batches(plan, schema) if native else row_group_batches(plan, schema, where))
+
+
+def _read(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with naming_what_is_gone(plan):
+        yield from batches
 
 
 def count(plan: Plan) -> int:
@@ -67,7 +75,8 @@ def count(plan: Plan) -> int:
         return counted + read
     con = connection(rest)
     scan = planned_scan(rest, con, [])
-    (row,) = con.execute(f"SELECT count(*) FROM ({scan.sql})", dict(scan.parameters)).fetchall()
+    with naming_what_is_gone(rest):
+        (row,) = con.execute(f"SELECT count(*) FROM ({scan.sql})", dict(scan.parameters)).fetchall()
     found: int = row[0]
     return counted + found
 
@@ -81,7 +90,8 @@ def counts(plan: Plan) -> NDArray[np.int64]:
         con = connection(plan)
         scan = planned_scan(plan, con, [], _FILE)
         tally = f"SELECT {_FILE}, count(*) AS rows FROM ({scan.sql}) GROUP BY {_FILE}"
-        read = con.sql(tally, params=dict(scan.parameters)).to_arrow_table()
+        with naming_what_is_gone(plan):
+            read = con.sql(tally, params=dict(scan.parameters)).to_arrow_table()
         place = pc.index_in(read.column(_FILE), value_set=pa.array(readable_paths(plan, con)))
         found[np.asarray(place)] = np.asarray(read.column("rows"))
     return found

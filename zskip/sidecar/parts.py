@@ -153,7 +153,8 @@ class PartFile(io.RawIOBase):
         try:
             data = self._storage.read_range(part.path, start, length)
         except FileNotFoundError as error:
-            raise DamagedIndex(lost(self._storage, part, "is missing")) from error
+            since = "is missing (if the table was changed and vacuumed since it was opened, just open it again)"
+            raise DamagedIndex(lost(self._storage, part, since)) from error
         if len(data) != length:
             raise DamagedIndex(lost(self._storage, part, f"is shorter than its {part.size:,} bytes"))
         for block in range(first, last):

@@ -11,6 +11,7 @@ from pyarrow import types as t
 from zskip.engines.duckdb.meaning import same_meaning
 from zskip.engines.duckdb.remote import KnownFile, register_storage
 from zskip.engines.duckdb.scan import Scan, native_scan, reshaped
+from zskip.engines.missing import naming_what_is_gone
 from zskip.errors import InvalidOption, UnsupportedSql
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def to_duckdb(
         same_meaning(plan.predicate, con)
     same_clock(plan, con)
     scan = planned_scan(plan, con, columns)
-    return con.sql(scan.sql, params=dict(scan.parameters))
+    with naming_what_is_gone(plan):
+        return con.sql(scan.sql, params=dict(scan.parameters))
 
 
 def planned_scan(

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import fsspec
 import xxhash
 
+from zskip.errors import TableNotFound
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -113,6 +115,12 @@ class _RangedFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         length = self._size - self._position if size < 0 else min(size, self._size - self._position)
-        data = self._storage.read_range(self._path, self._position, length) if length > 0 else b""
+        try:
+            data = self._storage.read_range(self._path, self._position, length) if length > 0 else b""
+        except FileNotFoundError as error:
+            raise TableNotFound(
+                f"{self._storage.uri_of(self._path)} has gone since it was planned. Open the table again with "
+                f'zskip.open("{self._storage.uri}"), and plan anew.'
+            ) from error
         self._position += len(data)
         return data

@@ -24,6 +24,7 @@ from zskip.engines.duckdb.meaning import Meaning
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.scan import literal, native_scan, reshaped
 from zskip.engines.duckdb.types import duckdb_type, quoted
+from zskip.engines.missing import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 from zskip.interpret import outcomes
 from zskip.plan import Plan, listed, plan
@@ -84,7 +85,8 @@ def sql(
         statement, con, params=params, tables=tables, storage_options=storage_options, freshness=freshness
     )
     try:
-        return con.sql(rewritten.sql, params=rewritten.parameters)
+        with naming_what_is_gone(*(plan for _, plan in rewritten.plans)):
+            return con.sql(rewritten.sql, params=rewritten.parameters)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
         if missing is not None and (missing[1] in (tables or {}) or "/" in missing[1]):
