@@ -22,7 +22,7 @@ import zskip
 from zskip import sidecar
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.schema import Schema
-from zskip.stats import DataFiles, deep, footers, thrift
+from zskip.stats import DataFiles, deep, footers, tails, thrift
 
 TYPED = {
     "i8": pa.array([-128, 127, None], pa.int8()),
@@ -62,6 +62,11 @@ TYPED = {
 def read(folder: Path, **options: object) -> tuple[Schema, DataFiles]:
     storage = sidecar.open_storage(folder)
     return footers.read(storage, storage.list("", hidden=False).path.to_pylist(), **options)  # type: ignore[arg-type]
+
+
+def parsed(pieces: list[bytes]) -> tuple[list[thrift.Footers], list[tuple[int, str]]]:
+    data, ends = thrift.joined(pieces)
+    return thrift.parse(data, ends - [len(piece) for piece in pieces], ends)
 
 
 def as_numbers(values: pa.Array) -> pa.Array:
@@ -195,14 +200,14 @@ def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
     alive: list[weakref.ref[np.ndarray]] = []
     most = 0
 
-    def watched(tails: list[bytes]) -> object:
+    def watched(*laid: np.ndarray) -> object:
         nonlocal most
         most = max(most, sum(one() is not None for one in alive))
-        found = thrift.parse(tails)
+        found = thrift.parse(*laid)
         alive.extend({id(group.data): weakref.ref(group.data) for group in found[0]}.values())
         return found
 
-    monkeypatch.setattr(footers, "_FIRST", 3)
+    monkeypatch.setattr(tails, "_FIRST", 3)
     monkeypatch.setattr(footers, "parse", watched)
     for block_bytes in (1, 5_000, 1 << 30):
         alive.clear()
@@ -215,27 +220,27 @@ def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
 
 def test_lockstep_agrees_with_a_single_trace(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
-    tails = []
+    found = []
     for number in range(40):
         rows = pa.table({"a": random.integers(0, 10 ** int(random.integers(1, 18)), 20), "b": ["x" * number] * 20})
         pq.write_table(rows, tmp_path / "one.parquet", row_group_size=int(random.choice([7, 20])))
         data = (tmp_path / "one.parquet").read_bytes()
-        tails.append(data[-8 - int.from_bytes(data[-8:-4], "little") : -8])
-    starts = np.cumsum([0, *map(len, tails)])
-    groups, broken = thrift.parse(tails)
+        found.append(data[-8 - int.from_bytes(data[-8:-4], "little") : -8])
+    starts = np.cumsum([0, *map(len, found)])
+    groups, broken = parsed(found)
     assert not broken
     assert sum(len(group.files) for group in groups) == 40
     assert len(groups) < 20
     for group in groups:
         for place, number in enumerate(group.files):
-            (single,), _ = thrift.parse([tails[number]])
+            (single,), _ = parsed([found[number]])
             per = int(group.row_groups[place])
             for column in range(2):
                 one, many = single.slots(column), group.slots(column)
                 for name in thrift.SLOTS:
                     start = starts[number] if name.endswith("_at") else 0
-                    found = many[name][place * per : place * per + per]
-                    assert (np.where(found >= 0, found - start, found) == one[name]).all(), name
+                    told = many[name][place * per : place * per + per]
+                    assert (np.where(told >= 0, told - start, told) == one[name]).all(), name
             assert (single.rows == group.rows[place * per : place * per + per]).all()
 
 
@@ -413,7 +418,7 @@ def test_numbers_of_any_length_are_followed(numbers: list[tuple[int, int, int]])
     made.append(made[0].replace(b"ab", b"ac"))
     ends = np.cumsum([len(one) for one in made])
     starts = ends - [len(one) for one in made]
-    data = np.frombuffer(b"".join([*made, thrift._padding(made)]), np.uint8)
+    data, _ = thrift.joined(made)
     good, kept = thrift.follow(shape, data, starts, ends)
     assert good.tolist() == [True] * len(numbers) + [False]
     assert kept[1, :-1].tolist() == [length for _, length, _ in numbers]

@@ -115,7 +115,7 @@ def _read(
     *,
     grow: bool = False,
 ) -> tuple[Schema, DataFiles]:
-    table, files = footers.read(storage, listing.path.to_pylist(), schema, grow=grow, threads=threads, listing=listing)
+    table, files = footers.read(storage, None, schema, grow=grow, threads=threads, listing=listing)
     return table, deep.completed(storage, table, files) if deep_scan else files
 
 

@@ -52,6 +52,8 @@ def write_shards(
     bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
     full = np.arange(len(files)) // FILES_PER_SHARD + files.first_row_group[:-1] // _ROW_GROUPS_PER_SHARD
     starts = np.flatnonzero(np.diff(full, prepend=-1))
+    if len(starts) == 1:
+        return (_write_shard(drafts, files, version, bounded),)
     return tuple(
         _write_shard(drafts, files.take(np.arange(start, end)), version, bounded)
         for start, end in zip(starts, [*starts[1:], len(files)], strict=True)

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import struct
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,51 +13,24 @@ from pyarrow import types as t
 
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.schema import Column, Schema, is_orderable
-from zskip.stats import hive, trust
+from zskip.stats import hive, tails, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.foreign import told_apart
 from zskip.stats.plain import Spelled, extremes
-from zskip.stats.thrift import Footers, parse
+from zskip.stats.tails import Listed, Readable
+from zskip.stats.thrift import Footers, joined, parse
 from zskip.stats.widen import widened, widens
 
 __all__ = ["Listed", "Readable", "hull", "read"]
 
-_BLOCK_BYTES, _LONGEST_STEP = 32 << 20, 256
-_LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10
-_LOCAL_READERS, _REMOTE_READERS = 4, 32
-_FIRST, _QUICK_SECONDS = 16, 100e-6
-_Tail = Callable[[str, int, int], bytes]
+_BLOCK_BYTES = 32 << 20
 _SIGNED = (t.is_signed_integer, t.is_floating, t.is_decimal, t.is_boolean, t.is_date, t.is_time, t.is_timestamp)
 _TYPE_ORDER = 1
 
 
-class Listed(Protocol):
-    """What a storage says of its files, by path."""
-
-    @property
-    def path(self) -> pa.StringArray: ...
-    @property
-    def size(self) -> pa.Int64Array: ...
-    @property
-    def modified(self) -> pa.Int64Array: ...
-    @property
-    def etag(self) -> pa.StringArray: ...
-
-
-class Readable(Protocol):
-    """What is needed of a storage to read footers."""
-
-    @property
-    def local(self) -> Path | None: ...
-    def uri_of(self, path: str) -> str: ...
-    def read_range(self, path: str, start: int, length: int) -> bytes: ...
-    def size_and_modified(self, paths: Sequence[str]) -> Listed: ...
-    def contain(self, paths: pa.StringArray) -> None: ...
-
-
 def read(
     storage: Readable,
-    paths: Sequence[str],
+    paths: Sequence[str] | None,
     schema: Schema | None = None,
     *,
     grow: bool = False,
@@ -78,15 +43,15 @@ def read(
     ``schema``: the table's, where it is known; without one it is the union of the files', numbers widened, with the
     columns that hive folders name behind it; with ``grow``, the union of the given one and those. A file that lacks a
     column has only NULL in it; in one whose type the table's does not hold, nothing is known of it. ``listing``: what
-    the storage said of these files before; a file that has changed since is noticed by it. ``block_bytes``: about how
-    many bytes of footers are in memory at once; what was read is the same for any number.
+    the storage said of these files before; a file that has changed since is noticed by it, and ``paths`` may be None.
+    ``block_bytes``: about how many bytes of footers are in memory at once; what was read is the same for any number.
 
     Raises `CorruptFile`, `NoParquet` and `SchemaMismatch`.
     """
-    if not len(paths):
-        raise NoParquet("There is no Parquet file to index.")
-    listed = storage.size_and_modified(paths) if listing is None else listing
+    listed = storage.size_and_modified(paths or ()) if listing is None else listing
     names = listed.path
+    if not len(names):
+        raise NoParquet("There is no Parquet file to index.")
     for path in names.filter(pc.is_null(listed.size)).to_pylist():
         raise CorruptFile(f"The file {storage.uri_of(path)} is not there.")
     if listing is None:
@@ -138,19 +103,17 @@ def _parts(
     """All files, block by block: the footers of one are let go before those of the next are read."""
     block: list[bytes] = []
     first = size = 0
-    for footers in _footers(storage, listed, threads, block_bytes):
-        block += footers
-        size += sum(map(len, footers))
+    for ends in tails.read(storage, listed, threads, block_bytes):
+        block += ends
+        size += sum(map(len, ends))
         if size >= block_bytes or first + len(block) == len(listed.path):
             yield from _block(storage, listed, block, first, wanted)
             first, size, block = first + len(block), 0, []
 
 
-def _block(
-    storage: Readable, listed: Listed, footers: list[bytes], first: int, wanted: Schema | None
-) -> Iterator[_Part]:
+def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wanted: Schema | None) -> Iterator[_Part]:
     alike: dict[pa.Schema, list[_Group]] = {}
-    for group in _grouped(storage, listed.path.slice(first, len(footers)), footers, first):
+    for group in _grouped(storage, listed.path.slice(first, len(ends)), ends, first):
         alike.setdefault(group.schema.arrow.remove_metadata(), []).append(group)
     for groups in alike.values():
         yield _Part(
@@ -161,15 +124,16 @@ def _block(
         )
 
 
-def _grouped(storage: Readable, names: pa.StringArray, footers: list[bytes], first: int) -> Iterator[_Group]:
-    parsed, broken = parse(footers)
+def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first: int) -> Iterator[_Group]:
+    data, behind = joined(ends)
+    stops = behind - tails.TRAILER_BYTES
+    parsed, broken = parse(data, stops - tails.footer_lengths(ends), stops)
     for number, why in broken:
         raise CorruptFile(f"The footer of {storage.uri_of(names[number].as_py())} cannot be read: {why}.")
     for found in parsed:
         example = int(found.files[0])
-        footer = footers[example]
         try:
-            whole = pq.ParquetFile(pa.BufferReader(b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"))
+            whole = pq.ParquetFile(pa.BufferReader(ends[example]))
             leaves = whole.metadata.schema
             schema = Schema(told_apart(whole.schema_arrow, whole.metadata))
         except (pa.ArrowException, OSError) as error:
@@ -181,78 +145,6 @@ def _grouped(storage: Readable, names: pa.StringArray, footers: list[bytes], fir
                 f"The columns of {storage.uri_of(names[example].as_py())} are not in the order of its schema."
             )
         yield _Group(found.files + first, found, schema, leaves)
-
-
-def _footers(storage: Readable, listed: Listed, threads: int | None, block_bytes: int) -> Iterator[list[bytes]]:
-    """The footers of files, some at a time, each by one read of what is probably enough of its end, or by two."""
-    local = storage.local is not None
-    tail = _local_tail(str(storage.local)) if local else _remote_tail(storage)
-    guess = _LOCAL_TAIL if local else _REMOTE_TAIL
-
-    def footer(path: str, size: int) -> bytes:
-        end = tail(path, size, guess)
-        if not end.endswith(b"PAR1") or len(end) < 12:
-            encrypted = " It is encrypted." if end[-4:] == b"PARE" else ""
-            raise CorruptFile(
-                f"The file {storage.uri_of(path)} is no Parquet file: it ends in {end[-4:]!r}.{encrypted}"
-            )
-        length = int.from_bytes(end[-8:-4], "little")
-        if length + 12 > size:
-            raise CorruptFile(f"The file {storage.uri_of(path)} is shorter than its footer says that it is.")
-        if length + 8 > len(end):
-            end = tail(path, size, length + 8)
-        return end[-8 - length : -8]
-
-    def run(files: range) -> list[bytes]:
-        names, sizes = (column.slice(files.start, len(files)).to_pylist() for column in (listed.path, listed.size))
-        return [footer(path, size) for path, size in zip(names, sizes, strict=True)]
-
-    count, workers = len(listed.path), threads or (_LOCAL_READERS if local else _REMOTE_READERS)
-    first = min(_FIRST, count) if local else 0
-    if local:
-        # Files of one folder mostly have footers of about one length: a few tell how much to read of the others.
-        started = time.perf_counter()
-        found = run(range(first))
-        guess = sorted(map(len, found))[len(found) // 2] * 5 // 4 + 8
-        # Where files come from the system's memory, threads only get into each other's way.
-        if threads is None and time.perf_counter() - started < _QUICK_SECONDS * len(found):
-            workers = 1
-        yield found
-    step = int(np.clip(min(_LONGEST_STEP, block_bytes // (4 * guess), -(-count // workers)), 1, None))
-    rest = (range(start, min(start + step, count)) for start in range(first, count, step))
-    if workers == 1:
-        yield from map(run, rest)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = deque(pool.submit(run, files) for files in islice(rest, 2 * workers))
-        while waiting:
-            done = waiting.popleft().result()
-            waiting.extend(pool.submit(run, files) for files in islice(rest, 1))
-            yield done
-
-
-def _local_tail(root: str) -> _Tail:
-    open_file, read_at, close = os.open, os.pread, os.close
-
-    def tail(path: str, size: int, length: int) -> bytes:
-        name = f"{root}/{path}"
-        descriptor = open_file(name, os.O_RDONLY)
-        try:
-            return read_at(descriptor, length, size - length if size > length else 0)
-        except OSError as error:
-            error.filename = name  # what is said of a descriptor names no file
-            raise
-        finally:
-            close(descriptor)
-
-    return tail
-
-
-def _remote_tail(storage: Readable) -> _Tail:
-    def tail(path: str, size: int, length: int) -> bytes:
-        return storage.read_range(path, max(0, size - length), min(size, length))
-
-    return tail
 
 
 def _statistics(group: _Group, wanted: Schema | None) -> FileStatistics:

@@ -23,6 +23,8 @@ def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:
     >>> partitions(pa.array(["day=1/a.parquet", "day=2/host=x%20y/b.parquet"]))["host"].to_pylist()
     [None, 'x y']
     """
+    if not pc.any(pc.match_substring(paths, "=")).as_py():
+        return {}
     folders = pc.dictionary_encode(pc.replace_substring_regex(paths, r"(^|/)[^/]*$", ""))
     found: dict[str, list[str | None]] = {}
     names = folders.dictionary.to_pylist()

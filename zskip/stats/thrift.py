@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["CHUNK_FIELDS", "Footers", "parse"]
+__all__ = ["CHUNK_FIELDS", "Footers", "joined", "parse"]
 
 CHUNK_FIELDS: Final[dict[tuple[int, ...], tuple[str, ...]]] = {
     # the path of field numbers below ColumnChunk: the places of its offset, and of its length, or of its value
@@ -263,7 +263,7 @@ def trace(data: bytes) -> _Shape:
 def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which footers have the shape, and the kept numbers: one row a place, one column a footer; offsets are absolute.
 
-    ``data`` holds all footers, and behind them `_padding` zeros.
+    ``data`` holds all footers, and behind them what `joined` puts there.
     """
     at = starts.copy()
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from each place on
@@ -318,11 +318,6 @@ def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
 _LONGEST_VARINT, _FARTHEST = 10, 1024
 _SHORT = 3  # of a literal: numbers behind it mostly end within the same eight bytes
 _LONGEST_PIECE = 256  # of a literal: so many bytes are compared at once
-
-
-def _padding(footers: Sequence[bytes]) -> bytes:
-    """Zeros behind all footers: as many as `follow` may go on for before it sees that it has left the last one."""
-    return bytes(_FARTHEST + max((len(footer) for footer in footers), default=0) + 2 * _LONGEST_VARINT)
 
 
 def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
@@ -394,19 +389,27 @@ def _zigzag(value: int) -> int:
     return (value >> 1) ^ -(value & 1)
 
 
-def parse(footers: Sequence[bytes]) -> tuple[list[Footers], list[tuple[int, str]]]:
-    """All footers, in groups of one shape, and those that are none, by number, each with what is wrong."""
+def joined(pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces one after another, as `parse` and `follow` take them, and where in them each one ends."""
+    lengths = np.array([len(piece) for piece in pieces], np.int64)
+    # As many zeros behind them as `follow` may go on for before it sees that it has left the last one.
+    padding = bytes(_FARTHEST + int(lengths.max(initial=0)) + 2 * _LONGEST_VARINT)
+    return np.frombuffer(b"".join([*pieces, padding]), np.uint8), np.cumsum(lengths)
+
+
+def parse(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[list[Footers], list[tuple[int, str]]]:
+    """All footers, in groups of one shape, and those that are none, by number, each with what is wrong.
+
+    ``data``: the bytes that `joined` gave; footer i stands from ``starts[i]`` to ``ends[i]`` in them.
+    """
     groups: list[Footers] = []
     broken: list[tuple[int, str]] = []
-    lengths = np.array([len(footer) for footer in footers], np.int64)
-    starts = np.cumsum(lengths) - lengths
-    data = np.frombuffer(b"".join([*footers, _padding(footers)]), np.uint8)
-    rest = np.arange(len(footers))
+    rest = np.arange(len(starts))
     futile = 0
     while len(rest):
         first = int(rest[0])
         try:
-            shape = trace(footers[first])
+            shape = trace(data[starts[first] : ends[first]].tobytes())
         except ValueError as error:
             broken.append((first, str(error)))
             rest = rest[1:]
@@ -416,7 +419,7 @@ def parse(footers: Sequence[bytes]) -> tuple[list[Footers], list[tuple[int, str]
         if len(chosen) == 1:
             good, kept = np.ones(1, bool), _alone(shape, starts[first])
         else:
-            good, kept = _followed(shape, data, starts[chosen], lengths[chosen])
+            good, kept = _followed(shape, data, starts[chosen], ends[chosen])
         if not good[0]:
             broken.append((first, "a footer that cannot be followed"))
             rest = rest[1:]
@@ -427,18 +430,15 @@ def parse(footers: Sequence[bytes]) -> tuple[list[Footers], list[tuple[int, str]
     return groups, broken
 
 
-def _followed(
-    shape: _Shape, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _followed(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`follow`, by blocks of as many footers as the processor's caches hold, in threads: numpy releases the lock."""
-    block = int(np.clip(_BLOCK_BYTES * len(starts) // max(1, lengths.sum()), _LEAST_BLOCK, len(starts)))
+    block = int(np.clip(_BLOCK_BYTES * len(starts) // max(1, (ends - starts).sum()), _LEAST_BLOCK, len(starts)))
     firsts = range(0, len(starts), block)
     if len(firsts) == 1:
-        return follow(shape, data, starts, starts + lengths)
+        return follow(shape, data, starts, ends)
 
     def part(first: int) -> tuple[np.ndarray, np.ndarray]:
-        mine = starts[first : first + block]
-        return follow(shape, data, mine, mine + lengths[first : first + block])
+        return follow(shape, data, starts[first : first + block], ends[first : first + block])
 
     with ThreadPoolExecutor() as pool:
         good, kept = zip(*pool.map(part, firsts), strict=True)
