@@ -10,7 +10,9 @@ import weakref
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,7 +24,7 @@ import zskip
 from zskip import sidecar
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.schema import Schema
-from zskip.stats import DataFiles, deep, footers, tails, thrift
+from zskip.stats import DataFiles, deep, footers, lockstep, tails, thrift
 
 TYPED = {
     "i8": pa.array([-128, 127, None], pa.int8()),
@@ -65,7 +67,7 @@ def read(folder: Path, **options: object) -> tuple[Schema, DataFiles]:
 
 
 def parsed(pieces: list[bytes]) -> tuple[list[thrift.Footers], list[tuple[int, str]]]:
-    data, ends = thrift.joined(pieces)
+    data, ends = lockstep.joined(pieces)
     return thrift.parse(data, ends - [len(piece) for piece in pieces], ends)
 
 
@@ -410,7 +412,7 @@ def test_numbers_of_any_length_are_followed(numbers: list[tuple[int, int, int]])
     def varint(value: int) -> bytes:
         return bytes([value & 0x7F | 0x80]) + varint(value >> 7) if value > 0x7F else bytes([value])
 
-    shape = thrift._Shape([b"\x15", ("number", -1), b"ab\x03", ("text", 0), ("number", 2), b"end"], [0, 0, 0])
+    steps: list[lockstep.Step] = [b"\x15", ("number", -1), b"ab\x03", ("text", 0), ("number", 2), b"end"]
     made = [
         b"\x15" + varint(skipped) + b"ab\x03" + varint(length) + b"x" * length + varint(kept << 1) + b"end"
         for skipped, length, kept in ((skipped, length, kept >> 1) for skipped, length, kept in numbers)
@@ -418,12 +420,59 @@ def test_numbers_of_any_length_are_followed(numbers: list[tuple[int, int, int]])
     made.append(made[0].replace(b"ab", b"ac"))
     ends = np.cumsum([len(one) for one in made])
     starts = ends - [len(one) for one in made]
-    data, _ = thrift.joined(made)
-    good, kept = thrift.follow(shape, data, starts, ends)
+    data, _ = lockstep.joined(made)
+    good, kept = lockstep.follow(steps, 3, data, starts, ends)
     assert good.tolist() == [True] * len(numbers) + [False]
-    assert kept[1, :-1].tolist() == [length for _, length, _ in numbers]
-    assert kept[2, :-1].tolist() == [value >> 1 for _, _, value in numbers]
-    assert [bytes(data[at : at + length]) for at, length in kept[:2, :-1].T] == [b"x" * n for _, n, _ in numbers]
+    assert kept[1].tolist() == [length for _, length, _ in numbers]
+    assert kept[2].tolist() == [value >> 1 for _, _, value in numbers]
+    assert [bytes(data[at : at + length]) for at, length in kept[:2].T] == [b"x" * n for _, n, _ in numbers]
+
+
+@pytest.fixture(scope="module")
+def footers_of_many(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """Footers of several writers, versions and contents, with numbers and texts of several lengths."""
+    path = tmp_path_factory.mktemp("writers") / "one.parquet"
+    found = []
+    for number in range(24):
+        rows = pa.table({"a": [1, 8 ** (number % 20)] * 2, "s": ["x" * number, "y"] * 2, "f": [None, 1.5 + number] * 2})
+        if number % 8 == 0:
+            duckdb.from_arrow(rows).write_parquet(str(path))
+        elif number % 8 == 1:
+            polars.from_arrow(rows).write_parquet(path)
+        else:
+            pq.write_table(rows.slice(0, 1 + number % 4), path, row_group_size=2 + number % 3)
+        data = path.read_bytes()
+        found.append(data[-8 - int.from_bytes(data[-8:-4], "little") : -8])
+    return found
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_only_footers_of_a_shape_are_followed_side_by_side(footers_of_many: list[bytes], data: st.DataObject) -> None:
+    """Of any writer's footers, changed at any bit, those are good that have the shape, with their own numbers."""
+    chosen = data.draw(st.lists(st.sampled_from(footers_of_many), min_size=1, max_size=12))
+    made = []
+    for footer in chosen:
+        changed = bytearray(footer)
+        for _ in range(data.draw(st.integers(0, 2))):
+            changed[data.draw(st.integers(0, len(changed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        made.append(bytes(changed))
+    shape = thrift.trace(chosen[0])
+    joined, ends = lockstep.joined(made)
+    starts = ends - [len(one) for one in made]
+    good, kept = lockstep.follow(shape.steps, len(shape.values), joined, starts, ends)
+    place = 0
+    for number, footer in enumerate(made):
+        try:
+            own = thrift.trace(footer)
+        except ValueError:
+            assert not good[number]
+            continue
+        assert good[number] == (own.steps == shape.steps), number
+        if good[number]:
+            assert kept[:, place].tolist() == thrift._alone(own, starts[number])[:, 0].tolist()
+            place += 1
+    assert place == kept.shape[1]
 
 
 def test_a_disk_that_fails_in_a_footer_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,10 @@ from zskip.schema import Column, Schema, is_orderable
 from zskip.stats import hive, tails, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.foreign import told_apart
+from zskip.stats.lockstep import joined
 from zskip.stats.plain import Spelled, extremes
 from zskip.stats.tails import Listed, Readable
-from zskip.stats.thrift import Footers, joined, parse
+from zskip.stats.thrift import Footers, parse
 from zskip.stats.widen import widened, widens
 
 __all__ = ["Listed", "Readable", "hull", "read"]

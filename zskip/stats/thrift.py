@@ -16,7 +16,9 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["CHUNK_FIELDS", "Footers", "joined", "parse"]
+from zskip.stats.lockstep import Step, follow
+
+__all__ = ["CHUNK_FIELDS", "Footers", "parse"]
 
 CHUNK_FIELDS: Final[dict[tuple[int, ...], tuple[str, ...]]] = {
     # the path of field numbers below ColumnChunk: the places of its offset, and of its length, or of its value
@@ -79,7 +81,7 @@ class _Shape:
     A step is a literal's bytes, or the place where its number, or its offset and length, is kept (-1: nowhere).
     """
 
-    steps: list[bytes | tuple[str, int]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     values: list[int] = field(default_factory=list)  # this footer's own, at their places
     rows: list[int] = field(default_factory=list)  # per row group: the place of its number of rows
     chunks: list[list[dict[str, int | bool]]] = field(default_factory=list)  # per row group, per column: places
@@ -260,141 +262,8 @@ def trace(data: bytes) -> _Shape:
     return tracer.shape
 
 
-def follow(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which footers have the shape, and the kept numbers: one row a place, one column a footer; offsets are absolute.
-
-    ``data`` holds all footers, and behind them what `joined` puts there.
-    """
-    at = starts.copy()
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from each place on
-    kept = np.zeros((len(shape.values), len(starts)), np.int64)
-    good = np.ones(len(starts), bool)
-    wrong = np.zeros(len(starts), np.uint64)
-    strayed = 0
-    before = b""  # a short literal just before a number: the same eight bytes tell of both
-    for step, following in zip(shape.steps, [*shape.steps[1:], b""], strict=True):
-        if isinstance(step, bytes):
-            if 0 < len(step) <= _SHORT and not isinstance(following, bytes):
-                before = step
-                continue
-            for place in range(0, len(step), _LONGEST_PIECE):
-                piece = step[place : place + _LONGEST_PIECE]
-                here = at + place if place else at
-                if len(piece) <= 8:
-                    wrong |= _differing(words[here], piece)
-                else:
-                    texts = np.ndarray((len(data) - len(piece) + 1,), f"S{len(piece)}", data, strides=(1,))
-                    good &= texts[here] == piece
-            at += len(step)
-            strayed += len(step)
-        else:
-            kind, place = step
-            word = words[at]
-            if before:
-                wrong |= _differing(word, before)
-            strayed += len(before) + _LONGEST_VARINT
-            if kind == "number" and place < 0:
-                at += _lengths(word, data, at, len(before))
-            else:
-                value, length = _varints(word, data, at, len(before))
-                at += length
-                if kind == "number":
-                    kept[place] = (value >> 1) ^ -(value & 1)
-                else:
-                    if place >= 0:
-                        kept[place], kept[place + 1] = at, value
-                    at += value
-            before = b""
-        # A footer of another shape leads anywhere; it is kept from leading out of the data.
-        if strayed > _FARTHEST or (not isinstance(step, bytes) and kind == "text"):
-            lost = (at < 0) | (at > ends)
-            if lost.any():
-                good &= ~lost
-                at[lost] = 0
-            strayed = 0
-    return good & (wrong == 0) & (at <= ends), kept
-
-
-_LONGEST_VARINT, _FARTHEST = 10, 1024
-_SHORT = 3  # of a literal: numbers behind it mostly end within the same eight bytes
-_LONGEST_PIECE = 256  # of a literal: so many bytes are compared at once
-
-
-def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
-    """Not zero where the first of eight bytes are not these."""
-    found = word ^ np.uint64(int.from_bytes(piece, "little"))
-    if len(piece) < 8:
-        found &= np.uint64((1 << 8 * len(piece)) - 1)
-    return found
-
-
-def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers that stand ``before`` bytes behind some places, and how far behind these each ends.
-
-    ``word``: the eight bytes from each place on.
-    """
-    # A number's last byte is the first whose top bit is not set: the lowest such bit tells how long it is.
-    last = ~word
-    last &= _TOPS[before]
-    if not last.all():
-        return _long_varints(data, at, before)
-    if before:
-        word = word >> np.uint64(8 * before)
-        last >>= np.uint64(8 * before)
-    last &= ~last + np.uint64(1)
-    longest = int(last.max())
-    if longest == 0x80:
-        return (word & np.uint64(0x7F)).view(np.int64), np.full(1, before + 1, np.int64)
-    last -= np.uint64(1)
-    word = word & last  # without the top bit of the last byte, which is not set
-    value = word & np.uint64(0x7F)
-    for place in range(1, longest.bit_length() // 8):
-        word >>= np.uint64(1)
-        value |= word & np.uint64(0x7F << 7 * place)
-    return value.view(np.int64), (np.bitwise_count(last) >> 3) + np.int64(before + 1)
-
-
-def _lengths(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> np.ndarray:
-    """How far behind some places `_varints`' numbers end: all that matters of one that is not kept."""
-    last = ~word
-    last &= _TOPS[before]
-    if not last.all():
-        return _long_varints(data, at, before)[1]
-    last ^= last - np.uint64(1)  # all bits up to the lowest that is set: the top one of the number's last byte
-    lengths: np.ndarray = (np.bitwise_count(last) >> 3).astype(np.int64)
-    return lengths
-
-
-# The top bits of a word's bytes, without the first so many bytes.
-_TOPS = [np.uint64(0x8080808080808080 >> 8 * before << 8 * before) for before in range(_SHORT + 1)]
-
-
-def _long_varints(data: np.ndarray, start: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same, byte by byte, for numbers of up to ten bytes."""
-    at = start + before
-    byte = data[at].astype(np.int64)
-    value, at = byte & 0x7F, at + 1
-    going = byte >= 0x80
-    shift = 7
-    while shift < 70 and going.any():
-        byte = np.where(going, data[at], 0).astype(np.int64)
-        value |= (byte & 0x7F) << shift
-        at = at + going
-        going = byte >= 0x80
-        shift += 7
-    return value, at - start
-
-
 def _zigzag(value: int) -> int:
     return (value >> 1) ^ -(value & 1)
-
-
-def joined(pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The pieces one after another, as `parse` and `follow` take them, and where in them each one ends."""
-    lengths = np.array([len(piece) for piece in pieces], np.int64)
-    # As many zeros behind them as `follow` may go on for before it sees that it has left the last one.
-    padding = bytes(_FARTHEST + int(lengths.max(initial=0)) + 2 * _LONGEST_VARINT)
-    return np.frombuffer(b"".join([*pieces, padding]), np.uint8), np.cumsum(lengths)
 
 
 def parse(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[list[Footers], list[tuple[int, str]]]:
@@ -425,7 +294,7 @@ def parse(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[list[
             rest = rest[1:]
             continue
         futile += good.sum() < min(_NARROW, len(rest))
-        groups.append(_group(shape, chosen[good], kept if good.all() else kept[:, good], data))
+        groups.append(_group(shape, chosen[good], kept, data))
         rest = np.concatenate([chosen[~good], rest[len(chosen) :]])
     return groups, broken
 
@@ -435,10 +304,10 @@ def _followed(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndar
     block = int(np.clip(_BLOCK_BYTES * len(starts) // max(1, (ends - starts).sum()), _LEAST_BLOCK, len(starts)))
     firsts = range(0, len(starts), block)
     if len(firsts) == 1:
-        return follow(shape, data, starts, ends)
+        return follow(shape.steps, len(shape.values), data, starts, ends)
 
     def part(first: int) -> tuple[np.ndarray, np.ndarray]:
-        return follow(shape, data, starts[first : first + block], ends[first : first + block])
+        return follow(shape.steps, len(shape.values), data, starts[first : first + block], ends[first : first + block])
 
     with ThreadPoolExecutor() as pool:
         good, kept = zip(*pool.map(part, firsts), strict=True)
