@@ -58,8 +58,10 @@ def _repeats(values: pa.ChunkedArray) -> bool:
     return bool(len(head) and pc.count_distinct(head, mode="all").as_py() <= max(2, _MOST_DISTINCT * len(head)))
 
 
-def trimmed(rows: pa.Table) -> pa.Table:
+def trimmed(rows: pa.Table, longest: int = 0) -> pa.Table:
     """The rows with nothing in their dictionaries that none of them has: a Parquet file would hold all of it.
+
+    ``longest``: dictionaries of so few entries stay as they are.
 
     >>> rows = pa.table({"s": pa.array(["a", "b", "c"]).dictionary_encode().take([2, 2])})
     >>> trimmed(rows).column("s").chunk(0).dictionary.to_pylist()
@@ -67,7 +69,8 @@ def trimmed(rows: pa.Table) -> pa.Table:
     """
     for number, field in enumerate(rows.schema):
         if t.is_dictionary(field.type):
-            chunks = [_trimmed(chunk) for chunk in rows.column(number).chunks]
+            chunks = rows.column(number).chunks
+            chunks = [_trimmed(chunk) if len(chunk.dictionary) > longest else chunk for chunk in chunks]
             rows = rows.set_column(number, field, pa.chunked_array(chunks, field.type))
     return rows
 

@@ -1,7 +1,8 @@
 """Scatter and gather: rows go part by part to buckets of neighbouring files, and each bucket becomes its files.
 
-A bucket lies in memory, or in a spill file (Arrow IPC, LZ4) where the rows exceed the memory limit. Both hold the same
-pieces in the same order, so a table's files do not depend on the limit.
+A bucket lies in memory, or in spill files (Arrow IPC) where the rows exceed the memory limit. Both hold the same pieces
+in the same order, so a table's files do not depend on the limit. Spill files are compressed (LZ4) where that makes them
+much smaller: long texts become so, rows in their narrow forms (`narrow`) hardly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.errors import naming
+from zskip.writer.carried import trimmed
 
 __all__ = ["FILE", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
 
@@ -90,9 +92,9 @@ class MemoryBuckets:
     def rows(self, bucket: int) -> int:
         return sum(piece.num_rows for piece in self._pieces[bucket])
 
-    def take(self, bucket: int) -> pa.Table:
+    def take(self, bucket: int) -> list[pa.RecordBatch]:
         pieces, self._pieces[bucket] = self._pieces[bucket], []
-        return pa.concat_tables(pieces)
+        return [batch for piece in pieces for batch in piece.to_batches()]
 
     def __len__(self) -> int:
         return len(self._pieces)
@@ -106,44 +108,68 @@ class SpilledBuckets:
 
     def __init__(self, count: int, folder: str) -> None:
         self._folder = folder
-        self._writers: list[pa.RecordBatchStreamWriter | None] = [None] * count
+        self._paths: list[list[str]] = [[] for _ in range(count)]
+        self._writers: list[tuple[pa.Schema, pa.RecordBatchStreamWriter] | None] = [None] * count
         self._rows = [0] * count
+        self._options: pa.ipc.IpcWriteOptions | None = None
 
     def add(self, bucket: int, rows: pa.Table) -> None:
         # Written at once: a piece that waited would keep the whole part alive that it is a slice of.
         self._rows[bucket] += rows.num_rows
-        writer = self._writers[bucket]
-        with naming(self._path(bucket)):
-            if writer is None:
-                writer = pa.ipc.new_stream(
-                    self._path(bucket), rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
-                )
-                self._writers[bucket] = writer
-            writer.write_table(rows)
+        rows = trimmed(rows, rows.num_rows)
+        with naming(self._paths[bucket][-1] if self._paths[bucket] else self._folder):
+            self._writer(bucket, rows).write_table(rows)
 
-    def _path(self, bucket: int) -> str:
-        return os.path.join(self._folder, f"{bucket:06d}.arrows")
+    def _writer(self, bucket: int, rows: pa.Table) -> pa.RecordBatchStreamWriter:
+        """A stream holds rows of one form: where rows come in another, the next one is begun."""
+        open = self._writers[bucket]
+        if open is not None and open[0].equals(rows.schema):
+            return open[1]
+        if open is not None:
+            open[1].close()
+        self._options = self._options or _options(rows)
+        path = os.path.join(self._folder, f"{bucket:06d}-{len(self._paths[bucket])}.arrows")
+        self._paths[bucket].append(path)
+        writer = pa.ipc.new_stream(path, rows.schema, options=self._options)
+        self._writers[bucket] = rows.schema, writer
+        return writer
 
     def finish(self) -> None:
         """Nothing more is added."""
-        for bucket, writer in enumerate(self._writers):
-            if writer is not None:
-                with naming(self._path(bucket)):
-                    writer.close()
+        for bucket, open in enumerate(self._writers):
+            if open is not None:
+                with naming(self._paths[bucket][-1]):
+                    open[1].close()
 
     def rows(self, bucket: int) -> int:
         return self._rows[bucket]
 
-    def take(self, bucket: int) -> pa.Table:
-        path = self._path(bucket)
-        with (
-            naming(path),
-            pa.OSFile(path) as file,
-            pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
-        ):
-            rows = reader.read_all()
-        os.unlink(path)
-        return rows
+    def take(self, bucket: int) -> list[pa.RecordBatch]:
+        batches: list[pa.RecordBatch] = []
+        for path in self._paths[bucket]:
+            with (
+                naming(path),
+                pa.OSFile(path) as file,
+                pa.ipc.open_stream(file, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader,
+            ):
+                batches += reader
+            os.unlink(path)
+        return batches
 
     def __len__(self) -> int:
         return len(self._writers)
+
+
+def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
+    """How rows like these are spilled."""
+    sizes = []
+    for compression in (None, "lz4"):
+        options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+        with pa.BufferOutputStream() as target, pa.ipc.new_stream(target, rows.schema, options=options) as writer:
+            writer.write_table(rows.slice(0, _LOOKED_AT))
+            sizes.append(target.tell())
+    pays = sizes[1] <= _WORTHWHILE * sizes[0]
+    return pa.ipc.IpcWriteOptions(compression="lz4" if pays else None, use_threads=False)
+
+
+_LOOKED_AT, _WORTHWHILE = 16_384, 0.5

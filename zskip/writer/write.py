@@ -29,6 +29,7 @@ from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.writer.bundles import Bundles, least_rows, place, width
 from zskip.writer.carried import carried_schema, trimmed
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
+from zskip.writer.narrow import Narrow
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted, partition_numbers, top_level
 from zskip.writer.sample import Sample
@@ -45,6 +46,8 @@ _LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
 _MOST_BUCKETS = 256
 # Shares of the memory limit: rows that are kept in memory, and the rows of one bucket that is being made into files.
 _RESIDENT_SHARE, _BUCKET_SHARE = 0.4, 0.125
+# And one part in so many for the texts of a column that are kept once for all rows.
+_TEXTS_SHARE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +166,11 @@ class _Write:
         # No bundle is wider than one that is reckoned with all slots, also with those that get no rows.
         widest = Bundles.of(routing, width(rows, routing.files, least))
         buckets, bucket_of = self._buckets(widest, look, int(rows * look.in_memory))
-        counts = self._scatter(source, routing, look, buckets, bucket_of, rows)
+        narrow = Narrow(look.carried, self.limit // _TEXTS_SHARE)
+        counts = self._scatter(source, routing, look, buckets, bucket_of, narrow, rows)
         bundles = Bundles.of(routing, width(rows, routing.files, least, int(np.count_nonzero(counts))))
         shape = _Shape(routing, bundles, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
-        files = self._gather(shape, buckets, look, rows)
+        files = self._gather(shape, buckets, look, narrow, rows)
         return Written(routing, self._data_files(files), rows, rows_per_file or max(rows, 1))
 
     def _look(self, source: Source) -> _Look:
@@ -268,6 +272,7 @@ class _Write:
         look: _Look,
         buckets: MemoryBuckets | SpilledBuckets,
         bucket_of: np.ndarray,
+        narrow: Narrow,
         total: int,
     ) -> np.ndarray:
         """Send the rows to the buckets; how many each file gets."""
@@ -277,7 +282,7 @@ class _Write:
             if not rows.num_rows:
                 return [], np.zeros(0, np.int64)
             files = routing.route(rows)
-            return split(rows, files, bucket_of, buckets.takes), np.bincount(files)
+            return split(narrow.narrowed(rows), files, bucket_of, buckets.takes), np.bincount(files)
 
         done = 0
         counts = np.zeros(routing.files, np.int64)
@@ -294,13 +299,15 @@ class _Write:
 
     # --- gather ---
 
-    def _gather(self, shape: _Shape, buckets: MemoryBuckets | SpilledBuckets, look: _Look, total: int) -> list[_File]:
+    def _gather(
+        self, shape: _Shape, buckets: MemoryBuckets | SpilledBuckets, look: _Look, narrow: Narrow, total: int
+    ) -> list[_File]:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
 
         def made(bucket: int) -> list[_File]:
             # A bucket is there up to three times: as it was read, as one piece, and in the order of its files.
             with memory.reserved(int(3 * look.in_memory * buckets.rows(bucket))):
-                return list(self._files_of(buckets.take(bucket), shape))
+                return list(self._files_of(buckets.take(bucket), shape, narrow, look.carried))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_File] = []
@@ -312,25 +319,31 @@ class _Write:
             self.options.reported("write", done, total)
         return files
 
-    def _files_of(self, bucket: pa.Table, shape: _Shape) -> Iterator[_File]:
-        """Write the files of one bucket, whose columns are let go as the last of them takes its rows."""
-        schema = bucket.schema.remove(bucket.schema.get_field_index(FILE))
+    def _files_of(
+        self, bucket: list[pa.RecordBatch], shape: _Shape, narrow: Narrow, schema: pa.Schema
+    ) -> Iterator[_File]:
+        """Write the files of one bucket, whose columns are let go as the last of them takes its rows.
+
+        ``schema``: of the rows as they are carried.
+        """
         waiting = _by_file(bucket, shape.bundles.first)
         del bucket
         while waiting:
             file, runs = waiting.pop(0)
-            rows = pa.Table.from_batches(runs, schema)
+            columns = {
+                name: narrow.together(name, [run.column(number) for run in runs])
+                for number, name in enumerate(schema.names)
+            }
+            rows = sum(run.num_rows for run in runs)
             del runs
             assignment = shape.routing.assignment_of(file)
-            count = shape.pieces(file, rows.num_rows)
-            piece_rows = -(-rows.num_rows // count)
+            count = shape.pieces(file, rows)
+            piece_rows = -(-rows // count)
             length = int(even_cuts(piece_rows, self.options.row_group_rows)[1])
-            if count > 1:
-                rows = rows.combine_chunks()  # once, as every piece takes from it
-            keys = rows.select(top_level(assignment.columns, self.schema)).combine_chunks()
-            columns = dict(zip(rows.column_names, rows.columns, strict=True))
-            columns |= dict(zip(keys.column_names, keys.columns, strict=True))
-            del rows
+            by = top_level(assignment.columns, self.schema)
+            for name in columns if count > 1 else by:  # once, where it is needed more than once
+                columns[name] = _joined(columns[name])
+            keys = pa.table({name: narrow.widened(name, columns[name]) for name in by})
             arranged = assignment.arrange(keys, length)
             del keys
             named = f"{place(file, int(shape.bundles.last[file]))}-{self.id}"
@@ -340,8 +353,8 @@ class _Write:
             for piece, numbered in enumerate(pieces):
                 name = f"part-{named}"
                 name += f"-{piece}.parquet" if count > 1 else ".parquet"
-                taken = trimmed(_taken(columns, schema, numbered, last=piece == len(pieces) - 1))
-                yield self._written(shape.routing.folder_of(file) + name, taken, assignment)
+                taken = _taken(columns, narrow, schema, numbered, last=piece == len(pieces) - 1)
+                yield self._written(shape.routing.folder_of(file) + name, trimmed(taken), assignment)
 
     def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.options.row_group_rows)
@@ -371,25 +384,30 @@ class _Write:
         )
 
 
-def _by_file(bucket: pa.Table, file_of: np.ndarray) -> list[tuple[int, list[pa.RecordBatch]]]:
+def _by_file(bucket: list[pa.RecordBatch], file_of: np.ndarray) -> list[tuple[int, list[pa.RecordBatch]]]:
     """The rows of each file, whose numbers ascend: a run of every piece that has some. ``file_of``: by slot."""
     found: dict[int, list[pa.RecordBatch]] = {}
-    for batch in bucket.to_batches():
-        numbers = file_of[batch.column(FILE).to_numpy()]
+    for piece in bucket:
+        numbers = file_of[piece.column(FILE).to_numpy()]
         edges = [*np.flatnonzero(np.diff(numbers, prepend=-1)).tolist(), len(numbers)]
-        piece = batch.drop_columns([FILE])
         for start, end in pairwise(edges):
             found.setdefault(int(numbers[start]), []).append(piece.slice(start, end - start))
     return sorted(found.items(), key=itemgetter(0))
 
 
-def _taken(columns: dict[str, pa.ChunkedArray], schema: pa.Schema, rows: np.ndarray, *, last: bool) -> pa.Table:
-    """Rows of the columns by number; after the ``last`` ones are taken, no column is left."""
+def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.table({"": column}).combine_chunks().column(0)
+
+
+def _taken(
+    columns: dict[str, pa.ChunkedArray], narrow: Narrow, schema: pa.Schema, rows: np.ndarray, *, last: bool
+) -> pa.Table:
+    """Rows of the columns by number, as they are carried; after the ``last`` ones are taken, no column is left."""
     places = pa.array(rows)
 
     def taken(name: str) -> pa.ChunkedArray:
         column = columns.pop(name) if last else columns[name]
-        return pa.table({name: column}).combine_chunks().column(0).take(places)
+        return narrow.widened(name, _joined(column).take(places))
 
     return pa.Table.from_arrays([taken(name) for name in schema.names], schema=schema)
 

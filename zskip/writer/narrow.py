@@ -1,0 +1,169 @@
+"""Rows that wait in buckets: whole numbers in the fewest bytes that hold a part's values, repeated strings as codes.
+
+| carried                                   | waits as                                                   |
+| ----------------------------------------- | ---------------------------------------------------------- |
+| decimal64 17.00, 36.00                    | int16 1700, 3600                                           |
+| date32 1996-03-13                         | int16 9568                                                 |
+| dictionary "MAIL", "TRUCK", in any order  | int8 0, 1; the texts are kept once for all parts           |
+| everything else, and what is not narrower | itself                                                     |
+
+A part's forms follow from its own values, so no footer has to be believed; where parts differ, the widest form holds
+them all. What is taken row by row, joined and spilled is half as long so, or less.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+__all__ = ["Narrow"]
+
+_MOST_TEXTS = np.iinfo(np.int16).max
+
+
+class Narrow:
+    """The narrow forms of the rows of one write. Threads may share it.
+
+    >>> rows = pa.table({"n": [1, None, 300], "s": pa.array(["b", "a", "b"]).dictionary_encode()})
+    >>> narrow = Narrow(rows.schema, 1000)
+    >>> found = narrow.narrowed(rows)
+    >>> found.schema.types
+    [DataType(int16), DataType(int8)]
+    >>> narrow.widened("s", found["s"]).to_pylist()
+    ['b', 'a', 'b']
+    """
+
+    def __init__(self, schema: pa.Schema, most_bytes: int) -> None:
+        """``schema``: of the rows as they are carried · ``most_bytes``: for the texts of a column."""
+        self._types = {field.name: field.type for field in schema}
+        self._most_bytes = most_bytes
+        self._changing = threading.Lock()
+        self._widths: dict[str, int] = {}
+        self._texts: dict[str, pa.Array] = {}
+        self._too_many: set[str] = set()
+        self._sorted: dict[str, tuple[pa.Array, pa.Array]] = {}
+
+    def narrowed(self, rows: pa.Table) -> pa.Table:
+        """The rows in their narrow forms, never narrower than those of rows before."""
+        found = {
+            name: self._narrowed(name, column) for name, column in zip(rows.column_names, rows.columns, strict=True)
+        }
+        fields = [field.with_type(found[field.name].type) for field in rows.schema]
+        return pa.Table.from_arrays(list(found.values()), schema=pa.schema(fields))
+
+    def together(self, name: str, chunks: Sequence[pa.Array]) -> pa.ChunkedArray:
+        """Pieces of a column in one form, which is the widest of theirs."""
+        full = self._types[name]
+        types = {chunk.type for chunk in chunks}
+        if len(types) == 1:
+            return pa.chunked_array(chunks)
+        if full in types:
+            return pa.chunked_array([self.widened(name, chunk) for chunk in chunks], full)
+        widest = max(types, key=lambda type: type.bit_width)
+        return pa.chunked_array([chunk.cast(widest) for chunk in chunks], widest)
+
+    def widened(self, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """Values of a column as they are carried; after all rows were seen."""
+        full = self._types[name]
+        if values.type == full:
+            return values
+        widen = partial(self._texts_of, name) if t.is_dictionary(full) else partial(_viewed, full)
+        if isinstance(values, pa.ChunkedArray):
+            return _chunked(values, widen, full)
+        return widen(values)
+
+    def _narrowed(self, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        if t.is_dictionary(values.type):
+            return self._coded(name, values)
+        whole = _whole(values.type)
+        if whole is None:
+            return values
+        ticks = _chunked(values, lambda chunk: chunk.view(whole), whole)
+        ends = pc.min_max(ticks)
+        needed = _width(ends["min"].as_py(), ends["max"].as_py(), signed=t.is_signed_integer(whole))
+        with self._changing:
+            width = self._widths[name] = max(needed, self._widths.get(name, 0))
+        if width >= whole.bit_width:
+            return values
+        return ticks.cast(_INTEGERS[width, t.is_signed_integer(whole)], safe=False)  # the bounds say that all fit
+
+    def _coded(self, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        with self._changing:
+            for chunk in values.chunks:
+                self._learn(name, chunk.dictionary)
+            if name in self._too_many:
+                return values
+            known = self._texts[name]
+        codes = pa.int8() if len(known) <= np.iinfo(np.int8).max else pa.int16()
+
+        def coded(chunk: pa.DictionaryArray) -> pa.Array:
+            return pc.index_in(chunk.dictionary, value_set=known).cast(codes).take(chunk.indices)
+
+        return _chunked(values, coded, codes)
+
+    def _learn(self, name: str, texts: pa.Array) -> None:
+        """Know these texts too; where all would be too many, those that are known stay, for the rows that have them."""
+        known = self._texts.setdefault(name, texts[:0])
+        if name in self._too_many:
+            return
+        new = texts.filter(pc.invert(pc.is_in(texts, value_set=known))).unique()
+        most = len(known) + len(new) > _MOST_TEXTS or known.nbytes + new.nbytes > self._most_bytes
+        # An ordered dictionary's order means something, and here the texts get another.
+        if most or self._types[name].ordered:
+            self._too_many.add(name)
+        elif len(new):
+            self._texts[name] = pa.concat_arrays([known, new])
+
+    def _texts_of(self, name: str, codes: pa.Array) -> pa.DictionaryArray:
+        """The texts of codes, in a dictionary that is sorted: the order in which threads met them must not show."""
+        with self._changing:
+            if name not in self._sorted:
+                known = self._texts[name]
+                order = pc.array_sort_indices(known)
+                rank = np.empty(len(known), np.int32)
+                rank[np.asarray(order)] = np.arange(len(known), dtype=np.int32)
+                self._sorted[name] = known.take(order), pa.array(rank)
+            texts, rank = self._sorted[name]
+        return pa.DictionaryArray.from_arrays(rank.take(codes), texts)
+
+
+_INTEGERS = {
+    (8, True): pa.int8(),
+    (16, True): pa.int16(),
+    (32, True): pa.int32(),
+    (8, False): pa.uint8(),
+    (16, False): pa.uint16(),
+    (32, False): pa.uint32(),
+}
+
+
+def _whole(type: pa.DataType) -> pa.DataType | None:
+    """The integers that values of a type are inside, where they are."""
+    if t.is_integer(type):
+        return type
+    if (t.is_temporal(type) and not t.is_interval(type)) or t.is_decimal32(type) or t.is_decimal64(type):
+        return pa.int32() if type.bit_width == 32 else pa.int64()
+    return None
+
+
+def _width(lower: int | None, upper: int | None, *, signed: bool) -> int:
+    """The least bits of integers from one bound to the other."""
+    for width in (8, 16, 32):
+        most = 2 ** (width - signed) - 1
+        if lower is None or upper is None or ((-most - 1) * signed <= lower and upper <= most):
+            return width
+    return 64
+
+
+def _viewed(full: pa.DataType, values: pa.Array) -> pa.Array:
+    return values.cast(_whole(full)).view(full)
+
+
+def _chunked(values: pa.ChunkedArray, change: Callable[[pa.Array], pa.Array], type: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([change(chunk) for chunk in values.chunks], type)
