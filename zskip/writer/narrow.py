@@ -63,7 +63,7 @@ class Narrow:
         types = {chunk.type for chunk in chunks}
         if len(types) == 1:
             return pa.chunked_array(chunks)
-        if full in types:
+        if full in types or not types:
             return pa.chunked_array([self.widened(name, chunk) for chunk in chunks], full)
         widest = max(types, key=lambda type: type.bit_width)
         return pa.chunked_array([chunk.cast(widest) for chunk in chunks], widest)
