@@ -18,12 +18,15 @@ from zskip.predicate.bound import Dialect, Predicate
 from zskip.predicate.depth import DEEPEST, TOO_DEEP, read_with_room
 from zskip.predicate.sql import remembered
 from zskip.predicate.sql.binder import Binder
+from zskip.predicate.sql.chains import chained, stand_for_chains
 from zskip.predicate.sql.freeze import freeze, reads_clock
 from zskip.predicate.sql.lists import shortened, stands_for_lists
+from zskip.predicate.sql.names import Names, exact_name
 from zskip.predicate.sql.places import unclosed_quote, what_is_wrong
+from zskip.predicate.sql.plain import plain_column
 from zskip.predicate.sql.source import Parameters, Source
 from zskip.predicate.sql.split import Part, nesting, skeleton
-from zskip.predicate.tree import Node
+from zskip.predicate.tree import Node, Reference
 from zskip.schema import Schema
 
 __all__ = ["bind"]
@@ -66,13 +69,14 @@ def bind(
     except ValueError as error:
         raise InvalidOption(f'There is no dialect "{dialect}".') from error
     whole = Source(sql, sql)
-    source, tokens = _read(whole, parser, dialect)
+    names = Names(schema, settings, whole, case_sensitive)
+    source, tokens = _read(whole, parser, names)
     frozen = freeze(source, tokens, dialect, params, now, settings.timezone)
     if any(frozen.frozen.count(number) > 1 for number in frozen.lists):
         # A parameter holds the very number that stands for a list.
         frozen = freeze(whole, _tokens(parser, whole, dialect), dialect, params, now, settings.timezone)
     if frozen is not source:
-        source, tokens = _read(frozen, parser, dialect)
+        source, tokens = _read(frozen, parser, names)
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
@@ -94,12 +98,21 @@ def _zone(name: str) -> str:
     return name
 
 
-def _read(source: Source, parser: sqlglot.Dialect, dialect: str) -> tuple[Source, list[Token]]:
-    """The text with its long lists taken out, and its tokens."""
-    short = shortened(source, dialect)
-    tokens = _tokens(parser, short, dialect)
-    if stands_for_lists(tokens, short):
-        return short, tokens
+def _read(source: Source, parser: sqlglot.Dialect, names: Names) -> tuple[Source, list[Token]]:
+    """The text with its long lists and chains taken out, and its tokens."""
+    dialect = names.dialect.name
+
+    def named(text: str) -> tuple[Reference, str] | None:
+        tokens = parser.tokenize(text)
+        column = plain_column(names, tokens[0]) if len(tokens) == 1 else None
+        return None if column is None else (Reference(column.path, column.type), exact_name(column, names.dialect))
+
+    listed = shortened(source, dialect)
+    short = chained(listed, dialect, named)
+    for each in [short, listed] if short is not listed else [listed]:
+        tokens = _tokens(parser, each, dialect)
+        if stands_for_lists(tokens, each) and stand_for_chains(tokens, each):
+            return each, tokens
     return source, _tokens(parser, source, dialect)
 
 

@@ -15,7 +15,7 @@ from zskip.predicate.sql.source import Source
 from zskip.predicate.tree import Reference
 from zskip.schema import Column, Schema, join_path
 
-__all__ = ["Names"]
+__all__ = ["Names", "exact_name"]
 
 
 class Names:
@@ -59,7 +59,7 @@ class Names:
 
     def note(self, start: int, end: int, column: Column) -> None:
         """Notes that a column was bound in this place."""
-        entry = (start, end, _quoted(column, self.dialect))
+        entry = (start, end, exact_name(column, self.dialect))
         index = bisect.bisect_left(self._noted, entry)
         if self._noted[index : index + 1] != [entry]:
             self._noted.insert(index, entry)
@@ -93,6 +93,7 @@ class Names:
             return self._inside(node.parts[0].name)
 
 
-def _quoted(column: Column, dialect: Dialect) -> str:
+def exact_name(column: Column, dialect: Dialect) -> str:
+    """A column's name as the dialect reads it, whatever it holds."""
     mark = "`" if dialect.name in ("spark", "databricks", "hive", "mysql", "bigquery") else '"'
     return ".".join(mark + part.replace(mark, mark * 2) + mark for part in column.parts)

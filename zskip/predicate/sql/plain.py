@@ -11,13 +11,16 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.predicate import literals
 from zskip.predicate.literals import Refused
 from zskip.predicate.sql.constants import number
+from zskip.predicate.sql.names import Names
 from zskip.predicate.sql.predicates.terms import are_comparable, fitted
+from zskip.predicate.sql.source import LongChain
 from zskip.predicate.tree import Node, Reference
+from zskip.schema import Column
 
 if TYPE_CHECKING:
     from zskip.predicate.sql.binder import Binder
 
-__all__ = ["Plain"]
+__all__ = ["Plain", "plain_column"]
 
 _SIGNS: dict[TokenType, str] = {
     TokenType.EQ: "=",
@@ -44,7 +47,10 @@ class Plain:
         self._terms: dict[tuple[TokenType, str], Reference | None] = {}
 
     def comparison(self, tokens: Sequence[Token]) -> Node | None:
-        """``column op constant``, for which no parser is needed; None for everything else, and for what is wrong."""
+        """``column op constant``, or a chain of them; None for everything else, and for what is wrong."""
+        if len(tokens) == 1 and tokens[0].token_type is TokenType.NUMBER:
+            chain = self.binder.source.lists.get(tokens[0].text)
+            return chain.tree if isinstance(chain, LongChain) else None
         op = _SIGNS.get(tokens[1].token_type) if len(tokens) in (3, 4) else None
         if op is None:
             return None
@@ -73,8 +79,12 @@ class Plain:
     def _term(self, name: Token) -> Reference | None:
         key = (name.token_type, name.text)
         if key not in self._terms:
-            bare = name.token_type is TokenType.VAR and name.text.upper() not in _NO_NAMES
-            simple = bare or name.token_type is TokenType.IDENTIFIER
-            column = self.binder.names.find([name.text]) if simple else None
+            column = plain_column(self.binder.names, name)
             self._terms[key] = None if column is None else Reference(column.path, column.type)
         return self._terms[key]
+
+
+def plain_column(names: Names, token: Token) -> Column | None:
+    """The column that one token names, and can only name; None for every other token."""
+    bare = token.token_type is TokenType.VAR and token.text.upper() not in _NO_NAMES
+    return names.find([token.text]) if bare or token.token_type is TokenType.IDENTIFIER else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from zskip.predicate.tree import Literal, Node, Opaque, Scalar
 if TYPE_CHECKING:
     from zskip.predicate.sql.binder import Binder
 
-__all__ = ["any_row", "comparison", "distinct", "row_of", "row_pairs"]
+__all__ = ["any_of_rows", "any_row", "comparison", "distinct", "row_of", "row_pairs"]
 
 
 def comparison(op: str) -> Callable[[Binder, exp.Expr], Node]:
@@ -65,6 +65,11 @@ def row_pairs(binder: Binder, left: list[Scalar], right: list[exp.Expr]) -> list
 def any_row(binder: Binder, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
     """TRUE where the parts of any row are equal, side by side; elsewhere FALSE, or NULL."""
     legs = [tree.and_([_alike(binder, left, right, whole) for left, right in pairs]) for pairs in rows]
+    return any_of_rows(legs)
+
+
+def any_of_rows(legs: Sequence[Node]) -> Node:
+    """TRUE where any leg is: what engines say elsewhere, beside NULL, is their own."""
     rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
     return tree.choose(tree.or_(legs), tree.and_([]), rest)
 

@@ -16,6 +16,7 @@ from zskip.predicate.sql.nodes import place
 from zskip.predicate.sql.predicates.comparisons import any_row, row_of, row_pairs
 from zskip.predicate.sql.predicates.terms import compared, fitted, must_compare, rounds
 from zskip.predicate.sql.refusals import opaque
+from zskip.predicate.sql.source import LongList
 from zskip.predicate.tree import Literal, Node, Scalar
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _long_list(binder: Binder, node: exp.Expr) -> pa.Array | None:
     """The long list for which the one constant of an IN stands."""
     only = node.expressions[0] if len(node.expressions) == 1 else None
     found = binder.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
-    return None if found is None else found.values
+    return found.values if isinstance(found, LongList) else None
 
 
 def _in_array(binder: Binder, term: Scalar, values: pa.Array, node: exp.Expr) -> Node:
