@@ -3,7 +3,7 @@
 A text goes through them in this order:
 
 1. ``bind``: the door · ``remembered``: what was bound before
-2. ``source``: a text with parts replaced, and the way back · ``lists``: long lists, read apart · ``freeze``:
+2. ``source``: a text with parts replaced, and the way back · ``lists``, ``chains``: long ones, read apart · ``freeze``:
    parameters and now() become constants · ``split``: the skeleton of AND, OR, NOT and parentheses
 3. ``binder``: one leaf of the skeleton and a schema become a node of the tree, by the rules of ``predicates/`` and
    ``functions/`` · ``plain``: the commonest leaves, without the parser · ``computable``: what DuckDB may be asked of,
