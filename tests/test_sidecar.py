@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import zskip
 from zskip import sidecar
 from zskip.errors import (
     CommitConflict,
@@ -620,6 +621,25 @@ def test_a_foreign_folder_that_changed_is_noticed(tmp_path: Path) -> None:
     assert sorted(known.columns["x"].lower.to_pylist()) == [1, 5, 8]
     assert known.columns["y"].has_value.to_pylist().count(True) == 1
     assert sidecar.refresh(fresh) == fresh.snapshot
+
+
+@pytest.mark.parametrize("how", ["in place", "renamed over"])
+def test_a_replacement_with_the_old_size_and_the_old_time_is_noticed(how: str, tmp_path: Path) -> None:
+    one = tmp_path / "1.parquet"
+    pq.write_table(pa.table({"a": np.arange(100)}), one, compression="none")
+    old = 1_600_000_000 * 10**9
+    os.utime(one, ns=(old, old))
+    table = zskip.index(tmp_path)
+    before = one.stat()
+    assert not table.plan("a = 150").paths
+    new = one if how == "in place" else tmp_path / ".new"
+    pq.write_table(pa.table({"a": np.arange(100, 200)}), new, compression="none")
+    new.replace(one)
+    os.utime(one, ns=(old, old))
+    assert (one.stat().st_size, one.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert table.plan("a = 150").to_arrow().num_rows == 1
+    assert table.refresh().plan("a = 50").to_arrow().num_rows == 0
+    assert not table.plan("a = 50").paths
 
 
 def test_statistics_from_elsewhere_stand_in_for_footers(tmp_path: Path) -> None:

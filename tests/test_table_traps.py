@@ -61,6 +61,8 @@ def whole_seconds(patch: pytest.MonkeyPatch) -> None:
     right = freshness._agree
 
     def seconds(values: pa.Array) -> pa.Array:
+        if pa.types.is_string(values.type):  # what tells more than a time
+            return pa.nulls(len(values), values.type)
         return pc.divide(values, 10**9) if values.type == pa.int64() and _is_time(values) else values
 
     def wrong_(then: pa.Array, now: pa.Array, **unknown: bool) -> np.ndarray:

@@ -99,8 +99,13 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
 
 def _outlive_the_tick(storage: Storage, listing: Listing) -> None:
     """Wait until whoever replaces one of these files gives it a time that differs from the one that was listed."""
-    if listing.etag.null_count:
-        newest = pc.max(listing.modified).as_py() or 0
+    if storage.local is not None or listing.etag.null_count:
+        times = listing.modified
+        if (
+            not listing.etag.null_count
+        ):  # a local disk's: the time that is compared is that of the last change of status
+            times = pc.add(times, listing.etag.cast(pa.int64()))
+        newest = pc.max(times).as_py() or 0
         left = min(newest + _TICK_NS - time.time_ns(), _TICK_NS)
         if left > 0:
             time.sleep(left / 1e9)

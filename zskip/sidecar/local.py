@@ -89,6 +89,7 @@ class LocalStorage:
         paths: list[str] = []
         sizes: list[int] = []
         modified: list[int] = []  # lists of plain values: a tuple a file would keep Python's collector busy
+        touched: list[int] = []
         waiting = [prefix.rstrip("/")]
         while waiting:
             folder = waiting.pop()
@@ -110,7 +111,8 @@ class LocalStorage:
                     paths.append(before + name)
                     sizes.append(status.st_size)
                     modified.append(status.st_mtime_ns)
-        return Listing.of_columns(paths, sizes, modified)
+                    touched.append(status.st_ctime_ns)
+        return Listing.of_columns(paths, sizes, modified, touched)
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:

@@ -33,6 +33,8 @@ _FEW = 64
 class Listing:
     """Files by name. ``size``: bytes · ``modified``: nanoseconds since the epoch · ``etag``: null where there is none.
 
+    A local disk's ETag is how many nanoseconds after its modification a file's status last changed: whoever replaces a
+    file and gives it the old one's time, as copying tools do, cannot set that. Only a listing of a folder tells it.
     A file that was asked for by name and is not there has a null size.
     """
 
@@ -50,14 +52,13 @@ class Listing:
         return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
 
     @staticmethod
-    def of_columns(path: Sequence[str], size: Sequence[int], modified: Sequence[int]) -> Listing:
-        """A listing of files without ETags, in the order of the paths' bytes."""
-        unordered = Listing(
-            pa.array(path, pa.string()),
-            pa.array(size, pa.int64()),
-            pa.array(modified, pa.int64()),
-            pa.nulls(len(path), pa.string()),
-        )
+    def of_columns(
+        path: Sequence[str], size: Sequence[int], modified: Sequence[int], touched: Sequence[int]
+    ) -> Listing:
+        """A listing of a local disk, in the order of the paths' bytes. ``touched``: when each file's status changed."""
+        times = pa.array(modified, pa.int64())
+        etag = pc.subtract(pa.array(touched, pa.int64()), times).cast(pa.string())
+        unordered = Listing(pa.array(path, pa.string()), pa.array(size, pa.int64()), times, etag)
         return unordered.take(np.asarray(pc.sort_indices(unordered.path)))
 
     @staticmethod
