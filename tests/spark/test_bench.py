@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.tables import build_table
-from zskip import bench as benching
 from zskip.bench import bench
+from zskip.bench import on_spark as benching
 from zskip.errors import ZskipError
 from zskip.predicate import bind
 
@@ -27,15 +27,25 @@ def table(tmp_path: Path) -> Any:
 
 
 @pytest.mark.usefixtures("spark")
-def test_predicates_are_timed_both_ways(table: Any) -> None:
-    report = bench(table, ["a = 7", "b IN (3, 4) AND a < 100", "SELECT count(*) FROM conn"], runs=2, spark=True)
-    for one in report.timings[:2]:
+def test_predicates_and_statements_are_timed_both_ways(table: Any) -> None:
+    queries = [
+        "a = 7",
+        "b IN (3, 4) AND a < 100",
+        "SELECT count(*) FROM conn",
+        f"FROM '{table.uri}' WHERE a < 5",
+        'WITH few AS (SELECT b, sum(a) AS "the {sum}" FROM conn WHERE conn.a < 50 GROUP BY b) SELECT * FROM few',
+    ]
+    report = bench(table, queries, runs=2, spark=True)
+    for one in report.timings:
         assert min(one.spark_zskip_seconds or 0, one.spark_plain_seconds or 0) > 0
-    assert (report.timings[2].spark_zskip_seconds, report.timings[2].spark_plain_seconds) == (None, None)
-    assert str(report).count("Spark") == 2
+    assert str(report).count("Spark") == len(queries)
 
 
 def test_ways_that_disagree_are_an_error(table: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benching, "bind", lambda text, *given, **options: bind(f"{text} AND b < 0", *given, **options))
     with pytest.raises(ZskipError, match="gives 0 rows through zskip on Spark, but 4 over all files"):
         bench(table, ["a = 7"], runs=1, spark=True)
+    honest = benching.self_pruning
+    monkeypatch.setattr(benching, "self_pruning", lambda *given: honest(*given).where("a <> 3"))
+    with pytest.raises(ZskipError, match="gives 16 rows through zskip on Spark, but 20 over all files"):
+        bench(table, ["SELECT b FROM conn WHERE a < 5"], runs=1, spark=True)

@@ -36,7 +36,12 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--queries", type=Path, required=True, metavar="FILE", help="a file of predicates or SELECTs")
     command.add_argument("--runs", type=int, default=5, metavar="N", help="how often each query runs (5)")
-    command.add_argument("--layouts", type=names, metavar="A,B", help="compare layouts on a sample of the table")
+    command.add_argument(
+        "--layouts",
+        type=names,
+        metavar="A,B",
+        help="compare layouts, fitted to and judged by these queries on a sample of the table",
+    )
     command.add_argument("--spark", action="store_true", help="run on Spark as well")
     add_storage(command)
     add_json(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 import sqlglot
@@ -12,7 +13,7 @@ from zskip.errors import SqlSyntaxError
 from zskip.predicate.depth import read_with_room
 from zskip.schema import Schema
 
-__all__ = ["Asked", "asked", "conditions", "named_tables"]
+__all__ = ["Asked", "asked", "conditions", "named_tables", "spoken"]
 
 _STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH)\b", re.IGNORECASE | re.DOTALL)
 
@@ -81,6 +82,32 @@ def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
         for table in statement.find_all(exp.Table)
         if table.name and not table.db and table.name.lower() not in own
     }
+
+
+def spoken(text: str, tables: Collection[str], name: str, *, dialect: str = "duckdb", into: str) -> str:
+    """A statement in another dialect, in which some tables, whichever case they are spelled in, have another name.
+
+    For Spark the name is a parameter of ``spark.sql``, in braces. Raises `SqlSyntaxError`.
+
+    >>> spoken("FROM 'lake/conn' WHERE a = 5", ["lake/conn"], "rows", into="spark")
+    'SELECT * FROM {rows} AS `lake/conn` WHERE a = 5'
+    """
+    folded = {table.lower() for table in tables}
+    placed = f"zskip_{name}_here"
+    try:
+        statement = read_with_room(text, lambda: sqlglot.parse_one(text, read=dialect))
+        own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
+        for table in list(statement.find_all(exp.Table)):
+            if table.name.lower() in folded - own and not table.db:
+                if not table.alias:
+                    table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
+                table.set("this", exp.to_identifier(placed if into == "spark" else name))
+        said: str = read_with_room(text, lambda: statement.sql(dialect=into))
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The statement cannot be put into {into}'s SQL: {error}", text) from error
+    if into == "spark":
+        return said.replace("{", "{{").replace("}", "}}").replace(placed, f"{{{name}}}")
+    return said
 
 
 def _read(select: exp.Select, statement: exp.Expr, schema: Schema) -> frozenset[str] | None:

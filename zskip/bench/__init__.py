@@ -1,0 +1,52 @@
+"""A user's own queries, through zskip and through a plain scan of all files, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zskip import layouts as fitted
+from zskip.bench import on_spark
+from zskip.bench.layouts import compare
+from zskip.bench.queries import timing
+from zskip.bench.report import LayoutScore, Report, Timing
+from zskip.errors import InvalidOption, nearest
+
+if TYPE_CHECKING:
+    from zskip.table import Table
+
+__all__ = ["LayoutScore", "Report", "Timing", "bench"]
+
+
+def bench(
+    table: Table,
+    queries: Sequence[str],
+    *,
+    runs: int = 5,
+    layouts: Sequence[str] | None = None,
+    spark: bool = False,
+) -> Report:
+    """Run each query through zskip and over all files, on DuckDB and, if asked, on Spark.
+
+    ``queries``: predicates, or statements in which the table stands by its quoted path, by its folder's name, or by any
+    name where that is the only one, as in a workload for `Table.advise` ·
+    ``layouts``: names of layouts to compare on a sample with these queries as the workload: each is fitted to every
+    other query and judged by the rest, both ways round ·
+    ``spark``: run each query on Spark as well, a predicate as it stands, a statement put into Spark's SQL.
+    Raises `InvalidOption`, what planning raises, and `ZskipError` where the two ways do not give as many rows.
+    """
+    import duckdb
+
+    if runs < 1 or not queries:
+        raise InvalidOption("bench needs one query and one run at least.")
+    for name in layouts or ():
+        if name not in fitted.LAYOUTS:
+            raise InvalidOption(f'There is no layout "{name}".{nearest(name, fitted.LAYOUTS)}')
+    con = duckdb.connect()
+    con.execute("SET TimeZone = 'UTC'")
+    index = table.index
+    session = on_spark.session() if spark else None
+    timings = tuple(timing(index, con, query, runs, session) for query in queries)
+    con.execute("RESET TimeZone")
+    scores, held_out = compare(index, con, queries, layouts) if layouts else ((), False)
+    return Report(table.uri, table.version, runs, timings, scores, held_out)

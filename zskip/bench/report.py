@@ -1,0 +1,103 @@
+"""What a bench found: figures by query and by layout, and their text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zskip.plan import Share
+
+__all__ = ["LayoutScore", "Report", "Timing", "short"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One query, timed. Seconds are medians over the runs, and ``zskip`` includes ``plan``; bytes are of whole files.
+
+    ``files``, ``rows`` and ``bytes``: what is scanned, of all. The Spark fields are None where Spark was not asked.
+    """
+
+    query: str
+    result_rows: int
+    files: Share
+    rows: Share
+    bytes: Share
+    plan_seconds: float
+    zskip_seconds: float
+    plain_seconds: float
+    spark_zskip_seconds: float | None = None
+    spark_plain_seconds: float | None = None
+
+    @property
+    def times_faster(self) -> float:
+        """How many times as long the plain scan takes."""
+        return self.plain_seconds / self.zskip_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutScore:
+    """A layout: the shares of bytes, rows and files, from 0 to 1, that it skips on the average of these queries.
+
+    Bytes are those of the columns that a query reads, uncompressed.
+    """
+
+    layout: str
+    bytes: float
+    rows: float
+    files: float
+    fit_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `bench` measured; its text is a table.
+
+    ``layouts``: the one that skips the most bytes first. ``held_out``: each of the queries was judged on layouts that
+    were fitted to the others alone; where there is only one, layouts are fitted to it and judged by it.
+    """
+
+    table: str
+    version: int
+    runs: int
+    timings: tuple[Timing, ...]
+    layouts: tuple[LayoutScore, ...] = ()
+    held_out: bool = False
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.table} (version {self.version}), medians of {self.runs} runs",
+            f"{'files':>15} {'rows':>8} {'bytes':>8} {'plan':>9} {'zskip':>9} {'plain':>9} {'faster':>7}  query",
+        ]
+        for one in self.timings:
+            lines.append(
+                f"{one.files.part:>7}/{one.files.whole:<7} {_scanned(one.rows)} {_scanned(one.bytes)} "
+                f"{_time(one.plan_seconds)} {_time(one.zskip_seconds)} {_time(one.plain_seconds)} "
+                f"{one.times_faster:>6.1f}×  {short(one.query)}"
+            )
+            if one.spark_zskip_seconds is not None and one.spark_plain_seconds is not None:
+                lines.append(
+                    f"{'Spark':>43} {_time(one.spark_zskip_seconds)} {_time(one.spark_plain_seconds)} "
+                    f"{one.spark_plain_seconds / one.spark_zskip_seconds:>6.1f}×"
+                )
+        if self.layouts:
+            judged = "queries that they were not fitted to" if self.held_out else "the query that they were fitted to"
+            lines += ["", f"layouts fitted to a sample of the rows, by what they skip of other rows, for {judged}:"]
+            lines.append(f"{'layout':<10} {'bytes':>8} {'rows':>8} {'files':>8} {'to fit':>9}")
+            lines += [
+                f"{one.layout:<10} {one.bytes:>8.2%} {one.rows:>8.2%} {one.files:>8.2%} {_time(one.fit_seconds)}"
+                for one in self.layouts
+            ]
+        return "\n".join(lines)
+
+
+def _scanned(share: Share) -> str:
+    return f"{'unknown':>8}" if share.part is None else f"{share.fraction:>8.2%}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:>6.1f} ms"
+
+
+def short(text: str, width: int = 70) -> str:
+    """A query in one line."""
+    plain = " ".join(text.split())
+    return plain if len(plain) <= width else plain[: width - 1] + "…"
