@@ -92,6 +92,9 @@ class MemoryBuckets:
     def rows(self, bucket: int) -> int:
         return sum(piece.num_rows for piece in self._pieces[bucket])
 
+    def bytes(self, bucket: int) -> int:
+        return sum(piece.nbytes for piece in self._pieces[bucket])
+
     def take(self, bucket: int) -> list[pa.RecordBatch]:
         pieces, self._pieces[bucket] = self._pieces[bucket], []
         return [batch for piece in pieces for batch in piece.to_batches()]
@@ -110,13 +113,14 @@ class SpilledBuckets:
         self._folder = folder
         self._paths: list[list[str]] = [[] for _ in range(count)]
         self._writers: list[tuple[pa.Schema, pa.RecordBatchStreamWriter] | None] = [None] * count
-        self._rows = [0] * count
+        self._rows, self._bytes = [0] * count, [0] * count
         self._options: pa.ipc.IpcWriteOptions | None = None
 
     def add(self, bucket: int, rows: pa.Table) -> None:
         # Written at once: a piece that waited would keep the whole part alive that it is a slice of.
         self._rows[bucket] += rows.num_rows
         rows = trimmed(rows, rows.num_rows)
+        self._bytes[bucket] += rows.nbytes
         with naming(self._paths[bucket][-1] if self._paths[bucket] else self._folder):
             self._writer(bucket, rows).write_table(rows)
 
@@ -143,6 +147,10 @@ class SpilledBuckets:
 
     def rows(self, bucket: int) -> int:
         return self._rows[bucket]
+
+    def bytes(self, bucket: int) -> int:
+        """What a bucket takes once it is read."""
+        return self._bytes[bucket]
 
     def take(self, bucket: int) -> list[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = []

@@ -46,7 +46,9 @@ _LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
 _MOST_BUCKETS = 256
 # Shares of the memory limit: rows that are kept in memory, and the rows of one bucket that is being made into files.
 _RESIDENT_SHARE, _BUCKET_SHARE = 0.4, 0.125
-# And one part in so many for the texts of a column that are kept once for all rows.
+# How much of a file's rows is there while they are put in order and encoded, beside what is left of their bucket.
+_ORDERED = 1.25
+# One part in so many for the texts of a column that are kept once for all rows.
 _TEXTS_SHARE = 64
 
 
@@ -305,8 +307,9 @@ class _Write:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
 
         def made(bucket: int) -> list[_File]:
-            # A bucket is there up to three times: as it was read, as one piece, and in the order of its files.
-            with memory.reserved(int(3 * look.in_memory * buckets.rows(bucket))):
+            # A bucket is there up to twice: as it waited, and as its columns are carried, in their order.
+            ordered = _ORDERED * look.in_memory * buckets.rows(bucket)
+            with memory.reserved(int(buckets.bytes(bucket) + ordered)):
                 return list(self._files_of(buckets.take(bucket), shape, narrow, look.carried))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
