@@ -9,13 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlglot
 
 import zskip
 from zskip.errors import (
     CorruptFile,
+    IncomparableTypes,
     InvalidOption,
     NoParquet,
     NotOrderable,
@@ -24,6 +27,7 @@ from zskip.errors import (
     TableExists,
     TableNotFound,
     UnknownColumn,
+    UnsupportedSql,
 )
 
 ROWS = pa.table({"src_ip": ["10.0.0.1", "10.0.0.2"] * 500, "n": list(range(1000)), "tags": [["a"]] * 1000})
@@ -179,12 +183,37 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: table.history("3"),  # type: ignore[arg-type]
         lambda: table.verify(random=-1),
         lambda: table.verify(["n = 1"], sample=-1),
+        lambda: table.plan("n = ?", params=5),  # type: ignore[arg-type]
+        lambda: table.plan("n = ?", params="7"),
+        lambda: table.plan("n = ?", params={7}),  # type: ignore[arg-type]
+        lambda: table.plan("n = 1").to_arrow([5]),  # type: ignore[list-item]
+        lambda: table.plan("n = 1").to_arrow(5),  # type: ignore[arg-type]
+        lambda: table.plan("n = 1").to_duckdb(columns=[5]),  # type: ignore[list-item]
+        lambda: table.plan("n = 1").to_duckdb(5),  # type: ignore[arg-type]
+        lambda: table.plan("n = 1").explain(5),  # type: ignore[arg-type]
+        lambda: table.append(ROWS, batch=5),  # type: ignore[arg-type]
+        lambda: table.append(ROWS, batch=("a",)),  # type: ignore[arg-type]
+        lambda: table.append(ROWS, batch=(1, "a")),  # type: ignore[arg-type]
+        lambda: table.clustering(5),  # type: ignore[arg-type]
+        lambda: table.advise("n = 1", seed="x"),  # type: ignore[arg-type]
+        lambda: zskip.advise(ROWS, "n = 1", seed="x"),  # type: ignore[arg-type]
+        lambda: zskip.sql(None),  # type: ignore[arg-type]
+        lambda: zskip.sql("SELECT 1", 5),  # type: ignore[arg-type]
+        lambda: zskip.sql("SELECT ?", params=5),  # type: ignore[arg-type]
+        lambda: zskip.index(tmp_path / "i", statistics=5, schema=ROWS.schema),  # type: ignore[arg-type]
+        lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], weights="a"),  # type: ignore[arg-type]
+        lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], weights=["a"]),  # type: ignore[list-item]
+        lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], weights={"n": "a"}),  # type: ignore[dict-item]
+        lambda: zskip.write(ROWS, tmp_path / "other", by=["n"], seed="x"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidOption, match="not "):
             wrong()
     for by in (5, ["n", 5]):
         with pytest.raises(InvalidOption, match="by= is a column's name"):
             zskip.write(ROWS, tmp_path / "other", by=by)  # type: ignore[arg-type]
+    for workload in (5, [5], ["n = 1", None]):
+        with pytest.raises(InvalidOption, match="A workload is queries"):
+            zskip.write(ROWS, tmp_path / "other", by=["n"], workload=workload)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="by= names no column, and no workload"):
         zskip.write(ROWS, tmp_path / "other", by=None)
     assert not (tmp_path / "other").exists()
@@ -205,3 +234,49 @@ def test_one_text_is_not_taken_for_a_list_of_letters(tmp_path: Path) -> None:
     assert table.plan("n = 7").to_arrow("src_ip").column_names == ["src_ip"]
     assert table.plan("n = 7").to_duckdb(columns="src_ip").columns == ["src_ip"]
     assert list(table.clustering("src_ip")) == ["src_ip"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "place"),
+    [("src_ip", "src_ip"), ("n > 5 AND src_ip", "src_ip"), ("NOT 'yes'", "'yes'"), ("(src_ip) OR n = 1", "src_ip")],
+)
+def test_a_text_is_no_condition(sql: str, place: str, tmp_path: Path) -> None:
+    table = zskip.write(ROWS, tmp_path / "t", by=["n"])
+    for ask in (table.plan, table.delete):
+        with pytest.raises(IncomparableTypes, match="TRUE or FALSE, and this is VARCHAR") as raised:
+            ask(sql)
+        first, second = str(raised.value).splitlines()[-2:]
+        assert first[second.index("^") : second.rindex("^") + 1] == place
+    assert zskip.open(tmp_path / "t").version == 1
+
+
+def test_the_parser_does_not_speak_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = zskip.write(ROWS, tmp_path / "t", by=["n"])
+    for statement in ("CALL x()", "EXPLAIN SELECT 1", "VACUUM FULL x"):
+        with pytest.raises(UnsupportedSql, match="no condition on rows"):
+            table.plan(statement)
+    with pytest.raises(duckdb.Error):
+        zskip.sql("VACUUM FULL x")
+    assert not caplog.records
+    sqlglot.parse("CALL x()", dialect="duckdb")
+    assert len(caplog.records) == 1, "of another's parse it still does"
+
+
+WORDS = ("comment", "if", "list", "map", "object", "range", "row", "set", "struct", "update", "use")
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+def test_columns_that_are_called_like_the_parsers_words(dialect: str, tmp_path: Path) -> None:
+    rows = pa.table({word: list(range(1000)) for word in WORDS})
+    table = zskip.write(rows, tmp_path / "t", by=WORDS[0], files=10)
+    for word in WORDS:
+        for said, count in (
+            ("{w} = 5", 1), ("{w} > 3 AND {w} < 9", 5), ("{w} IN (5, 6)", 2), ("NOT {w} >= 4", 4), ("{w} + 1 = 6", 1),
+            ("{w} BETWEEN 1 AND 7 OR ({w}) = 9", 8), ("{w} IS NOT NULL AND abs({w}) <= 5", 6), ("5 = {w}", 1),
+        ):  # fmt: skip
+            plan = table.plan(said.replace("{w}", word.upper()), dialect=dialect)
+            assert plan.skipped.files.part >= 9, said
+            if dialect == "duckdb":
+                assert plan.to_arrow().num_rows == count, said
+    for said in ("map(['a'], [1]) IS NOT NULL AND map = 5", "if(map = 5, TRUE, FALSE)"):
+        assert table.plan(said, dialect=dialect).skipped.files.part == 9, "what is called is no column"

@@ -6,7 +6,7 @@ So the column ``a.b`` at the top is ``"a.b"``, and the field b of the struct a i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -15,9 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
-from zskip.errors import NotOrderable, UnknownColumn, in_quotes, nearest
+from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, in_quotes, nearest
 
-__all__ = ["TIME_TZ", "Column", "Schema", "is_orderable", "join_path", "logical_type", "may_hold_nan", "split_path"]
+__all__ = [
+    "TIME_TZ",
+    "Column",
+    "Schema",
+    "is_orderable",
+    "join_path",
+    "logical_type",
+    "may_hold_nan",
+    "names_given",
+    "split_path",
+]
 
 
 def join_path(parts: Sequence[str]) -> str:
@@ -27,6 +37,19 @@ def join_path(parts: Sequence[str]) -> str:
     ('a.b', '"a.b"')
     """
     return ".".join('"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part for part in parts)
+
+
+def names_given(given: object, option: str) -> tuple[str, ...]:
+    """The columns of an option; one name may stand alone. Raises `InvalidOption` for what is no name.
+
+    >>> names_given("a", "by"), names_given(["a", "b"], "by")
+    (('a',), ('a', 'b'))
+    """
+    listed = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    for name in listed:
+        if not isinstance(name, str):
+            raise InvalidOption(f"{option}= is a column's name, or a list of names, not {name!r}.")
+    return listed
 
 
 def split_path(path: str) -> tuple[str, ...]:

@@ -20,14 +20,14 @@ from zskip.errors import CommitConflict, InvalidOption, TableExists, nearest
 from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan
 from zskip.predicate import Predicate, bind
-from zskip.schema import Schema
+from zskip.schema import Schema, names_given
 from zskip.sidecar import CACHE_BYTES, Index, Repaired, Snapshot, Storage, Vacuumed
 from zskip.writer import WriteOptions, changes, open_source, optimizing
 from zskip.writer.changes import Appended
 from zskip.writer.deleting import Deleted, delete
 from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.optimizing import Optimized
-from zskip.writer.options import bytes_of, span_of
+from zskip.writer.options import be_seed, bytes_of, span_of
 from zskip.writer.paths import stored_rows
 from zskip.writer.sample import Sample
 from zskip.writer.workload import Workload, file_of, queries_of
@@ -198,6 +198,7 @@ def advise(
         storage = sidecar.open_storage(source, storage_options)
         if sidecar.latest_version(storage):
             return Table(storage, sidecar.load(storage)).advise(workload, files=files, seed=seed)
+    be_seed(seed)
     sample, total, started = Sample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
         rows = part()
@@ -464,8 +465,7 @@ class Table:
         ``columns``: the clustering columns by default. Raises `UnknownColumn` and `NotOrderable`.
         """
         layout = self.snapshot.layout
-        columns = [columns] if isinstance(columns, str) else columns
-        named = self.snapshot.schema.orderable(columns) if columns is not None else ()
+        named = self.snapshot.schema.orderable(names_given(columns, "columns")) if columns is not None else ()
         paths = [column.path for column in named] if columns is not None else list(layout.columns if layout else ())
         return depths(self._index.files(None, paths).statistics, paths)
 
@@ -481,6 +481,7 @@ class Table:
         ``workload``: predicates or SELECT statements, or a file of them; ``files``: how many the new table is to have,
         as many as now by default. Raises `InvalidOption`, `SqlError`.
         """
+        be_seed(seed)
         count = len(self._index)
         some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
         parts, today, every = [], [], self.plan(freshness="trust")

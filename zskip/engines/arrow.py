@@ -24,6 +24,7 @@ from zskip.engines.duckdb.scan import literal, partition_values
 from zskip.engines.duckdb.types import ambiguous, duckdb_type, lossless, quoted
 from zskip.engines.missing import naming_what_is_gone
 from zskip.errors import SchemaError, UnknownColumn, nearest
+from zskip.schema import names_given
 
 if TYPE_CHECKING:
     import duckdb
@@ -127,7 +128,7 @@ def output_schema(plan: Plan, columns: Sequence[str] | None) -> pa.Schema:
     arrow = plan.snapshot.schema.arrow
     if columns is None:
         return arrow
-    columns = [columns] if isinstance(columns, str) else columns
+    columns = names_given(columns, "columns")
     for name in columns:
         if name not in arrow.names:
             raise UnknownColumn(f'There is no column "{name}".{nearest(name, arrow.names)}')

@@ -27,7 +27,7 @@ from zskip.errors import CorruptFile, InvalidOption, MissingDependency, SchemaEr
 from zskip.plan import Plan
 from zskip.plan import plan as survey
 from zskip.predicate import Predicate, bind, conjunction
-from zskip.schema import Schema, logical_type
+from zskip.schema import Schema, logical_type, names_given
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -65,7 +65,8 @@ def to_spark(plan: Plan, spark: SparkSession, columns: Sequence[str] | None = No
     require_session(spark)
     schema = plan.snapshot.schema
     where, plan = _in_session(plan, spark)
-    wanted = list(schema.arrow.names) if columns is None else [schema.column(name).parts[0] for name in columns]
+    given = schema.arrow.names if columns is None else names_given(columns, "columns")
+    wanted = [name if columns is None else schema.column(name).parts[0] for name in given]
     filtered = sorted(plan.predicate.columns) if plan.predicate is not None else []
     read = list(dict.fromkeys([*wanted, *(schema.columns[path].parts[0] for path in filtered)]))
     arrow = pa.schema([schema.arrow.field(name) for name in read])

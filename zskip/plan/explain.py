@@ -168,6 +168,8 @@ def _facts_of_file(plan: Plan, file: str) -> dict[str, Any]:
 
 def _number_of(plan: Plan, file: str) -> int:
     """The number of the file with this path, in the table or as `Plan.paths` has it."""
+    if not isinstance(file, str):
+        raise InvalidOption(f"file= is the path of one of the table's files, not {file!r}.")
     uri = plan.index.storage.uri
     inner = file.removeprefix(uri).lstrip("/") if file.startswith(uri) else file
     paths: list[str] = []

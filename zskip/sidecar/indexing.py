@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
-from zskip.errors import NoParquet, SchemaMismatch, TableExists
+from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
 from zskip.schema import Column, Schema, logical_type
 from zskip.sidecar.commit import commit
 from zskip.sidecar.freshness import Changes, changes, data_files, only
@@ -133,6 +133,8 @@ def from_statistics(given: pa.Table, schema: Schema, uri: str) -> DataFiles:
 
     Raises `SchemaMismatch` for bounds that are not of their column's type, and for a table without paths.
     """
+    if not isinstance(given, pa.Table):
+        raise InvalidOption(f"statistics= is an Arrow table, not {given!r}.")
     if "path" not in given.column_names:
         raise SchemaMismatch('A table of statistics needs a column "path".')
     rows = given.combine_chunks()

@@ -79,6 +79,10 @@ def create(
     )
 
 
+def _names_a_batch(batch: object) -> bool:
+    return isinstance(batch, tuple | list) and [type(each) for each in batch] == [str, int]
+
+
 def append(
     storage: Storage,
     base: Snapshot,
@@ -89,6 +93,8 @@ def append(
 ) -> tuple[Snapshot, Appended]:
     """Write rows as new files of a table, after its own layout; nothing that is there is touched."""
     be_managed(storage, base)
+    if batch is not None and not _names_a_batch(batch):
+        raise InvalidOption(f"batch= is an application's name and the number of its batch, not {batch!r}.")
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
         return base, Appended(base.version, 0, 0, 0)
     kept = kept_options(base, options)

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from numbers import Integral, Real
 from typing import Any
 
 from zskip.errors import InvalidOption, nearest
+from zskip.schema import names_given
 
 __all__ = ["WriteOptions", "bytes_of", "named", "span_of"]
 
@@ -78,6 +80,8 @@ class WriteOptions:
         if codec not in _CODECS:
             raise InvalidOption(f'There is no compression "{self.compression}".{nearest(codec, _CODECS)}')
         object.__setattr__(self, "compression", codec)
+        _be_weights(self.weights)
+        be_seed(self.seed)
         for name in ("by", "partition_by"):
             object.__setattr__(self, name, named(getattr(self, name), name))
 
@@ -107,14 +111,28 @@ def bytes_of(value: int | str, name: str) -> int:
 
 def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
     """The columns of an option; one name may stand alone. Raises `InvalidOption` for one that is there twice."""
-    listed = (columns,) if isinstance(columns, str) or not isinstance(columns, Iterable) else tuple(columns)
-    strange = [column for column in listed if not isinstance(column, str)]
-    if strange:
-        raise InvalidOption(f"{name}= is a column's name, or a list of names, not {strange[0]!r}.")
+    listed = names_given(columns, name)
     twice = [column for index, column in enumerate(listed) if column in listed[:index]]
     if twice:
         raise InvalidOption(f'The column "{twice[0]}" stands twice in {name}=.')
     return listed
+
+
+def be_seed(seed: object) -> None:
+    """Raises `InvalidOption` for what is no whole number from 0 on."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InvalidOption(f"seed= is a whole number of at least 0, not {seed!r}.")
+
+
+def _be_weights(weights: object) -> None:
+    listed = weights.values() if isinstance(weights, Mapping) else weights
+    if weights is not None and (
+        isinstance(listed, str)
+        or not isinstance(listed, Iterable)
+        or any(isinstance(each, bool) or not isinstance(each, Real) for each in listed)
+    ):
+        what = "a number for each column of by=, or a mapping of columns to numbers"
+        raise InvalidOption(f"weights= is {what}, not {weights!r}.")
 
 
 def _at_least_one(name: str, value: object) -> None:

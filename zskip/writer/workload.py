@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeGuard
 
@@ -35,7 +35,13 @@ def queries_of(workload: Workload) -> tuple[str, ...]:
             raise InvalidOption(f'The workload "{os.fspath(workload)}" cannot be read: {error.strerror}.') from error
         except UnicodeDecodeError as error:
             raise InvalidOption(f'The workload "{os.fspath(workload)}" is no text in UTF-8.') from error
-    return split_statements(workload) if isinstance(workload, str) else tuple(workload)
+    if isinstance(workload, str):
+        return split_statements(workload)
+    queries = tuple(workload) if isinstance(workload, Iterable) else (workload,)
+    for query in queries:
+        if not isinstance(query, str):
+            raise InvalidOption(f"A workload is queries in SQL, or a file of them, and {query!r} is none.")
+    return queries
 
 
 def file_of(workload: Workload) -> str:

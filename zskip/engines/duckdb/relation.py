@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zskip.plan import Plan
     from zskip.predicate import Predicate
 
-__all__ = ["condition", "planned_scan", "readable_paths", "same_clock", "to_duckdb"]
+__all__ = ["condition", "opened", "planned_scan", "readable_paths", "same_clock", "to_duckdb"]
 
 
 def to_duckdb(
@@ -32,15 +32,24 @@ def to_duckdb(
     said in DuckDB's SQL, and `InvalidOption` where the connection's time zone is not the plan's and matters, or where
     its settings give the predicate another meaning.
     """
-    import duckdb
 
-    con = duckdb.default_connection() if con is None else con
+    con = opened(con)
     if plan.predicate is not None:
         same_meaning(plan.predicate, con)
     same_clock(plan, con)
     scan = planned_scan(plan, con, columns)
     with naming_what_is_gone(plan):
         return con.sql(scan.sql, params=dict(scan.parameters))
+
+
+def opened(con: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyConnection:
+    """The connection that a user gives; DuckDB's default one for None. Raises `InvalidOption` for what is none."""
+    import duckdb
+
+    con = duckdb.default_connection() if con is None else con
+    if not isinstance(con, duckdb.DuckDBPyConnection):
+        raise InvalidOption(f"con= is a connection of DuckDB, not {con!r}.")
+    return con
 
 
 def planned_scan(

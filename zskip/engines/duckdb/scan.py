@@ -17,6 +17,7 @@ from pyarrow import types as t
 
 from zskip.engines.duckdb.types import duckdb_type, quoted
 from zskip.errors import SchemaError, UnknownColumn, nearest
+from zskip.schema import names_given
 
 if TYPE_CHECKING:
     from zskip.sidecar import Snapshot
@@ -55,7 +56,7 @@ def native_scan(
     DuckDB reads more slowly. No file at all gives no row, with the right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
-    names = schema.names if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    names = schema.names if columns is None else list(names_given(columns, "columns"))
     types = {field.name: duckdb_type(field.type) for field in schema}
     _refuse_ambiguous(schema.names)
     known = {name.lower() for name in types}

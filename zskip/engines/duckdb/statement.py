@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
 from zskip.engines.duckdb.meaning import Meaning
-from zskip.engines.duckdb.relation import readable_paths
+from zskip.engines.duckdb.relation import opened, readable_paths
 from zskip.engines.duckdb.scan import literal, native_scan, reshaped
 from zskip.engines.duckdb.types import duckdb_type, quoted
 from zskip.engines.missing import naming_what_is_gone
@@ -32,6 +32,8 @@ from zskip.predicate import Predicate, bind, conjunction
 from zskip.predicate.depth import read_with_room
 from zskip.predicate.sql.freeze import clocks, reads_clock
 from zskip.predicate.sql.places import what_is_wrong
+from zskip.predicate.sql.reading import parsed
+from zskip.predicate.sql.source import be_parameters
 from zskip.sidecar import Index, load, open_storage
 from zskip.stats import ColumnStatistics, FileStatistics
 
@@ -80,7 +82,10 @@ def sql(
     """
     import duckdb
 
-    con = duckdb.default_connection() if con is None else con
+    if not isinstance(statement, str):
+        raise InvalidOption(f"A statement is a text in SQL, not {statement!r}.")
+    be_parameters(params)
+    con = opened(con)
     rewritten = rewrite(
         statement, con, params=params, tables=tables, storage_options=storage_options, freshness=freshness
     )
@@ -172,7 +177,7 @@ def _parsed_anew(text: str) -> tuple[exp.Expr, ...]:
     prefix = _PREFIX.match(text)
     body = text if prefix is None else " " * prefix.end() + text[prefix.end() :]
     try:
-        trees = read_with_room(text, lambda: sqlglot.parse(body, dialect="duckdb"))
+        trees = read_with_room(text, lambda: parsed(body, "duckdb"))
         return tuple(tree for tree in trees if tree is not None)
     except sqlglot.errors.SqlglotError as error:
         place: Mapping[str, Any] = (getattr(error, "errors", None) or [{"description": str(error)}])[0]

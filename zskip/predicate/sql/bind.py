@@ -24,7 +24,8 @@ from zskip.predicate.sql.lists import shortened, stands_for_lists
 from zskip.predicate.sql.names import Names, exact_name
 from zskip.predicate.sql.places import unclosed_quote, what_is_wrong
 from zskip.predicate.sql.plain import plain_column
-from zskip.predicate.sql.source import Parameters, Source
+from zskip.predicate.sql.reading import named_as_words, unheard
+from zskip.predicate.sql.source import Parameters, Source, be_parameters
 from zskip.predicate.sql.split import Part, nesting, skeleton
 from zskip.predicate.tree import Node, Reference
 from zskip.schema import Schema
@@ -59,6 +60,7 @@ def bind(
     """
     if not isinstance(sql, str):
         raise InvalidOption(f"A predicate is a text in SQL, not {sql!r}.")
+    be_parameters(params)
     settings = Dialect(dialect, _zone(timezone), ansi)
     key = remembered.key(sql, settings, schema, params, case_sensitive)
     known = remembered.find(key, schema)
@@ -74,7 +76,7 @@ def bind(
     frozen = freeze(source, tokens, dialect, params, now, settings.timezone)
     if any(frozen.frozen.count(number) > 1 for number in frozen.lists):
         # A parameter holds the very number that stands for a list.
-        frozen = freeze(whole, _tokens(parser, whole, dialect), dialect, params, now, settings.timezone)
+        frozen = freeze(whole, _tokens(parser, whole, names), dialect, params, now, settings.timezone)
     if frozen is not source:
         source, tokens = _read(frozen, parser, names)
     if not tokens:
@@ -93,8 +95,8 @@ def bind(
 def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise InvalidOption(f'There is no time zone "{name}".') from error
+    except (KeyError, ValueError, OSError, TypeError) as error:
+        raise InvalidOption(f"There is no time zone {name!r}.") from error
     return name
 
 
@@ -110,13 +112,13 @@ def _read(source: Source, parser: sqlglot.Dialect, names: Names) -> tuple[Source
     listed = shortened(source, dialect)
     short = chained(listed, dialect, named)
     for each in [short, listed] if short is not listed else [listed]:
-        tokens = _tokens(parser, each, dialect)
+        tokens = _tokens(parser, each, names)
         if stands_for_lists(tokens, each) and stand_for_chains(tokens, each):
             return each, tokens
-    return source, _tokens(parser, source, dialect)
+    return source, _tokens(parser, source, names)
 
 
-def _tokens(parser: sqlglot.Dialect, source: Source, dialect: str) -> list[Token]:
+def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token]:
     sql = source.frozen
     try:
         tokens = parser.tokenize(sql)
@@ -125,7 +127,7 @@ def _tokens(parser: sqlglot.Dialect, source: Source, dialect: str) -> list[Token
         what = "something in it is not closed" if at is None else "a quote is never closed"
         span = None if at is None else source.span(at, len(sql))
         raise SqlSyntaxError(f"The predicate does not parse: {what}.", source.original, span) from error
-    return _joined(tokens, sql) if dialect == "spark" else tokens
+    return named_as_words(_joined(tokens, sql) if names.dialect.name == "spark" else tokens, names)
 
 
 def _joined(tokens: Sequence[Token], sql: str) -> list[Token]:
@@ -183,7 +185,8 @@ class _Binding:
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]
         try:
-            found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
+            with unheard():
+                found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
             raise SqlSyntaxError(

@@ -21,7 +21,7 @@ from zskip.predicate.sql.names import Names
 from zskip.predicate.sql.nodes import bare, known
 from zskip.predicate.sql.plain import Plain
 from zskip.predicate.sql.predicates import ARGUMENTS, cases, rule
-from zskip.predicate.sql.refusals import called, must_be_of_a_row, opaque
+from zskip.predicate.sql.refusals import called, must_be_condition, must_be_of_a_row, opaque
 from zskip.predicate.sql.source import Source
 from zskip.predicate.tree import Literal, Node, Opaque, Scalar
 from zskip.schema import Schema
@@ -82,10 +82,12 @@ class Binder:
                 return tree.unknown()
             if t.is_boolean(value.type):
                 return tree.and_([]) if value.as_py() else tree.or_([])
+            must_be_condition(self, node, value.type)
             return opaque(self, node, f"a constant of type {value.type} where a predicate is wanted")
         if isinstance(node, exp.Column):
             scalar = self.names.reference(node)
             if not t.is_boolean(scalar.type):
+                must_be_condition(self, node, scalar.type)
                 return opaque(self, node, f"a column of type {scalar.type} where a predicate is wanted")
             return tree.compare("=", scalar, Literal(pa.scalar(True)))
         return opaque(self, node, f"{called(self, node)} is not a predicate that zskip knows")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.errors import UnsupportedSql
-from zskip.predicate.sql.nodes import place, whole_span
+from zskip.errors import IncomparableTypes, UnsupportedSql
+from zskip.predicate.render import type_name
+from zskip.predicate.sql.nodes import place, span, whole_span
 from zskip.predicate.sql.places import closed
 from zskip.predicate.tree import Opaque
 
 if TYPE_CHECKING:
     from zskip.predicate.sql.binder import Binder
 
-__all__ = ["called", "must_be_of_a_row", "opaque"]
+__all__ = ["called", "must_be_condition", "must_be_of_a_row", "opaque"]
 
 _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
     exp.AggFunc: "an aggregate",
@@ -57,6 +60,20 @@ def must_be_of_a_row(binder: Binder, node: exp.Expr) -> None:
                 binder.source.original,
                 whole_span(binder.source, each),
             )
+
+
+def must_be_condition(binder: Binder, node: exp.Expr, type: pa.DataType) -> None:
+    """Raises `IncomparableTypes` for a value that stands as a condition, and which no engine takes for TRUE or FALSE.
+
+    DuckDB takes numbers; of texts it takes some, and fails at the first row with another.
+    """
+    if binder.dialect.name == "spark" or not (t.is_integer(type) or t.is_floating(type) or t.is_decimal(type)):
+        said = type_name(type, binder.dialect.name)
+        raise IncomparableTypes(
+            f"A condition is TRUE or FALSE, and this is {said}: compare it with something.",
+            binder.source.original,
+            span(binder.source, node),
+        )
 
 
 def called(binder: Binder, node: exp.Expr) -> str:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from zskip.errors import InvalidOption
 from zskip.predicate.tree import Node
 
-__all__ = ["LongChain", "LongList", "Parameters", "Source"]
+__all__ = ["LongChain", "LongList", "Parameters", "Source", "be_parameters"]
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
+
+
+def be_parameters(params: object) -> None:
+    """Raises `InvalidOption` for what is neither a sequence of values nor a mapping of names to them."""
+    if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
+        raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")
 
 
 @dataclass(frozen=True, slots=True)
