@@ -146,7 +146,14 @@ def test_a_store_that_cannot_create_only_if_absent_is_read_but_not_written(serve
     assert len(sidecar.open_storage(f"{url}/new", options).list("")) == 0
 
 
-@pytest.mark.parametrize("url", ["https://host/t", "ftp://host/t", "hdfs://host/t", "gs://", "az://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("https://host/t", "ftp://host/t", "hdfs://host/t", "gs://", "az://"),
+        *("file://host/t", "file:///t#1", "file:///t?x", "file:/t", "s3:/bucket/t", "file:///a%00b", "a\0b"),
+        "memory://bucket/two\nlines",
+    ],
+)
 def test_other_stores_are_refused_by_name(url: str) -> None:
     with pytest.raises(InvalidOption):
         zskip.open(url)
@@ -228,6 +235,16 @@ def test_a_file_of_someone_else_that_goes_between_plan_and_reading_is_named(tmp_
     (tmp_path / "1.parquet").unlink()
     with pytest.raises(TableNotFound, match=r"1 of the 3 files.*1\.parquet.*refresh"):
         plan.to_arrow()
+
+
+@pytest.mark.parametrize("name", ["a b", "50%20", "a#b?c", "ü 日本", ".hidden", "it's [1]*"])
+def test_a_name_is_a_name_as_a_path_as_a_url_and_in_a_statement(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    zskip.write(rows_of(0, 100), folder.as_uri(), by="id", files=2)
+    assert [found.name for found in tmp_path.iterdir()] == [name]
+    said = str(folder).replace("'", "''")
+    assert zskip.sql(f"SELECT count(*) FROM '{said}' WHERE id < 7", duckdb.connect()).fetchall() == [(7,)]
+    assert zskip.open(folder).append(rows_of(100, 1)).rows == 1
 
 
 def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_for_the_hint(

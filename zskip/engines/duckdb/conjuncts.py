@@ -274,12 +274,13 @@ def _source(node: exp.Expr) -> _Source:
 
 
 def default_alias(path: str) -> str:
-    """The name under which a path in FROM is known: its last part, up to a dot.
+    """The name under which a path in FROM is known: its last part, up to a dot that does not begin it.
 
-    >>> default_alias("lake/conn"), default_alias("lake/conn.v2/")
-    ('conn', 'conn')
+    >>> default_alias("lake/conn"), default_alias("lake/conn.v2/"), default_alias("lake/.conn")
+    ('conn', 'conn', '.conn')
     """
-    return path.rstrip("/").rsplit("/", 1)[-1].split(".", 1)[0] if "/" in path or "." in path else path
+    last = path.rstrip("/").rsplit("/", 1)[-1]
+    return last.split(".", 1)[0] or last or path if "/" in path or "." in path else path
 
 
 def _join_conditions(query: exp.Select, index: int, source: _Source) -> Iterator[tuple[exp.Expr, bool]]:
