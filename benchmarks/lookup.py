@@ -26,6 +26,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from spread import spread
 from targets import at_least, at_most
 
 from zskip.engines.duckdb import sql
@@ -68,14 +69,14 @@ def make(storage: Storage, files: int) -> None:
     commit(storage, None, "write", add=data, schema=schema, managed=True)
 
 
-def timed(run: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Seconds of the run in the middle, and of the best."""
-    seconds = []
+def timed(run: Callable[[], object], runs: int) -> list[float]:
+    """The milliseconds of each run."""
+    found = []
     for _ in range(runs):
         start = time.perf_counter()
         run()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds), min(seconds)
+        found.append((time.perf_counter() - start) * 1e3)
+    return found
 
 
 def table(folder: Path, files: int) -> Path:
@@ -104,14 +105,14 @@ def local(path: Path, files: int) -> None:
         return con.sql(f"SELECT count(*), sum(payload) FROM '{path}/*.parquet' WHERE {where}").fetchall()
 
     assert through_zskip() == through_glob()
-    (ours, our_best), (theirs, their_best) = timed(through_zskip, RUNS), timed(through_glob, GLOB_RUNS)
+    ours, theirs = timed(through_zskip, RUNS), timed(through_glob, GLOB_RUNS)
+    faster = statistics.median(theirs) / statistics.median(ours)
     print(
-        f"{files:>8,} files, local: zskip {ours * 1e3:>8.1f} ms, at best {our_best * 1e3:.1f}, glob "
-        f"{theirs * 1e3:>9.1f} ms, at best {their_best * 1e3:.1f}: {theirs / ours:.0f}×, at best "
-        f"{their_best / our_best:.0f}×"
+        f"{files:>8,} files, local: zskip {spread(ours, ' ms')}, glob {spread(theirs, ' ms')}: {faster:.0f}×, at best "
+        f"{min(theirs) / min(ours):.0f}×"
     )
     if files == 10_000:
-        at_least(100, theirs / ours, "look-up with DuckDB over 10,000 files, faster than the glob", " times")
+        at_least(100, faster, "look-up with DuckDB over 10,000 files, faster than the glob", " times")
 
 
 class Tallied(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is untyped

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from peers import PEERS
+from spread import spread
 from targets import at_least, at_most
 
 from zskip.plan import plan
@@ -225,9 +226,12 @@ def main() -> None:
         folder = given.folder / f"zskip-{files}"
         if not folder.exists():
             make(folder, files)
-        found = middle([in_fresh_process("zskip", folder, files, 600) for _ in range(PROCESSES)])
+        runs = [in_fresh_process("zskip", folder, files, 600) for _ in range(PROCESSES)]
+        found = middle(runs)
         busy = f"{found['cold processor ms']:.1f} ms cold, {found['warm processor ms']:.2f} warm"
         print(f"{line(files, 'zskip', found)}   in processor time: {busy}", flush=True)
+        told = (f"{name} {spread([run[name] for run in runs if run is not None])}" for name in ("cold ms", "warm ms"))
+        print(f"{'':>12} {PROCESSES} processes: {', '.join(told)}", flush=True)
         judge(files, found)
         own_figures[files] = found
         if given.scan:

@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from spread import spread
 from targets import at_least, at_most
 
 BY = ["l_shipdate", "l_partkey", "l_suppkey"]
@@ -182,10 +183,12 @@ def main() -> None:
     ]
     print(f"lineitem SF{given.scale:g}, by {', '.join(BY)}, {given.runs} runs")
     for way in ways:
-        one = {name: statistics.median(run[way][name] for run in runs) for name in runs[0][way]}
+        each = {name: [run[way][name] for run in runs] for name in runs[0][way]}
+        one = {name: statistics.median(found) for name, found in each.items()}
         times = {name: statistics.median(run[way][name] / run["zskip"][name] for run in runs) for name in one}
         print(
-            f"{way:<18} {one['seconds']:>7.1f} s  {one['processor']:>7.1f} s of processor  {one['peak MB']:>7.0f} MB  "
+            f"{way:<18} {spread(each['seconds'], ' s')}  {spread(each['processor'], ' s')} of processor  "
+            f"{spread(each['peak MB'], ' MB', 4)}  "
             f"{one['files']:>4.0f} files  {one['stored MB']:>6.0f} MB stored   {times['seconds']:.2f}x zskip's time, "
             f"{times['processor']:.2f}x its processor time, {times['peak MB']:.2f}x its memory"
         )
@@ -194,8 +197,10 @@ def main() -> None:
         small = source(given.folder, 1)
         base = [alone("zskip", small, given.folder, None) for _ in range(given.runs)]
         for kind in ("seconds", "processor"):
-            each = [statistics.median(run[kind] for run in found) for found in ([run["zskip"] for run in runs], base)]
-            at_most(1.3, each[0] / 10 / each[1], f"a row at SF10 against SF1 in memory, {kind}", " times")
+            large, little = (
+                statistics.median(run[kind] for run in found) for found in ([run["zskip"] for run in runs], base)
+            )
+            at_most(1.3, large / 10 / little, f"a row at SF10 against SF1 in memory, {kind}", " times")
 
 
 if __name__ == "__main__":
