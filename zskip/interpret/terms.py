@@ -5,8 +5,9 @@ from __future__ import annotations
 from zskip.interpret.arithmetic import ARITHMETIC
 from zskip.interpret.extremes import STRINGS
 from zskip.interpret.moments import MOMENTS, without_nanoseconds
-from zskip.interpret.spans import Span, of_column
+from zskip.interpret.spans import Span, key_family, of_column
 from zskip.interpret.trying import Points
+from zskip.interpret.wide import WIDE
 from zskip.predicate.tree import Call, Foreign, Literal, Reference, Scalar
 from zskip.stats import Statistics
 
@@ -47,6 +48,8 @@ class Terms:
                 spans = [self[argument] for argument in arguments]
                 if function in MOMENTS:
                     spans = [without_nanoseconds(span) for span in spans]
+                if function in WIDE and key_family(term.type) == "bytes":
+                    return WIDE[function](spans, term)
                 return EVALUATE[function](spans, term)
             case Foreign(_, _, _, type, _):
                 return Span.anything(type, len(self))

@@ -42,15 +42,16 @@ class Function:
 
 
 _NUMBERS = "integers up to 64 bits, decimals up to 18 digits, floats"
+_EXACT = "integers, decimals up to 38 digits, floats"
 _MOMENTS = "date, timestamp"
 _MOMENT_RULE = "rises; with a zone, the bounds are widened by the zone's offsets where its clocks change"
 
 FUNCTIONS: dict[str, Function] = {
     "add": Function(
-        "x + y", _NUMBERS, "interval arithmetic; past the result's type the engine raises, or wraps: then unknown"
+        "x + y", _EXACT, "interval arithmetic; past the result's type the engine raises, or wraps: then unknown"
     ),
-    "subtract": Function("x - y", _NUMBERS, "interval arithmetic, as for +"),
-    "multiply": Function("x * y", _NUMBERS, "interval arithmetic: the least and the greatest of the four corners"),
+    "subtract": Function("x - y", _EXACT, "interval arithmetic, as for +"),
+    "multiply": Function("x * y", _EXACT, "interval arithmetic: the least and the greatest of the four corners"),
     "divide": Function(
         "x / y",
         "integers and floats (decimals: duckdb)",
@@ -60,7 +61,7 @@ FUNCTIONS: dict[str, Function] = {
     "modulo": Function(
         "x % c, mod(x, c)", "integers, c a constant", "rises within one multiple of c; else every remainder"
     ),
-    "negate": Function("-x", _NUMBERS, "falls"),
+    "negate": Function("-x", "signed integers, decimals up to 38 digits, floats", "falls"),
     "abs": Function("abs(x)", _NUMBERS, "falls below zero, rises above"),
     "sign": Function("sign(x)", _NUMBERS, "rises", ("duckdb",)),
     "floor": Function("floor(x)", "floats, decimals", "rises"),

@@ -12,7 +12,7 @@ from zskip.predicate import tree
 from zskip.predicate.bound import Dialect
 from zskip.predicate.literals import Refused, fit, is_fixed
 from zskip.predicate.sql.functions.numbers import aligned
-from zskip.predicate.sql.functions.widths import is_number
+from zskip.predicate.sql.functions.widths import is_number, is_wide
 from zskip.predicate.sql.functions.zones import zone_of
 from zskip.predicate.tree import Call, Literal, Node, Scalar
 
@@ -89,7 +89,7 @@ def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Sca
         fitted = fit(left.value, right.type, dialect.name, dialect.timezone)
         if fitted.exact and fitted.floor is not None:
             return Literal(fitted.floor), right
-    if is_number(left.type) and is_number(right.type):
+    if all(is_number(each.type) or is_wide(each.type) for each in (left, right)):
         target = _number_type(left.type, right.type, dialect)
         return tuple(
             each if each.type == target else Call("cast", (each,), target, ("raise",)) for each in (left, right)
@@ -103,9 +103,12 @@ def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Sca
 
 def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.DataType:
     types = (left, right)
-    if all(t.is_integer(each) for each in types):
+    wide = any(is_wide(each) for each in types)
+    if all(t.is_integer(each) for each in types) and not wide:
         return pa.int64()
     if any(t.is_floating(each) for each in types):
+        if wide:
+            raise Refused(f"{left} beside {right}, which a double does not hold")
         with_decimal = dialect.name == "spark" and any(t.is_decimal(each) for each in types)
         return pa.float64() if pa.float64() in types or with_decimal else pa.float32()
     scale = max(each.scale if t.is_decimal(each) else 0 for each in types)
@@ -113,9 +116,9 @@ def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.
         each.precision - each.scale if t.is_decimal(each) else {8: 3, 16: 5, 32: 10}.get(each.bit_width, 20)
         for each in types
     )
-    if whole + scale > 18:
-        raise Refused("decimals of more than 18 digits together")
-    return pa.decimal128(18, scale)
+    if whole + scale > 38:
+        raise Refused("decimals of more than 38 digits together, which the engine rounds")
+    return pa.decimal128(38 if wide or whole + scale > 18 else 18, scale)
 
 
 def _as_timestamp(scalar: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar:

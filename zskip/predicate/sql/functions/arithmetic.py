@@ -34,7 +34,10 @@ def arithmetic(function: str) -> Builder:
         left, right = binder.scalar(node.this), binder.scalar(node.expression)
         if t.is_date(left.type) and function in ("add", "subtract"):
             return _date_arithmetic(left, right, function, binder.dialect)
-        widths.must_be_numbers(left, right)
+        wide = any(widths.is_wide(each.type) for each in (left, right))
+        widths.must_be_numbers(*(each for each in (left, right) if not widths.is_wide(each.type)))
+        if wide:
+            return _wide(function, left, right, binder.dialect)
         if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
             type = widths.float_result(left, right, binder.dialect)
             return Call(function, (_as_double(left, right), _as_double(right, left)), type)
@@ -42,18 +45,39 @@ def arithmetic(function: str) -> Builder:
             narrow = widths.narrow(left, right, binder.dialect)
             folded = _folded(function, left, right, narrow)
             return folded or Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binder.dialect)))
-        scales, wholes = ([of(each) for each in (left, right)] for of in (widths.scale, widths.digits))
-        scale = sum(scales) if function == "multiply" else max(scales)
-        whole = sum(wholes) if function == "multiply" else max(wholes) + 1
-        if whole + scale > 38 or scale > 17:
-            raise Refused("a decimal of more than 38 digits, which the engine rounds")
-        sizes = [widths.whole_digits(each) for each in (left, right)]
-        if (sum(sizes) if function == "multiply" else max(sizes) + 1) + scale > 18:
-            # The engine goes on past the 18 digits in which bounds are computed here.
-            raise Refused("a decimal of more than 18 digits")
-        return Call(function, (left, right), pa.decimal128(18, scale))
+        whole, scale = _digits(function, left, right, widths.digits)
+        if whole + scale <= 38 and sum(_digits(function, left, right, widths.whole_digits)) <= 18:
+            return Call(function, (left, right), pa.decimal128(18, scale))
+        return _wide(function, left, right, binder.dialect)
 
     return build
+
+
+def _digits(function: str, left: Scalar, right: Scalar, whole: Callable[[Scalar], int]) -> tuple[int, int]:
+    """The digits before and after the point of a result."""
+    (a, c), (b, d) = ((whole(each), widths.scale(each)) for each in (left, right))
+    return (a + b, c + d) if function == "multiply" else (max(a, b) + 1, max(c, d))
+
+
+def _wide(function: str, left: Scalar, right: Scalar, dialect: Dialect) -> Scalar:
+    """A result past the 18 digits of a word: exact up to 38 digits, past which the engine raises, or says NULL."""
+    if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
+        raise Refused(f"{left.type} {function} {right.type}: a float beside a number that no double holds")
+    whole, scale = _digits(function, left, right, widths.digits)
+    if scale > 30 or (dialect.name == "spark" and whole + scale > 38 and scale > 6):
+        raise Refused("a decimal of more than 38 digits, which the engine rounds")
+    type = pa.decimal128(min(38, max(19, whole + scale)), scale)
+    return Call(function, (left, right), type, _held(function, left, right, scale) if dialect.name == "duckdb" else ())
+
+
+def _held(function: str, left: Scalar, right: Scalar, scale: int) -> tuple[pa.DataType, ...]:
+    """The type past which DuckDB raises, where that is not one of 38 digits."""
+    if all(widths.is_unsigned(one, beside) for one, beside in ((left, right), (right, left))):
+        return (pa.uint64(),)
+    if function == "multiply" and widths.is_short(left) and widths.is_short(right):
+        # The product of two decimals that a word holds stays in a word.
+        return (pa.decimal128(18, scale),) if scale < 18 else ()
+    return ()
 
 
 def _as_double(scalar: Scalar, other: Scalar) -> Scalar:

@@ -31,6 +31,8 @@ def unary(function: str, *dialects: str) -> Builder:
         if dialects and binder.dialect.name not in dialects:
             raise Refused(f"{function}() in {binder.dialect.name}")
         inner = binder.scalar(node.this)
+        if function == "negate" and widths.is_wide(inner.type) and not widths.is_unsigned(inner):
+            return Call(function, (inner,), inner.type, inner.options if isinstance(inner, Call) else ())
         widths.must_be_numbers(inner)
         return _unary(function, inner, node, binder.dialect)
 

@@ -15,6 +15,9 @@ __all__ = [
     "held",
     "is_exact",
     "is_number",
+    "is_short",
+    "is_unsigned",
+    "is_wide",
     "must_be_numbers",
     "narrow",
     "scale",
@@ -28,6 +31,35 @@ def is_number(type: pa.DataType) -> bool:
     if t.is_decimal(type):
         return bool(type.precision <= 18)
     return bool(t.is_integer(type) and type != pa.uint64()) or type in (pa.float32(), pa.float64())
+
+
+def is_wide(type: pa.DataType) -> bool:
+    """An exact type beyond it, whose sums and products are computed apart."""
+    return bool(t.is_decimal128(type) and type.precision > 18) or type == pa.uint64()
+
+
+def is_unsigned(scalar: Scalar, beside: Scalar | None = None) -> bool:
+    """Whether DuckDB holds a scalar in an unsigned integer of up to 64 bits; a constant, as what is beside it."""
+    match scalar:
+        case Literal(value):
+            fits = t.is_integer(value.type) or (t.is_decimal(value.type) and value.type.scale == 0)
+            return bool(fits and 0 <= value.as_py() < 2**64 and beside is not None and is_unsigned(beside))
+        case Call(_, _, _, (pa.DataType() as within, *_)):
+            return bool(t.is_unsigned_integer(within))
+    return bool(t.is_unsigned_integer(scalar.type))
+
+
+def is_short(scalar: Scalar) -> bool:
+    """Whether DuckDB may hold a scalar in a decimal of up to 18 digits."""
+    match scalar:
+        case Literal():
+            return digits(scalar) + scale(scalar) <= 18 or whole_digits(scalar) + scale(scalar) <= 18
+        case Call(_, _, type, (pa.DataType() as within,)) if t.is_decimal(type):
+            return bool(t.is_decimal(within))
+        case Call(_, _, type, (pa.DataType() as within, bool())) if t.is_integer(type):
+            return bool(within.bit_width < 64)
+    short = scalar.type.precision <= 18 if t.is_decimal(scalar.type) else scalar.type.bit_width < 64
+    return bool(short)
 
 
 def must_be_numbers(*scalars: Scalar) -> None:

@@ -56,10 +56,10 @@ def fitted(binder: Binder, term: Scalar, value: pa.Scalar) -> Fit:
         raise Refused("a text beside a number that was computed: the cast is left to the engine")
     found = fit(value, term.type, binder.dialect.name, binder.dialect.timezone)
     if isinstance(term, Call) and t.is_decimal(term.type):
-        # The result may be longer than its 18 digits: a constant near their end is no bound.
-        least = found.floor
-        if least is None or abs(least.as_py()) >= Decimal(10) ** (17 - term.type.scale):
-            raise Refused("a constant near the end of 18 digits beside a decimal that was computed")
+        # The result may be longer than the digits of its type: a constant near their end is no bound.
+        least, digits = found.floor, max(term.type.precision, 18)
+        if least is None or abs(least.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
+            raise Refused(f"a constant near the end of {digits} digits beside a decimal that was computed")
     return found
 
 
