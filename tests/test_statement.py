@@ -423,3 +423,20 @@ def test_double_quotes_name_a_table_of_the_connection_before_a_folder(
     assert sql('SELECT count(*) FROM "t"', con).fetchall() == [(1,)]
     assert sql("SELECT count(*) FROM 't'", con).fetchall() == [(N,)], "a path is a path"
     assert sql("SELECT count(*) FROM \"t\" x, 't' y", con).fetchall() == [(N,)]
+
+
+@pytest.mark.parametrize(
+    ("select", "where", "pointed"),
+    [("nosuch", "a = 1", "nosuch"), ("count(*)", "a = 1 AND nosuch2 = 2", "nosuch2"), ("sqrrt(a)", "a = 1", "sqrrt")],
+)
+def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, pointed: str, tmp_path: Path) -> None:
+    build_table(tmp_path / "t", pa.table({"a": range(40)}), files=4)
+    statement = f"SELECT {select}\nFROM '{tmp_path}/t'\nWHERE {where}"
+    with pytest.raises(duckdb.Error) as raised:
+        sql(statement, duckdb.connect())
+    said = str(raised.value)
+    assert "read_parquet" not in said
+    *_, line, carets = said.splitlines()
+    assert line.strip() in statement.splitlines()
+    assert line[carets.index("^") : len(carets)] == pointed
+    assert raised.value.__suppress_context__

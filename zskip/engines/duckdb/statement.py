@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
 from zskip.engines.duckdb.meaning import Meaning
+from zskip.engines.duckdb.pointing import pointing_at
 from zskip.engines.duckdb.relation import opened, readable_paths
 from zskip.engines.duckdb.scan import literal, native_scan, reshaped
 from zskip.engines.duckdb.types import duckdb_type, quoted
@@ -90,7 +91,8 @@ def sql(
         statement, con, params=params, tables=tables, storage_options=storage_options, freshness=freshness
     )
     try:
-        with naming_what_is_gone(*(plan for _, plan in rewritten.plans)):
+        plans = (plan for _, plan in rewritten.plans)
+        with pointing_at(statement, rewritten.sql), naming_what_is_gone(*plans):
             return con.sql(rewritten.sql, params=rewritten.parameters)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
