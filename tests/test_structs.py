@@ -102,3 +102,23 @@ def test_a_struct_of_the_table_is_read_by_fields(tmp_path: Path) -> None:
     assert "COALESCE" not in table.plan("s.a > 0").to_duckdb(duckdb.connect()).sql_query()
     table.append(rows([9], [{"z": 1}], ("z", LONG)))
     assert "COALESCE" in table.plan("s.a > 0").to_duckdb(duckdb.connect()).sql_query()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "struct_pack(n := 5).n = 5",
+        "{'n': 5}.n = 5",
+        "(s).n = 5",
+        "coalesce(s, {'n': 5}).n = 5",
+        "list_first([s]).n IS NULL",
+    ],
+)
+def test_a_field_of_what_is_computed_is_no_column(sql: str, tmp_path: Path) -> None:
+    """The table has a column of the field's name."""
+    table = zskip.write(rows([1, 2, 3], [None, {"n": 5}, {"n": 6}], ("n", LONG)), tmp_path / "lake", by="n", files=3)
+    con = duckdb.connect()
+    con.register("t", table.to_arrow())
+    wanted = con.sql(f"SELECT n FROM t WHERE {sql} ORDER BY n").fetchall()
+    assert wanted
+    assert table.plan(sql).to_duckdb(con, ["n"]).order("n").fetchall() == wanted

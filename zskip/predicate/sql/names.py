@@ -40,8 +40,7 @@ class Names:
 
     def reference(self, node: exp.Expr) -> Reference:
         """The column that an expression names. Raises `UnknownColumn`, or `Refused` for what is no leaf."""
-        parts = list(node.parts) if isinstance(node, exp.Column | exp.Dot) else []
-        names = [part.name for part in parts]
+        names = _names(node)
         found = self.find(names)
         if found is None and self._inside(names[0]) and not self._is_no_field(names):
             raise Refused(f"{join_path(names)} is not a leaf of its column")
@@ -91,6 +90,17 @@ class Names:
             return [self.reference(node).path]
         except Refused:
             return self._inside(node.parts[0].name)
+
+
+def _names(node: exp.Expr) -> list[str]:
+    """The names that dots join. Raises `Refused` where the first is none: ``f(x).a`` is no column of the name a."""
+    fields: list[str] = []
+    while isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        fields.append(node.expression.name)
+        node = node.this
+    if not isinstance(node, exp.Column):
+        raise Refused("a field of what is computed")
+    return [part.name for part in node.parts] + fields[::-1]
 
 
 def exact_name(column: Column, dialect: Dialect) -> str:
