@@ -111,9 +111,9 @@ def test_partitions_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_tiny_files_that_deletes_leave_are_merged(tmp_path: Path) -> None:
-    table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a"], layout="linear", files=60)
-    for first in range(0, 1000, 50):
-        table.delete(f"a BETWEEN {first} AND {first + 49} AND id % 100 <> 0")
+    table = zskip.write(rows_of(300_000, 1), tmp_path / "t", by=["a"], layout="linear", files=30)
+    for first in range(0, 1000, 20):
+        table.delete(f"a BETWEEN {first} AND {first + 19} AND id % 500 <> 0")
     before = ids(table)
     done = table.optimize()
     assert done.files_after is not None
@@ -140,11 +140,13 @@ def test_a_limit_takes_the_best_groups_and_leaves_the_rest_for_the_next_run(tmp_
     for seed in range(2, 8):
         table.append(rows_of(600, seed))
     before, wanted = ids(table), table.optimize(dry_run=True)
-    limit = wanted.bytes_rewritten // 2
+    limit = wanted.bytes_rewritten // 5
     first = table.optimize(max_bytes=limit)
     assert 0 < first.bytes_rewritten <= limit
     second = table.optimize()
-    assert first.files_rewritten + second.files_rewritten == wanted.files_rewritten
+    # fewer large files may join now, since fewer small ones are left that they could join
+    assert 0 < second.files_rewritten <= wanted.files_rewritten - first.files_rewritten
+    assert table.optimize().files_rewritten == 0
     assert ids(table) == before
     assert table.optimize(max_bytes=1).files_rewritten == 0
     with pytest.raises(InvalidOption):
@@ -279,7 +281,8 @@ def test_twenty_small_appends_to_a_small_table_write_few_files_and_are_mended_fo
     assert totals.bytes is not None
     done = table.optimize()
     assert 0 < done.bytes_rewritten < totals.bytes / 2
-    assert there < set(table.plan().relative_paths.to_pylist())  # the rows rewritten are those of the appends
+    kept = there & set(table.plan().relative_paths.to_pylist())
+    assert len(there) / 2 < len(kept) < len(there)  # some of the large files joined those of the appends
     assert (table.snapshot.totals.rows, table.optimize().files_rewritten) == (totals.rows, 0)
     reached = skipped(table)
     assert done.skipped_after == pytest.approx(reached)
@@ -306,14 +309,14 @@ def test_what_is_cut_anew_is_cut_where_its_box_is_wide(tmp_path: Path) -> None:
     of_old, of_new = (
         np.mean([each.skipped for each in depths(statistics.take(files[which]), by).values()]) for which in (old, ~old)
     )
-    assert len(first) == old.sum()
+    assert len(first) / 2 < old.sum() < len(first)
     assert of_new > of_old - 0.003
 
 
 def test_appends_of_one_size_make_the_same_bundles(tmp_path: Path) -> None:
     table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a", "b"], files=100)
     for seed in range(2, 5):
-        table.append(rows_of(600, seed))
+        table.append(rows_of(1_800, seed))
     names = [path.split("-")[1] for path in table.plan("id >= 2000000").relative_paths.to_pylist()]
     assert set(names) == {"000000_000063", "000064_000099"}
     assert len(names) == 3 * (3 + 2)  # a bundle is cut to its own rows where it holds enough for several files

@@ -186,7 +186,7 @@ def test_twenty_appends_are_merged_and_then_there_is_nothing_to_do(tmp_path: Pat
 
 def test_optimize_stays_below_max_bytes(table: zskip.Table) -> None:
     for seed in range(2, 8):
-        table.append(rows_of(200, seed))
+        table.append(rows_of(2000, seed))
     limit = table.optimize(dry_run=True).bytes_rewritten // 2
     assert 0 < table.optimize(max_bytes=limit).bytes_rewritten <= limit
 

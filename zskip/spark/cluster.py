@@ -58,7 +58,7 @@ def engine(session: SparkSession) -> Engine:
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
     opened, planned, stored = (partial(way, session) for way in (_opened, _planned, _stored))
-    return Engine(partial(open_storage, session), opened, planned, stored, _write, recuts_at_once=True)
+    return Engine(partial(open_storage, session), opened, planned, stored, _some, _write, recuts_at_once=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,10 @@ def _planned(session: SparkSession, plan: Plan) -> _Rows:
 
 def _stored(session: SparkSession, index: Index, numbers: np.ndarray) -> _Rows:
     return _planned(session, replace(planning.plan(index, None), numbers=numbers, whole=np.ones(len(numbers), bool)))
+
+
+def _some(rows: _Rows, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+    return sampling.some(rows.df, rows.schema, columns, size, total, seed)
 
 
 def _be_writable(schema: pa.Schema) -> None:

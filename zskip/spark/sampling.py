@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from zskip.writer.routing import fitted, partition_numbers, top_level
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Sampled", "fit", "look"]
+__all__ = ["Sampled", "fit", "look", "some"]
 
 _DEFAULT_FILE_SIZE = 128_000_000
 _SAMPLED_PER_FILE = 400
@@ -48,15 +49,20 @@ def look(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routin
     if options.workload:
         wanted = list(schema.arrow.names)  # its predicates may read any of them
     there = [name for name in wanted if name in rows.columns]
-    arrow = pa.schema([schema.arrow.field(name).with_nullable(True) for name in there])
-    if not total or not there:
-        return Sampled(arrow.empty_table(), total, keys, counts, values)
     files = options.files or (routing.files if routing else 0)
     size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
-    part = rows.select(*[column(name) for name in there])
+    return Sampled(some(rows, schema.arrow, there, size, total, options.seed), total, keys, counts, values)
+
+
+def some(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+    """About ``size`` of the ``total`` rows, with these columns, or all of them where there are no more."""
+    arrow = pa.schema([schema.field(name).with_nullable(True) for name in columns])
+    if not total or not columns:
+        return arrow.empty_table()
+    part = rows.select(*[column(name) for name in columns])
     if total > size:
-        part = part.sample(fraction=size / total, seed=options.seed)
-    return Sampled(_plain(part.toArrow()).cast(arrow), total, keys, counts, values)
+        part = part.sample(fraction=size / total, seed=seed)
+    return _plain(part.toArrow()).cast(arrow)
 
 
 def fit(rows: DataFrame, sampled: Sampled, schema: Schema, options: WriteOptions) -> Routing:

@@ -21,7 +21,7 @@ __all__ = ["LEAST", "Bundles", "least_rows", "place", "width"]
 LEAST = 1 / 8
 """The least that a file of several slots holds, as a share of a full one: opening it costs half of reading it then."""
 
-_FOOTER_ROWS = 100  # a footer takes about as many bytes as so many rows
+_FOOTER_ROWS = 1000  # what a file takes beside its values: some 2 kB, as so many narrow rows
 _STEP = 4
 
 
@@ -51,7 +51,7 @@ def least_rows(rows_per_file: int) -> int:
     """How many rows a file of several slots should hold at least, where a full one has ``rows_per_file``.
 
     >>> least_rows(1_000_000), least_rows(400), least_rows(50)
-    (125000, 100, 25)
+    (125000, 200, 25)
     """
     return max(1, min(max(int(rows_per_file * LEAST), _FOOTER_ROWS), rows_per_file // 2))
 

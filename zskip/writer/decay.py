@@ -12,8 +12,13 @@ or files that would replace several: their box is the hull, cut into slabs where
     slots 8, 9, 10   [.02] [.03] [.02]                what deletes left of neighbours becomes one file, unless its wider
                      └── one new file ──┘              box costs more than the files that no one opens any more.
 
+    slot 9   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     a table that grows keeps the boxes of the smaller one that it was.
+             └[ .60 ] [ .60 ]───────────────┘         So the large files of some slots join their small ones, those in
+                                                      which it pays most: few beside those that are merged.
+
 A rewrite pays where eight queries that reach its rows read as much less as it rewrites. One run alone is never cut
-anew: it is as good as a fit could make it.
+anew: it is as good as a fit could make it. Large files join where it pays after 24 queries, in proportion to what is
+merged: what is written for each row that is appended stays bounded, and a table at rest stays at rest.
 """
 
 from __future__ import annotations
@@ -31,13 +36,17 @@ from zskip.layouts.reads import whole_read
 from zskip.stats import Ranges, Statistics
 from zskip.writer.bundles import LEAST
 
-__all__ = ["Group", "worth_rewriting"]
+__all__ = ["Group", "cut_small", "parts_of", "worth_rewriting"]
 
 _NAME = r"^(?P<folder>(?:.*/)?)part-(?P<slot>\d+)(?:_(?P<last>\d+))?-(?P<run>[0-9a-f]+)(?:-\d+)*\.parquet$"
 _OPENING = 1 / 16  # of reading a full file
 _SCANS = 0.1  # of all queries
 _PAYBACK = 8.0  # queries
 _SMALL = 0.5  # of a full file
+_JOINING = 24.0  # queries
+_LARGEST_PART = 0.75  # of a full file, where large ones joined
+_SHARE = 1.5  # of the rows that are merged: so many large ones join
+_MOST = 0.49  # of the table's bytes: so much is rewritten at most if large files are to join
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,8 @@ class Group:
 
     ``slot``, ``last``: the first and the last of the slots that they are named after · ``pays``: how much less a query
     that reaches their rows is expected to read, for each row that is rewritten · ``weights``: by column, how many of
-    all queries are look-ups by it that reach their rows: what a cut on that column can save.
+    all queries are look-ups by it that reach their rows: what a cut on that column can save · ``joined``: the slots
+    whose large files are among them, each with such weights of its own; ``files`` are those of the other slots.
     """
 
     numbers: NDArray[np.int64]
@@ -55,6 +65,7 @@ class Group:
     last: int
     pays: float
     weights: Mapping[str, float]
+    joined: Mapping[int, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ class _Runs:
         lower = np.minimum.reduceat(self.lower, starts)
         upper = np.maximum.reduceat(self.upper, starts)
         alone = np.diff(starts, append=len(self)) == 1
-        parts = np.where(alone, self.parts[starts], 1.0 if as_one else _parts(rows, last - slot + 1))
+        parts = np.where(alone, self.parts[starts], 1.0 if as_one else parts_of(rows, last - slot + 1))
         read = np.where(alone, self.read[starts], look_ups.read(rows, parts, lower, upper)[0])
         return _Runs(self.folder[starts], slot, last, parts, rows, read, lower, upper)
 
@@ -150,11 +161,14 @@ def worth_rewriting(
     columns: Sequence[str],
     weights: Sequence[float],
     rows_per_file: int,
+    stored: NDArray[np.int64] | None = None,
+    max_bytes: int | None = None,
 ) -> list[Group]:
     """The groups of files whose rewrite pays, the best first.
 
-    ``rows``: of each file; ``statistics``: their ranges; ``columns`` with their ``weights``: what look-ups ask for;
-    ``rows_per_file``: of a full file. Files that are not named by slot and run are left alone.
+    ``rows``: of each file; ``stored``: their bytes, as many as rows where they are not given; ``statistics``: their
+    ranges; ``columns`` with their ``weights``: what look-ups ask for; ``rows_per_file``: of a full file. Files that are
+    not named by slot and run are left alone. Large ones join only where ``max_bytes`` are enough for all groups.
     """
     parts = pc.extract_regex(paths, _NAME)
     named = np.flatnonzero(np.asarray(pc.is_valid(parts)))
@@ -186,7 +200,11 @@ def worth_rewriting(
     group_of, groups = _by_slot(runs, look_ups)
     group_of, groups = _by_neighbours(group_of, groups, look_ups)
     several = np.bincount(group_of, minlength=len(groups)) > 1
-    return _chosen(named, files, group_of[run_of], groups, several, look_ups, columns)
+    each = rows if stored is None else np.asarray(stored, np.float64)
+    held = np.bincount(group_of[run_of], each[named], len(groups)).astype(float)
+    most = min(_MOST * float(each.sum()), np.inf if max_bytes is None else max_bytes)
+    joins = _joining(groups, several, held, most, look_ups)
+    return _chosen(named, files, group_of[run_of], groups, several, joins, look_ups, columns)
 
 
 def _boxes(
@@ -224,7 +242,7 @@ def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]
     lower = np.minimum.accumulate(sorted_runs.lower - offset) + offset
     upper = np.maximum.accumulate(sorted_runs.upper + offset) - offset
     slots = sorted_runs.last - sorted_runs.slot + 1
-    after, reached = look_ups.read(rows, _parts(rows, slots), lower, upper)
+    after, reached = look_ups.read(rows, parts_of(rows, slots), lower, upper)
     net = (before - after) / reached - rows / _PAYBACK
     net[position == 0] = 0.0
     best = np.maximum.reduceat(net, starts)
@@ -267,20 +285,87 @@ def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUp
     return group_of, groups
 
 
+@dataclass(frozen=True, slots=True)
+class _Joins:
+    """Places, which are all files of one slot, that join a group. ``into``: by group, the one that it is part of."""
+
+    slot: NDArray[np.int64]
+    group: NDArray[np.int64]
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
+    into: NDArray[np.int64]
+
+
+def _joining(
+    groups: _Runs, several: NDArray[np.bool_], held: NDArray[np.float64], most: float, look_ups: _LookUps
+) -> _Joins:
+    """The slots whose large files join the groups of ``several`` runs around them: where that pays most.
+
+    ``held``: by group, its bytes, of which ``most`` are rewritten together if any files are to join.
+    """
+    # of groups that lie in one another, a slot belongs to the narrowest
+    merged = np.flatnonzero(several)
+    merged = merged[np.argsort(groups.slot[merged] - groups.last[merged], kind="stable")]
+    around = np.full(int(groups.last.max(initial=0)) + 1, -1)
+    for one, first, last in zip(
+        merged.tolist(), groups.slot[merged].tolist(), groups.last[merged].tolist(), strict=True
+    ):
+        around[first : last + 1] = one
+    alone = np.flatnonzero(~several & (groups.slot == groups.last))
+    group = around[groups.slot[alone]]
+    there = (group >= 0) & (groups.folder[group] == groups.folder[alone])
+    alone, group = alone[there], group[there]
+    order = np.lexsort((groups.slot[alone], groups.folder[alone]))
+    alone, group = alone[order], group[order]
+    place = _numbered(groups.folder[alone], groups.slot[alone])
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    group = group[starts]
+    slot = groups.slot[alone][starts]
+    rows, read = (np.bincount(place, each[alone], len(starts)) for each in (groups.rows, groups.read))
+    stored = np.bincount(place, held[alone], len(starts))
+    lower, upper = (np.empty((len(starts), groups.lower.shape[1]), np.int64) for _ in range(2))
+    if len(starts):
+        lower, upper = (
+            np.minimum.reduceat(groups.lower[alone], starts),
+            np.maximum.reduceat(groups.upper[alone], starts),
+        )
+    brought = groups.rows[group] / (groups.last - groups.slot + 1)[group]
+    before = read + look_ups.read(brought, np.ones(len(slot)), lower, upper)[0]
+    after, reached = look_ups.read(rows + brought, cut_small(rows + brought), lower, upper)
+    pays = (before - after) / reached / np.maximum(rows, 1e-9)
+    best = np.argsort(-pays, kind="stable")
+    within = (
+        (pays[best] > 1 / _JOINING)
+        & (np.cumsum(rows[best]) <= _SHARE * groups.rows[merged].sum())
+        & (np.cumsum(stored[best]) <= most - held[merged].sum())
+    )
+    chosen = np.sort(best[within])
+    into = np.arange(len(groups))
+    joining = np.isin(place, chosen)
+    into[alone[joining]] = group[place[joining]]
+    return _Joins(slot[chosen], group[chosen], lower[chosen], upper[chosen], into)
+
+
 def _chosen(
     named: NDArray[np.int64],
     files: _Runs,
     group_of: NDArray[np.int64],
     groups: _Runs,
     several: NDArray[np.bool_],
+    joins: _Joins,
     look_ups: _LookUps,
     columns: Sequence[str],
 ) -> list[Group]:
-    """The groups of ``several`` runs, with what they pay, the best first."""
+    """The groups of ``several`` runs, with those that join them and what they pay, the best first."""
     before = np.bincount(group_of, files.read, len(groups))
     _, reached = look_ups.read(groups.rows, np.ones(len(groups)), groups.lower, groups.upper)
     pays = (before - groups.read) / reached / np.maximum(groups.rows, 1e-9)
     by_column = look_ups.by_column(groups.lower, groups.upper)
+    joined: dict[int, dict[int, Mapping[str, float]]] = {}
+    by_slot = look_ups.by_column(joins.lower, joins.upper)
+    for place, (slot, group) in enumerate(zip(joins.slot.tolist(), joins.group.tolist(), strict=True)):
+        joined.setdefault(group, {})[slot] = dict(zip(columns, by_slot[place].tolist(), strict=True))
+    group_of = joins.into[group_of]
     order = np.argsort(group_of, kind="stable")
     members = np.split(named[order], np.cumsum(np.bincount(group_of, minlength=len(groups)))[:-1])
     best = [int(one) for one in np.argsort(-pays, kind="stable") if several[one]]
@@ -292,14 +377,25 @@ def _chosen(
             int(groups.last[one]),
             float(pays[one]),
             dict(zip(columns, by_column[one].tolist(), strict=True)),
+            joined.get(one, {}),
         )
         for one in best
     ]
 
 
-def _parts(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
+def parts_of(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
     """Into how many files the rows of so many slots are cut: full ones, or one for each slot if it is not too small."""
     return np.maximum(np.maximum(np.floor(rows + 0.5), np.minimum(slots, np.floor(rows / LEAST + 1e-9))), 1.0)
+
+
+def cut_small(rows: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Into how many files the rows of a slot are cut whose large files joined: of half to three quarters of a full one.
+
+    >>> cut_small(np.array([0.3, 1.0, 1.2, 1.5, 2.4])).tolist()
+    [1.0, 2.0, 2.0, 2.0, 4.0]
+    """
+    found: NDArray[np.float64] = np.maximum(np.ceil(np.asarray(rows) / _LARGEST_PART - 1e-9), 1.0)
+    return np.where(np.asarray(rows) < 2 * _SMALL, 1.0, found)
 
 
 def _running(values: NDArray[np.float64], starts: NDArray[np.int64], home: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from zskip.writer.opening import open_source
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import stored_rows
 from zskip.writer.routing import Routing
+from zskip.writer.sample import Sample
 from zskip.writer.sources import Source, of_reader
 from zskip.writer.write import Written, write_files
 
@@ -36,7 +37,8 @@ class Engine:
 
     ``storage(url, storage_options)``: a table's folder ·
     ``opened(source, storage_options)``: a caller's rows · ``planned(plan)``: a table's own rows, those that a plan
-    selects · ``stored(index, numbers)``: those of some of its files · ``write(rows, storage, schema, options, routing,
+    selects · ``stored(index, numbers)``: those of some of its files · ``sampled(rows, columns, size, total, seed)``:
+    about ``size`` of ``total`` rows, with these top-level columns · ``write(rows, storage, schema, options, routing,
     rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: the
     first and last slot of the table's layout after which each of the new files is named, where its own number is not
     meant.
@@ -48,6 +50,7 @@ class Engine:
     opened: Callable[[Any, Mapping[str, Any] | None], Rows]
     planned: Callable[[Plan], Rows]
     stored: Callable[[Index, np.ndarray], Rows]
+    sampled: Callable[[Any, Sequence[str], int, int, int], pa.Table]
     write: Callable[
         [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[tuple[int, int]] | None],
         Written,
@@ -63,6 +66,17 @@ def _stored(index: Index, numbers: np.ndarray) -> Source:
     return stored_rows(index.storage, index.snapshot, index.paths(numbers).to_pylist())
 
 
+def _sampled(source: Source, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+    sample = Sample(size, seed, total)
+    rows = 0
+    for part in source.parts(columns):
+        table = part().select(columns)
+        sample.add(table, rows)
+        rows += table.num_rows
+    found = sample.rows()
+    return pa.schema([source.schema.field(name) for name in columns]).empty_table() if found is None else found
+
+
 def _write(
     source: Source,
     storage: Storage,
@@ -72,7 +86,7 @@ def _write(
     rows_per_file: int | None,
     slots: Sequence[tuple[int, int]] | None,
 ) -> Written:
-    return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots[0] if slots else None)
+    return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots)
 
 
-LOCAL = Engine(open_storage, open_source, _planned, _stored, _write, recuts_at_once=False)
+LOCAL = Engine(open_storage, open_source, _planned, _stored, _sampled, _write, recuts_at_once=False)

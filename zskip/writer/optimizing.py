@@ -1,32 +1,36 @@
 """Optimize: rewrite the files of which a rewrite pays (`decay` says which), and no others; or all of them, fitted anew.
 
-Each group of files is cut anew by a layout that is fitted to its own rows, so that rows outside the range that the
-table's layout was once fitted to are clustered too. The saved layout stays: later appends go to the same slots.
+`recut` says how a group of files is cut anew. The saved layout stays: later appends go to the same slots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import plan as planning
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
+from zskip.layouts.graft import Trunk
 from zskip.sidecar import Index, LayoutRecord, Snapshot, Storage, abandon, commit, load
 from zskip.stats import DataFiles
 from zskip.writer.changes import be_managed, kept_options, recorded, removal, routing_of
 from zskip.writer.decay import Group, worth_rewriting
 from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.options import WriteOptions
+from zskip.writer.recut import recut
+from zskip.writer.routing import Routing, top_level
 from zskip.writer.write import Written
 
 __all__ = ["Optimized", "optimize"]
 
-_LEAST_WEIGHT = 1 / 64  # of the column that weighs most
+_SAMPLED_PER_FILE = 800
+_LEAST_SAMPLE, _LARGEST_SAMPLE = 10_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def optimize(
     index = Index(storage, base)
     everything = np.arange(len(index), dtype=np.int64)
     sizes = np.asarray(pc.fill_null(index.sizes(everything), 0))
-    groups, all_of_them = ([], True) if full else _within(_groups(storage, index), sizes, max_bytes)
+    groups, all_of_them = ([], True) if full else _within(_groups(storage, index, max_bytes), sizes, max_bytes)
     chosen = everything if full else np.sort(np.concatenate([everything[:0], *(group.numbers for group in groups)]))
     depth, skipped = _clustering(index)
     before = Optimized(
@@ -177,7 +181,7 @@ def _still_there(index: Index, rewrites: list[_Rewrite]) -> list[_Rewrite]:
     return [each for each in rewrites if pc.all(pc.is_in(index.paths(each.numbers), value_set=now)).as_py()]
 
 
-def _groups(storage: Storage, index: Index) -> list[Group]:
+def _groups(storage: Storage, index: Index, max_bytes: int | None) -> list[Group]:
     """The groups of files whose rewrite pays, the best first."""
     base = index.snapshot
     if base.operation == "optimize" and base.details.get("settled") is True:
@@ -194,6 +198,8 @@ def _groups(storage: Storage, index: Index) -> list[Group]:
         layout.columns,
         layout.weights,
         rows_per_file,
+        np.asarray(pc.fill_null(index.sizes(everything), 0), np.int64),
+        max_bytes,
     )
 
 
@@ -212,16 +218,22 @@ def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tu
 
 
 def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: Engine) -> list[_Rewrite]:
-    """The groups' rows as new files, cut by a layout that is fitted to them. After an error none is left."""
+    """The groups' rows as new files, cut anew. After an error none is left."""
     storage, base = index.storage, index.snapshot
+    routing, rows_per_file = routing_of(storage, base)
+    assert routing is not None  # since there are groups
+    assert rows_per_file is not None
+    trunks = [Trunk(assignment) for assignment in routing.assignments]
+    alone = replace(kept, files=None, file_size=None, rows_per_file=rows_per_file)
     made: list[_Rewrite] = []
     try:
         for bundle in [groups] if engine.recuts_at_once else [[group] for group in groups]:
             numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
-            slots = sorted((group.slot, group.last) for group in bundle for _ in range(group.files))
-            weights = _weights(bundle, kept)
-            alone = replace(kept, files=len(slots), rows_per_file=None, file_size=None, weights=weights)
-            new = engine.write(engine.stored(index, numbers), storage, base.schema, alone, None, None, slots)
+            total = pc.sum(index.row_counts(numbers), min_count=0).as_py()
+            sample = _sampled(index, numbers, total, -(-total // rows_per_file), kept, routing, engine)
+            cut = recut(trunks, routing, bundle, sample, total, base.schema, kept, rows_per_file)
+            rows = engine.stored(index, numbers)
+            new = engine.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
             made.append(_Rewrite(numbers, new.files))
             _be_whole(index, numbers, new)
     except BaseException:
@@ -231,14 +243,18 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: En
     return made
 
 
-def _weights(bundle: Sequence[Group], kept: WriteOptions) -> Mapping[str, float] | Sequence[float] | None:
-    """What a layout of one group's rows should weigh: a column that all of them agree on is not worth a cut."""
-    weights = bundle[0].weights
-    most = max(weights.values(), default=0.0)
-    if len(bundle) > 1 or kept.workload is not None or not most or not set(weights) <= set(kept.by):
-        return kept.weights
-    # No column is given up: what the files' ranges tell of their rows is no more than a hull.
-    return {column: max(weight, _LEAST_WEIGHT * most) for column, weight in weights.items()}
+def _sampled(
+    index: Index, numbers: np.ndarray, total: int, files: int, kept: WriteOptions, routing: Routing, engine: Engine
+) -> pa.Table:
+    """Some of the files' rows, with the columns by which they are cut."""
+    schema = index.snapshot.schema
+    paths = [column.path for column in schema.orderable(kept.by)]
+    paths += [path for assignment in routing.assignments for path in assignment.columns]
+    columns = list(dict.fromkeys([*top_level(paths, schema), *kept.partition_by]))
+    if kept.workload:
+        columns = list(schema.arrow.names)  # its predicates may read any of them
+    size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
+    return engine.sampled(engine.stored(index, numbers), columns, size, total, kept.seed)
 
 
 def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:

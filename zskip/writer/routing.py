@@ -16,7 +16,7 @@ from zskip.schema import Schema
 from zskip.writer import hive
 from zskip.writer.options import WriteOptions
 
-__all__ = ["Routing", "fitted", "partition_numbers", "top_level"]
+__all__ = ["Routing", "fitted", "partition_numbers", "top_level", "weights_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def fitted(
     """Fit a layout to each partition's part of a sample. ``counts``: rows by partition; ``files``: for all together."""
     keys, numbers = partition_numbers(sample, options.partition_by)
     number_of = {key: number for number, key in enumerate(keys)}
-    weights = _weights(options.weights, options.by)
+    weights = weights_of(options.weights, options.by)
     total = sum(counts.values())
     assignments = []
     for key in sorted(counts):
@@ -117,7 +117,7 @@ def fitted(
     return Routing(tuple(options.partition_by), tuple(sorted(counts)), tuple(assignments))
 
 
-def _weights(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:
+def weights_of(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:
     """The weights in the order of ``by``; a column that a mapping leaves out weighs nothing. Raises `InvalidOption`."""
     if weights is None:
         return None

@@ -73,13 +73,13 @@ def write_files(
     routing: Routing | None = None,
     rows_per_file: int | None = None,
     *,
-    slots: tuple[int, int] | None = None,
+    slots: Sequence[tuple[int, int]] | None = None,
 ) -> Written:
     """Lay out the rows of a source as new data files, after ``routing``, or after one that is fitted to them.
 
-    A file is named after its number in the routing, or after ``slots``, the first and the last of those whose rows
-    these are. Columns that the source lacks are NULL. With a routing, a file that would get over twice
-    ``rows_per_file`` is cut, and neighbouring files of few rows become one (`bundles`).
+    A file is named after its number in the routing, or after ``slots``, by that number the first and the last slot of
+    the table that its rows are of. Columns that the source lacks are NULL. With a routing, a file that would get over
+    twice ``rows_per_file`` is cut, and without ``slots`` neighbouring files of few rows become one (`bundles`).
     Nothing refers to the files yet: that is the commit's part. After an error, or an interrupt, those that were
     written are removed again.
     """
@@ -151,7 +151,7 @@ class _Write:
     pool: ThreadPoolExecutor
     cores: int
     limit: int
-    slots: tuple[int, int] | None
+    slots: Sequence[tuple[int, int]] | None
     begun: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -166,11 +166,13 @@ class _Write:
             routing, rows = self._extended(source, routing)
             least = least_rows(rows_per_file) if rows_per_file else 1
         # No bundle is wider than one that is reckoned with all slots, also with those that get no rows.
-        widest = Bundles.of(routing, width(rows, routing.files, least))
+        alone = self.slots is not None
+        widest = Bundles.of(routing, 1 if alone else width(rows, routing.files, least))
         buckets, bucket_of = self._buckets(widest, look, int(rows * look.in_memory))
         narrow = Narrow(look.carried, self.limit // _TEXTS_SHARE)
         counts = self._scatter(source, routing, look, buckets, bucket_of, narrow, rows)
-        bundles = Bundles.of(routing, width(rows, routing.files, least, int(np.count_nonzero(counts))))
+        filled = int(np.count_nonzero(counts))
+        bundles = widest if alone else Bundles.of(routing, width(rows, routing.files, least, filled))
         shape = _Shape(routing, bundles, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
         files = self._gather(shape, buckets, look, narrow, rows)
         return Written(routing, self._data_files(files), rows, rows_per_file or max(rows, 1))
@@ -351,7 +353,8 @@ class _Write:
             del keys
             named = f"{place(file, int(shape.bundles.last[file]))}-{self.id}"
             if self.slots is not None:
-                named = f"{place(*self.slots)}-{self.id}-{file}"
+                # a partition that the routing did not know has its one file behind all others
+                named = f"{place(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
             pieces = np.split(arranged, range(piece_rows, len(arranged), piece_rows))
             for piece, numbered in enumerate(pieces):
                 name = f"part-{named}"
