@@ -137,10 +137,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
-    """``digits``: those of the cuts, ascending, each once; ``first[i]``: how many cuts have smaller ones than the i-th.
+    """``digits``: those of the cuts, ascending, each once; ``first[i]``: how many cuts are before those of the i-th.
 
     Digits never fall as values grow. Those of different numbers differ; those of texts are the eight bytes behind
-    ``prefix``, with which every cut begins.
+    ``prefix``, with which most cuts begin: those from ``first[0]`` to ``first[-1]``.
     """
 
     cuts: Keys
@@ -156,10 +156,12 @@ class Tree:
             ordered = _ordered(cuts)
             digits = ordered.view(np.uint64) - ordered[:1].view(np.uint64)
             return Tree(cuts, b"", digits, np.arange(len(cuts) + 1), _levels(digits, int(digits[-1]).bit_length()))
-        prefix = _shared(cuts[0].as_py(), cuts[-1].as_py())
-        words = _words(cuts, len(prefix))
+        prefix = _shared(cuts[len(cuts) // 4].as_py(), cuts[len(cuts) * 3 // 4].as_py())
+        below, above = _beside(cuts, prefix)
+        start, end = int(below.sum()), len(cuts) - int(above.sum())
+        words = _words(cuts[start:end], len(prefix))
         new = np.append(True, words[1:] != words[:-1])
-        digits, first = words[new], np.append(np.flatnonzero(new), len(cuts))
+        digits, first = words[new], start + np.append(np.flatnonzero(new), end - start)
         return Tree(cuts, prefix, digits, first, _levels(digits, 64))
 
     def at_most(self, bounds: Keys) -> Ints:
@@ -169,15 +171,16 @@ class Tree:
         low, high = self._descended(digits)
         rank = _bisected(self.digits, digits, low, np.where(outside, low, high))
         if isinstance(bounds, np.ndarray):
-            found = rank
-        else:
-            # Texts of the same digits may be on either side of one another.
-            last = np.maximum(rank - 1, 0)
-            same = (self.digits.take(last) == digits) & ~outside
-            found = _bisected(self.cuts, bounds, self.first.take(np.where(same, last, rank)), self.first.take(rank))
-        found[below] = 0
-        found[above] = len(self.cuts)
-        return found
+            rank[below] = 0
+            rank[above] = len(self.cuts)
+            return rank
+        # Texts of the same digits may be on either side of one another.
+        last = np.maximum(rank - 1, 0)
+        same = (self.digits.take(last) == digits) & ~outside
+        low, high = self.first.take(np.where(same, last, rank)), self.first.take(rank)
+        low[below], high[below] = 0, self.first[0]
+        low[above], high[above] = self.first[-1], len(self.cuts)
+        return _bisected(self.cuts, bounds, low, high)
 
     def _descended(self, digits: Digits) -> tuple[Ints, Ints]:
         """Between which two of the tree's digits each one's place is."""
@@ -194,18 +197,12 @@ class Tree:
         return low, high
 
     def _digits(self, bounds: Keys) -> tuple[Digits, Bools, Bools]:
-        """The digits of the bounds, and which are below all cuts, and which are not below any."""
+        """The digits of the bounds, and which are below the cuts that have any, and which above."""
         if isinstance(bounds, np.ndarray):
             ordered, ends = _ordered(bounds), _ordered(self.cuts[[0, -1]])
             digits = np.clip(ordered, *ends).view(np.uint64) - ends[:1].view(np.uint64)
             return digits, ordered < ends[0], ordered >= ends[1]
-        below, above = np.zeros(len(bounds), bool), np.zeros(len(bounds), bool)
-        for at in range(0, len(self.prefix), 8):
-            word = int.from_bytes(self.prefix[at : at + 8].ljust(8, b"\0"))
-            found = _words(bounds, at) & _KEPT[min(8, len(self.prefix) - at)]
-            open_ = ~(below | above)
-            below |= open_ & (found < word)
-            above |= open_ & (found > word)
+        below, above = _beside(bounds, self.prefix)
         if bounds.null_count:
             above |= np.asarray(bounds.is_null().to_numpy(zero_copy_only=False))
             below &= ~above
@@ -236,9 +233,23 @@ def _levels(digits: Digits, bits: int) -> tuple[Level, ...]:
 
 
 def _shared(first: bytes, last: bytes) -> bytes:
-    """How both begin, and so all between them."""
-    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)
-    return first[:length] if length is not None else min(first, last, key=len)
+    """How both begin, and so all texts between them."""
+    pairs = enumerate(zip(first, last, strict=False))
+    # A zero byte is not told from the end of a text.
+    length = next((at for at, (one, other) in pairs if one != other or not one), min(len(first), len(last)))
+    return first[:length]
+
+
+def _beside(values: pa.BinaryArray, prefix: bytes) -> tuple[Bools, Bools]:
+    """Which values are below, and which above, all that begin with a prefix."""
+    below, above = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    for at in range(0, len(prefix), 8):
+        word = int.from_bytes(prefix[at : at + 8].ljust(8, b"\0"))
+        found = _words(values, at) & _KEPT[min(8, len(prefix) - at)]
+        open_ = ~(below | above)
+        below |= open_ & (found < word)
+        above |= open_ & (found > word)
+    return below, above
 
 
 def _ordered(values: Keys) -> Ints:
