@@ -341,3 +341,16 @@ def test_plot_draws_boxes_and_depths(flights: Path, tmp_path: Path, capsys: pyte
     assert "units that a look-up reads" in depth.read_text(encoding="utf-8")
     assert main(["plot", str(flights), "date", "--output", str(boxes)]) == 2
     assert main(["plot", str(flights), "--depth", "--where", "distance = 1089"]) == 2
+
+
+def test_bench_compares_layouts_by_the_queries(
+    flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = tmp_path / "queries.sql"
+    queries.write_text("distance < 100;\nSELECT count(*) FROM flights WHERE distance BETWEEN 500 AND 520;\n")
+    said = facts(capsys, "bench", str(flights), "--queries", str(queries), "--runs", "1", "--layouts", "linear,tree")
+    assert said["held_out"] is True
+    found: list[dict[str, float]] = said["layouts"]  # type: ignore[assignment]  # JSON
+    assert [one["layout"] for one in found] == ["tree", "linear"]  # the best first; a linear one serves dates alone
+    assert found[0]["bytes"] > found[1]["bytes"] >= 0
+    assert all(0 <= one[share] <= 1 for one in found for share in ("bytes", "rows", "files"))
