@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -21,6 +22,7 @@ import zskip
 from tests.clouds import STORES, Place, unavailable
 from zskip import sidecar
 from zskip.audit import doctor
+from zskip.engines.duckdb.remote import _RangedFile
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedStore
 from zskip.sidecar import log
 from zskip.sidecar.remote import ObjectStorage
@@ -245,6 +247,29 @@ def test_a_name_is_a_name_as_a_path_as_a_url_and_in_a_statement(name: str, tmp_p
     said = str(folder).replace("'", "''")
     assert zskip.sql(f"SELECT count(*) FROM '{said}' WHERE id < 7", duckdb.connect()).fetchall() == [(7,)]
     assert zskip.open(folder).append(rows_of(100, 1)).rows == 1
+
+
+def test_two_threads_that_share_a_file_each_read_where_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = sidecar.open_storage("memory://two-threads")
+    storage.put("x", bytes(range(100)))
+    file = _RangedFile(storage, "x", 100)
+    under_way, moved, ask = threading.Event(), threading.Event(), storage.read_range
+
+    def slow(path: str, start: int, length: int) -> bytes:
+        if threading.current_thread() is not threading.main_thread():
+            under_way.set()
+            assert moved.wait(10)
+        return ask(path, start, length)
+
+    monkeypatch.setattr(storage, "read_range", slow)
+    found: list[bytes] = []
+    other = threading.Thread(target=lambda: found.append((file.seek(10), file.read(5))[1]))
+    other.start()
+    assert under_way.wait(10)
+    file.seek(50)
+    moved.set()
+    other.join()
+    assert (file.read(5), found) == (bytes(range(50, 55)), [bytes(range(10, 15))])
 
 
 def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_for_the_hint(

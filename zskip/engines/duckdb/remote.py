@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,14 +92,17 @@ class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is
 
 
 class _RangedFile(io.RawIOBase):
-    """A file of known size; each read is one ranged request."""
+    """A file of known size; each read is one ranged request.
+
+    DuckDB's threads share a file, each of them says where it reads and then reads: every thread has a place of its own.
+    """
 
     def __init__(self, storage: Storage, path: str, size: int) -> None:
         super().__init__()
         self._storage = storage
         self._path = path
         self._size = size
-        self._position = 0
+        self._places = threading.local()
 
     def readable(self) -> bool:
         return True
@@ -107,20 +111,22 @@ class _RangedFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._position
+        return getattr(self._places, "at", 0)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        return self._position
+        at: int = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size}[whence]
+        self._places.at = at
+        return at
 
     def read(self, size: int = -1) -> bytes:
-        length = self._size - self._position if size < 0 else min(size, self._size - self._position)
+        at = self.tell()
+        length = self._size - at if size < 0 else min(size, self._size - at)
         try:
-            data = self._storage.read_range(self._path, self._position, length) if length > 0 else b""
+            data = self._storage.read_range(self._path, at, length) if length > 0 else b""
         except FileNotFoundError as error:
             raise TableNotFound(
                 f"{self._storage.uri_of(self._path)} has gone since it was planned. Open the table again with "
                 f'zskip.open("{self._storage.uri}"), and plan anew.'
             ) from error
-        self._position += len(data)
+        self._places.at = at + len(data)
         return data
