@@ -99,3 +99,11 @@ def test_a_tree_is_made_when_it_pays_and_few_are_kept() -> None:
     for _ in range(10):
         Places(cuts).at_most(np.tile(bounds, 3))
     assert places._tree.cache_info().currsize == places.TREES
+
+
+def test_a_text_that_ends_where_others_have_zero_bytes() -> None:
+    cuts = [b"ke", b"ke\0", *(b"ke\0\0" + bytes([last]) for last in b"abcdefghij")]
+    tree = Tree.of(pa.array(cuts, pa.binary()))
+    assert tree.at_most(pa.array([b"k", b"ke", b"ke\0", b"ke\0\0", b"ke\0\0a", b"kf"], pa.binary())).tolist() == [
+        0, 1, 2, 2, 3, len(cuts)
+    ]  # fmt: skip

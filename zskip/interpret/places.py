@@ -235,8 +235,7 @@ def _levels(digits: Digits, bits: int) -> tuple[Level, ...]:
 def _shared(first: bytes, last: bytes) -> bytes:
     """How both begin, and so all texts between them."""
     pairs = enumerate(zip(first, last, strict=False))
-    # A zero byte is not told from the end of a text.
-    length = next((at for at, (one, other) in pairs if one != other or not one), min(len(first), len(last)))
+    length = next((at for at, (one, other) in pairs if one != other), min(len(first), len(last)))
     return first[:length]
 
 
