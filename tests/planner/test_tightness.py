@@ -15,13 +15,10 @@ FLOORS: dict[str, float] = {
     "string: AND, OR, NOT": 0.99,
     "string: length(x)": 0.19,
     "string: LIKE, any pattern": 0.93,
-    "string: left(x, 1)": 0.94,
     "string: concat('b', x)": 0.98,
     "timestamp: hour(x)": 0.97,
     "timestamp: day(x)": 0.91,
     "timestamp: date_part('day', x)": 0.91,
-    "timestamp: date_trunc('hour', x)": 0.94,
-    "timestamp: date_trunc('day', x)": 0.89,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from sqlglot import exp
 
 from zskip.errors import IncomparableTypes
 from zskip.predicate import literals, tree
+from zskip.predicate.attained import may_give
 from zskip.predicate.literals import Fit, Refused, fit
 from zskip.predicate.render import type_name
 from zskip.predicate.sql.choices import one_type
@@ -60,6 +62,8 @@ def fitted(binder: Binder, term: Scalar, value: pa.Scalar) -> Fit:
         least, digits = found.floor, max(term.type.precision, 18)
         if least is None or abs(least.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
             raise Refused(f"a constant near the end of {digits} digits beside a decimal that was computed")
+    if found.exact and found.floor is not None and not may_give(term, found.floor):
+        return replace(found, exact=False)
     return found
 
 
