@@ -21,7 +21,7 @@ __all__ = ["LEAST", "Bundles", "least_rows", "place", "width"]
 LEAST = 1 / 8
 """The least that a file of several slots holds, as a share of a full one: opening it costs half of reading it then."""
 
-_FOOTER_ROWS = 1000  # what a file takes beside its values: some 2 kB, as so many narrow rows
+_FOOTER_ROWS = 600  # what a file takes beside its values: some 2 kB, as so many narrow rows
 _STEP = 4
 
 
