@@ -58,6 +58,7 @@ bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python benchmarks/lookup.py $(BENCH)/lookup --s3
 	$(BIN)/python benchmarks/write.py $(BENCH)/write --peers
 	$(BIN)/python benchmarks/indexing.py $(BENCH)/indexing
+	$(BIN)/python benchmarks/living.py $(BENCH)/layouts
 	$(BIN)/python benchmarks/spark.py --folder $(BENCH)/spark
 	$(BIN)/python benchmarks/tightness.py
 
