@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import types as t
 
 from zskip.interpret.spans import Span, key_limits
-from zskip.predicate.literals import is_fixed, offset_nanoseconds
+from zskip.predicate.literals import is_fixed, offset_nanoseconds, per_day
 from zskip.predicate.tree import Call
 
 __all__ = ["MOMENTS", "without_nanoseconds"]
@@ -23,7 +23,6 @@ __all__ = ["MOMENTS", "without_nanoseconds"]
 Ints = npt.NDArray[np.int64]
 
 _DAY = 86_400_000_000
-_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": _DAY, "ns": 86_400_000_000_000}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """From the year 1 to the year 9999: outside, calendars and special values differ, and the result is unbounded."""
 
@@ -40,11 +39,6 @@ def calendar(units_a_day: int) -> tuple[int, int]:
     Nanoseconds reach less far, and their ends are DuckDB's infinities, which have no parts.
     """
     return max(_FIRST_DAY * units_a_day, _LIMITS.min + 2), min(_LAST_DAY * units_a_day, _LIMITS.max)
-
-
-def per_day(type: pa.DataType) -> int:
-    """How many units of the type a day has."""
-    return 1 if t.is_date(type) else _PER_DAY[type.unit]
 
 
 def days_to_months(days: Ints) -> Ints:
@@ -97,7 +91,7 @@ def localised(span: Span, zone: str | None) -> tuple[Ints, Ints]:
     """The bounds in local time: shifted where the zone's offset never changes, else widened."""
     if zone is None:
         return span.lower, span.upper
-    scale = _PER_DAY["ns"] // per_day(span.type)
+    scale = 1000 * _DAY // per_day(span.type)
     if is_fixed(zone):
         shift = offset_nanoseconds(zone) // scale
         return _add(span.lower, shift), _add(span.upper, shift)
@@ -301,7 +295,7 @@ def _epoch(spans: list[Span], call: Call) -> Span:
     units = per_day(span.type)
     if cut:
         # DuckDB cuts what is more than milliseconds towards zero: 1 µs before 1970 is 0.
-        parts = max(1, units // _PER_DAY["ms"])
+        parts = max(1, units // (_DAY // 1000))
         return rising(span, call, None, lambda values: period(values + (values < 0) * (parts - 1), units, str(unit)))
     if call.type == pa.float64():
         whole = Call("epoch", call.arguments, pa.int64(), call.options)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
-from zskip.predicate.literals import is_fixed, offset_nanoseconds
+from zskip.predicate.literals import is_fixed, offset_nanoseconds, per_day
 from zskip.predicate.tree import Call, Scalar
 
 __all__ = ["ATTAINED", "may_give"]
@@ -50,10 +50,8 @@ def _ends_a_month(call: Call, value: pa.Scalar) -> bool:
 
 def _is_of_the_calendar(moment: pa.Scalar) -> bool:
     """Whether it is no infinity, and no moment so far away that arithmetic ends near it."""
-    per_day = (
-        1 if t.is_date32(moment.type) else 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[moment.type.unit]
-    )
-    return bool(_FIRST * per_day <= moment.value <= _LAST * per_day)
+    units = per_day(moment.type)
+    return bool(_FIRST * units <= moment.value <= _LAST * units)
 
 
 def _is_short(call: Call, value: pa.Scalar) -> bool:

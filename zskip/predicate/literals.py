@@ -27,11 +27,16 @@ from pyarrow import types as t
 from zskip.predicate import tree
 from zskip.predicate.tree import Literal, Node, Scalar
 
-__all__ = ["Fit", "Refused", "compared", "fit", "unified"]
+__all__ = ["Fit", "Refused", "compared", "fit", "per_day", "unified"]
 
 _UNIT_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DOUBLE = 2**53
+
+
+def per_day(type: pa.DataType) -> int:
+    """How many units of a date's or a timestamp's type a day has."""
+    return 1 if t.is_date(type) else _DAY_NANOSECONDS // _UNIT_NANOSECONDS[type.unit]
 
 
 class Refused(Exception):  # it never leaves the package: the comparison becomes opaque
