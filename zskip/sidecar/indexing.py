@@ -101,9 +101,8 @@ def _outlive_the_tick(storage: Storage, listing: Listing) -> None:
     """Wait until whoever replaces one of these files gives it a time that differs from the one that was listed."""
     if storage.local is not None or listing.etag.null_count:
         times = listing.modified
-        if (
-            not listing.etag.null_count
-        ):  # a local disk's: the time that is compared is that of the last change of status
+        if not listing.etag.null_count:
+            # a local disk's: the time that is compared is that of the last change of status
             times = pc.add(times, listing.etag.cast(pa.int64()))
         newest = pc.max(times).as_py() or 0
         left = min(newest + _TICK_NS - time.time_ns(), _TICK_NS)
