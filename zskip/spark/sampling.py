@@ -13,7 +13,7 @@ from zskip.engines.spark import column
 from zskip.schema import Schema
 from zskip.writer import Routing, WriteOptions
 from zskip.writer.encode import fitted_encoding, stored_bytes
-from zskip.writer.routing import fitted, partition_numbers, top_level
+from zskip.writer.routing import fitted, fitted_columns, partition_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,11 +44,7 @@ class Sampled:
 def look(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routing | None) -> Sampled:
     """Count the rows, and sample them."""
     total, keys, counts, values = _partitions(rows, schema, options)
-    by = [found.path for found in schema.orderable(options.by)]
-    wanted = list(dict.fromkeys([*top_level(by, schema), *options.partition_by]))
-    if options.workload:
-        wanted = list(schema.arrow.names)  # its predicates may read any of them
-    there = [name for name in wanted if name in rows.columns]
+    there = [name for name in fitted_columns(schema, options) if name in rows.columns]
     files = options.files or (routing.files if routing else 0)
     size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
     return Sampled(some(rows, schema.arrow, there, size, total, options.seed), total, keys, counts, values)

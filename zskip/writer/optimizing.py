@@ -24,7 +24,7 @@ from zskip.writer.decay import Group, worth_rewriting
 from zskip.writer.engine import LOCAL, Engine
 from zskip.writer.options import WriteOptions
 from zskip.writer.recut import recut
-from zskip.writer.routing import Routing, top_level
+from zskip.writer.routing import Routing, fitted_columns
 from zskip.writer.write import Written
 
 __all__ = ["Optimized", "optimize"]
@@ -80,7 +80,7 @@ def optimize(
     index = Index(storage, base)
     everything = np.arange(len(index), dtype=np.int64)
     sizes = np.asarray(pc.fill_null(index.sizes(everything), 0))
-    groups, all_of_them = ([], True) if full else _within(_groups(storage, index, max_bytes), sizes, max_bytes)
+    groups, all_of_them = ([], True) if full else _within(_groups(storage, index, sizes, max_bytes), sizes, max_bytes)
     chosen = everything if full else np.sort(np.concatenate([everything[:0], *(group.numbers for group in groups)]))
     depth, skipped = _clustering(index)
     before = Optimized(
@@ -181,7 +181,7 @@ def _still_there(index: Index, rewrites: list[_Rewrite]) -> list[_Rewrite]:
     return [each for each in rewrites if pc.all(pc.is_in(index.paths(each.numbers), value_set=now)).as_py()]
 
 
-def _groups(storage: Storage, index: Index, max_bytes: int | None) -> list[Group]:
+def _groups(storage: Storage, index: Index, sizes: np.ndarray, max_bytes: int | None) -> list[Group]:
     """The groups of files whose rewrite pays, the best first."""
     base = index.snapshot
     if base.operation == "optimize" and base.details.get("settled") is True:
@@ -198,7 +198,7 @@ def _groups(storage: Storage, index: Index, max_bytes: int | None) -> list[Group
         layout.columns,
         layout.weights,
         rows_per_file,
-        np.asarray(pc.fill_null(index.sizes(everything), 0), np.int64),
+        sizes,
         max_bytes,
     )
 
@@ -247,12 +247,8 @@ def _sampled(
     index: Index, numbers: np.ndarray, total: int, files: int, kept: WriteOptions, routing: Routing, engine: Engine
 ) -> pa.Table:
     """Some of the files' rows, with the columns by which they are cut."""
-    schema = index.snapshot.schema
-    paths = [column.path for column in schema.orderable(kept.by)]
-    paths += [path for assignment in routing.assignments for path in assignment.columns]
-    columns = list(dict.fromkeys([*top_level(paths, schema), *kept.partition_by]))
-    if kept.workload:
-        columns = list(schema.arrow.names)  # its predicates may read any of them
+    known = [path for assignment in routing.assignments for path in assignment.columns]
+    columns = fitted_columns(index.snapshot.schema, kept, known)
     size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
     return engine.sampled(engine.stored(index, numbers), columns, size, total, kept.seed)
 

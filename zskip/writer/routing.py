@@ -16,7 +16,7 @@ from zskip.schema import Schema
 from zskip.writer import hive
 from zskip.writer.options import WriteOptions
 
-__all__ = ["Routing", "fitted", "partition_numbers", "top_level", "weights_of"]
+__all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_level", "weights_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,14 @@ def partition_numbers(rows: pa.Table, partition_by: Sequence[str]) -> tuple[list
     rank = np.empty(len(keys), np.int64)
     rank[order] = np.arange(len(keys))
     return [keys[index] for index in order], rank[numbers]
+
+
+def fitted_columns(schema: Schema, options: WriteOptions, known: Sequence[str] = ()) -> list[str]:
+    """The top-level columns that a fit looks at. ``known``: leaves that it does beside those of the options."""
+    paths = [*(column.path for column in schema.orderable(options.by)), *known]
+    if options.workload:
+        return list(schema.arrow.names)  # its predicates may read any of them
+    return list(dict.fromkeys([*top_level(paths, schema), *options.partition_by]))
 
 
 def top_level(paths: Sequence[str], schema: Schema) -> list[str]:

@@ -31,7 +31,7 @@ from zskip.writer.carried import carried_schema, trimmed
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.narrow import Narrow
 from zskip.writer.options import WriteOptions
-from zskip.writer.routing import Routing, fitted, partition_numbers, top_level
+from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.sample import Sample
 from zskip.writer.scatter import FILE, MemoryBuckets, SpilledBuckets, in_parallel, split
 from zskip.writer.sources import Part, Source
@@ -195,9 +195,7 @@ class _Write:
     def _fitted(self, source: Source, look: _Look) -> tuple[Routing, int]:
         options = self.options
         by = [column.path for column in self.schema.orderable(options.by)]
-        columns = list(dict.fromkeys([*top_level(by, self.schema), *options.partition_by]))
-        if options.workload:
-            columns = list(self.schema.arrow.names)  # its predicates may read any of them
+        columns = fitted_columns(self.schema, options)
         size = (
             _LARGEST_SAMPLE if options.files is None and source.row_count is None else self._sample_size(source, look)
         )
