@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from zskip import predicate
 from zskip.schema import Schema
+from zskip.sql import bind
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
@@ -52,7 +52,7 @@ class Case:
 
     def columns(self, schema: pa.Schema) -> list[str]:
         """The columns that its queries read: all that its files need to hold."""
-        read = {path for query in self.queries(0) for path in predicate.bind(query, Schema(schema)).columns}
+        read = {path for query in self.queries(0) for path in bind(query, Schema(schema)).columns}
         return [name for name in schema.names if name in read or name in self.by]
 
 

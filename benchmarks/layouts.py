@@ -34,10 +34,12 @@ from layout_cases import CASES, Case
 from layout_peers import PEERS, plain_name
 from numpy.typing import NDArray
 
-from zskip import interpret, layouts, predicate, sidecar
+from zskip import layouts, pruning
 from zskip.keys import Boundaries, dense_codes
 from zskip.schema import Schema
+from zskip.sql import bind
 from zskip.stats import footers
+from zskip.storage import open_storage
 
 SAMPLED_PER_FILE = 400
 WORSE_THAN_BEST = 0.01
@@ -86,13 +88,13 @@ class Truth:
 
     def skipped(self, folder: Path) -> float:
         """The share of rows skipped, from min and max in the footers."""
-        storage = sidecar.open_storage(str(folder))
+        storage = open_storage(str(folder))
         schema, files = footers.read(storage, [path.name for path in sorted(folder.glob("*.parquet"))], threads=2)
         level = files.row_groups if self.case.row_group_rows else files.files
         known = level.statistics()
         share = np.asarray(level.row_count, np.float64) / self.rows
         if self.queries:
-            may = [interpret.outcomes(predicate.bind(query, schema), known).may_match for query in self.queries]
+            may = [pruning.outcomes(bind(query, schema), known).may_match for query in self.queries]
             return 1 - float(np.mean([share[each].sum() for each in may]))
         read = []
         for path, (kind, boundaries, reach) in self.reach.items():

@@ -31,10 +31,11 @@ from targets import at_least, at_most
 
 from zskip.engines.duckdb import sql
 from zskip.plan import plan
-from zskip.predicate import bind
 from zskip.schema import Schema
-from zskip.sidecar import Index, Storage, commit, load, open_storage
+from zskip.sql import bind
 from zskip.stats import DataFiles, collect
+from zskip.storage import Storage, open_storage
+from zskip.tablelog import Index, commit, load
 
 ROWS_PER_FILE = 200
 WIDTH = 5

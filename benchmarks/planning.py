@@ -30,10 +30,11 @@ from spread import spread
 from targets import at_least, at_most
 
 from zskip.plan import plan
-from zskip.predicate import bind
 from zskip.schema import Schema
-from zskip.sidecar import Index, commit, load, open_storage
+from zskip.sql import bind
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage import open_storage
+from zskip.tablelog import Index, commit, load
 
 BLOCK = 64
 """Files stand in square blocks, as a layout that clusters by two columns orders them."""

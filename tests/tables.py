@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zskip.plan import Plan, plan
-from zskip.predicate import bind
 from zskip.schema import Schema
-from zskip.sidecar import Index, commit, open_storage
+from zskip.sql import bind
 from zskip.stats import DataFiles, collect
+from zskip.storage import open_storage
+from zskip.tablelog import Index, commit
 
 
 def build_table(

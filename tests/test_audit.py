@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip import sidecar
+from zskip import tablelog
 from zskip.audit import doctor, verify
-from zskip.audit.predicates import random_predicates
+from zskip.audit.random_predicates import random_predicates
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.schema import Schema
+from zskip.storage import open_storage
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +55,9 @@ def lying(table: zskip.Table) -> zskip.Table:
     bound = pa.array(["AA"] * len(data))
     carrier = replace(data.files.columns["carrier"], lower=bound, upper=bound)
     files = replace(data.files, columns={**data.files.columns, "carrier": carrier})
-    storage = sidecar.open_storage(table.uri)
+    storage = open_storage(table.uri)
     gone = data.path.to_pylist()
-    lie = sidecar.commit(storage, table.snapshot, "append", add=replace(data, files=files), remove=gone)
+    lie = tablelog.commit(storage, table.snapshot, "append", add=replace(data, files=files), remove=gone)
     return zskip.open(table.uri, version=lie.version)
 
 

@@ -9,8 +9,8 @@ import pytest
 from zskip import advisor, layouts
 from zskip.layouts.task import task_of
 from zskip.layouts.widths import Widths
-from zskip.predicate.sql.workload import asked
 from zskip.schema import Schema
+from zskip.sql.workload_sql import asked
 
 RNG = np.random.default_rng(11)
 ROWS = 8000

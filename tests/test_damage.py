@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip import sidecar
+from zskip import tablelog
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat
-from zskip.sidecar import log
-from zskip.sidecar.parts import Part, read_part
+from zskip.tablelog import log
+from zskip.tablelog.parts import Part, read_part
 
-committing = import_module("zskip.sidecar.commit")
+committing = import_module("zskip.tablelog.commit")
 
 MOST = 40_000
 """Of a longer file, so many places are tried, spread over it, its ends among them."""
@@ -98,19 +98,19 @@ def test_every_byte_of_the_log_is_checked(table: zskip.Table, harm: Harm) -> Non
         for place, damaged in harm(whole):
             storage.put(path, damaged)
             try:
-                found = sidecar.load(storage)
+                found = tablelog.load(storage)
             except (DamagedIndex, UnsupportedFormat, TableNotFound):
                 continue
             # a hint is no authority; an entry may say the same in another way, such as a digest in capitals
             assert found == right, f"{path}, {harm.__name__} at {place}, was read as something else"
         storage.delete([path])
         if path == log.HINT:
-            assert sidecar.load(storage) == right
+            assert tablelog.load(storage) == right
         else:
             with pytest.raises(DamagedIndex):
-                sidecar.load(storage)
+                tablelog.load(storage)
         storage.put(path, whole)
-    assert sidecar.load(storage) == right
+    assert tablelog.load(storage) == right
 
 
 def everything(table: zskip.Table) -> tuple[object, ...]:
@@ -119,7 +119,7 @@ def everything(table: zskip.Table) -> tuple[object, ...]:
     found = opened.index.data_files()
     assert opened.snapshot.layout is not None
     counts = [opened.plan(where).skipped for where in ("a = 500", "s LIKE 'host-1%' AND f < 0.1", "f > 2")]
-    layout = str(sidecar.layout_assignment(opened.storage, opened.snapshot.layout))
+    layout = str(tablelog.layout_assignment(opened.storage, opened.snapshot.layout))
     return opened.snapshot, found.path, found.files, found.row_groups, found.first_row_group.tolist(), layout, counts
 
 

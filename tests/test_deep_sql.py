@@ -10,9 +10,9 @@ import pytest
 
 import zskip
 from zskip.errors import SqlError
-from zskip.predicate.sql.bind import bind
-from zskip.predicate.sql.workload import asked, named_tables
 from zskip.schema import Schema
+from zskip.sql.bind import bind
+from zskip.sql.workload_sql import asked, named_tables
 
 SCHEMA = Schema(pa.schema([("a", pa.int64()), ("s", pa.string())]))
 

@@ -20,10 +20,11 @@ from zskip.engines.duckdb.relation import planned_scan
 from zskip.engines.duckdb.scan import native_scan
 from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
 from zskip.plan import listed, plan
-from zskip.predicate import bind
 from zskip.schema import Schema
-from zskip.sidecar import Index, commit, load, open_storage
+from zskip.sql import bind
 from zskip.stats import footers
+from zskip.storage import open_storage
+from zskip.tablelog import Index, commit, load
 
 NAN = float("nan")
 MOMENT = datetime.datetime(2024, 2, 29, 12, 30, 15, 123456)

@@ -21,10 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zskip
-from zskip import sidecar
+from zskip import tablelog
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.schema import Schema
-from zskip.stats import DataFiles, deep, footers, lockstep, tails, thrift
+from zskip.stats import DataFiles, batch_footers, deep, footer_reads, footers, thrift
+from zskip.storage import open_storage
 
 TYPED = {
     "i8": pa.array([-128, 127, None], pa.int8()),
@@ -62,12 +63,12 @@ TYPED = {
 
 
 def read(folder: Path, **options: object) -> tuple[Schema, DataFiles]:
-    storage = sidecar.open_storage(folder)
+    storage = open_storage(folder)
     return footers.read(storage, storage.list("", hidden=False).path.to_pylist(), **options)  # type: ignore[arg-type]
 
 
 def parsed(pieces: list[bytes]) -> tuple[list[thrift.Footers], list[tuple[int, str]]]:
-    data, ends = lockstep.joined(pieces)
+    data, ends = batch_footers.joined(pieces)
     return thrift.parse(data, ends - [len(piece) for piece in pieces], ends)
 
 
@@ -93,10 +94,10 @@ def test_bounds_of_every_type_survive_the_index(tmp_path: Path, name: str) -> No
     values = TYPED[name]
     rows = pa.table({"c": values.take(pa.array([0, 1, 2, 0, 2]))})
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=3)
-    storage = sidecar.open_storage(tmp_path)
+    storage = open_storage(tmp_path)
     schema, files = read(tmp_path)
-    sidecar.commit(storage, None, "index", add=files, schema=schema, managed=False)
-    index = sidecar.Index(storage, sidecar.load(storage))
+    tablelog.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    index = tablelog.Index(storage, tablelog.load(storage))
     by_file = index.files(None, ["c"]).statistics.columns["c"]
     by_group = index.row_groups(np.array([0]), ["c"]).statistics.columns["c"]
     by_shard = index.shards(["c"]).columns["c"]
@@ -132,7 +133,7 @@ def test_what_is_read_holds_every_row(tmp_path_factory: pytest.TempPathFactory, 
         }
         pq.write_table(pa.table(columns), folder / f"{file}.parquet", row_group_size=data.draw(st.integers(1, 5)))
     schema, files = read(folder)
-    everything = deep.completed(sidecar.open_storage(folder), schema, files)
+    everything = deep.completed(open_storage(folder), schema, files)
     for known in (files, everything):
         for file, path in enumerate(known.path.to_pylist()):
             with pq.ParquetFile(folder / path) as parquet:
@@ -170,7 +171,7 @@ def test_shapes_that_differ_are_told_apart(tmp_path: Path) -> None:
             rows = rows.append_column("c", pa.nulls(size, pa.float64()))
         pq.write_table(rows, tmp_path / f"{number:03}.parquet", row_group_size=10, write_statistics=number % 7 != 0)
     schema, together = read(tmp_path)
-    storage = sidecar.open_storage(tmp_path)
+    storage = open_storage(tmp_path)
     for number, path in enumerate(together.path.to_pylist()):
         _, alone = footers.read(storage, [path], schema)
         assert together.take(np.array([number])).row_groups == alone.row_groups
@@ -209,7 +210,7 @@ def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
         alive.extend({id(group.data): weakref.ref(group.data) for group in found[0]}.values())
         return found
 
-    monkeypatch.setattr(tails, "_FIRST", 3)
+    monkeypatch.setattr(footer_reads, "_FIRST", 3)
     monkeypatch.setattr(footers, "parse", watched)
     for block_bytes in (1, 5_000, 1 << 30):
         alive.clear()
@@ -270,7 +271,7 @@ def test_nan_is_unknown_in_floats_of_others(tmp_path: Path) -> None:
     assert files.files.columns["f"].nan_count.to_pylist() == [None]
     ranges = files.files.statistics().columns["f"]
     assert ranges.has_nan.to_pylist() == [None]
-    known = deep.completed(sidecar.open_storage(tmp_path), schema, files)
+    known = deep.completed(open_storage(tmp_path), schema, files)
     assert known.files.columns["f"].nan_count.to_pylist() == [1]
     assert known.files.statistics().columns["f"].has_nan.to_pylist() == [True]
 
@@ -391,14 +392,14 @@ def test_names_with_dots_and_quotes(tmp_path: Path) -> None:
     schema, files = read(tmp_path)
     for path, value in zip(schema.columns, (1, 2, 3, 4), strict=True):
         assert files.files.columns[path].lower.to_pylist() == [value]
-    storage = sidecar.open_storage(tmp_path)
-    sidecar.commit(storage, None, "index", add=files, schema=schema, managed=False)
-    found = sidecar.Index(storage, sidecar.load(storage)).files(None, list(schema.columns)).statistics
+    storage = open_storage(tmp_path)
+    tablelog.commit(storage, None, "index", add=files, schema=schema, managed=False)
+    found = tablelog.Index(storage, tablelog.load(storage)).files(None, list(schema.columns)).statistics
     assert [found.columns[path].upper[0].as_py() for path in schema.columns] == [1, 2, 3, 4]
 
 
 def test_footers_of_a_memory_store(tmp_path: Path) -> None:
-    storage = sidecar.open_storage("memory://footers/table")
+    storage = open_storage("memory://footers/table")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": pc.add(pa.array(range(1000)), 5)}), sink)
     storage.put("a.parquet", sink.getvalue().to_pybytes())
@@ -412,7 +413,7 @@ def test_numbers_of_any_length_are_followed(numbers: list[tuple[int, int, int]])
     def varint(value: int) -> bytes:
         return bytes([value & 0x7F | 0x80]) + varint(value >> 7) if value > 0x7F else bytes([value])
 
-    steps: list[lockstep.Step] = [b"\x15", ("number", -1), b"ab\x03", ("text", 0), ("number", 2), b"end"]
+    steps: list[batch_footers.Step] = [b"\x15", ("number", -1), b"ab\x03", ("text", 0), ("number", 2), b"end"]
     made = [
         b"\x15" + varint(skipped) + b"ab\x03" + varint(length) + b"x" * length + varint(kept << 1) + b"end"
         for skipped, length, kept in ((skipped, length, kept >> 1) for skipped, length, kept in numbers)
@@ -420,8 +421,8 @@ def test_numbers_of_any_length_are_followed(numbers: list[tuple[int, int, int]])
     made.append(made[0].replace(b"ab", b"ac"))
     ends = np.cumsum([len(one) for one in made])
     starts = ends - [len(one) for one in made]
-    data, _ = lockstep.joined(made)
-    good, kept = lockstep.follow(steps, 3, data, starts, ends)
+    data, _ = batch_footers.joined(made)
+    good, kept = batch_footers.follow(steps, 3, data, starts, ends)
     assert good.tolist() == [True] * len(numbers) + [False]
     assert kept[1].tolist() == [length for _, length, _ in numbers]
     assert kept[2].tolist() == [value >> 1 for _, _, value in numbers]
@@ -458,9 +459,9 @@ def test_only_footers_of_a_shape_are_followed_side_by_side(footers_of_many: list
             changed[data.draw(st.integers(0, len(changed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
         made.append(bytes(changed))
     shape = thrift.trace(chosen[0])
-    joined, ends = lockstep.joined(made)
+    joined, ends = batch_footers.joined(made)
     starts = ends - [len(one) for one in made]
-    good, kept = lockstep.follow(shape.steps, len(shape.values), joined, starts, ends)
+    good, kept = batch_footers.follow(shape.steps, len(shape.values), joined, starts, ends)
     place = 0
     for number, footer in enumerate(made):
         try:
@@ -483,4 +484,4 @@ def test_a_disk_that_fails_in_a_footer_names_the_file(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(os, "pread", broken)
     with pytest.raises(OSError, match=r"a\.parquet"):
-        footers.read(sidecar.open_storage(tmp_path), ["a.parquet"])
+        footers.read(open_storage(tmp_path), ["a.parquet"])

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zskip import interpret, predicate
-from zskip.predicate.functions import FUNCTIONS
+from zskip import pruning
+from zskip.expr.functions import FUNCTIONS
 from zskip.schema import Schema
+from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -91,9 +92,9 @@ def test_no_outcome_of_duckdb_is_missing(zone: str) -> None:
     con.execute(f"SET TimeZone='{zone}'")
     rows, statistics = tables(random.Random(7), 30)
     con.register("rows", rows)
-    bound = {sql: predicate.bind(sql, SCHEMA, timezone=zone) for sql in PREDICATES}
+    bound = {sql: bind(sql, SCHEMA, timezone=zone) for sql in PREDICATES}
     for sql, each in bound.items():
-        found = interpret.outcomes(each, statistics)
+        found = pruning.outcomes(each, statistics)
         assert "random" not in sql or found.may_match.all()
         for unit in range(len(statistics)):
             try:
@@ -109,8 +110,8 @@ def test_no_outcome_of_duckdb_is_missing(zone: str) -> None:
 def test_negation_loses_no_outcome() -> None:
     _, statistics = tables(random.Random(3), 40)
     for sql in PREDICATES:
-        plain = interpret.outcomes(predicate.bind(sql, SCHEMA), statistics)
-        negated = interpret.outcomes(predicate.bind(f"NOT ({sql})", SCHEMA), statistics)
+        plain = pruning.outcomes(bind(sql, SCHEMA), statistics)
+        negated = pruning.outcomes(bind(f"NOT ({sql})", SCHEMA), statistics)
         assert (plain.can_be_true == negated.can_be_false).all()
         assert (plain.can_be_null == negated.can_be_null).all()
 
@@ -142,17 +143,17 @@ def test_negation_loses_no_outcome() -> None:
 def test_what_ranges_can_prove_is_skipped(sql: str, lower: object, upper: object, type: pa.DataType) -> None:
     yes, no = pa.array([True]), pa.array([False])
     ranges = Ranges(pa.array([lower], type), pa.array([upper], type), yes, no, no)
-    bound = predicate.bind(sql, Schema(pa.schema({"x": type})))
-    assert not interpret.outcomes(bound, Statistics(pa.array([9]), {"x": ranges})).may_match.any()
+    bound = bind(sql, Schema(pa.schema({"x": type})))
+    assert not pruning.outcomes(bound, Statistics(pa.array([9]), {"x": ranges})).may_match.any()
 
 
 def test_every_function_of_the_table_is_evaluated_and_no_other() -> None:
-    from zskip.interpret.terms import EVALUATE
+    from zskip.pruning.term_spans import EVALUATE
 
     assert set(EVALUATE) == set(FUNCTIONS)
 
 
 def test_two_foreign_parts_over_one_column_are_walked_once() -> None:
-    bound = predicate.bind("hash(s) = 1 OR jaccard(s, 'b') > 2", SCHEMA)
+    bound = bind("hash(s) = 1 OR jaccard(s, 'b') > 2", SCHEMA)
     _, statistics = tables(random.Random(1), 3)
-    assert interpret.outcomes(bound, statistics).may_match.all()
+    assert pruning.outcomes(bound, statistics).may_match.all()

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip import sidecar
+from zskip import tablelog
 from zskip.errors import UnsafePath
-from zskip.sidecar import log
-from zskip.sidecar.parts import Drafts
-from zskip.sidecar.shards import write_shards
-from zskip.sidecar.snapshot import to_bytes
+from zskip.tablelog import log
+from zskip.tablelog.parts import Drafts
+from zskip.tablelog.shards import write_shards
+from zskip.tablelog.snapshot import to_bytes
 
 HOSTILE = [
     "../outside.parquet",
@@ -68,5 +68,5 @@ def test_a_hive_folder_that_is_a_link_to_the_outside_is_refused(tmp_path: Path) 
     with pytest.raises(UnsafePath):
         again.to_arrow()
     with pytest.raises(UnsafePath):
-        sidecar.vacuum(again.storage)
+        tablelog.vacuum(again.storage)
     assert len(np.unique(again.plan("day = '1'").paths)) == 1

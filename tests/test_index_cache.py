@@ -16,9 +16,9 @@ import pytest
 import zskip
 from tests.tables import build_table, plan_of
 from zskip.errors import InvalidOption
-from zskip.sidecar import Index, shards
+from zskip.tablelog import Index, shards
 
-survey = importlib.import_module("zskip.plan.survey")
+survey = importlib.import_module("zskip.plan.planner")
 
 PREDICATES = [f"a = {number}" for number in range(0, 1000, 37)] + [
     "b = 3 AND a < 500",

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zskip import interpret, predicate
+from zskip import expr, pruning
 from zskip.errors import SqlError
-from zskip.predicate.sql import chains, computable, remembered
-from zskip.predicate.sql.source import LongChain, Source
-from zskip.predicate.tree import In, Not
+from zskip.expr.tree import In, Not
 from zskip.schema import Schema
+from zskip.sql import bind_cache, chains, computable
+from zskip.sql.sql_text import LongChain, Source
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -79,10 +79,10 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "FEWEST", 2)
 
 
-def bound(sql: str, dialect: str = "duckdb") -> predicate.Predicate | str:
-    remembered._kept.clear()
+def bound(sql: str, dialect: str = "duckdb") -> expr.Predicate | str:
+    bind_cache._kept.clear()
     try:
-        return predicate.bind(sql, SCHEMA, dialect=dialect)
+        return sql.bind(sql, SCHEMA, dialect=dialect)
     except SqlError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -110,10 +110,10 @@ def units() -> Statistics:
     return Statistics(pa.array(np.full(200, 10)), {name: column(type) for name, type in TYPES.items()})
 
 
-def answers(given: predicate.Predicate | str) -> list[list[bool]] | str:
+def answers(given: expr.Predicate | str) -> list[list[bool]] | str:
     if isinstance(given, str):
         return given
-    found = interpret.outcomes(given, units())
+    found = pruning.outcomes(given, units())
     return [each.tolist() for each in (found.can_be_true, found.can_be_false, found.can_be_null)]
 
 
@@ -127,8 +127,8 @@ def test_a_chain_says_what_its_terms_say(
     request.getfixturevalue("short_ones_too")
     found = bound(sql, dialect)
     assert answers(found) == answers(plain)
-    if isinstance(found, predicate.Predicate):
-        assert isinstance(plain, predicate.Predicate)
+    if isinstance(found, expr.Predicate):
+        assert isinstance(plain, expr.Predicate)
         assert (found.text, found.columns) == (plain.text, plain.columns)
 
 
@@ -141,7 +141,7 @@ def test_chains_are_taken(sql: str, short_ones_too: None, monkeypatch: pytest.Mo
         kept.append(source)
         return right(tokens, source)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sys.modules["zskip.predicate.sql.bind"], "stand_for_chains", seen)
+    monkeypatch.setattr(sys.modules["zskip.sql.bind"], "stand_for_chains", seen)
     bound(sql)
     assert any(isinstance(each, LongChain) for each in kept[-1].lists.values())
 
@@ -167,7 +167,7 @@ def rows(count: int = 400) -> pa.Table:
 @pytest.mark.parametrize("sql", TAKEN)
 def test_the_engine_reads_in_a_chain_what_it_reads_in_its_terms(sql: str, short_ones_too: None) -> None:
     found = bound(sql)
-    assert isinstance(found, predicate.Predicate)
+    assert isinstance(found, expr.Predicate)
     table = rows()
     with duckdb.connect() as con:
         con.register("rows", table)
@@ -179,8 +179,8 @@ def test_the_engine_reads_in_a_chain_what_it_reads_in_its_terms(sql: str, short_
 def test_a_hundred_thousand_terms_are_one_list() -> None:
     ored = bound(chain("i = {n}", " OR ", 100_000))
     anded = bound(chain("i <> {n}", " AND ", 100_000))
-    assert isinstance(ored, predicate.Predicate)
-    assert isinstance(anded, predicate.Predicate)
+    assert isinstance(ored, expr.Predicate)
+    assert isinstance(anded, expr.Predicate)
     assert isinstance(ored.tree, In)
     assert len(ored.tree.values) == 100_000
     assert isinstance(anded.tree, Not)

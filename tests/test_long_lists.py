@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zskip import interpret, predicate
+from zskip import pruning
 from zskip.errors import SqlError, UnknownParameter
-from zskip.predicate import Parameters
-from zskip.predicate.sql import lists
-from zskip.predicate.tree import In, walk
+from zskip.expr.tree import In, walk
 from zskip.schema import Schema
+from zskip.sql import Parameters, bind, lists
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -39,7 +38,7 @@ DATE_TEXTS = DATES.replace("DATE ", "")
 
 def said(sql: str, dialect: str = "duckdb", params: Parameters | None = None) -> list[str]:
     """What the tree of a predicate says, part by part."""
-    bound = predicate.bind(sql, SCHEMA, dialect=dialect, params=params)
+    bound = bind(sql, SCHEMA, dialect=dialect, params=params)
     return [repr(bound.text), repr(bound.frozen), *(shown(node) for node in walk(bound.tree))]
 
 
@@ -117,9 +116,9 @@ def test_a_long_list_means_what_the_parser_makes_of_it(
 
 def test_it_is_read_as_an_array() -> None:
     sql = f"i IN ({NUMBERS})"
-    (found,) = [node for node in walk(predicate.bind(sql, SCHEMA).tree) if isinstance(node, In)]
+    (found,) = [node for node in walk(bind(sql, SCHEMA).tree) if isinstance(node, In)]
     assert found.values.to_pylist() == [number * 7 - 500 for number in range(400)]
-    assert predicate.bind(sql, SCHEMA).sql() == f'"i" IN ({NUMBERS})'
+    assert bind(sql, SCHEMA).sql() == f'"i" IN ({NUMBERS})'
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_a_parameter_that_is_the_stand_in_is_no_list(params: Parameters) -> None
     named = isinstance(params, Mapping)
     subject = "s" if isinstance(next(iter(params.values() if isinstance(params, Mapping) else params)), str) else "i"
     sql = f"i IN ({NUMBERS}) AND {subject} IN ({'$a' if named else '?'}) AND i IN {'$b' if named else '?'}"
-    bound = predicate.bind(sql, SCHEMA, params=params)
+    bound = bind(sql, SCHEMA, params=params)
     sizes = [len(node.values) for node in walk(bound.tree) if isinstance(node, In)]
     assert sizes == [400, 1, 1000]
     assert bound.text == sql
@@ -138,7 +137,7 @@ def test_a_parameter_that_is_the_stand_in_is_no_list(params: Parameters) -> None
 
 def test_a_list_as_a_parameter_is_long_too() -> None:
     days = [dt.date(2020, 1, 1) + dt.timedelta(days=number) for number in range(1000)]
-    bound = predicate.bind("d IN $days AND i > 3", SCHEMA, params={"days": days})
+    bound = bind("d IN $days AND i > 3", SCHEMA, params={"days": days})
     (found,) = [node for node in walk(bound.tree) if isinstance(node, In)]
     assert found.values.to_pylist() == days
     assert bound.conjuncts[0].text == "d IN $days"
@@ -148,14 +147,14 @@ def test_a_list_as_a_parameter_is_long_too() -> None:
 @pytest.mark.parametrize("value", [[1, 2], (1,), {3}, []])
 def test_a_list_as_a_parameter_stands_behind_in_alone(sql: str, value: object) -> None:
     with pytest.raises(UnknownParameter, match="may stand behind IN alone") as caught:
-        predicate.bind(sql, SCHEMA, params=[value])
+        bind(sql, SCHEMA, params=[value])
     assert caught.value.span == (sql.index("?"), sql.index("?") + 1)
 
 
 def test_an_error_behind_a_list_points_at_its_place() -> None:
     sql = f"i IN ({NUMBERS}) AND nobody = 3"
     with pytest.raises(SqlError) as caught:
-        predicate.bind(sql, SCHEMA)
+        bind(sql, SCHEMA)
     assert caught.value.span == (sql.index("nobody"), sql.index(" = 3"))
 
 
@@ -169,13 +168,13 @@ def test_the_outcomes_are_those_of_duckdb() -> None:
         null = bounds.is_null()
         ranges = Ranges(bounds, bounds, pa.array([not each.as_py() for each in null]), null, flags)
         statistics = Statistics(pa.array(np.ones(len(rows), np.int64)), {"i": ranges})
-        found = interpret.outcomes(predicate.bind(sql, SCHEMA), statistics)
+        found = pruning.outcomes(bind(sql, SCHEMA), statistics)
         assert found.can_be_true.tolist() == [answer is True for answer in answers]
         assert found.can_be_null.tolist() == [answer is None for answer in answers]
 
 
 def test_a_constant_on_the_left_is_compared_with_each() -> None:
-    bound = predicate.bind(f"5 IN ({NUMBERS})", SCHEMA)
+    bound = bind(f"5 IN ({NUMBERS})", SCHEMA)
     no = Statistics(pa.array([1]), {})
-    assert not interpret.outcomes(bound, no).may_match.any()
-    assert interpret.outcomes(predicate.bind(f"11 IN ({NUMBERS})", SCHEMA), no).all_match.all()
+    assert not pruning.outcomes(bound, no).may_match.any()
+    assert pruning.outcomes(bind(f"11 IN ({NUMBERS})", SCHEMA), no).all_match.all()

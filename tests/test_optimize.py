@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zskip
+from zskip.compaction import compact
+from zskip.compaction.choose import worth_rewriting
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.stats import Ranges, Statistics
-from zskip.writer import optimizing
-from zskip.writer.decay import worth_rewriting
 
 
 def rows_of(
@@ -181,13 +181,13 @@ def test_a_delete_meanwhile_is_a_conflict_that_leaves_no_file(tmp_path: Path, mo
     table = zskip.write(rows_of(6_000, 1), tmp_path / "t", by=["a", "b"], files=3)
     for seed in range(2, 8):
         table.append(rows_of(60, seed))
-    real = optimizing.commit
+    real = compact.commit
 
     def delayed(*args: object, **options: object) -> object:
         zskip.open(table.uri).delete("TRUE")
         return real(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(optimizing, "commit", delayed)
+    monkeypatch.setattr(compact, "commit", delayed)
     there = set((tmp_path / "t").glob("*.parquet"))
     with pytest.raises(CommitConflict):
         table.optimize()
@@ -202,7 +202,7 @@ def test_groups_that_others_changed_meanwhile_are_left_and_the_rest_is_committed
     for seed in range(2, 8):
         table.append(rows_of(700, seed))
     wanted = table.optimize(dry_run=True)
-    real, calls = optimizing.commit, []
+    real, calls = compact.commit, []
 
     def delayed(*args: object, **options: object) -> object:
         calls.append(options)
@@ -212,7 +212,7 @@ def test_groups_that_others_changed_meanwhile_are_left_and_the_rest_is_committed
             other.append(rows_of(700, 8))
         return real(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(optimizing, "commit", delayed)
+    monkeypatch.setattr(compact, "commit", delayed)
     done = table.optimize()
     assert len(calls) == 2
     assert 0 < done.files_rewritten < wanted.files_rewritten

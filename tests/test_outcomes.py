@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from zskip import interpret, predicate
+from zskip import expr, pruning
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -50,8 +50,8 @@ def engine_outcomes(rows: pa.Table, count: int, sql: str) -> dict[object, np.nda
     return answers
 
 
-def bound(sql: str, type: pa.DataType) -> predicate.Predicate:
-    return predicate.bind(sql, Schema(pa.schema({"x": type})))
+def bound(sql: str, type: pa.DataType) -> expr.Predicate:
+    return sql.bind(sql, Schema(pa.schema({"x": type})))
 
 
 def random_predicate(draw: random.Random, values: list[str], level: int = 0) -> str:
@@ -129,7 +129,7 @@ def test_one_column_is_sound_and_tight(name: str) -> None:
         hull, _ = units(full, type)
         for _ in range(12):
             sql = random_predicate(draw, literals)
-            found = interpret.outcomes(bound(sql, type), statistics)
+            found = pruning.outcomes(bound(sql, type), statistics)
             real = engine_outcomes(rows, len(drawn), sql)
             for outcome, claimed in ((True, found.can_be_true), (False, found.can_be_false), (None, found.can_be_null)):
                 assert not (real[outcome] & ~claimed).any(), (sql, outcome, drawn)
@@ -150,7 +150,7 @@ def test_an_unknown_bound_keeps() -> None:
     unknown = pa.nulls(1, pa.int64())
     flag = pa.nulls(1, pa.bool_())
     statistics = Statistics(pa.nulls(1, pa.int64()), {"x": Ranges(unknown, unknown, flag, flag, flag)})
-    found = interpret.outcomes(bound("x = 5", pa.int64()), statistics)
+    found = pruning.outcomes(bound("x = 5", pa.int64()), statistics)
     assert found.may_match.all()
     assert not found.all_match.any()
 
@@ -163,7 +163,7 @@ def test_a_hundred_thousand_terms_neither_overflow_nor_crawl(word: str, term: st
     _, statistics = units([[1, 3], [200_001, 200_005]], pa.int64())
     sql = f" {word} ".join(term.format(i) for i in range(100_000))
     started = time.process_time()
-    found = interpret.outcomes(bound(sql, pa.int64()), statistics)
+    found = pruning.outcomes(bound(sql, pa.int64()), statistics)
     assert found.may_match.tolist() == expected
     # A second or two of one's own; far from the minutes of a walk that is quadratic anywhere.
     assert time.process_time() - started < 30
@@ -185,27 +185,27 @@ def test_a_thousand_levels(nested: str) -> None:
     _, statistics = units([[1, 3], [7, 9]], pa.int64())
     started = time.process_time()
     predicate = bound(nested, pa.int64())
-    assert interpret.outcomes(predicate, statistics).may_match.tolist() == [True, False]
-    assert len(interpret.residuals(predicate, statistics)[0]) >= 1
-    assert interpret.reasons(predicate, statistics)[0].units == 2
+    assert pruning.outcomes(predicate, statistics).may_match.tolist() == [True, False]
+    assert len(pruning.residuals(predicate, statistics)[0]) >= 1
+    assert pruning.reasons(predicate, statistics)[0].units == 2
     assert time.process_time() - started < 30
 
 
 def test_a_thousand_levels_of_and_and_or() -> None:
     _, statistics = units([[1, 3], [7, 9]], pa.int64())
     nested = "".join(f"(x <> {i} {'AND' if i % 2 else 'OR'} " for i in range(1000)) + "x = 1" + ")" * 1000
-    assert len(interpret.outcomes(bound(nested, pa.int64()), statistics)) == 2
+    assert len(pruning.outcomes(bound(nested, pa.int64()), statistics)) == 2
 
 
 def test_ten_thousand_values_prune_the_gaps_between_them() -> None:
     _, statistics = units([[1, 3], [15, 15], [20, 25]], pa.int64())
     sql = f"x IN ({', '.join(str(10 * i) for i in range(10_000))})"
-    assert interpret.outcomes(bound(sql, pa.int64()), statistics).may_match.tolist() == [False, False, True]
+    assert pruning.outcomes(bound(sql, pa.int64()), statistics).may_match.tolist() == [False, False, True]
 
 
 def test_residuals_leave_out_what_is_proved() -> None:
     _, statistics = units([[1, 3], [6, 9], [4, 6]], pa.int64())
-    found, numbers = interpret.residuals(bound("x > 5 AND x < 100", pa.int64()), statistics)
+    found, numbers = pruning.residuals(bound("x > 5 AND x < 100", pa.int64()), statistics)
     assert [None if found[n] is None else found[n].sql() for n in numbers] == ['"x" > 5', None, '"x" > 5']
 
 
@@ -214,9 +214,7 @@ def test_binary_search_over_strings_agrees_with_sorting() -> None:
     lower, upper = pa.array(["0003", "0007", "0190", "01"]), pa.array(["0006", "0007", "0202", "0150"])
     yes, no = pa.array([True] * 4), pa.array([False] * 4)
     statistics = Statistics(pa.array([3] * 4), {"x": Ranges(lower, upper, yes, no, no)})
-    found = interpret.outcomes(
-        bound(f"x IN ({', '.join(repr(w) for w in words.to_pylist())})", pa.string()), statistics
-    )
+    found = pruning.outcomes(bound(f"x IN ({', '.join(repr(w) for w in words.to_pylist())})", pa.string()), statistics)
     expected = [
         pc.any(pc.and_(pc.greater_equal(words, low), pc.less_equal(words, high))).as_py()
         for low, high in zip(lower, upper, strict=True)

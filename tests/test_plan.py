@@ -15,7 +15,7 @@ import zskip
 from tests.tables import build_table, plan_of, sorted_rows, whole_scan
 from zskip.errors import InvalidOption, UnknownColumn
 from zskip.plan import Share, plan
-from zskip.sidecar import Index
+from zskip.tablelog import Index
 
 
 @pytest.fixture(scope="module")

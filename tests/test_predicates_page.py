@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from zskip.predicate.documentation import predicates_page
+from zskip.expr.documentation import predicates_page
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "predicates.md"
 

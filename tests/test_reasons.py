@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from zskip import interpret, predicate
+from zskip import pruning
 from zskip.schema import Schema
+from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"x": pa.int64(), "s": pa.string(), "unseen": pa.int64()}))
@@ -19,7 +20,7 @@ STATISTICS = Statistics(
 
 
 def test_each_conjunct_says_what_it_removes_alone() -> None:
-    found = interpret.reasons(predicate.bind("x > 5 AND s < 'z' AND unseen = 1", SCHEMA), STATISTICS)
+    found = pruning.reasons(bind("x > 5 AND s < 'z' AND unseen = 1", SCHEMA), STATISTICS)
     assert [(each.text, each.removed, each.proved) for each in found] == [
         ("x > 5", 1, 1),
         ("s < 'z'", 0, 2),
@@ -29,7 +30,7 @@ def test_each_conjunct_says_what_it_removes_alone() -> None:
 
 
 def test_what_is_opaque_says_why_and_what_would_prune() -> None:
-    (found,) = interpret.reasons(predicate.bind("upper(s) = 'A'", SCHEMA), STATISTICS)
+    (found,) = pruning.reasons(bind("upper(s) = 'A'", SCHEMA), STATISTICS)
     assert found.removed == 0
     assert "upper()" in found.opaque[0][1]
     assert found.rewrite == "keep a column that holds the text folded, and compare that"
@@ -47,14 +48,14 @@ def test_what_is_opaque_says_why_and_what_would_prune() -> None:
     ],
 )
 def test_a_function_is_called_as_it_is_written(sql: str, name: str) -> None:
-    (found,) = interpret.reasons(predicate.bind(sql, SCHEMA), STATISTICS)
+    (found,) = pruning.reasons(bind(sql, SCHEMA), STATISTICS)
     assert found.opaque[0][1].startswith(f"{name} is not a "), found.opaque
 
 
 def test_what_duckdb_computed_is_told_apart() -> None:
     one = pa.array(["de", "fr"])
     statistics = Statistics(pa.array([9, 9]), {"s": Ranges(one, one, YES, NO, NO), "x": STATISTICS.columns["x"]})
-    found = interpret.reasons(predicate.bind("upper(s) = 'DE' AND length(s) = x AND x > 5", SCHEMA), statistics)
+    found = pruning.reasons(bind("upper(s) = 'DE' AND length(s) = x AND x > 5", SCHEMA), statistics)
     assert [(each.removed, each.proved, each.computed) for each in found] == [(1, 1, 2), (1, 0, 2), (1, 1, 0)]
-    (found,) = interpret.reasons(predicate.bind("upper(s) = 'DE'", SCHEMA), STATISTICS)
+    (found,) = pruning.reasons(bind("upper(s) = 'DE'", SCHEMA), STATISTICS)
     assert found.computed == 0

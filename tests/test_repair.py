@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip import sidecar
+from zskip import tablelog
 from zskip.cli import main
 from zskip.errors import DamagedIndex
-from zskip.sidecar import log
+from zskip.storage import Storage
+from zskip.tablelog import log
 
-committing = import_module("zskip.sidecar.commit")
+committing = import_module("zskip.tablelog.commit")
 
 QUERIES = ("a = 7", "a > 590", "f > 1.5", "f <> 0.5", "s LIKE 'k1%'", "a IS NULL", "day = '1' AND a < 100", "late = 3")
 
@@ -58,7 +59,7 @@ HARMS: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def harm(storage: sidecar.Storage, path: str, how: str) -> None:
+def harm(storage: Storage, path: str, how: str) -> None:
     data = HARMS[how](storage.read(path))
     if data is None:
         storage.delete([path])
@@ -167,7 +168,7 @@ def test_a_lost_newest_entry_is_given_up_only_when_told_to(how: str, tmp_path: P
     assert answers(again) == older
     again.append(rows_of(9000, 10))
     assert again.version == 5
-    assert zskip.repair(table.uri) == sidecar.Repaired(5, (), None, False)
+    assert zskip.repair(table.uri) == tablelog.Repaired(5, (), None, False)
 
 
 def test_nothing_is_repaired_where_no_entry_can_be_read(tmp_path: Path) -> None:

@@ -17,20 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zskip import interpret, predicate
+from zskip import expr, pruning
 from zskip.errors import SqlError
-from zskip.interpret import gathering
-from zskip.predicate.sql import remembered
-from zskip.predicate.sql.binder import Binder
-from zskip.predicate.tree import Call, Literal, Reference, walk
+from zskip.expr.tree import Call, Literal, Reference, walk
+from zskip.pruning import gathering
 from zskip.schema import Schema
+from zskip.sql import bind, bind_cache
+from zskip.sql.binder import Binder
 from zskip.stats import Ranges, Statistics
 
 FIELDS = {"x": pa.int32(), "f": pa.float64(), "s": pa.string(), "d": pa.date32(), "z": pa.timestamp("us", "UTC")}
 SCHEMA = Schema(pa.schema(FIELDS))
 
 
-def said(found: predicate.Predicate) -> list[str]:
+def said(found: expr.Predicate) -> list[str]:
     return [found.text, found.frozen, *(re.sub("0x[0-9a-f]+", "", repr(node)) for node in walk(found.tree))]
 
 
@@ -38,9 +38,9 @@ def said(found: predicate.Predicate) -> list[str]:
 
 
 def test_the_same_text_is_bound_once() -> None:
-    first = predicate.bind("x = 5 AND s LIKE 'a%'", SCHEMA)
-    assert predicate.bind("x = 5 AND s LIKE 'a%'", SCHEMA) is first
-    assert predicate.bind("x = ?", SCHEMA, params=[5]) is predicate.bind("x = ?", SCHEMA, params=[5])
+    first = bind("x = 5 AND s LIKE 'a%'", SCHEMA)
+    assert bind("x = 5 AND s LIKE 'a%'", SCHEMA) is first
+    assert bind("x = ?", SCHEMA, params=[5]) is bind("x = ?", SCHEMA, params=[5])
 
 
 @pytest.mark.parametrize(
@@ -53,30 +53,30 @@ def test_the_same_text_is_bound_once() -> None:
     ],
 )
 def test_settings_are_part_of_what_is_known(one: dict[str, object], other: dict[str, object]) -> None:
-    assert predicate.bind("z > '2020-01-01'", SCHEMA, **one) is not predicate.bind("z > '2020-01-01'", SCHEMA, **other)  # type: ignore[arg-type]
+    assert bind("z > '2020-01-01'", SCHEMA, **one) is not bind("z > '2020-01-01'", SCHEMA, **other)  # type: ignore[arg-type]
 
 
 def test_parameters_that_python_holds_for_equal_are_told_apart() -> None:
     values = [1, 1.0, True, "1", Decimal("1"), Decimal("1.0"), 0.0, -0.0, None, b"1", dt.date(2020, 1, 1), "2020-01-01"]
     values += [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), np.int8(1), np.float32(1)]
-    texts = [predicate.bind("s = ?", SCHEMA, params=[value]).frozen for value in values]
-    assert texts == [predicate.bind("s = $a", SCHEMA, params={"a": value}).frozen for value in values]
+    texts = [bind("s = ?", SCHEMA, params=[value]).frozen for value in values]
+    assert texts == [bind("s = $a", SCHEMA, params={"a": value}).frozen for value in values]
     assert len(set(texts)) == len(values) - 2  # numpy's are those of Python
 
 
 def test_names_of_parameters_are_told_apart() -> None:
     sql = "x > $a AND x < $b"
-    one = predicate.bind(sql, SCHEMA, params={"a": 1, "b": 2})
-    other = predicate.bind(sql, SCHEMA, params={"b": 1, "a": 2})
+    one = bind(sql, SCHEMA, params={"a": 1, "b": 2})
+    other = bind(sql, SCHEMA, params={"b": 1, "a": 2})
     assert one.frozen != other.frozen
 
 
 @pytest.mark.parametrize("sql", ["z < now()", "d = current_date", "z < CURRENT_TIMESTAMP", "d = today()"])
 def test_the_clock_is_read_each_time(sql: str) -> None:
     early, late = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2020, 2021))
-    frozen = [predicate.bind(sql, SCHEMA, now=now).frozen for now in (early, late, early)]
+    frozen = [bind(sql, SCHEMA, now=now).frozen for now in (early, late, early)]
     assert frozen[0] == frozen[2] != frozen[1]
-    assert "20" in predicate.bind(sql, SCHEMA).frozen
+    assert "20" in bind(sql, SCHEMA).frozen
 
 
 def test_another_schema_is_another_predicate() -> None:
@@ -84,7 +84,7 @@ def test_another_schema_is_another_predicate() -> None:
     for _ in range(300):
         type = random.choice([pa.int32(), pa.string(), pa.date32()])
         schema = Schema(pa.schema({"x": type}))
-        found = predicate.bind("x = '5'", schema) if type != pa.date32() else predicate.bind("x IS NULL", schema)
+        found = bind("x = '5'", schema) if type != pa.date32() else bind("x IS NULL", schema)
         assert found.schema is schema
         del schema, found
         gc.collect(0)
@@ -93,31 +93,31 @@ def test_another_schema_is_another_predicate() -> None:
 def test_what_fails_fails_again() -> None:
     for _ in range(2):
         with pytest.raises(SqlError):
-            predicate.bind("nobody = 5", SCHEMA)
+            bind("nobody = 5", SCHEMA)
         with pytest.raises(SqlError):
-            predicate.bind("x = ?", SCHEMA, params=[])
+            bind("x = ?", SCHEMA, params=[])
         with pytest.raises(SqlError):
-            predicate.bind("x = ?", SCHEMA, params=[object()])
+            bind("x = ?", SCHEMA, params=[object()])
 
 
 def test_only_so_many_are_kept() -> None:
-    for number in range(remembered.MOST + 50):
-        predicate.bind(f"x = {number}", SCHEMA)
-    assert len(remembered._kept) == remembered.MOST
-    long = "s = '" + "a" * remembered.LONGEST + "'"
-    assert predicate.bind(long, SCHEMA) is not predicate.bind(long, SCHEMA)
+    for number in range(bind_cache.MOST + 50):
+        bind(f"x = {number}", SCHEMA)
+    assert len(bind_cache._kept) == bind_cache.MOST
+    long = "s = '" + "a" * bind_cache.LONGEST + "'"
+    assert bind(long, SCHEMA) is not bind(long, SCHEMA)
 
 
 def test_threads_share_what_is_known() -> None:
     def ask(number: int) -> bool:
-        return predicate.bind("x = ?", SCHEMA, params=[number % 7]).frozen == f'"x" = {number % 7}'
+        return bind("x = ?", SCHEMA, params=[number % 7]).frozen == f'"x" = {number % 7}'
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(2000)))
 
 
 def test_a_term_is_hashed_anew_in_another_process() -> None:
-    sent = "import sys, pickle; from zskip.predicate.tree import Call\n"
+    sent = "import sys, pickle; from zskip.expr.tree import Call\n"
     sent += "term = pickle.load(sys.stdin.buffer)\n"
     sent += "assert hash(term) == hash(Call(term.function, term.arguments, term.type, term.options))"
     term = Call("add", (Reference("x", pa.int32()), Literal(pa.scalar(1))), pa.int64())
@@ -144,12 +144,12 @@ def test_a_plain_comparison_is_what_the_parser_makes_of_it(
 
     def answer() -> list[str]:
         try:
-            return said(predicate.bind(f"{sql} OR NOT {sql}", schema, dialect=dialect))
+            return said(bind(f"{sql} OR NOT {sql}", schema, dialect=dialect))
         except SqlError as error:
             return [type(error).__name__, str(error)]
 
     plain = answer()
-    remembered._kept.clear()
+    bind_cache._kept.clear()
     monkeypatch.setattr(Binder, "plain", lambda self, tokens: None)
     assert plain == answer()
 
@@ -183,9 +183,9 @@ def test_comparisons_that_are_said_at_once_say_the_same(word: str, monkeypatch: 
             listed = f"{name} {draw.choice(['IN', 'NOT IN'])} ({one}, {draw.choice([str(two), 'NULL'])})"
             parts.append(draw.choice([f"{name} {op} {one}", f"{one} {op} {name}", f"NOT ({name} {op} {one})", listed]))
         sql = f" {word} ".join(parts)
-        together = interpret.outcomes(predicate.bind(sql, SCHEMA), units)
+        together = pruning.outcomes(bind(sql, SCHEMA), units)
         with monkeypatch.context() as patch:
             patch.setattr(gathering, "_FEWEST", 10**9)
-            apart = interpret.outcomes(predicate.bind(sql + " ", Schema(SCHEMA.arrow)), units)
+            apart = pruning.outcomes(bind(sql + " ", Schema(SCHEMA.arrow)), units)
         for bit in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
             assert np.array_equal(getattr(together, bit), getattr(apart, bit)), (sql, bit)

@@ -20,12 +20,12 @@ import pytest
 
 import zskip
 from tests.clouds import STORES, Place, unavailable
-from zskip import sidecar
 from zskip.audit import doctor
 from zskip.engines.duckdb.remote import _RangedFile
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedStore
-from zskip.sidecar import log
-from zskip.sidecar.remote import ObjectStorage
+from zskip.storage import open_storage
+from zskip.storage.remote import ObjectStorage
+from zskip.tablelog import log
 
 Store = tuple[str, dict[str, Any] | None]
 
@@ -103,7 +103,7 @@ def test_a_table_lives_its_whole_life(store: Store) -> None:
 
 def test_a_folder_of_others_is_indexed_and_followed(store: Store) -> None:
     place, options = store
-    storage = sidecar.open_storage(f"{place}/raw", options)
+    storage = open_storage(f"{place}/raw", options)
     for number in range(3):
         with storage.open_writer(f"{number}.parquet") as file:
             pq.write_table(rows_of(100 * number, 100), file)
@@ -124,7 +124,7 @@ def test_one_address_on_two_servers_is_two_tables(started: Callable[[str], Place
         assert same_url == url
         tables = []
         for first, leading in ((0, options), (1000, others)):
-            with sidecar.open_storage(f"{url}/twice", leading).open_writer("a.parquet") as file:
+            with open_storage(f"{url}/twice", leading).open_writer("a.parquet") as file:
                 pq.write_table(rows_of(first, 100), file)
             tables.append(zskip.index(f"{url}/twice", storage_options=leading))
         for first, table in ((0, tables[0]), (1000, tables[1]), (0, tables[0])):
@@ -137,15 +137,15 @@ def test_a_store_that_cannot_create_only_if_absent_is_read_but_not_written(serve
     url, options = server
     zskip.write(rows_of(0, 100), f"{url}/guarded", by="a", storage_options=options)
     unguarded = {**options, "aws_conditional_put": "disabled"}
-    before = sidecar.open_storage(f"{url}/guarded", options).list("").path.to_pylist()
+    before = open_storage(f"{url}/guarded", options).list("").path.to_pylist()
     table = zskip.open(f"{url}/guarded", storage_options=unguarded)
     assert table.plan("a = 919").count() == 1
     with pytest.raises(UnsupportedStore, match="only if it is absent"):
         table.append(rows_of(100, 10))
     with pytest.raises(UnsupportedStore):
         zskip.write(rows_of(0, 100), f"{url}/new", by="a", storage_options=unguarded)
-    assert sidecar.open_storage(f"{url}/guarded", options).list("").path.to_pylist() == before
-    assert len(sidecar.open_storage(f"{url}/new", options).list("")) == 0
+    assert open_storage(f"{url}/guarded", options).list("").path.to_pylist() == before
+    assert len(open_storage(f"{url}/new", options).list("")) == 0
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_other_stores_are_refused_by_name(url: str) -> None:
 )
 def test_clouds_are_opened_by_their_schemes(url: str, options: dict[str, Any]) -> None:
     """No cloud is asked: an address becomes a store with the same paths on it."""
-    storage = sidecar.open_storage(url, options)
+    storage = open_storage(url, options)
     assert isinstance(storage, ObjectStorage)
     assert storage.uri_of("a/b.parquet") == f"{url}/a/b.parquet"
 
@@ -250,7 +250,7 @@ def test_a_name_is_a_name_as_a_path_as_a_url_and_in_a_statement(name: str, tmp_p
 
 
 def test_two_threads_that_share_a_file_each_read_where_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = sidecar.open_storage("memory://two-threads")
+    storage = open_storage("memory://two-threads")
     storage.put("x", bytes(range(100)))
     file = _RangedFile(storage, "x", 100)
     under_way, moved, ask = threading.Event(), threading.Event(), storage.read_range

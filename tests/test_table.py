@@ -13,7 +13,7 @@ import pytest
 
 import zskip
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption, SchemaMismatch, TableNotFound
-from zskip.writer import changes, deleting
+from zskip.writer import append, delete
 
 
 def rows_of(count: int, seed: int) -> pa.Table:
@@ -136,7 +136,7 @@ def test_delete_leaves_files_alone_in_which_no_row_matches(table: zskip.Table) -
 
 def test_a_delete_takes_the_rows_that_others_add_meanwhile(table: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes after their version, so it must be as if it had begun after it; what cannot match is not looked at."""
-    real, late = deleting.commit, zskip.open(table.uri)
+    real, late = delete.commit, zskip.open(table.uri)
     begun: list[int] = []
 
     def delayed(*args: object, **options: object) -> object:
@@ -145,7 +145,7 @@ def test_a_delete_takes_the_rows_that_others_add_meanwhile(table: zskip.Table, m
             late.append(rows_of(300, 1 + len(begun)))
         return real(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(deleting, "commit", delayed)
+    monkeypatch.setattr(delete, "commit", delayed)
     done = table.delete("a < 500")
     everything = pa.concat_tables([rows_of(20_000, 1), rows_of(300, 2), rows_of(300, 3)])
     left = everything.filter(pc.field("a") >= 500)
@@ -216,14 +216,14 @@ def test_an_append_to_a_table_that_was_overwritten_meanwhile_mixes_nothing(
     other: dict[str, object], table: zskip.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files were written for other columns: they are taken in where they fit, and refused where they do not."""
-    real, late = changes.commit, zskip.open(table.uri)
+    real, late = append.commit, zskip.open(table.uri)
 
     def delayed(*args: object, **options: object) -> object:
-        monkeypatch.setattr(changes, "commit", real)
+        monkeypatch.setattr(append, "commit", real)
         late.overwrite(**other)
         return real(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(changes, "commit", delayed)
+    monkeypatch.setattr(append, "commit", delayed)
     kept = 0
     try:
         kept = table.append(rows_of(500, 2)).rows

@@ -23,10 +23,11 @@ from sqlglot import exp
 import zskip
 from zskip import plan as planning
 from zskip.engines.duckdb import conjuncts
-from zskip.plan import survey
+from zskip.plan import planner
 from zskip.schema import Schema
-from zskip.sidecar import freshness, open_storage
-from zskip.stats import ColumnStatistics, footers, hive
+from zskip.stats import ColumnStatistics, footers, hive_columns
+from zskip.storage import open_storage
+from zskip.tablelog import freshness
 
 Guard = Callable[[pytest.MonkeyPatch], None]
 
@@ -148,28 +149,28 @@ def column_defaulted(folder: Path) -> list[str]:
 
 def digits_are_numbers(patch: pytest.MonkeyPatch) -> None:
     """The mistake of reading the folder ``k=07`` as the number 7, which is another text."""
-    right = hive.statistics
+    right = hive_columns.statistics
 
     def stripped(values: pa.StringArray, type: pa.DataType, rows: pa.Int64Array) -> ColumnStatistics:
         return right(pc.replace_substring_regex(values, r"^0+([0-9])", r"\1"), type, rows)
 
-    patch.setattr(hive, "statistics", stripped)
+    patch.setattr(hive_columns, "statistics", stripped)
 
 
 def null_is_a_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(hive, "NULL", "no such name")
+    patch.setattr(hive_columns, "NULL", "no such name")
 
 
 def empty_is_a_value(patch: pytest.MonkeyPatch) -> None:
     """The mistake of being sure that the folder ``k=`` holds the empty text; some readers make it NULL."""
-    right = hive.statistics
+    right = hive_columns.statistics
 
     def wrong_(values: pa.StringArray, type: pa.DataType, rows: pa.Int64Array) -> ColumnStatistics:
         found = right(values, type, rows)
         none = pa.array(np.zeros(len(values), np.int64))
         return replace(found, null_count=none)
 
-    patch.setattr(hive, "statistics", wrong_)
+    patch.setattr(hive_columns, "statistics", wrong_)
 
 
 def folder_zero_padded(folder: Path) -> list[str]:
@@ -199,13 +200,13 @@ def folder_of_nothing(folder: Path) -> list[str]:
 
 def stops_at_a_pruned_file(patch: pytest.MonkeyPatch) -> None:
     """The mistake of a reader that takes a file without surviving row groups for the end."""
-    right = survey.Groups.of
+    right = planner.Groups.of
 
-    def wrong_(units: Any, may_match: np.ndarray, all_match: np.ndarray) -> survey.Groups:
+    def wrong_(units: Any, may_match: np.ndarray, all_match: np.ndarray) -> planner.Groups:
         alive = np.isin(units.file, units.file[may_match])
         return right(units, may_match & np.logical_and.accumulate(alive), all_match)
 
-    patch.setattr(survey.Groups, "of", wrong_)
+    patch.setattr(planner.Groups, "of", wrong_)
 
 
 def pruned_in_the_middle(folder: Path) -> list[str]:

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip import interpret, layouts, predicate
+from zskip import layouts, pruning
 from zskip.errors import SqlError
 from zskip.layouts.task import task_of
-from zskip.predicate.sql.workload import conditions
 from zskip.schema import Schema
+from zskip.sql import bind
+from zskip.sql.workload_sql import conditions
 from zskip.stats import collect
 
 ROWS, FILES = 20_000, 25
@@ -41,7 +42,7 @@ def read(assignment, queries):
     shares = []
     for text in queries:
         for condition in conditions(text, schema):
-            may = interpret.outcomes(predicate.bind(condition, schema), statistics).may_match
+            may = pruning.outcomes(bind(condition, schema), statistics).may_match
             shares.append(rows[may].sum() / ROWS)
     return float(np.mean(shares))
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 from zskip import layouts
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment, Score
-from zskip.predicate import bind
-from zskip.predicate.sql.workload import conditions
 from zskip.schema import Schema
-from zskip.writer.pace import seconds_to_write
+from zskip.sql import bind
+from zskip.sql.workload_sql import conditions
+from zskip.writer.write_estimate import seconds_to_write
 
 __all__ = ["Advice", "Candidate", "advise"]
 

@@ -13,24 +13,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zskip import advisor, sidecar
+from zskip import advisor, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice
+from zskip.compaction import compact
+from zskip.compaction.compact import Optimized
 from zskip.errors import CommitConflict, InvalidOption, TableExists, nearest
+from zskip.expr import Predicate
 from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan
-from zskip.predicate import Predicate, bind
 from zskip.schema import Schema, names_given
-from zskip.sidecar import CACHE_BYTES, Index, Repaired, Snapshot, Storage, Vacuumed
-from zskip.writer import WriteOptions, changes, open_source, optimizing
-from zskip.writer.changes import Appended
-from zskip.writer.deleting import Deleted, delete
-from zskip.writer.engine import LOCAL, Engine
-from zskip.writer.optimizing import Optimized
+from zskip.sql import bind
+from zskip.storage import Storage, open_storage
+from zskip.tablelog import CACHE_BYTES, Index, Repaired, Snapshot, Vacuumed
+from zskip.writer import WriteOptions, append, open_source
+from zskip.writer.append import Appended
+from zskip.writer.backend import LOCAL, Engine
+from zskip.writer.delete import Deleted, delete
 from zskip.writer.options import be_seed, bytes_of, span_of
 from zskip.writer.paths import stored_rows
-from zskip.writer.sample import Sample
-from zskip.writer.workload import Workload, file_of, queries_of
+from zskip.writer.row_sample import Sample
+from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
     import altair
@@ -103,13 +106,13 @@ def write(
     )
     engine = _engine(session)
     storage = engine.storage(path, storage_options)
-    base = sidecar.load(storage) if sidecar.latest_version(storage) else None
+    base = tablelog.load(storage) if tablelog.latest_version(storage) else None
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     rows = engine.opened(source, storage_options)
     if base is not None and mode == "append":
-        return Table(storage, changes.append(storage, base, rows, options, engine=engine)[0])
-    return Table(storage, changes.create(storage, base, rows, options, engine))
+        return Table(storage, append.append(storage, base, rows, options, engine=engine)[0])
+    return Table(storage, append.create(storage, base, rows, options, engine))
 
 
 def index(
@@ -134,10 +137,10 @@ def index(
 
     Raises `TableExists`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
     """
-    storage = sidecar.open_storage(path, storage_options)
+    storage = open_storage(path, storage_options)
     given = None if schema is None else Schema(schema)
     return Table(
-        storage, sidecar.index_files(storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads)
+        storage, tablelog.index_files(storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads)
     )
 
 
@@ -156,12 +159,12 @@ def open(
     of numbers keep all of them. Raises `TableNotFound`, `InvalidOption`.
     """
     most = bytes_of(cache_limit, "cache_limit")
-    storage = sidecar.open_storage(path, storage_options)
+    storage = open_storage(path, storage_options)
     if version is not None and as_of is not None:
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
     if version is not None:
         _be_version(version)
-    return Table(storage, sidecar.load(storage, version, _moment(as_of)), most)
+    return Table(storage, tablelog.load(storage, version, _moment(as_of)), most)
 
 
 def repair(
@@ -178,7 +181,7 @@ def repair(
 
     Raises `DamagedIndex` where what is lost cannot be restored, and says why; nothing is changed then.
     """
-    return sidecar.repair(sidecar.open_storage(path, storage_options), go_back=go_back, threads=threads)[1]
+    return tablelog.repair(open_storage(path, storage_options), go_back=go_back, threads=threads)[1]
 
 
 def advise(
@@ -195,9 +198,9 @@ def advise(
     `Table.advise`. ``files``: how many the new table is to have, 100 by default. Raises `InvalidOption`, `SqlError`.
     """
     if isinstance(source, str | os.PathLike):
-        storage = sidecar.open_storage(source, storage_options)
-        if sidecar.latest_version(storage):
-            return Table(storage, sidecar.load(storage)).advise(workload, files=files, seed=seed)
+        storage = open_storage(source, storage_options)
+        if tablelog.latest_version(storage):
+            return Table(storage, tablelog.load(storage)).advise(workload, files=files, seed=seed)
     be_seed(seed)
     sample, total, started = Sample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
@@ -322,7 +325,7 @@ class Table:
         """
         engine = _engine(session)
         rows = engine.opened(source, options.pop("storage_options", None))
-        snapshot, done = changes.append(self._storage, self._newest(), rows, _resources(options), batch, engine)
+        snapshot, done = append.append(self._storage, self._newest(), rows, _resources(options), batch, engine)
         self._move_to(snapshot)
         return done
 
@@ -338,7 +341,7 @@ class Table:
         engine = _engine(session)
         base = self._newest()
         rows = engine.opened(source, options.get("storage_options"))
-        snapshot = changes.create(self._storage, base, rows, changes.changed_options(base, by, options), engine)
+        snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), engine)
         self._move_to(snapshot)
         return self
 
@@ -390,7 +393,7 @@ class Table:
         """
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
-        snapshot, done = optimizing.optimize(
+        snapshot, done = compact.optimize(
             self._storage,
             base,
             _resources(options),
@@ -418,7 +421,7 @@ class Table:
                 snapshot.totals.bytes,
                 snapshot.details,
             )
-            for snapshot in sidecar.history(self._storage, limit)
+            for snapshot in tablelog.history(self._storage, limit)
         ]
 
     def restore(self, version: int) -> Table:
@@ -427,9 +430,9 @@ class Table:
         Raises `TableNotFound` where that version, or one of its files, is gone.
         """
         _be_version(version)
-        older = sidecar.load(self._storage, version)
-        sidecar.be_there(self._storage, older)
-        snapshot = sidecar.commit(
+        older = tablelog.load(self._storage, version)
+        tablelog.be_there(self._storage, older)
+        snapshot = tablelog.commit(
             self._storage, self._newest(), "restore", restore=older, details={"restored": version}
         )
         self._move_to(snapshot)
@@ -439,7 +442,7 @@ class Table:
         """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index."""
         newest = self._newest()
         if not newest.managed:
-            newest = sidecar.refresh(Index(self._storage, newest))
+            newest = tablelog.refresh(Index(self._storage, newest))
         if newest.version != self.version:
             self._move_to(newest)
         return self
@@ -449,7 +452,7 @@ class Table:
 
         A reader or a writer that takes longer than that may lose its files: keep the time generous.
         """
-        return sidecar.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
+        return tablelog.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
 
     # --- looking closer ---
 
@@ -538,7 +541,7 @@ class Table:
         return depth_histogram(self.clustering(columns))
 
     def _newest(self) -> Snapshot:
-        return sidecar.load(self._storage)
+        return tablelog.load(self._storage)
 
     def _move_to(self, snapshot: Snapshot) -> None:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes)
@@ -586,7 +589,7 @@ def _both(
 
 def _engine(session: Any) -> Engine:
     # By name: a table knows that there is Spark, and nothing about it.
-    found: Engine = LOCAL if session is None else importlib.import_module("zskip.spark.cluster").engine(session)
+    found: Engine = LOCAL if session is None else importlib.import_module("zskip.spark.spark_backend").engine(session)
     return found
 
 

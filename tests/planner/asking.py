@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from zskip import interpret, predicate
-from zskip.interpret import Outcomes, walk
+from zskip import pruning
+from zskip.pruning import Outcomes, evaluate
 from zskip.schema import Schema
 from zskip.stats import Statistics
 
 
 def asked(sql: str, schema: Schema, statistics: Statistics) -> Outcomes:
     """The outcomes by a proof that is made anew, and not remembered from another way."""
-    walk._proof.cache_clear()
-    return interpret.outcomes(predicate.bind(sql, schema), statistics)
+    evaluate._proof.cache_clear()
+    return pruning.outcomes(sql.bind(sql, schema), statistics)
 
 
 def masks(found: Outcomes) -> list[list[bool]]:

@@ -22,9 +22,9 @@ from grammar import Grammar
 from oracles import TRUE, DuckDBOracle, breaches, described
 from units import Units, random_file_statistics, random_units
 
-from zskip import interpret, predicate
+from zskip import expr, pruning
 from zskip.errors import SqlError
-from zskip.interpret import Outcomes
+from zskip.pruning import Outcomes
 from zskip.stats import FileStatistics, Statistics
 
 ZONES = ("UTC", "America/Sao_Paulo", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "America/New_York")
@@ -91,8 +91,8 @@ def check_table(random: Random, oracle: DuckDBOracle, zone: str, cases: Counter[
         cases["cases"] += 1
         raises = yielded is not None and bool((yielded < 0).any())
         try:
-            bound = predicate.bind(sql, table.schema, timezone=zone, now=NOW)
-            outcomes = interpret.outcomes(bound, statistics)
+            bound = sql.bind(sql, table.schema, timezone=zone, now=NOW)
+            outcomes = pruning.outcomes(bound, statistics)
         except SqlError as error:
             if yielded is None:
                 cases["refused by both"] += 1
@@ -139,10 +139,10 @@ class Residual:
 
 
 def residuals(
-    bound: predicate.Predicate, statistics: Statistics, outcomes: Outcomes, yielded: np.ndarray, owner: np.ndarray
+    bound: expr.Predicate, statistics: Statistics, outcomes: Outcomes, yielded: np.ndarray, owner: np.ndarray
 ) -> Iterator[Residual]:
     """What the kept units are filtered by, and which rows that concerns (numbered through all statistics)."""
-    found, needs = interpret.residuals(bound, statistics)
+    found, needs = pruning.residuals(bound, statistics)
     true = np.tile(yielded == TRUE, len(LOOSENESS))
     for number, residual in enumerate(found):
         rows = np.flatnonzero((outcomes.may_match & (needs == number))[owner])

@@ -7,7 +7,7 @@ from random import Random
 
 from units import KINDS, Field, Kind, Units, is_nan, literal
 
-from zskip.predicate.functions import COMPUTED
+from zskip.expr.functions import COMPUTED
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 NUMBERS = ("integer", "float", "decimal")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from cases import Case
 
-from zskip.interpret import Outcomes
+from zskip.pruning import Outcomes
 from zskip.stats import Statistics
 
 # What a row yields. RAISED: the engine refuses this row, so that nothing is asked of the plan.

@@ -6,8 +6,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from zskip.predicate.attained import may_give
-from zskip.predicate.tree import Call, Reference
+from zskip.expr.image import may_give
+from zskip.expr.tree import Call, Reference
 
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "decade")
 MOMENTS = (

@@ -15,12 +15,13 @@ import pytest
 from fuzz import table_failures
 from oracles import DuckDBOracle
 
-from zskip import interpret, predicate
-from zskip.interpret import computing
-from zskip.interpret.outcomes import FALSE, NULL, TRUE, Outcomes
-from zskip.predicate.functions import COMPUTED, GROWING
-from zskip.predicate.tree import Computable, Opaque, Reference, walk
+from zskip import pruning
+from zskip.expr.functions import COMPUTED, GROWING
+from zskip.expr.tree import Computable, Opaque, Reference, walk
+from zskip.pruning import duckdb_evaluation
+from zskip.pruning.outcomes import FALSE, NULL, TRUE, Outcomes
 from zskip.schema import Schema
+from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), "st": pa.struct({"a": pa.string()})}))
@@ -30,7 +31,7 @@ WORDS = ["Ab", "b", None]
 def said(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
     """What DuckDB is asked, and says, of three strings."""
     question = Computable(Opaque(sql, (), ""), (Reference(".".join(parts), pa.string()),), sql, "UTC")
-    found = computing._said(question, [pa.array(WORDS, pa.string())])
+    found = duckdb_evaluation._said(question, [pa.array(WORDS, pa.string())])
     return None if found is None else found.tolist()
 
 
@@ -51,7 +52,7 @@ def test_an_overflow_is_seen_behind_a_comparison() -> None:
     """A constant that is moved to the other side would hide it. Without ANSI mode Spark wraps there."""
     schema, highest = Schema(pa.schema({"x": pa.int32()})), single([2**31 - 1], pa.int32(), "x")
     for dialect, ansi in (("spark", False), ("spark", True), ("duckdb", True)):
-        found = interpret.outcomes(predicate.bind("x + 10 < 0", schema, dialect=dialect, ansi=ansi), highest)
+        found = pruning.outcomes(bind("x + 10 < 0", schema, dialect=dialect, ansi=ansi), highest)
         assert (found.can_fail if ansi else found.can_be_true).all(), dialect
 
 
@@ -135,7 +136,7 @@ def test_hostile_text_reaches_nothing(sql: str, tmp_path: Path) -> None:
 )
 def test_the_private_database_is_locked_in(sql: str, tmp_path: Path) -> None:
     """The second wall: what is never asked would fail."""
-    con, _ = computing._database("UTC", os.getpid())
+    con, _ = duckdb_evaluation._database("UTC", os.getpid())
     with pytest.raises(duckdb.Error):
         con.cursor().execute(sql.format(folder=tmp_path)).fetchall()
     assert not list(tmp_path.iterdir())
@@ -144,7 +145,7 @@ def test_the_private_database_is_locked_in(sql: str, tmp_path: Path) -> None:
 def test_every_function_that_may_be_asked_is_deterministic() -> None:
     named = [name for names in COMPUTED.values() for name in names]
     assert len(named) == len(set(named))
-    _, allowed = computing._database("UTC", os.getpid())
+    _, allowed = duckdb_evaluation._database("UTC", os.getpid())
     assert allowed == set(named)
     assert set(named) >= GROWING
     known = {name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
@@ -154,11 +155,11 @@ def test_every_function_that_may_be_asked_is_deterministic() -> None:
 def test_a_function_that_duckdb_calls_volatile_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the table of functions held it."""
     monkeypatch.setitem(COMPUTED, "numbers", (*COMPUTED["numbers"], "random", "nextval", "now"))
-    computing._database.cache_clear()
+    duckdb_evaluation._database.cache_clear()
     try:
-        assert not {"random", "nextval", "now"} & computing._database("UTC", os.getpid())[1]
+        assert not {"random", "nextval", "now"} & duckdb_evaluation._database("UTC", os.getpid())[1]
     finally:
-        computing._database.cache_clear()
+        duckdb_evaluation._database.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -173,17 +174,17 @@ def test_a_function_that_duckdb_calls_volatile_is_never_asked(monkeypatch: pytes
     ],
 )
 def test_what_is_computable(sql: str, computable: bool) -> None:
-    bound = predicate.bind(sql, SCHEMA)
+    bound = bind(sql, SCHEMA)
     assert any(isinstance(node, Computable) for node in walk(bound.tree)) == computable
-    other = predicate.bind(sql, SCHEMA, dialect="trino")
+    other = bind(sql, SCHEMA, dialect="trino")
     assert not any(isinstance(node, Computable) for node in walk(other.tree))
 
 
 def test_a_field_of_a_struct_is_computed_but_not_the_struct() -> None:
     statistics = single(["x", "y"], pa.string(), "st.a")
-    found = interpret.outcomes(predicate.bind("upper(st.a) = 'X'", SCHEMA), statistics)
+    found = pruning.outcomes(bind("upper(st.a) = 'X'", SCHEMA), statistics)
     assert found.may_match.tolist() == [True, False]
-    found = interpret.outcomes(predicate.bind("struct_extract(st, 'a') = 'X'", SCHEMA), statistics)
+    found = pruning.outcomes(bind("struct_extract(st, 'a') = 'X'", SCHEMA), statistics)
     assert found.may_match.all()
 
 
@@ -191,52 +192,52 @@ def test_a_bound_that_is_cut_inside_a_character_is_no_value() -> None:
     cut = pa.array([b"\xc3"], pa.binary()).view(pa.string())
     no = pa.array([False])
     statistics = Statistics(pa.array([1]), {"s": Ranges(cut, cut, pa.array([True]), no, no)})
-    assert interpret.outcomes(predicate.bind("length(s) = 5", SCHEMA), statistics).may_match.all()
+    assert pruning.outcomes(bind("length(s) = 5", SCHEMA), statistics).may_match.all()
 
 
 def test_threads_get_the_answers_of_their_own_questions() -> None:
     def ask(number: int) -> list[bool]:
-        bound = predicate.bind(f"length(s) = {number % 4}", SCHEMA, timezone=("UTC", "Asia/Kathmandu")[number % 2])
-        return interpret.outcomes(bound, single(["", "a", "bb", "ccc"], pa.string())).may_match.tolist()
+        bound = bind(f"length(s) = {number % 4}", SCHEMA, timezone=("UTC", "Asia/Kathmandu")[number % 2])
+        return pruning.outcomes(bound, single(["", "a", "bb", "ccc"], pa.string())).may_match.tolist()
 
     with ThreadPoolExecutor(8) as pool:
         for number, found in enumerate(pool.map(ask, range(100))):
             assert found == [size == number % 4 for size in range(4)]
-    assert len(computing._answers) <= computing._KEPT
+    assert len(duckdb_evaluation._answers) <= duckdb_evaluation._KEPT
 
 
 def test_many_values_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    right = computing._said
+    right = duckdb_evaluation._said
 
     def counted(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
         asked.append(len(values[0]))
         return right(question, values)
 
-    monkeypatch.setattr(computing, "_said", counted)
+    monkeypatch.setattr(duckdb_evaluation, "_said", counted)
     random = Random(1)
     words = [random.choice(["de", "fr", "Nl"]) for _ in range(10_000)]
-    found = interpret.outcomes(predicate.bind("upper(s) = 'NL'", SCHEMA), single(words, pa.string()))
+    found = pruning.outcomes(bind("upper(s) = 'NL'", SCHEMA), single(words, pa.string()))
     assert found.may_match.tolist() == [word == "Nl" for word in words]
     assert asked == [4]  # three words, and NULL
 
 
 def test_too_much_work_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computing, "_MOST_WORK", 10)
+    monkeypatch.setattr(duckdb_evaluation, "_MOST_WORK", 10)
     anything = Outcomes.of(TRUE | FALSE | NULL, 3)
     question = Computable(Opaque("", (), ""), (Reference("s", pa.string()),), "upper(\"s\") = 'A'", "UTC")
-    assert computing.computed(anything, question, {"s": pa.array(WORDS)}) is anything
+    assert duckdb_evaluation.computed(anything, question, {"s": pa.array(WORDS)}) is anything
 
 
 def test_a_wrong_answer_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fuzz bites on what is computed: answers that are turned round break the law."""
-    right = computing._said
+    right = duckdb_evaluation._said
 
     def turned(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
         found = right(question, values)
         return None if found is None else np.where(found < 2, 1 - np.abs(found), found)
 
-    monkeypatch.setattr(computing, "_said", turned)
+    monkeypatch.setattr(duckdb_evaluation, "_said", turned)
     oracles: dict[str, DuckDBOracle] = {}
     assert any(failure for seed in range(8) for failure in table_failures(seed, oracles, Counter()))
 
@@ -277,41 +278,41 @@ def pairs(null: bool = False) -> Statistics:
     ],
 )
 def test_several_columns_of_few_values_are_tried_together(sql: str, may: list[bool], every: list[bool]) -> None:
-    found = interpret.outcomes(predicate.bind(sql, PAIRS), pairs())
+    found = pruning.outcomes(bind(sql, PAIRS), pairs())
     assert (found.may_match.tolist(), found.all_match.tolist()) == (may, every)
 
 
 def test_null_is_among_the_combinations() -> None:
-    bound = predicate.bind("coalesce(upper(a), '-') || coalesce(b, '+') IN ('-+', '-y')", PAIRS)
-    assert interpret.outcomes(bound, pairs(null=True)).may_match.tolist() == [True, True, True]
-    assert interpret.outcomes(bound, pairs()).may_match.tolist() == [False, False, True]
+    bound = bind("coalesce(upper(a), '-') || coalesce(b, '+') IN ('-+', '-y')", PAIRS)
+    assert pruning.outcomes(bound, pairs(null=True)).may_match.tolist() == [True, True, True]
+    assert pruning.outcomes(bound, pairs()).may_match.tolist() == [False, False, True]
 
 
 def test_names_that_differ_in_case_alone_are_not_computed() -> None:
     """DuckDB would take the one for the other."""
     schema = Schema(pa.schema({"a": pa.string(), "A": pa.string()}))
-    bound = predicate.bind('upper(a) = upper("A")', schema, case_sensitive=True)
+    bound = bind('upper(a) = upper("A")', schema, case_sensitive=True)
     assert bound.columns == {"a", "A"}
     assert not any(isinstance(node, Computable) for node in walk(bound.tree))
 
 
 def test_too_many_combinations_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    right = computing._said
+    right = duckdb_evaluation._said
 
     def counted(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
         asked.append(len(values[0]))
         return right(question, values)
 
-    monkeypatch.setattr(computing, "_said", counted)
+    monkeypatch.setattr(duckdb_evaluation, "_said", counted)
     no, yes = pa.array([False] * 3), pa.array([True] * 3)
     widths = {"i": [30, 33, 40], "j": [30, 31, 10_000]}
     columns = {
         name: Ranges(pa.array([0] * 3, pa.int32()), pa.array(width, pa.int32()), yes, no, no)
         for name, width in widths.items()
     }
-    bound = predicate.bind("gcd(i, j) = 1000", Schema(pa.schema({"i": pa.int32(), "j": pa.int32()})))
-    found = interpret.outcomes(bound, Statistics(pa.array([9] * 3), columns))
+    bound = bind("gcd(i, j) = 1000", Schema(pa.schema({"i": pa.int32(), "j": pa.int32()})))
+    found = pruning.outcomes(bound, Statistics(pa.array([9] * 3), columns))
     assert found.may_match.tolist() == [False, True, True]  # 31 * 31 combinations; 34 * 32 are too many
     assert asked == [31 * 31]
 
@@ -331,7 +332,7 @@ def in_duckdb(sql: str) -> str | None:
             }
         )
     )
-    found = [node for node in walk(predicate.bind(sql, schema, dialect="spark").tree) if isinstance(node, Computable)]
+    found = [node for node in walk(bind(sql, schema, dialect="spark").tree) if isinstance(node, Computable)]
     assert all(node.plain for node in found)
     return found[0].sql if found else None
 
@@ -391,7 +392,7 @@ def test_what_spark_may_say_otherwise_is_not_asked(sql: str) -> None:
 
 
 def test_for_spark_only_plain_values_are_computed() -> None:
-    bound = predicate.bind("upper(s) = 'STRASSE'", SCHEMA, dialect="spark")
-    found = interpret.outcomes(bound, single(["straße", "strasse", "street", "ﬆ", "a\tb"], pa.string()))
+    bound = bind("upper(s) = 'STRASSE'", SCHEMA, dialect="spark")
+    found = pruning.outcomes(bound, single(["straße", "strasse", "street", "ﬆ", "a\tb"], pa.string()))
     assert found.may_match.tolist() == [True, True, False, True, True]
     assert found.all_match.tolist() == [False, True, False, False, False]

@@ -19,9 +19,11 @@ import pyarrow.types as t
 import pytest
 from oracles import DuckDBOracle, breaches
 
-from zskip import interpret, predicate, sidecar
+from zskip import pruning
 from zskip.schema import Schema
+from zskip.sql import bind
 from zskip.stats import ColumnStatistics, FileStatistics, footers, trust
+from zskip.storage import open_storage
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "defects"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.parquet"))
@@ -49,7 +51,7 @@ VALUES = {
 
 def indexed(name: str) -> tuple[Schema, FileStatistics, pa.Table]:
     """A file's schema, the statistics of its row groups, and its rows with the row group of each."""
-    schema, files = footers.read(sidecar.open_storage(str(FOLDER)), [f"{name}.parquet"])
+    schema, files = footers.read(open_storage(str(FOLDER)), [f"{name}.parquet"])
     source = pq.ParquetFile(FOLDER / f"{name}.parquet")
     groups = [source.read_row_group(group) for group in range(source.num_row_groups)]
     rows = pa.concat_tables(groups) if groups else source.read()
@@ -88,7 +90,7 @@ def lost(name: str) -> list[str]:
     for sql, yielded in zip(asked, oracle.yields(asked), strict=True):
         if yielded is None:
             continue
-        outcomes = interpret.outcomes(predicate.bind(sql, schema), statistics.statistics())
+        outcomes = pruning.outcomes(bind(sql, schema), statistics.statistics())
         found += [f"{sql}: {breach}" for breach in breaches(outcomes, yielded, unit)]
     return found
 
@@ -132,25 +134,25 @@ def test_trust_is_not_mistrust(name: str) -> None:
     schema, statistics, rows = indexed(name)
     column = rows.schema.names[0]
     beyond = "1000" if t.is_decimal(rows.schema.field(0).type) else "'zz'"
-    outcomes = interpret.outcomes(predicate.bind(f"{column} > {beyond}", schema), statistics.statistics())
+    outcomes = pruning.outcomes(bind(f"{column} > {beyond}", schema), statistics.statistics())
     assert not outcomes.may_match.any()
 
 
 def test_a_row_group_without_statistics_leaves_its_file_open() -> None:
     """One row group's bounds are not the file's."""
     for name in ("first_row_group_silent", "second_row_group_silent"):
-        schema, files = footers.read(sidecar.open_storage(str(FOLDER)), [f"{name}.parquet"])
+        schema, files = footers.read(open_storage(str(FOLDER)), [f"{name}.parquet"])
         column: ColumnStatistics = files.files.columns["x"]
         assert column.lower.null_count == column.upper.null_count == column.null_count.null_count == 1
-        outcomes = interpret.outcomes(predicate.bind("x = 100 OR x = 1", schema), files.row_groups.statistics())
+        outcomes = pruning.outcomes(bind("x = 100 OR x = 1", schema), files.row_groups.statistics())
         assert outcomes.may_match.all()
 
 
 def test_a_row_group_of_nulls_does_not_hide_the_bounds_of_the_other() -> None:
-    schema, files = footers.read(sidecar.open_storage(str(FOLDER)), ["first_row_group_null.parquet"])
-    bound = predicate.bind("x > 2", schema)
-    assert not interpret.outcomes(bound, files.files.statistics()).may_match.any()
-    assert list(interpret.outcomes(predicate.bind("x IS NULL", schema), files.row_groups.statistics()).all_match) == [
+    schema, files = footers.read(open_storage(str(FOLDER)), ["first_row_group_null.parquet"])
+    bound = bind("x > 2", schema)
+    assert not pruning.outcomes(bound, files.files.statistics()).may_match.any()
+    assert list(pruning.outcomes(bind("x IS NULL", schema), files.row_groups.statistics()).all_match) == [
         True,
         False,
     ]
@@ -159,7 +161,7 @@ def test_a_row_group_of_nulls_does_not_hide_the_bounds_of_the_other() -> None:
 @pytest.mark.parametrize("name", ["cut_by_polars", "cut_by_delta", "cut_by_duckdb", "cut_and_rounded_up"])
 def test_a_bound_that_was_cut_is_never_called_exact(name: str) -> None:
     """Neither in the row group nor, merged with others, in the file: it must not answer a MIN or a MAX."""
-    _, files = footers.read(sidecar.open_storage(str(FOLDER)), [f"{name}.parquet"])
+    _, files = footers.read(open_storage(str(FOLDER)), [f"{name}.parquet"])
     for units in (files.row_groups, files.files):
         column = units.columns["s"]
         assert True not in column.upper_exact.to_pylist() + column.lower_exact.to_pylist()
@@ -170,7 +172,7 @@ def test_a_uuid_has_no_bounds() -> None:
     storage = pa.array([bytes([first]) * 16 for first in (1, 200)], pa.binary(16))
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), storage)}), f"{folder}/u.parquet")
-        _, files = footers.read(sidecar.open_storage(folder), ["u.parquet"])
+        _, files = footers.read(open_storage(folder), ["u.parquet"])
     for units in (files.row_groups, files.files):
         assert units.columns["u"].lower.null_count == units.columns["u"].upper.null_count == 1
         assert units.columns["u"].null_count.to_pylist() == [0]

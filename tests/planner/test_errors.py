@@ -12,17 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip import predicate
-from zskip.errors import (
-    IncomparableTypes,
-    SqlError,
-    SqlSyntaxError,
-    UnknownColumn,
-    UnknownParameter,
-    UnsupportedSql,
-)
-from zskip.predicate.tree import Opaque, walk
+from zskip import expr
+from zskip.errors import IncomparableTypes, SqlError, SqlSyntaxError, UnknownColumn, UnknownParameter, UnsupportedSql
+from zskip.expr.tree import Opaque, walk
 from zskip.schema import Schema
+from zskip.sql import bind
 
 SCHEMA = Schema(
     pa.schema({
@@ -94,30 +88,30 @@ def test_an_error_points_at_its_place(kind: type[SqlError], marked: str, dialect
     sql = marked.replace("«", "").replace("»", "")
     wanted = marked.partition("«")[2].partition("»")[0]
     with pytest.raises(kind) as caught:
-        predicate.bind(sql, SCHEMA, dialect=dialect)
+        bind(sql, SCHEMA, dialect=dialect)
     assert underlined(caught.value) == wanted
 
 
 @pytest.mark.parametrize("sql", ["SELECT * FROM t WHERE x = 1", "FROM t", "WITH q AS (SELECT 1) SELECT * FROM q"])
 def test_a_whole_query_is_called_one(sql: str) -> None:
     with pytest.raises(UnsupportedSql, match=r"whole query.*WHERE.*zskip\.sql\(\)") as caught:
-        predicate.bind(sql, SCHEMA)
+        bind(sql, SCHEMA)
     assert underlined(caught.value) == sql
     with pytest.raises(UnsupportedSql, match="There is a subquery"):
-        predicate.bind(f"x IN ({sql})", SCHEMA)
+        bind(f"x IN ({sql})", SCHEMA)
 
 
 @pytest.mark.parametrize(("dialect", "said"), [("duckdb", "INTEGER with DATE"), ("spark", "INT with DATE")])
 def test_types_are_called_as_the_dialect_does(dialect: str, said: str) -> None:
     with pytest.raises(IncomparableTypes, match=said):
-        predicate.bind("x = DATE '2020-01-01'", SCHEMA, dialect=dialect)
+        bind("x = DATE '2020-01-01'", SCHEMA, dialect=dialect)
 
 
 def test_a_name_with_a_dot_is_quoted_once() -> None:
     schema = Schema(pa.schema({"id.orig_h": pa.string(), "plain": pa.string()}))
     for sql, said in (('"id.orig_hh" = 5', '"id.orig_hh". Did you mean "id.orig_h"?'), ("plan = 5", '"plan". Did')):
         with pytest.raises(UnknownColumn, match=re.escape(f"There is no column {said}")):
-            predicate.bind(sql, schema)
+            bind(sql, schema)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +120,7 @@ def test_a_name_with_a_dot_is_quoted_once() -> None:
 def test_what_is_opaque_is_shown_whole(sql: str) -> None:
     """With the signs and parentheses at its ends."""
     for around in ("{}", "x > 5 AND ({})", "NOT ({})"):
-        bound = predicate.bind(around.format(sql), SCHEMA)
+        bound = bind(around.format(sql), SCHEMA)
         (opaque,) = [node for node in walk(bound.tree) if isinstance(node, Opaque)]
         assert opaque.sql.replace('"', "") == sql.strip()
 
@@ -135,7 +129,7 @@ def test_what_is_opaque_is_shown_whole(sql: str) -> None:
 @pytest.mark.parametrize("sql", ["ATTACH 'x.db'", "DETACH x", "EXPORT DATABASE 'x'", "USE x", "CREATE TABLE t (a INT)"])
 def test_other_statements_are_refused(sql: str, dialect: str) -> None:
     with pytest.raises(SqlError):
-        predicate.bind(sql, SCHEMA, dialect=dialect)
+        bind(sql, SCHEMA, dialect=dialect)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -154,7 +148,7 @@ def test_other_statements_are_refused(sql: str, dialect: str) -> None:
     ],
 )
 def test_what_cannot_be_proved_is_kept_with_a_reason(sql: str, dialect: str) -> None:
-    bound = predicate.bind(sql, SCHEMA, dialect=dialect)
+    bound = bind(sql, SCHEMA, dialect=dialect)
     opaque = [node for node in walk(bound.tree) if isinstance(node, Opaque)]
     assert opaque or not bound.columns <= {"x"}, bound.tree
     assert all(node.reason for node in opaque)
@@ -164,10 +158,10 @@ def test_what_cannot_be_proved_is_kept_with_a_reason(sql: str, dialect: str) -> 
 def test_comments_are_no_part_of_a_predicate(dialect: str) -> None:
     two = "x = 1 -- a\n AND s = 'b' -- c"
     for sql in ("x = 1 -- AND s = 'b'", "x = 1 /* OR TRUE */", "/* a */ x = /* b */ 1", two):
-        bound = predicate.bind(sql, SCHEMA, dialect=dialect)
+        bound = bind(sql, SCHEMA, dialect=dialect)
         assert bound.columns == ({"x", "s"} if sql is two else {"x"})
         # What the engine gets ends with the predicate: a comment must not swallow what stands behind it.
-        assert predicate.conjunction([bound, predicate.bind("b", SCHEMA, dialect=dialect)]).columns >= {"x", "b"}
+        assert expr.conjunction([bound, bind("b", SCHEMA, dialect=dialect)]).columns >= {"x", "b"}
         assert not (bound.sql() or "").rstrip().endswith(("c", "*/"))
 
 

@@ -9,15 +9,16 @@ import pytest
 from cases import Case, load
 from oracles import DuckDBOracle, observed
 
-from zskip import interpret, predicate
+from zskip import pruning
+from zskip.sql import bind
 
 CASES = list(load())
 BY_FILE = {file: list(cases) for file, cases in groupby(CASES, lambda case: case.file)}
 
 
 def planned(case: Case) -> frozenset[str]:
-    bound = predicate.bind(case.sql, case.schema, **case.options)
-    outcomes = interpret.outcomes(bound, case.statistics)
+    bound = bind(case.sql, case.schema, **case.options)
+    outcomes = pruning.outcomes(bound, case.statistics)
     bits = {"true": outcomes.can_be_true, "false": outcomes.can_be_false, "null": outcomes.can_be_null}
     return frozenset(name for name, bit in bits.items() if bit[0])
 

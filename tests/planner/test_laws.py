@@ -13,9 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from units import DUCKDB_KINDS, KINDS, Units, random_statistics, random_units
 
-from zskip import interpret, predicate
+from zskip import pruning
 from zskip.errors import SqlError
-from zskip.interpret import Outcomes
+from zskip.pruning import Outcomes
 from zskip.schema import Schema
 from zskip.stats import Statistics
 
@@ -28,7 +28,7 @@ UNCOUNTABLE = [name for name in DUCKDB_KINDS if KINDS[name].family not in ("inte
 
 def planned(sql: str, table: Units, statistics: Statistics) -> Outcomes:
     try:
-        return interpret.outcomes(predicate.bind(sql, table.schema), statistics)
+        return pruning.outcomes(sql.bind(sql, table.schema), statistics)
     except SqlError:
         assume(False)
         raise
@@ -151,7 +151,7 @@ def test_what_needs_no_residual_matches_wholly(random: Random) -> None:
     table, statistics, grammar = world(random)
     sql = f"{grammar.predicate(0)} AND {grammar.predicate(0)}"
     outcomes = planned(sql, table, statistics)
-    left, needs = interpret.residuals(predicate.bind(sql, table.schema), statistics)
+    left, needs = pruning.residuals(sql.bind(sql, table.schema), statistics)
     none = np.array([residual is None for residual in left])[needs]
     assert np.array_equal(none, outcomes.all_match), sql
 
@@ -162,6 +162,6 @@ def test_what_needs_no_residual_matches_wholly(random: Random) -> None:
 )
 def test_unknown_statistics_skip_nothing(sql: str) -> None:
     schema = Schema(pa.schema({"x": pa.int64(), "s": pa.string()}))
-    outcomes = interpret.outcomes(predicate.bind(sql, schema), Statistics(pa.nulls(3, pa.int64()), {}))
+    outcomes = pruning.outcomes(sql.bind(sql, schema), Statistics(pa.nulls(3, pa.int64()), {}))
     assert outcomes.may_match.all()
     assert not outcomes.all_match.any()

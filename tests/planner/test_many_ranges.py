@@ -10,9 +10,9 @@ import pytest
 from asking import asked, masks
 from oracles import FALSE, NULL, TRUE, DuckDBOracle
 
-from zskip import predicate
-from zskip.interpret import gathering, walk
+from zskip.pruning import evaluate, gathering
 from zskip.schema import Schema
+from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "u": pa.string()}))
@@ -70,4 +70,4 @@ def test_many_ranges_say_what_each_of_them_says(seed: int, monkeypatch: pytest.M
 
 def test_they_become_one_proof() -> None:
     prefixes = " OR ".join(f"s LIKE 'k{number}%'" for number in range(50))
-    assert isinstance(walk.proof_of(predicate.bind(prefixes, SCHEMA).tree), walk.Steps)
+    assert isinstance(evaluate.proof_of(bind(prefixes, SCHEMA).tree), evaluate.Steps)

@@ -12,9 +12,9 @@ import pytest
 from asking import asked, masks
 from oracles import FALSE, NULL, TRUE, DuckDBOracle
 
-from zskip import predicate
-from zskip.interpret import gathering, rows, walk
+from zskip.pruning import evaluate, gathering, row_values
 from zskip.schema import Schema
+from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -124,19 +124,19 @@ def test_a_look_that_takes_too_long_claims_nothing(monkeypatch: pytest.MonkeyPat
     random = Random(5)
     sql, statistics = many(random, ["i", "t", "u"]), boxes(random, 400)
     exact = asked(sql, SCHEMA, statistics)
-    monkeypatch.setattr(rows, "AT_ONCE", 7)
+    monkeypatch.setattr(row_values, "AT_ONCE", 7)
     assert masks(asked(sql, SCHEMA, statistics)) == masks(exact)
-    monkeypatch.setattr(rows, "MOST", 0)
+    monkeypatch.setattr(row_values, "MOST", 0)
     for wide, narrow in zip(masks(asked(sql, SCHEMA, statistics)), masks(exact), strict=True):
         assert np.all(np.asarray(wide) >= np.asarray(narrow))
 
 
 def test_they_become_one_proof() -> None:
     legs = [f"(i = {number} AND s = 'k{number}')" for number in range(50)]
-    assert isinstance(walk.proof_of(predicate.bind(" OR ".join(legs), SCHEMA).tree), rows.Rows)
-    left_out = walk.proof_of(predicate.bind(" AND ".join(f"NOT {leg}" for leg in legs), SCHEMA).tree)
-    assert isinstance(left_out, walk.Negated)
-    assert isinstance(left_out.part, rows.Rows)
+    assert isinstance(evaluate.proof_of(bind(" OR ".join(legs), SCHEMA).tree), row_values.Rows)
+    left_out = evaluate.proof_of(bind(" AND ".join(f"NOT {leg}" for leg in legs), SCHEMA).tree)
+    assert isinstance(left_out, evaluate.Negated)
+    assert isinstance(left_out.part, row_values.Rows)
 
 
 def test_ten_thousand_row_values_prune() -> None:

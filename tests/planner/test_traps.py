@@ -21,16 +21,17 @@ from cases import column
 from oracles import TRUE, DuckDBOracle, breaches
 from sqlglot import exp
 
-from zskip import interpret, predicate
-from zskip.interpret import Outcomes, spans, steps, terms, walk
-from zskip.interpret.spans import Span
-from zskip.interpret.steps import Steps
-from zskip.predicate import literals, patterns, tree
-from zskip.predicate.literals import Fit
-from zskip.predicate.sql.binder import Binder
-from zskip.predicate.sql.functions import widths, zones
-from zskip.predicate.sql.predicates import terms as beside
+from zskip import pruning
+from zskip.expr import literals, patterns, tree
+from zskip.expr.literals import Fit
+from zskip.pruning import Outcomes, evaluate, spans, step_functions, term_spans
+from zskip.pruning.spans import Span
+from zskip.pruning.step_functions import Steps
 from zskip.schema import Schema
+from zskip.sql import bind
+from zskip.sql.binder import Binder
+from zskip.sql.functions import widths, zones
+from zskip.sql.predicates import operands as beside
 from zskip.stats import Ranges, Statistics
 
 Guard = Callable[[pytest.MonkeyPatch], None]
@@ -46,7 +47,7 @@ def seen_as(change: Callable[[Span, Ranges | None], Span]) -> Guard:
     def wrong(ranges: Ranges | None, type: pa.DataType, units: int) -> Span:
         return change(right(ranges, type, units), ranges)
 
-    return lambda patch: patch.setattr(terms, "of_column", wrong)
+    return lambda patch: patch.setattr(term_spans, "of_column", wrong)
 
 
 def _no(span: Span) -> np.ndarray:
@@ -79,7 +80,7 @@ def not_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def not_is_the_complement(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Steps, "negated", lambda self: walk.Negated(self))
+    patch.setattr(Steps, "negated", lambda self: evaluate.Negated(self))
     patch.setattr(Outcomes, "negated", lambda o: replace(o, can_be_true=~o.can_be_true, can_be_false=~o.can_be_false))
 
 
@@ -113,7 +114,7 @@ def zero_has_a_sign(patch: pytest.MonkeyPatch) -> None:
         return np.where((found == 0) & np.signbit(found), -1e-300, found) if found.dtype == np.float64 else found
 
     patch.setattr(spans, "keys", wrong)
-    patch.setattr(steps, "keys", wrong)
+    patch.setattr(step_functions, "keys", wrong)
 
 
 def stripped(kind: type[exp.Expression]) -> Guard:
@@ -174,7 +175,7 @@ def factors_are_positive(patch: pytest.MonkeyPatch) -> None:
         lower, upper = left.lower * right.lower, left.upper * right.upper
         return replace(left, type=call.type, lower=lower, upper=upper)
 
-    patch.setitem(terms.EVALUATE, "multiply", wrong)
+    patch.setitem(term_spans.EVALUATE, "multiply", wrong)
 
 
 # ── the traps ──
@@ -209,9 +210,9 @@ class Trap:
         assert (yielded >= 0).all()
         dialect = "spark" if self.spark else "duckdb"
         schema = Schema(rows.schema.remove(len(boxes)))
-        bound = predicate.bind(self.sql, schema, timezone=self.timezone, dialect=dialect, ansi=False)
+        bound = bind(self.sql, schema, timezone=self.timezone, dialect=dialect, ansi=False)
         statistics = Statistics(pa.array([1000]), {box.path: box.ranges() for box in boxes})
-        found = breaches(interpret.outcomes(bound, statistics), yielded, np.zeros(len(rows), int))
+        found = breaches(pruning.outcomes(bound, statistics), yielded, np.zeros(len(rows), int))
         return [str(breach) for breach in found]
 
 
@@ -448,8 +449,8 @@ def test_the_other_lines_are_held_too(line: str) -> None:
 def test_ranges_of_another_type_say_nothing() -> None:
     """A column that was int32 in old files, and whose ranges were kept so, is int64 in the table now."""
     ranges = column("  x  int32  1 .. 5").ranges()
-    bound = predicate.bind("x > 9", Schema(pa.schema({"x": pa.int64()})))
-    outcomes = interpret.outcomes(bound, Statistics(pa.array([3]), {"x": ranges}))
+    bound = bind("x > 9", Schema(pa.schema({"x": pa.int64()})))
+    outcomes = pruning.outcomes(bound, Statistics(pa.array([3]), {"x": ranges}))
     assert outcomes.may_match.all()
 
 
@@ -460,5 +461,5 @@ def test_a_type_without_an_agreed_order_is_never_pruned_on() -> None:
     schema = Schema(pa.schema({"u": pa.uuid()}))
     yes, no = pa.array([True]), pa.array([False])
     kept = Ranges(low, high, yes, no, no)
-    bound = predicate.bind("u = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", schema)
-    assert interpret.outcomes(bound, Statistics(pa.array([3]), {"u": kept})).may_match.all()
+    bound = bind("u = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", schema)
+    assert pruning.outcomes(bound, Statistics(pa.array([3]), {"u": kept})).may_match.all()

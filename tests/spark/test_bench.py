@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from tests.tables import build_table
 from zskip.bench import bench
-from zskip.bench import on_spark as benching
+from zskip.bench import spark_bench as benching
 from zskip.errors import ZskipError
-from zskip.predicate import bind
+from zskip.sql import bind
 
 
 @pytest.fixture

@@ -28,18 +28,18 @@ import zskip
 from tests.spark.files import files_read
 from tests.spark.webhdfs import Refused, WebHdfs, webhdfs
 from tests.tables import sorted_rows
-from zskip import sidecar, stats
 from zskip import spark as zs
-from zskip.engines.spark import setting
+from zskip import stats, tablelog
 from zskip.errors import InvalidOption, TableExists, TableNotFound, UnsafePath, UnsupportedStore
 from zskip.schema import Schema
-from zskip.sidecar.local import LocalStorage
-from zskip.spark.footers import read_footers
+from zskip.spark.executor_footers import read_footers
 from zskip.spark.hadoop import HadoopStorage, open_storage
+from zskip.spark.handoff import setting
 from zskip.stats import ColumnStatistics, DataFiles, deep
+from zskip.storage.local import LocalStorage
 from zskip.table import Table
-from zskip.writer import WriteOptions, changes
-from zskip.writer.engine import LOCAL
+from zskip.writer import WriteOptions, append
+from zskip.writer.backend import LOCAL
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_partitions_streams_and_an_index_over_what_lies_there(
 
 def test_of_two_commits_at_once_none_is_lost(server: WebHdfs, store: HadoopStorage) -> None:
     rows = pa.table({"x": range(100)})
-    changes.create(store, None, LOCAL.opened(rows, None), WriteOptions(by="x", files=2), LOCAL)
+    append.create(store, None, LOCAL.opened(rows, None), WriteOptions(by="x", files=2), LOCAL)
     together = threading.Barrier(2)
 
     def meet(operation: str, path: str) -> None:
@@ -220,11 +220,11 @@ def test_of_two_commits_at_once_none_is_lost(server: WebHdfs, store: HadoopStora
 
     server.before = meet
     with ThreadPoolExecutor(2) as pool:
-        writers = [Table(store, sidecar.load(store)) for _ in range(2)]
+        writers = [Table(store, tablelog.load(store)) for _ in range(2)]
         list(
             pool.map(lambda table, start: table.append(pa.table({"x": range(start, start + 50)})), writers, (200, 300))
         )
-    newest = Table(store, sidecar.load(store))
+    newest = Table(store, tablelog.load(store))
     assert sorted(writer.version for writer in writers) == [2, 3]
     assert sorted(newest.to_arrow()["x"].to_pylist()) == [*range(100), *range(200, 250), *range(300, 350)]
     assert not [path for path in store.list("").path.to_pylist() if path.endswith(".tmp")]
@@ -233,7 +233,7 @@ def test_of_two_commits_at_once_none_is_lost(server: WebHdfs, store: HadoopStora
 @pytest.mark.parametrize("done", [False, True])
 def test_a_commit_without_an_answer_is_made_once(server: WebHdfs, store: HadoopStorage, done: bool) -> None:
     """Whether the rename was made before the connection failed or was not: the writer looks, and asks again."""
-    changes.create(store, None, LOCAL.opened(pa.table({"x": [1]}), None), WriteOptions(by="x", files=1), LOCAL)
+    append.create(store, None, LOCAL.opened(pa.table({"x": [1]}), None), WriteOptions(by="x", files=1), LOCAL)
     failures = [1]
 
     def fail(operation: str, path: str) -> None:
@@ -242,11 +242,11 @@ def test_a_commit_without_an_answer_is_made_once(server: WebHdfs, store: HadoopS
             raise Refused(403, "java.io.IOException", "the line is bad")
 
     setattr(server, "after" if done else "before", fail)
-    table = Table(store, sidecar.load(store))
+    table = Table(store, tablelog.load(store))
     table.append(pa.table({"x": [2]}))
     assert not failures
-    assert (table.version, sidecar.latest_version(store)) == (2, 2)
-    assert Table(store, sidecar.load(store)).to_arrow()["x"].to_pylist() == [1, 2]
+    assert (table.version, tablelog.latest_version(store)) == (2, 2)
+    assert Table(store, tablelog.load(store)).to_arrow()["x"].to_pylist() == [1, 2]
 
 
 _DRIVER = """
@@ -287,7 +287,7 @@ def test_a_driver_that_dies_at_its_commit_leaves_the_old_table(
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
     server.before = lambda operation, path: None
-    assert sidecar.latest_version(store) == 1
+    assert tablelog.latest_version(store) == 1
     assert zs.table(spark, store.uri).count() == 100
     orphans = set(store.list("").path.to_pylist()) - before
     assert len([path for path in orphans if path.endswith(".parquet")]) == 4

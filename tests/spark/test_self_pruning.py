@@ -19,10 +19,10 @@ from tests.spark.hostile import hostile
 from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
 from zskip.plan import plan
-from zskip.predicate import bind
-from zskip.sidecar import Index
 from zskip.spark import catalyst, file_index
+from zskip.sql import bind
 from zskip.table import Table
+from zskip.tablelog import Index
 
 
 @pytest.fixture(scope="module")

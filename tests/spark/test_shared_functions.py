@@ -17,9 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.test_planner_law import NULL, session, yields
-from zskip import interpret, predicate
-from zskip.predicate.functions import SHARED, Shared, are_plain
-from zskip.predicate.tree import Computable, walk
+from zskip import pruning
+from zskip.expr.functions import SHARED, Shared, are_plain
+from zskip.expr.tree import Computable, walk
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -136,7 +136,7 @@ def of_each_row(table: pa.Table) -> Statistics:
     return Statistics(pa.array([1] * len(table)), columns)
 
 
-def decided(found: interpret.Outcomes) -> np.ndarray:
+def decided(found: pruning.Outcomes) -> np.ndarray:
     return found.can_be_true.astype(int) + found.can_be_false + found.can_be_null == 1
 
 
@@ -158,12 +158,12 @@ def test_duckdb_computes_what_spark_does(spark: SparkSession, tmp_path: Path, an
         with session(spark, ansi=ansi, zone=zone):
             answers = yields(spark.read.parquet(str(path)).coalesce(1), [sql for _, sql in asked])
         for (name, sql), yielded in zip(asked, answers, strict=True):
-            bound = predicate.bind(sql, schema, dialect="spark", timezone=zone, ansi=ansi)
+            bound = sql.bind(sql, schema, dialect="spark", timezone=zone, ansi=ansi)
             if yielded is None:
                 tally["raised by Spark"] += 1
                 continue
             tally["asked"] += 1
-            found = interpret.outcomes(bound, statistics)
+            found = pruning.outcomes(bound, statistics)
             failures += breaches_of(sql, found, yielded, table)
             if any(isinstance(node, Computable) for node in walk(bound.tree)):
                 tally[name] += 1
@@ -177,7 +177,7 @@ def test_duckdb_computes_what_spark_does(spark: SparkSession, tmp_path: Path, an
     assert tally["undecided"] < tally["asked"] / 10
 
 
-def breaches_of(sql: str, found: interpret.Outcomes, yielded: np.ndarray, table: pa.Table) -> Sequence[str]:
+def breaches_of(sql: str, found: pruning.Outcomes, yielded: np.ndarray, table: pa.Table) -> Sequence[str]:
     allowed = np.stack([found.can_be_false, found.can_be_true, found.can_be_null])
     assert NULL == 2
     wrong = np.flatnonzero(~allowed[yielded, np.arange(len(yielded))])

@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 
 from tests.spark.hostile import hostile
 from tests.tables import build_table, plan_of, sorted_rows
-from zskip.engines.spark import read_files, spark_schema
 from zskip.errors import CorruptFile, SchemaError
-from zskip.sidecar import Index, index_files, open_storage
+from zskip.spark.handoff import read_files, spark_schema
+from zskip.storage import open_storage
+from zskip.tablelog import Index, index_files
 
 PREDICATES = [
     "i < -900",

@@ -17,13 +17,14 @@ from pyspark.sql import functions as f
 import zskip
 from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
-from zskip import layouts, sidecar
+from zskip import layouts, tablelog
 from zskip import spark as zs
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
-from zskip.spark import cells, cluster
+from zskip.spark import cell_columns, spark_backend
 from zskip.stats import collect
+from zskip.storage import open_storage
 from zskip.table import Table
-from zskip.writer import Routing, WriteOptions, changes
+from zskip.writer import Routing, WriteOptions, append
 
 
 def left(folder: Path) -> set[str]:
@@ -70,7 +71,7 @@ def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, la
     for by in (["i", "code"], ["d", "ts"], ["s", "m", "local"], ["bin", "yes", "day"], ["st.a", "st.Deep", "f", "big"]):
         fitted = layouts.fit(rows, by, layout=layout, files=12, total_rows=len(rows))
         routing = Routing((), ((),), (fitted,))
-        numbered = cells.file_numbers(routing, spark.createDataFrame(rows), "n", None)
+        numbered = cell_columns.file_numbers(routing, spark.createDataFrame(rows), "n", None)
         found = numbered.toArrow()
         wanted = routing.route(found.drop_columns(["n"]).cast(rows.schema))
         salted = fitted.cells.salt[fitted.cell_of(found.drop_columns(["n"]).cast(rows.schema))] > 1
@@ -79,7 +80,7 @@ def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, la
 
 def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the table holds only the top of a tree, or each row has a tree of its own, the walk goes on by levels."""
-    monkeypatch.setattr(cells, "_GRID_ENTRIES", 6)
+    monkeypatch.setattr(cell_columns, "_GRID_ENTRIES", 6)
     zeros = pa.array([-0.0, 0.0, float("nan"), None, -1.0, 1.0] * 100)
     rows = hostile(600).select(["i", "code", "few"]).append_column("z", zeros)
     by = ["i", "code", "z"]
@@ -87,7 +88,7 @@ def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, mo
     for assignments in [parts[3:], parts]:
         number = np.arange(600) % len(assignments)
         given = spark.createDataFrame(rows.append_column("t", pa.array(number, pa.int32())))
-        forest = cells.Forest.of(assignments)
+        forest = cell_columns.Forest.of(assignments)
         assert forest.levels
         found = forest.walk(given, "n", None if len(assignments) == 1 else f.col("t")).toArrow()
         wanted = np.stack([one.cell_of(found.select(by)) for one in assignments])[found["t"].to_numpy(), np.arange(600)]
@@ -201,12 +202,14 @@ def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) 
     asked = [f"y = '{value}'" for value in range(100, 1000, 25)]
     layout = {"by": "x", "partition_by": "p", "files": 16, "row_group_rows": 400, "workload": asked, "layout": "tree"}
     local = zskip.write(rows, tmp_path / "local", **layout)
-    routing, _ = changes.routing_of(local.storage, local.snapshot)
+    routing, _ = append.routing_of(local.storage, local.snapshot)
     assert routing is not None
     assert [one.columns for one in routing.assignments] == [("x",), ("x", "y")]
 
     numbers = pa.array((number >= 20_000).astype(np.int32))
-    numbered = cells.file_numbers(routing, spark.createDataFrame(rows.append_column("t", numbers)), "n", "t").toArrow()
+    numbered = cell_columns.file_numbers(
+        routing, spark.createDataFrame(rows.append_column("t", numbers)), "n", "t"
+    ).toArrow()
     assert np.array_equal(numbered["n"], routing.route(numbered.select(rows.column_names)))
 
     ours = zs.write(spark.createDataFrame(rows), tmp_path / "spark", **layout)
@@ -399,7 +402,7 @@ def test_a_failed_commit_leaves_no_file(spark: SparkSession, tmp_path: Path, mon
     def fails(*_: object, **__: object) -> None:
         raise OSError("planted")
 
-    monkeypatch.setattr(type(sidecar.open_storage(tmp_path)), "make_durable", fails)
+    monkeypatch.setattr(type(open_storage(tmp_path)), "make_durable", fails)
     with pytest.raises(OSError, match="planted"):
         zs.write(spark.range(100), tmp_path / "t", by="id", files=3)
     assert left(tmp_path / "t") == set()
@@ -411,7 +414,7 @@ def test_an_interrupt_after_the_commit_keeps_its_files(
     def interrupts(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sidecar.log, "write_hint", interrupts)
+    monkeypatch.setattr(tablelog.log, "write_hint", interrupts)
     with pytest.raises(KeyboardInterrupt):
         zs.write(spark.range(100), tmp_path / "t", by="id", files=3)
     assert zs.table(spark, tmp_path / "t").count() == 100
@@ -423,8 +426,8 @@ def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSessio
     assert zs.append(spark.range(10, 20), late, batch=("stream", 1)).version == 2
     before = left(tmp_path / "t")
     # As two runs of one batch at a time: the second has looked before the first had committed.
-    engine = cluster.engine(spark)
-    snapshot, done = changes.append(
+    engine = spark_backend.engine(spark)
+    snapshot, done = append.append(
         late.storage, late.snapshot, engine.opened(spark.range(10, 20), None), WriteOptions(), ("stream", 1), engine
     )
     assert (snapshot.version, done.rows) == (2, 0)

@@ -15,7 +15,7 @@ import numpy as np
 import zskip
 from tests.torture.lives import contents, joined, rows_of
 from zskip.errors import CommitConflict
-from zskip.sidecar import log
+from zskip.tablelog import log
 
 __all__ = ["Raced", "race"]
 

@@ -24,9 +24,10 @@ import numpy as np
 import zskip
 from tests.torture.disk import FAULTS, Fault, How, compiled
 from tests.torture.lives import GROWN, NEXT, STEPS, Rows, Step, contents, joined, life
-from zskip import sidecar
+from zskip import tablelog
 from zskip.errors import DamagedIndex, TableNotFound
-from zskip.sidecar import log
+from zskip.storage import open_storage
+from zskip.tablelog import log
 
 __all__ = ["Ended", "Rig", "workshop"]
 
@@ -211,7 +212,7 @@ def _be_committed(folder: Path, states: dict[int, list[str]], newest: int) -> No
     """Every version that the log still holds can be read, and is what it was."""
     if not (folder / "_zskip").exists() or not states:
         return
-    for entry in sidecar.history(sidecar.open_storage(folder)):
+    for entry in tablelog.history(open_storage(folder)):
         if entry.version <= newest:
             rows = contents(zskip.open(folder, version=entry.version).to_arrow())
             assert rows == states[entry.version], f"version {entry.version} is not what it was"
@@ -225,9 +226,9 @@ def _files(folder: Path) -> set[str]:
 
 def _named(folder: Path) -> set[str]:
     """The files that the newest version is made of."""
-    storage = sidecar.open_storage(folder)
-    snapshot = sidecar.load(storage)
-    index = sidecar.Index(storage, snapshot)
+    storage = open_storage(folder)
+    snapshot = tablelog.load(storage)
+    index = tablelog.Index(storage, snapshot)
     parts = [part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part)]
     parts.append(None if snapshot.layout is None else snapshot.layout.part)
     return {

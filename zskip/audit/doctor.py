@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 
 from zskip.errors import DamagedIndex, NoParquet, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, is_orderable, may_hold_nan
-from zskip.sidecar import Index, Storage, load, open_storage
 from zskip.stats import ColumnStatistics, DataFiles, footers
 from zskip.stats.trust import Writer, doubt, writer
+from zskip.storage import Storage, open_storage
+from zskip.tablelog import Index, load
 
 __all__ = ["ColumnDiagnosis", "Diagnosis", "doctor"]
 

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.audit.predicates import random_predicates
+from zskip.audit.random_predicates import random_predicates
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption
 from zskip.plan import Plan, plan
-from zskip.plan.planned import Groups
-from zskip.predicate import bind
-from zskip.sidecar import Index
+from zskip.plan.plan import Groups
+from zskip.sql import bind
+from zskip.tablelog import Index
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zskip import layouts as fitted
-from zskip.bench import on_spark
-from zskip.bench.layouts import compare
+from zskip.bench import spark_bench
+from zskip.bench.compare_layouts import compare
 from zskip.bench.queries import timing
 from zskip.bench.report import LayoutScore, Report, Timing
 from zskip.errors import InvalidOption, nearest
@@ -45,7 +45,7 @@ def bench(
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     index = table.index
-    session = on_spark.session() if spark else None
+    session = spark_bench.session() if spark else None
     timings = tuple(timing(index, con, query, runs, session) for query in queries)
     con.execute("RESET TimeZone")
     scores, held_out = compare(index, con, queries, layouts) if layouts else ((), False)

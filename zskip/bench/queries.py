@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zskip.bench import on_spark
+from zskip.bench import spark_bench
 from zskip.bench.clock import median
 from zskip.bench.report import Timing, short
 from zskip.engines.duckdb.statement import rewrite
 from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Share
-from zskip.predicate.sql.workload import named_tables
-from zskip.sidecar import Index
+from zskip.sql.workload_sql import named_tables
+from zskip.tablelog import Index
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,7 +45,7 @@ def timing(index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, 
         raise ZskipError(f"{query}\ngives {rows} rows through zskip, but {all_rows} over all files.")
     spark_pruned = spark_plain = None
     if session is not None:
-        spark_pruned, spark_plain = on_spark.both_ways(
+        spark_pruned, spark_plain = spark_bench.both_ways(
             index, session, query, tables if is_statement(query) else (), runs
         )
     skipped = [planned.skipped for planned in plans]

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from zskip.cli import changes, demo, questions, trust, tuning
+from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
 from zskip.cli.terminal import as_typed, complain
 from zskip.errors import InvalidOption, SqlError, ZskipError
 
 __all__ = ["main"]
 
 # Families in the order in which a newcomer meets them; each adds its commands.
-FAMILIES = (demo, changes, questions, trust, tuning)
+FAMILIES = (demo, write_commands, read_commands, audit_commands, layout_commands)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zskip.cli.options import Commands, add_command, add_json
+from zskip.cli.arguments import Commands, add_command, add_json
 from zskip.cli.terminal import grid, out, print_json, size, working
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import types as t
 
+from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless, quoted
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.duckdb.scan import literal, partition_values
-from zskip.engines.duckdb.types import ambiguous, duckdb_type, lossless, quoted
-from zskip.engines.missing import naming_what_is_gone
+from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.schema import names_given
 

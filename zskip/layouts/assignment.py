@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from zskip.keys import Boundaries, row_hashes
 from zskip.layouts import typed_json
+from zskip.layouts.cell_lookup import Grid, Walk
 from zskip.layouts.cells import Cells, Files, ThresholdTree, merged
 from zskip.layouts.order import Slabs, arrange, slabs
 from zskip.layouts.sample import Sample
-from zskip.layouts.walk import Grid, Walk
 from zskip.schema import Schema
 
 __all__ = ["Assignment"]

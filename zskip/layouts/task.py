@@ -15,9 +15,9 @@ from zskip.layouts.reads import LookUps, Reads
 from zskip.layouts.sample import Sample
 from zskip.layouts.widths import Widths
 from zskip.layouts.workload import Queries
-from zskip.predicate import bind
-from zskip.predicate.sql.workload import asked
 from zskip.schema import Schema
+from zskip.sql import bind
+from zskip.sql.workload_sql import asked
 
 __all__ = ["Task", "task_of"]
 

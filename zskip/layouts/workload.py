@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from zskip import interpret
+from zskip import pruning
+from zskip.expr import Predicate
+from zskip.expr.tree import And, Node, Or, columns
 from zskip.layouts.reads import LookUps
 from zskip.layouts.sample import Boxes, Sample
-from zskip.predicate import Predicate
-from zskip.predicate.tree import And, Node, Or, columns
 from zskip.schema import may_hold_nan
 from zskip.stats import Ranges, Statistics
 
@@ -236,4 +236,4 @@ def _matches(sample: Sample, column: int, predicate: Predicate) -> NDArray[np.bo
 def _may_match(sample: Sample, column: int, predicate: Predicate, ranges: Ranges) -> NDArray[np.bool_]:
     count = pa.array(np.ones(len(ranges.lower), np.int64))
     statistics = Statistics(count, {sample.columns[column].path: ranges})
-    return np.asarray(interpret.outcomes(predicate, statistics).may_match, bool).copy()
+    return np.asarray(pruning.outcomes(predicate, statistics).may_match, bool).copy()

@@ -4,9 +4,9 @@
 that may have changed.
 """
 
-from zskip.plan.freshness import listed
-from zskip.plan.planned import Changes, Plan, PlannedFile
+from zskip.plan.listed_changes import listed
+from zskip.plan.plan import Changes, Plan, PlannedFile
+from zskip.plan.planner import plan
 from zskip.plan.shares import Share, Skipped
-from zskip.plan.survey import plan
 
 __all__ = ["Changes", "Plan", "PlannedFile", "Share", "Skipped", "listed", "plan"]

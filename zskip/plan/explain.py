@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import InvalidOption, nearest
-from zskip.interpret import Outcomes, outcomes, reasons
+from zskip.expr import Predicate
 from zskip.plan.shares import Share
-from zskip.predicate import Predicate
+from zskip.pruning import Outcomes, outcomes, reasons
 from zskip.stats import ColumnStatistics, FileStatistics
 
 if TYPE_CHECKING:
-    from zskip.plan.planned import Plan
+    from zskip.plan.plan import Plan
 
 __all__ = ["explain", "facts"]
 

@@ -4,10 +4,10 @@
 · ``index`` · ``append_batch``: a sink of structured streaming · ``register_source``: ``spark.read.format("zskip")``.
 """
 
-from zskip.spark.indexing import index
-from zskip.spark.reading import read, register, sql, table
-from zskip.spark.source import register_source
+from zskip.spark.data_source import register_source
+from zskip.spark.index_folder import index
 from zskip.spark.streaming import append_batch
+from zskip.spark.tables import read, register, sql, table
 from zskip.spark.writing import append, delete, optimize, write
 
 __all__ = [

@@ -22,10 +22,11 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from zskip.engines.spark import Semantics, alike
 from zskip.errors import ZskipError
-from zskip.predicate import Predicate, bind, conjunction
+from zskip.expr import Predicate, conjunction
 from zskip.schema import Schema
+from zskip.spark.handoff import Semantics, alike
+from zskip.sql import bind
 
 __all__ = ["predicate"]
 

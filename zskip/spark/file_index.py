@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from zskip.engines.spark import Semantics, manifest, parquet_options, planned_files, spark_schema, spark_uri
 from zskip.errors import CorruptFile
+from zskip.expr import Predicate
 from zskip.plan import Plan
-from zskip.predicate import Predicate
-from zskip.sidecar import Index
 from zskip.spark import catalyst
+from zskip.spark.handoff import Semantics, manifest, parquet_options, planned_files, spark_schema, spark_uri
+from zskip.tablelog import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.engines.spark import manifest, setting, spark_schema, spark_uri
 from zskip.errors import CorruptFile
 from zskip.schema import Column, Schema, may_hold_nan
-from zskip.sidecar import Storage
+from zskip.spark.handoff import manifest, setting, spark_schema, spark_uri
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.footers import hull
+from zskip.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import sidecar
-from zskip.engines.spark import is_connect, require_session
+from zskip import storage as storages
 from zskip.errors import InvalidOption, TableError, UnsupportedStore
-from zskip.sidecar import Listing, Storage
-from zskip.sidecar.opening import knows
-from zskip.sidecar.storage import table_path, unsafe_paths
-from zskip.sidecar.upload import Upload
+from zskip.spark.handoff import is_connect, require_session
+from zskip.storage import Listing, Storage
+from zskip.storage.opening import knows
+from zskip.storage.storage import table_path, unsafe_paths
+from zskip.storage.upload import Upload
 
 if TYPE_CHECKING:
     import fsspec
@@ -63,7 +63,7 @@ def open_storage(
     """
     text = os.fspath(url)
     if knows(text):
-        return sidecar.open_storage(text, storage_options)
+        return storages.open_storage(text, storage_options)
     require_session(spark)
     scheme = text.partition("://")[0]
     if is_connect(spark):
@@ -250,7 +250,7 @@ class HadoopStorage:
             return int(self._files.getFileStatus(self._at(path)).getLen())
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
-        from zskip.sidecar.filesystem import StorageFileSystem
+        from zskip.storage.filesystem import StorageFileSystem
 
         return StorageFileSystem(storage=self, skip_instance_cache=True)
 

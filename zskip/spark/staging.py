@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.engines.spark import column, setting, spark_uri
 from zskip.schema import Schema
-from zskip.sidecar import Storage, abandon
-from zskip.spark import cells
-from zskip.spark.footers import read_footers
-from zskip.spark.order import arranged
+from zskip.spark import cell_columns
+from zskip.spark.executor_footers import read_footers
+from zskip.spark.handoff import column, setting, spark_uri
 from zskip.spark.sampling import Sampled
+from zskip.spark.sort_order import arranged
 from zskip.stats import DataFiles, FileStatistics
+from zskip.storage import Storage, abandon
 from zskip.writer import Bundles, Routing, WriteOptions, least_rows, place, width
 
 if TYPE_CHECKING:
@@ -91,10 +91,12 @@ def _run(
     order = [column(name) for name in partition_by]
     if partition_by:
         rows = _with_partition(rows, routing, sampled)
-    rows = cells.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
+    rows = cell_columns.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
     bundled = bool((bundles.first < bundles.last).any())
     if bundled:
-        rows = rows.withColumn(_SLOT, f.col(_FILE)).withColumn(_FILE, cells.looked_up(bundles.first, f.col(_FILE)))
+        rows = rows.withColumn(_SLOT, f.col(_FILE)).withColumn(
+            _FILE, cell_columns.looked_up(bundles.first, f.col(_FILE))
+        )
     # A small append has a few rows for each file of the layout: one task writes several files.
     mine = sampled.total / max(1, routing.files)
     alone = not bundled and mine > options.row_group_rows

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zskip import sidecar
-from zskip.spark import cluster, writing
+from zskip import tablelog
+from zskip.spark import spark_backend, writing
 from zskip.spark.hadoop import open_storage
-from zskip.writer import WriteOptions, changes
+from zskip.writer import WriteOptions
+from zskip.writer import append as append_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,10 +35,10 @@ def append_batch(
     def append(df: DataFrame, batch_id: int) -> None:
         storage = open_storage(df.sparkSession, path, storage_options)
         batch = (application, batch_id)
-        if sidecar.latest_version(storage):
+        if tablelog.latest_version(storage):
             writing.append(df, path, batch=batch, storage_options=storage_options)
         else:
-            engine = cluster.engine(df.sparkSession)
-            changes.create(storage, None, engine.opened(df, None), WriteOptions(**options), engine, batch)
+            engine = spark_backend.engine(df.sparkSession)
+            append_rows.create(storage, None, engine.opened(df, None), WriteOptions(**options), engine, batch)
 
     return append

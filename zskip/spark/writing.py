@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zskip import sidecar
-from zskip.engines.spark import Semantics, require_session
+from zskip import tablelog
+from zskip.compaction import compact
 from zskip.errors import InvalidOption
-from zskip.predicate import bind
-from zskip.spark.cluster import engine
 from zskip.spark.hadoop import open_storage
+from zskip.spark.handoff import Semantics, require_session
+from zskip.spark.spark_backend import engine
+from zskip.sql import bind
 from zskip.table import Table
 from zskip.table import write as write_table
-from zskip.writer import WriteOptions, changes, optimizing
+from zskip.writer import WriteOptions
+from zskip.writer import append as append_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,10 +104,10 @@ def optimize(
     """
     require_session(spark)
     table = _opened(spark, path, storage_options)
-    kept = changes.kept_options(table.snapshot, WriteOptions())
+    kept = append_rows.kept_options(table.snapshot, WriteOptions())
     sizes = {name: None for name in _SIZES if any(other in options for other in _SIZES)}
     given = {**sizes, **options, **({} if by is None else {"by": by, "weights": options.get("weights")})}
-    snapshot, _ = optimizing.optimize(
+    snapshot, _ = compact.optimize(
         table.storage, table.snapshot, kept, full=True, wanted=replace(kept, **given), engine=engine(spark)
     )
     return Table(table.storage, snapshot)
@@ -115,7 +117,7 @@ def _opened(
     spark: SparkSession, path: str | os.PathLike[str] | Table, storage_options: Mapping[str, Any] | None
 ) -> Table:
     storage = path.storage if isinstance(path, Table) else open_storage(spark, path, storage_options)
-    return Table(storage, sidecar.load(storage))
+    return Table(storage, tablelog.load(storage))
 
 
 def _session(df: DataFrame) -> SparkSession:

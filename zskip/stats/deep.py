@@ -16,7 +16,7 @@ from zskip.schema import Column, Schema, may_hold_nan
 from zskip.stats import collect, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.footers import Readable, hull
-from zskip.stats.widen import widened, widens
+from zskip.types import widened, widens
 
 __all__ = ["completed"]
 

@@ -13,14 +13,14 @@ from pyarrow import types as t
 
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.schema import Column, Schema, is_orderable
-from zskip.stats import hive, tails, trust
+from zskip.stats import footer_reads, hive_columns, trust
+from zskip.stats.batch_footers import joined
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.footer_reads import Listed, Readable
 from zskip.stats.foreign import told_apart
-from zskip.stats.lockstep import joined
-from zskip.stats.plain import Spelled, extremes
-from zskip.stats.tails import Listed, Readable
+from zskip.stats.plain_decoder import Spelled, extremes
 from zskip.stats.thrift import Footers, parse
-from zskip.stats.widen import widened, widens
+from zskip.types import widened, widens
 
 __all__ = ["Listed", "Readable", "hull", "read"]
 
@@ -58,7 +58,7 @@ def read(
     if listing is None:
         storage.contain(names)  # what a storage lists is contained already
     parts = list(_parts(storage, listed, None if grow else schema, threads, block_bytes))
-    folders = hive.partitions(names)
+    folders = hive_columns.partitions(names)
     table = schema
     if table is None or grow:
         table = _united([*([] if table is None else [table]), *(part.schema for part in parts)], folders)
@@ -104,7 +104,7 @@ def _parts(
     """All files, block by block: the footers of one are let go before those of the next are read."""
     block: list[bytes] = []
     first = size = 0
-    for ends in tails.read(storage, listed, threads, block_bytes):
+    for ends in footer_reads.read(storage, listed, threads, block_bytes):
         block += ends
         size += sum(map(len, ends))
         if size >= block_bytes or first + len(block) == len(listed.path):
@@ -127,8 +127,8 @@ def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wan
 
 def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first: int) -> Iterator[_Group]:
     data, behind = joined(ends)
-    stops = behind - tails.TRAILER_BYTES
-    parsed, broken = parse(data, stops - tails.footer_lengths(ends), stops)
+    stops = behind - footer_reads.TRAILER_BYTES
+    parsed, broken = parse(data, stops - footer_reads.footer_lengths(ends), stops)
     for number, why in broken:
         raise CorruptFile(f"The footer of {storage.uri_of(names[number].as_py())} cannot be read: {why}.")
     for found in parsed:
@@ -296,7 +296,7 @@ def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sc
     _be_spelled_alike(Schema(united), schemas)
     for key, values in folders.items():
         if united.get_field_index(key) < 0:
-            united = united.append(pa.field(key, hive.column_type(values)))
+            united = united.append(pa.field(key, hive_columns.column_type(values)))
     return Schema(united)
 
 
@@ -336,7 +336,7 @@ def _with_partitions(
         if key.lower() in in_files or not column.orderable:
             columns[column.path] = ColumnStatistics.unknown(column.type, len(units))
         else:
-            columns[column.path] = hive.statistics(values, column.type, units.row_count)
+            columns[column.path] = hive_columns.statistics(values, column.type, units.row_count)
     return FileStatistics(units.row_count, columns)
 
 

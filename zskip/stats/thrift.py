@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from zskip.stats.lockstep import Step, follow
+from zskip.stats.batch_footers import Step, follow
 
 __all__ = ["CHUNK_FIELDS", "Footers", "parse"]
 

@@ -6,9 +6,9 @@ within the memory limit · ``encode``, ``hive``: one file · ``write``: all of t
 ``optimizing``: what a table goes through · ``workload``, ``pace``: for the advisor, too.
 """
 
-from zskip.writer.bundles import Bundles, least_rows, place, width
 from zskip.writer.evolution import evolved, widened
-from zskip.writer.opening import open_source
+from zskip.writer.file_groups import Bundles, least_rows, place, width
+from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions, bytes_of
 from zskip.writer.routing import Routing
 from zskip.writer.sources import Source

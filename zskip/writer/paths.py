@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 from pyarrow import types as t
 
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
-from zskip.sidecar import Index, Snapshot, Storage, load, open_storage
 from zskip.stats.foreign import told_apart
+from zskip.storage import Storage, open_storage
+from zskip.tablelog import Index, Snapshot, load
 from zskip.writer import hive, sources
-from zskip.writer.carried import compact_strings, with_encoded
 from zskip.writer.evolution import united
 from zskip.writer.sources import Part, Source
 from zskip.writer.storable import storable_rows, storable_schema
+from zskip.writer.transit_types import compact_strings, with_encoded
 
 __all__ = ["open_paths", "stored_rows"]
 

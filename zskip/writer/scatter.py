@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.errors import naming
-from zskip.writer.carried import trimmed
+from zskip.writer.transit_types import trimmed
 
 __all__ = ["FILE", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
 

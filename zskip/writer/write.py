@@ -24,19 +24,19 @@ import pyarrow.compute as pc
 
 from zskip import layouts
 from zskip.schema import Schema
-from zskip.sidecar import Storage, abandon
 from zskip.stats import DataFiles, FileStatistics, collect
-from zskip.writer.bundles import Bundles, least_rows, place, width
-from zskip.writer.carried import carried_schema, trimmed
+from zskip.storage import Storage, abandon
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
+from zskip.writer.file_groups import Bundles, least_rows, place, width
 from zskip.writer.narrow import Narrow
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
-from zskip.writer.sample import Sample
+from zskip.writer.row_sample import Sample
 from zskip.writer.scatter import FILE, MemoryBuckets, SpilledBuckets, in_parallel, split
 from zskip.writer.sources import Part, Source
 from zskip.writer.spool import SpillFolders, free_memory, kept
 from zskip.writer.storable import storable_rows
+from zskip.writer.transit_types import carried_schema, trimmed
 
 __all__ = ["Written", "write_files"]
 

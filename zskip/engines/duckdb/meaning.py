@@ -25,7 +25,7 @@ from zskip.errors import InvalidOption
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.predicate import Predicate
+    from zskip.expr import Predicate
 
 __all__ = ["Meaning", "same_meaning"]
 

@@ -11,14 +11,14 @@ from pyarrow import types as t
 from zskip.engines.duckdb.meaning import same_meaning
 from zskip.engines.duckdb.remote import KnownFile, register_storage
 from zskip.engines.duckdb.scan import Scan, native_scan, reshaped
-from zskip.engines.missing import naming_what_is_gone
+from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, UnsupportedSql
 
 if TYPE_CHECKING:
     import duckdb
 
+    from zskip.expr import Predicate
     from zskip.plan import Plan
-    from zskip.predicate import Predicate
 
 __all__ = ["condition", "opened", "planned_scan", "readable_paths", "same_clock", "to_duckdb"]
 

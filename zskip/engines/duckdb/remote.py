@@ -19,7 +19,7 @@ from zskip.errors import TableNotFound
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.sidecar import Storage
+    from zskip.storage import Storage
 
 __all__ = ["KnownFile", "register_storage"]
 

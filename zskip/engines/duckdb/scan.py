@@ -15,12 +15,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import types as t
 
-from zskip.engines.duckdb.types import duckdb_type, quoted
+from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.schema import names_given
 
 if TYPE_CHECKING:
-    from zskip.sidecar import Snapshot
+    from zskip.tablelog import Snapshot
 
 __all__ = ["Scan", "literal", "native_scan", "partition_values", "reshaped", "without_patterns"]
 

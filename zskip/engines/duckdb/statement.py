@@ -20,23 +20,25 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
+from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.engines.duckdb.meaning import Meaning
 from zskip.engines.duckdb.pointing import pointing_at
 from zskip.engines.duckdb.relation import opened, readable_paths
 from zskip.engines.duckdb.scan import literal, native_scan, reshaped
-from zskip.engines.duckdb.types import duckdb_type, quoted
-from zskip.engines.missing import naming_what_is_gone
+from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
-from zskip.interpret import outcomes
+from zskip.expr import Predicate, conjunction
+from zskip.expr.recursion import read_with_room
 from zskip.plan import Plan, listed, plan
-from zskip.predicate import Predicate, bind, conjunction
-from zskip.predicate.depth import read_with_room
-from zskip.predicate.sql.freeze import clocks, reads_clock
-from zskip.predicate.sql.places import what_is_wrong
-from zskip.predicate.sql.reading import parsed
-from zskip.predicate.sql.source import be_parameters
-from zskip.sidecar import Index, load, open_storage
+from zskip.pruning import outcomes
+from zskip.sql import bind
+from zskip.sql.bind_constants import clocks, reads_clock
+from zskip.sql.reading import parsed
+from zskip.sql.sql_text import be_parameters
+from zskip.sql.text_spans import what_is_wrong
 from zskip.stats import ColumnStatistics, FileStatistics
+from zskip.storage import open_storage
+from zskip.tablelog import Index, load
 
 if TYPE_CHECKING:
     import duckdb

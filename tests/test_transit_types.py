@@ -1,0 +1,208 @@
+"""How rows travel into files is nobody's business: what is kept, what files say and what is skipped stay the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zskip
+from zskip import layouts
+from zskip.schema import Schema
+from zskip.stats import collect
+from zskip.writer.encode import even_cuts, fitted_encoding, write_file
+from zskip.writer.open_source import open_source
+from zskip.writer.row_sample import Sample
+from zskip.writer.storable import storable_rows
+from zskip.writer.transit_types import ENCODED_STRING, carried_schema, compact_strings
+
+MONEY = st.decimals(min_value="-9999999999999.99", max_value="9999999999999.99", places=2)
+CELLS = st.fixed_dictionaries(
+    {
+        "mode": st.one_of(st.none(), st.sampled_from(["AIR", "RAIL", "", "é"])),
+        "price": st.one_of(st.none(), MONEY),
+        "exact": st.one_of(st.none(), st.decimals(min_value=-(10**17), max_value=10**17, places=0)),
+        "note": st.one_of(st.none(), st.text(max_size=5)),
+        "n": st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+        "at": st.one_of(st.none(), st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))),
+    }
+)
+KEPT = pa.schema(
+    [
+        pa.field("mode", pa.string(), metadata={"told": "by field"}),
+        pa.field("price", pa.decimal128(15, 2)),
+        pa.field("exact", pa.decimal128(18, 0)),
+        pa.field("note", pa.string()),
+        pa.field("n", pa.int64()),
+        pa.field("at", pa.timestamp("us")),
+    ],
+    metadata={"told": "by schema"},
+)
+
+
+def carried(rows: pa.Table) -> pa.Table:
+    """Strings and decimals in the forms that travel, whether that pays or not."""
+    schema = carried_schema(rows, rows.schema)
+    schema = schema.set(0, schema.field(0).with_type(ENCODED_STRING))
+    return storable_rows(rows, schema)
+
+
+@given(cells=st.lists(CELLS, min_size=1, max_size=40), group=st.integers(1, 40))
+@settings(max_examples=60)
+def test_statistics_are_those_of_the_rows_as_they_are_kept(cells: list[dict[str, Any]], group: int) -> None:
+    rows = pa.Table.from_pylist(cells, KEPT)
+    moved = carried(rows)
+    assert pa.types.is_decimal64(moved.schema.field("price").type)
+    cuts = even_cuts(rows.num_rows, group)
+    plain, found = (collect.row_groups(form, cuts, Schema(KEPT)) for form in (rows, moved))
+    for path, column in plain.columns.items():
+        assert found.columns[path] == column, path
+
+
+@given(cells=st.lists(CELLS, min_size=1, max_size=40))
+@settings(max_examples=40)
+def test_a_file_of_carried_rows_reads_as_one_of_kept_rows(cells: list[dict[str, Any]]) -> None:
+    rows = pa.Table.from_pylist(cells, KEPT)
+    cuts = even_cuts(rows.num_rows, 7)
+    files = []
+    for form in (rows, carried(rows)):
+        target = io.BytesIO()
+        units = collect.row_groups(form, cuts, Schema(KEPT))
+        write_file(target, form, KEPT, cuts, units, fitted_encoding(form, "zstd"), ["n"])
+        files.append(pq.ParquetFile(io.BytesIO(target.getvalue())))
+    expected = io.BytesIO()
+    pq.write_table(rows, expected, store_decimal_as_integer=True)
+    plain = pq.ParquetFile(expected)
+    for file in files:
+        assert file.read().equals(rows)
+        assert file.schema_arrow.equals(plain.schema_arrow, check_metadata=True)
+        assert file.metadata.schema.equals(plain.metadata.schema)
+        assert file.metadata.metadata == plain.metadata.metadata
+
+
+def lineitems(rows: int) -> pa.Table:
+    """Repeating and unique strings, and decimals, with nulls among them."""
+    random = np.random.default_rng(5)
+    price = random.integers(-(10**6), 10**6, rows)
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            "mode": [None if n % 11 == 0 else f"mode {n % 5}" for n in range(rows)],
+            "price": pa.array(
+                [None if n % 13 == 0 else decimal.Decimal(int(n)) / 100 for n in price], pa.decimal128(15, 2)
+            ),
+            "note": [f"note {n}" for n in range(rows)],
+            "day": pa.array(random.integers(0, 3000, rows).astype("int32")).cast(pa.date32()),
+        }
+    )
+
+
+@pytest.mark.parametrize("by", [["mode", "price"], ["price", "note"]], ids=" ".join)
+@pytest.mark.parametrize("memory_limit", [None, 200_000])
+@pytest.mark.parametrize(
+    "given_as", ["table", "Parquet", "Parquet with views", "stream", "Parquet without dictionaries"]
+)
+def test_tables_are_equal_however_their_rows_come(
+    by: list[str], memory_limit: int | None, given_as: str, tmp_path: Path
+) -> None:
+    rows = lineitems(3000)
+    source: Any = rows
+    if given_as == "Parquet without dictionaries":
+        source = [tmp_path / "rows.parquet"]
+        pq.write_table(rows, source[0], row_group_size=1000, use_dictionary=False)
+        assert not open_source(source).encoded
+    elif given_as.startswith("Parquet"):
+        views = rows.set_column(1, "mode", rows["mode"].cast(pa.string_view()))
+        source = tmp_path / "rows.parquet"
+        pq.write_table(views if "views" in given_as else rows, source, row_group_size=700)
+        assert open_source(source).encoded == {"mode"}
+    elif given_as == "stream":
+        source = rows.to_reader(max_chunksize=500)
+    table = zskip.write(source, tmp_path / "t", by=by, files=6, row_group_rows=300, memory_limit=memory_limit)
+    assert table.schema.equals(rows.schema)
+    paths = [tmp_path / "t" / path for path in table.index.data_files().path.to_pylist()]
+    for path in paths:
+        assert pq.read_schema(path).equals(rows.schema), "a reader of the file alone sees the kept types"
+    back = pa.concat_tables([pq.read_table(path) for path in paths])
+    assert back.sort_by("id").combine_chunks().equals(rows)
+    assert duckdb.sql(f"SELECT * FROM read_parquet({[str(path) for path in paths]}) ORDER BY id").fetchall() == [
+        tuple(row.values()) for row in rows.to_pylist()
+    ]
+    expected = zskip.write(rows, tmp_path / "expected", by=by, files=6, row_group_rows=300)
+    one, other = (found.index.data_files().row_groups for found in (expected, table))
+    assert one.row_count.equals(other.row_count)
+    assert {path: column == other.columns[path] for path, column in one.columns.items()} == dict.fromkeys(
+        one.columns, True
+    )
+
+
+def test_values_that_are_new_behind_the_first_rows_come_back(tmp_path: Path) -> None:
+    texts = ["same"] * 20_000 + [f"text {n}" * 40 for n in range(20_000)]
+    rows = pa.table({"id": np.arange(len(texts)), "text": texts})
+    assert carried_schema(rows, rows.schema).field("text").type == ENCODED_STRING
+    table = zskip.write(rows, tmp_path / "t", by="text", files=5, memory_limit=3_000_000)
+    assert table.to_arrow().sort_by("id").combine_chunks().equals(rows)
+    assert table.plan("text = 'text 7'").to_arrow().num_rows == 0
+    assert table.plan(f"text = '{'text 7' * 40}'").to_arrow()["id"].to_pylist() == [20_007]
+
+
+def test_salted_rows_go_where_they_went_before() -> None:
+    rows = lineitems(4000).set_column(4, "day", pa.nulls(4000, pa.date32()))
+    assignment = layouts.fit(rows, ["day"], files=8, total_rows=4000)
+    assert (assignment.cells.salt > 1).any()
+    moved = storable_rows(rows, carried_schema(rows, rows.schema))
+    assert moved.schema.types != rows.schema.types
+    assert (assignment.assign(moved) == assignment.assign(rows)).all()
+
+
+def test_only_short_dictionaries_are_read_as_such(tmp_path: Path) -> None:
+    rows = lineitems(5000)
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=500)
+    pq.write_table(rows, tmp_path / "b.parquet", use_dictionary=["note"])
+    footers = [pq.read_metadata(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    assert compact_strings(footers[:1], rows.schema) == ["mode"]
+    assert compact_strings(footers[1:], rows.schema) == []
+    assert compact_strings(footers, rows.schema) == []
+
+
+@given(rows=st.integers(1, 60_000), size=st.integers(1, 3000), part=st.integers(1, 20_000), seed=st.integers(0, 5))
+@settings(max_examples=25)
+def test_a_sample_of_a_known_number_of_rows_is_the_same(rows: int, size: int, part: int, seed: int) -> None:
+    values = pa.table({"x": np.arange(rows)})
+    samples = [Sample(size, seed), Sample(size, seed, rows)]
+    for start in range(0, rows, part):
+        for sample in samples:
+            sample.add(values.slice(start, part), start)
+    blind, told = (sample.rows() for sample in samples)
+    assert told is not None
+    assert told.equals(blind)
+    assert told.num_rows == min(size, rows)
+
+
+def test_a_file_holds_no_texts_of_other_files(tmp_path: Path) -> None:
+    """A dictionary is carried as a whole: what a file's own rows do not have must not be written into it."""
+    texts = pa.array([f"{number:032d}" for number in range(2_000)]).dictionary_encode()
+    some = pa.table({"s": texts.take(pa.array(list(range(2_000)) * 5)), "a": range(10_000)})
+    table = zskip.write(some, tmp_path / "t", by=["s"], files=100, layout="linear")
+    assert table.plan(f"s = '{7:032d}'").to_arrow().num_rows == 5
+    for path in table.plan().paths:
+        column = pq.read_metadata(path).row_group(0).column(0)
+        assert column.path_in_schema == "s"
+        assert column.total_uncompressed_size < 100 * 40
+    nulls = pa.table({"s": pa.array(["a", None, "b", None]).dictionary_encode(), "a": [1, 2, 3, 4]})
+    assert zskip.write(nulls, tmp_path / "n", by=["a"], files=4).to_arrow().sort_by("a")["s"].to_pylist() == [
+        "a",
+        None,
+        "b",
+        None,
+    ]

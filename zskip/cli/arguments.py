@@ -1,0 +1,184 @@
+"""Arguments that several commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zskip.writer.workload_input import queries_of
+
+__all__ = [
+    "Commands",
+    "add_command",
+    "add_json",
+    "add_predicate_options",
+    "add_storage",
+    "add_version",
+    "add_write_options",
+    "names",
+    "opened",
+    "pairs",
+    "predicate_options",
+    "statements",
+    "summary",
+    "write_options",
+]
+
+Commands = Any  # argparse keeps its own name for this private
+
+STORAGE_HELP = "an option of the object store, such as region=eu-central-1; may be repeated"
+
+
+def add_command(
+    commands: Commands, name: str, run: Callable[[argparse.Namespace], int | None], summary: str, examples: str = ""
+) -> argparse.ArgumentParser:
+    """A command with its one line of help; ``examples`` stand below its options."""
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=examples or None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def names(text: str) -> list[str]:
+    """Column names, separated by commas.
+
+    >>> names("ts, id.orig_h")
+    ['ts', 'id.orig_h']
+    """
+    found = [name.strip() for name in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"a list of names, separated by commas, is needed, not {text!r}")
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in names(text)]
+
+
+def pair(text: str) -> tuple[str, str]:
+    """
+    >>> pair("host=10.47.1.100")
+    ('host', '10.47.1.100')
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"NAME=VALUE is needed, not {text!r}")
+    return name, value
+
+
+def pairs(given: list[tuple[str, str]] | None) -> dict[str, str] | None:
+    return dict(given) if given else None
+
+
+def statements(path: Path) -> list[str]:
+    """The statements or predicates of a file: those that `;` ends, or one per line where there is no `;`."""
+    return list(queries_of(path))
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print the facts as JSON")
+
+
+def add_storage(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--storage-option", action="append", type=pair, metavar="NAME=VALUE", help=STORAGE_HELP)
+
+
+def add_version(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--version", type=int, metavar="N", help="an older version of the table")
+    command.add_argument("--as-of", metavar="TIME", help="the version at a time, such as 2026-03-24T17:15:00Z")
+
+
+def add_predicate_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--dialect", default="duckdb", help="the SQL dialect of the predicate (duckdb)")
+    command.add_argument("--timezone", default="UTC", metavar="ZONE", help="the session's time zone (UTC)")
+    command.add_argument(
+        "--param", action="append", type=pair, metavar="NAME=VALUE", help="a value for $NAME; may be repeated"
+    )
+
+
+def add_write_options(command: argparse.ArgumentParser) -> None:
+    layout = command.add_argument_group("layout")
+    layout.add_argument("--by", type=names, metavar="A,B", help="the columns that queries filter on, first the dearest")
+    layout.add_argument("--layout", default="auto", help="auto, tiles, tree, hilbert, zorder or linear (auto)")
+    layout.add_argument("--weights", type=numbers, metavar="X,Y", help="how often queries filter on each column")
+    layout.add_argument("--workload", type=Path, metavar="FILE", help="a file of SQL that the layout should serve")
+    layout.add_argument("--partition-by", type=names, metavar="A,B", help="hive folders, clustered inside each")
+    files = command.add_argument_group("files")
+    files.add_argument("--files", type=int, metavar="N", help="how many files")
+    files.add_argument("--rows-per-file", type=int, metavar="N")
+    files.add_argument("--file-size", metavar="SIZE", help="such as 128MB")
+    files.add_argument("--row-group-rows", type=int, metavar="N", help="rows in a row group")
+    files.add_argument("--compression", metavar="CODEC", help="zstd, snappy, gzip, lz4, brotli or none (zstd)")
+    work = command.add_argument_group("work")
+    work.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB; half of what is free")
+    work.add_argument("--temp-directory", metavar="FOLDER", help="where rows that do not fit in memory are kept")
+    work.add_argument("--mode", choices=("error", "append", "overwrite"), default="error", help="if there is a table")
+
+
+def write_options(given: argparse.Namespace) -> dict[str, Any]:
+    """What the user said of the layout and the files; what was not said is left to the writer."""
+    said = {
+        name: getattr(given, name)
+        for name in (
+            "by",
+            "layout",
+            "weights",
+            "partition_by",
+            "files",
+            "rows_per_file",
+            "file_size",
+            "row_group_rows",
+            "compression",
+            "memory_limit",
+            "temp_directory",
+            "mode",
+        )
+    }
+    if given.workload is not None:
+        said["workload"] = statements(given.workload)
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def predicate_options(given: argparse.Namespace) -> dict[str, Any]:
+    options: dict[str, Any] = {"dialect": given.dialect, "timezone": given.timezone}
+    if given.param:
+        options["params"] = dict(given.param)
+    return options
+
+
+def opened(given: argparse.Namespace) -> Any:
+    """The table that a command names, at the version that it names."""
+    from zskip import table
+
+    return table.open(
+        given.path,
+        version=getattr(given, "version", None),
+        as_of=getattr(given, "as_of", None),
+        storage_options=pairs(given.storage_option),
+    )
+
+
+def summary(table: Any) -> dict[str, Any]:
+    """What a table holds, as facts."""
+    snapshot = table.snapshot
+    layout = snapshot.layout
+    return {
+        "uri": table.uri,
+        "version": snapshot.version,
+        "files": snapshot.totals.files,
+        "row_groups": snapshot.totals.row_groups,
+        "rows": snapshot.totals.rows,
+        "bytes": snapshot.totals.bytes,
+        "layout": layout.name if layout else None,
+        "by": list(layout.columns) if layout else [],
+        "partition_by": list(snapshot.partition_by),
+        "managed": snapshot.managed,
+        "columns": {field.name: str(field.type) for field in table.schema},
+    }

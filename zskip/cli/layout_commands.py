@@ -1,0 +1,104 @@
+"""Commands for a layout that fits: advise, bench, plot."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from zskip.cli.arguments import Commands, add_command, add_json, add_storage, names, opened, pairs, statements
+from zskip.cli.terminal import out, print_json, working
+from zskip.errors import InvalidOption
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Commands) -> None:
+    command = add_command(
+        commands,
+        "advise",
+        advise,
+        "replay a workload against candidate layouts, and rank them",
+        "zskip advise lake/conn --workload queries.sql",
+    )
+    command.add_argument("path", help="a table, or a path or glob of Parquet, CSV or JSON")
+    command.add_argument("--workload", type=Path, required=True, metavar="FILE", help="a file of SQL")
+    command.add_argument("--files", type=int, metavar="N", help="how many files the layout is for")
+    add_storage(command)
+    add_json(command)
+
+    command = add_command(
+        commands,
+        "bench",
+        bench,
+        "run queries through zskip and through a plain scan",
+        "zskip bench lake/conn --queries queries.sql",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--queries", type=Path, required=True, metavar="FILE", help="a file of predicates or SELECTs")
+    command.add_argument("--runs", type=int, default=5, metavar="N", help="how often each query runs (5)")
+    command.add_argument(
+        "--layouts",
+        type=names,
+        metavar="A,B",
+        help="compare layouts, fitted to and judged by these queries on a sample of the table",
+    )
+    command.add_argument("--spark", action="store_true", help="run on Spark as well")
+    add_storage(command)
+    add_json(command)
+
+    command = add_command(
+        commands,
+        "plot",
+        plot,
+        "draw the boxes of the files on two columns, or how deep they overlap",
+        "zskip plot lake/conn src_ip dst_ip --where \"src_ip = '10.47.1.100'\" --output boxes.html",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("columns", nargs="*", metavar="COLUMN", help="the two columns; any number with --depth")
+    command.add_argument("--depth", action="store_true", help="how many files a look-up reads, as histograms")
+    command.add_argument("--where", metavar="PREDICATE", help="light the files that this predicate needs")
+    command.add_argument("--output", type=Path, metavar="FILE", help=".png, .svg, .pdf, .html (boxes.png or depth.png)")
+    add_storage(command)
+
+
+def advise(given: argparse.Namespace) -> None:
+    from zskip import table as tables
+
+    with working("replaying the workload against candidate layouts"):
+        advice = tables.advise(
+            given.path,
+            given.workload,
+            files=given.files,
+            storage_options=pairs(given.storage_option),
+        )
+    if given.json:
+        print_json(advice)
+    else:
+        out().print(str(advice))
+
+
+def bench(given: argparse.Namespace) -> None:
+    from zskip import bench
+
+    table = opened(given)
+    with working(f"running each query {given.runs} times each way"):
+        report = bench.bench(
+            table, statements(given.queries), runs=given.runs, layouts=given.layouts, spark=given.spark
+        )
+    if given.json:
+        print_json(report)
+    else:
+        out().print(str(report))
+
+
+def plot(given: argparse.Namespace) -> None:
+    from zskip.plot import save
+
+    if given.depth and given.where:
+        raise InvalidOption("--depth counts all look-ups: leave --where out.")
+    if not given.depth and len(given.columns) != 2:
+        raise InvalidOption(f"A picture of boxes has two columns, not {len(given.columns)}: name two, or add --depth.")
+    table = opened(given)
+    chart = table.plot_depth(given.columns or None) if given.depth else table.plot(*given.columns, where=given.where)
+    target = save(chart, given.output or Path("depth.png" if given.depth else "boxes.png"))
+    out().print(f"wrote {target}")

@@ -1,0 +1,186 @@
+"""Commands that ask: plan, query, info, history."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from typing import Any
+
+from zskip.cli.arguments import (
+    Commands,
+    add_command,
+    add_json,
+    add_predicate_options,
+    add_storage,
+    add_version,
+    names,
+    opened,
+    pairs,
+    predicate_options,
+    summary,
+)
+from zskip.cli.terminal import grid, out, print_facts, print_json, said, size, working
+from zskip.errors import InvalidOption
+
+__all__ = ["add_commands"]
+
+STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|SUMMARIZE|DESCRIBE|EXPLAIN|PIVOT|UNPIVOT)\s", re.IGNORECASE)
+
+
+def add_commands(commands: Commands) -> None:
+    command = add_command(
+        commands,
+        "plan",
+        plan,
+        "say which files a predicate needs, and why",
+        "zskip plan lake/conn \"src_ip = '10.47.1.100'\" --explain\n"
+        "zskip plan lake/conn \"src_ip = '10.47.1.100'\" --paths | xargs ls -l",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("predicate", help="what stands after WHERE")
+    command.add_argument(
+        "--explain", action="store_true", help="say what each condition skipped, and what it could not"
+    )
+    command.add_argument("--file", metavar="FILE", help="explain the verdict on one file")
+    command.add_argument("--paths", action="store_true", help="print the files that are left, one a line, and no more")
+    add_predicate_options(command)
+    add_version(command)
+    add_storage(command)
+    add_json(command)
+
+    command = add_command(
+        commands,
+        "query",
+        query,
+        "answer a query, reading only the files that it needs",
+        "zskip query lake/conn \"src_ip = '10.47.1.100'\" --columns ts,dst_ip\n"
+        "zskip query \"SELECT dst_ip, count(*) FROM 'lake/conn' WHERE src_ip = '10.47.1.100' GROUP BY 1\"",
+    )
+    command.add_argument("path", metavar="PATH_OR_SQL", help="a table, or a whole SELECT over tables")
+    command.add_argument("predicate", nargs="?", help="what stands after WHERE, if a table is given")
+    command.add_argument("--columns", type=names, metavar="A,B", help="the columns to print")
+    command.add_argument("--limit", type=int, metavar="N", help="print at most so many rows")
+    command.add_argument("--csv", action="store_true", help="print the rows as CSV")
+    add_predicate_options(command)
+    add_version(command)
+    add_storage(command)
+    add_json(command)
+
+    command = add_command(commands, "info", info, "say what a table holds, and how well its layout works")
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--clustering", action="store_true", help="how many files overlap, column by column")
+    add_version(command)
+    add_storage(command)
+    add_json(command)
+
+    command = add_command(commands, "history", history, "list the versions of a table")
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--limit", type=int, metavar="N", help="the newest N versions (default: all)")
+    add_storage(command)
+    add_json(command)
+
+
+def plan(given: argparse.Namespace) -> None:
+    table = opened(given)
+    start = time.perf_counter()
+    planned = table.plan(given.predicate, **predicate_options(given))
+    seconds = time.perf_counter() - start
+    if given.json:
+        print_json({**planned.as_dict(), "paths": planned.paths, "seconds": seconds})
+    elif given.paths:
+        out().print("\n".join(planned.paths))
+    elif given.file:
+        out().print(planned.explain(file=given.file))
+    elif given.explain:
+        out().print(planned.explain())
+    else:
+        skipped = {f"{name}_skipped": str(share) for name, share in planned.skipped._asdict().items()}
+        print_facts({**skipped, "paths": planned.paths, "seconds": seconds})
+
+
+def query(given: argparse.Namespace) -> None:
+    import duckdb
+
+    if given.limit is not None and given.limit < 0:
+        raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = ?", [given.timezone])
+        with working("reading"):
+            relation = answer(given, connection)
+            if given.limit is not None:
+                relation = relation.limit(given.limit)
+            rows = relation.to_arrow_table() if given.json or given.csv else None
+        if rows is None:
+            relation.show(max_rows=40)
+        elif given.json:
+            print_json_rows(rows)
+        else:
+            print_csv(rows)
+
+
+def answer(given: argparse.Namespace, connection: Any) -> Any:
+    """The rows asked for, as a DuckDB relation."""
+    if STATEMENT.match(given.path):
+        from zskip.engines.duckdb import sql
+
+        for option in ("predicate", "columns", "version", "as_of"):
+            if getattr(given, option) is not None:
+                raise InvalidOption(f"{option.replace('_', '-')} goes with a table's path: a statement says it itself.")
+        return sql(
+            given.path,
+            connection,
+            params=predicate_options(given).get("params"),
+            storage_options=pairs(given.storage_option),
+        )
+    planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
+    return planned.to_duckdb(connection, columns=given.columns)
+
+
+def print_json_rows(rows: Any) -> None:
+    """Rows as JSON, one object a line, so that a long answer can be read as it comes."""
+    from zskip.cli.terminal import plain
+
+    for batch in rows.to_batches():
+        for row in batch.to_pylist():
+            sys.stdout.write(json.dumps(row, default=plain, ensure_ascii=False) + "\n")
+
+
+def print_csv(rows: Any) -> None:
+    from pyarrow import csv
+
+    sys.stdout.flush()
+    csv.write_csv(rows, sys.stdout.buffer)
+
+
+def info(given: argparse.Namespace) -> None:
+    table = opened(given)
+    facts: dict[str, Any] = summary(table)
+    if given.clustering:
+        facts["clustering"] = table.clustering()
+    if given.json:
+        print_json(facts)
+    else:
+        print_facts(facts)
+
+
+def history(given: argparse.Namespace) -> None:
+    entries = opened(given).history(given.limit)
+    if given.json:
+        print_json(entries)
+        return
+    lines = [
+        (
+            str(entry.version),
+            f"{entry.time:%Y-%m-%d %H:%M:%S}",
+            entry.operation,
+            ", ".join(f"{name.replace('_', ' ')} {said(name, value)}" for name, value in entry.details.items()),
+            f"{entry.files:,}",
+            "–" if entry.rows is None else f"{entry.rows:,}",
+            "–" if entry.bytes is None else size(entry.bytes),
+        )
+        for entry in entries
+    ]
+    grid(("version", "time (UTC)", "operation", "what it did", "files", "rows", "bytes"), lines, left=4)

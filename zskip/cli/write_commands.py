@@ -1,0 +1,175 @@
+"""Commands that change a table: write, index, append, delete, optimize, restore, vacuum."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from zskip.cli.arguments import (
+    Commands,
+    add_command,
+    add_json,
+    add_predicate_options,
+    add_storage,
+    add_write_options,
+    opened,
+    pairs,
+    predicate_options,
+    summary,
+    write_options,
+)
+from zskip.cli.terminal import print_facts, print_json, working
+from zskip.errors import InvalidOption, TableExists
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Commands) -> None:
+    command = add_command(
+        commands,
+        "write",
+        write,
+        "lay rows out as a table of Parquet files with an index",
+        "zskip write 'logs/*.csv' lake/conn --by ts,src_ip,dst_ip --files 100",
+    )
+    command.add_argument("source", help="a path or glob of Parquet, CSV or JSON")
+    command.add_argument("path", help="the folder or URL of the table")
+    add_write_options(command)
+    add_rest(command)
+
+    command = add_command(commands, "append", append, "add rows to a table; nothing that is there is rewritten")
+    command.add_argument("source", help="a path or glob of Parquet, CSV or JSON")
+    command.add_argument("path", help="the folder or URL of the table")
+    add_rest(command)
+
+    command = add_command(
+        commands,
+        "index",
+        index,
+        "index Parquet that is there, in place, without rewriting it",
+        "zskip index lake/raw",
+    )
+    command.add_argument("path", help="the folder or URL that holds the Parquet files")
+    command.add_argument("--deep", action="store_true", help="read the columns whose footers say too little")
+    command.add_argument("--refresh", action="store_true", help="take what has changed in the folder into its index")
+    command.add_argument("--repair", action="store_true", help="make lost parts of an index again, from the footers")
+    command.add_argument(
+        "--go-back",
+        action="store_true",
+        help="with --repair: where the newest log entry is lost, go on from the one before",
+    )
+    add_rest(command)
+
+    command = add_command(
+        commands,
+        "delete",
+        delete,
+        "delete the rows that a predicate matches",
+        "zskip delete lake/conn \"ts < TIMESTAMPTZ '2018-03-24 17:20:00+00'\"",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("predicate", help="what stands after WHERE")
+    add_predicate_options(command)
+    add_rest(command)
+
+    command = add_command(commands, "optimize", optimize, "rewrite the files where a rewrite pays, and only those")
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    command.add_argument("--full", action="store_true", help="fit the layout anew and rewrite everything")
+    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most so much, such as 10GB")
+    add_rest(command)
+
+    command = add_command(commands, "restore", restore, "make an older version the newest; nothing is rewritten")
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("version", type=int, help="a version that `zskip history` lists")
+    add_rest(command)
+
+    command = add_command(commands, "vacuum", vacuum, "delete files that no retained version needs")
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--older-than", default="7 days", metavar="TIME", help="keep what is younger (7 days)")
+    command.add_argument("--dry-run", action="store_true", help="list the files, and delete nothing")
+    add_rest(command)
+
+
+def add_rest(command: argparse.ArgumentParser) -> None:
+    add_storage(command)
+    add_json(command)
+
+
+def write(given: argparse.Namespace) -> None:
+    from zskip import table as tables
+
+    start = time.perf_counter()
+    with working(f"writing {given.path}"):
+        table = tables.write(
+            given.source, given.path, storage_options=pairs(given.storage_option), **write_options(given)
+        )
+    show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)
+
+
+def append(given: argparse.Namespace) -> None:
+    table = opened(given)
+    with working(f"appending to {given.path}"):
+        receipt = table.append(given.source)
+    show(receipt, given)
+
+
+def index(given: argparse.Namespace) -> None:
+    from zskip import table as tables
+
+    start = time.perf_counter()
+    if given.repair:
+        with working(f"repairing the index of {given.path}"):
+            show(tables.repair(given.path, go_back=given.go_back, storage_options=pairs(given.storage_option)), given)
+        return
+    if given.refresh and given.deep:
+        raise InvalidOption("--deep is for a new index: leave it out with --refresh.")
+    if given.go_back:
+        raise InvalidOption("--go-back needs --repair.")
+    with working(f"indexing {given.path}"):
+        options = pairs(given.storage_option)
+        if given.refresh:
+            table = tables.open(given.path, storage_options=options).refresh()
+        else:
+            try:
+                table = tables.index(given.path, deep=given.deep, storage_options=options)
+            except TableExists as error:
+                raise TableExists(
+                    f"{given.path} has an index already. Add --refresh to bring it up to date."
+                ) from error
+    show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)
+
+
+def delete(given: argparse.Namespace) -> None:
+    table = opened(given)
+    with working(f"deleting from {given.path}"):
+        receipt = table.delete(given.predicate, **predicate_options(given))
+    show(receipt, given)
+
+
+def optimize(given: argparse.Namespace) -> None:
+    table = opened(given)
+    with working(f"optimizing {given.path}"):
+        receipt = table.optimize(dry_run=given.dry_run, full=given.full, max_bytes=given.max_bytes)
+    show(receipt, given)
+
+
+def restore(given: argparse.Namespace) -> None:
+    version = given.version
+    given.version = None
+    show(summary(opened(given).restore(version)), given)
+
+
+def vacuum(given: argparse.Namespace) -> None:
+    table = opened(given)
+    with working(f"looking for orphans in {given.path}"):
+        receipt = table.vacuum(older_than=given.older_than, dry_run=given.dry_run)
+    show(receipt, given)
+
+
+def show(facts: Any, given: argparse.Namespace) -> None:
+    if given.json:
+        print_json(facts)
+    else:
+        print_facts(facts)

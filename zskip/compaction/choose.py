@@ -1,0 +1,421 @@
+"""Where a table's layout has decayed, and what a rewrite of those files would pay.
+
+A look-up reads a file with the probability that its value lies in the file's range; a scan, one query in ten, reads
+all. Opening a file costs as much as reading a sixteenth of a full one. So much is a file expected to cost, and the file
+or files that would replace several: their box is the hull, cut into slabs where it holds more than one file's rows.
+
+    slot 7   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     a layout sends every row to a slot, and an append leaves a run of
+             untouched └────── one new file ────┘      files in each. The small ones together become one: twenty files
+                                                      less to open for so few rows. The large one would save too little.
+    slots 4 to 7     [.2] [.2] [.2] [.2] [.2]  …      small appends put neighbouring slots into one file. Enough of them
+                     └[.25] [.25] [.25] [.25]┘         become one for each slot, and each box is a slot's again.
+    slots 8, 9, 10   [.02] [.03] [.02]                what deletes left of neighbours becomes one file, unless its wider
+                     └── one new file ──┘              box costs more than the files that no one opens any more.
+
+    slot 9   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     a table that grows keeps the boxes of the smaller one that it was.
+             └[ .60 ] [ .60 ]───────────────┘         So the large files of some slots join their small ones, those in
+                                                      which it pays most: few beside those that are merged.
+
+A rewrite pays where eight queries that reach its rows read as much less as it rewrites. One run alone is never cut
+anew: it is as good as a fit could make it. Large files join where it pays after 24 queries, in proportion to what is
+merged: what is written for each row that is appended stays bounded, and a table at rest stays at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from zskip.keys import dense_codes
+from zskip.layouts.reads import whole_read
+from zskip.stats import Ranges, Statistics
+from zskip.writer.file_groups import LEAST
+
+__all__ = ["Group", "cut_small", "parts_of", "worth_rewriting"]
+
+_NAME = r"^(?P<folder>(?:.*/)?)part-(?P<slot>\d+)(?:_(?P<last>\d+))?-(?P<run>[0-9a-f]+)(?:-\d+)*\.parquet$"
+_OPENING = 1 / 16  # of reading a full file
+_SCANS = 0.1  # of all queries
+_PAYBACK = 8.0  # queries
+_SMALL = 0.5  # of a full file
+_JOINING = 24.0  # queries
+_LARGEST_PART = 0.75  # of a full file, where large ones joined
+_SHARE = 1.5  # of the rows that are merged: so many large ones join
+_MOST = 0.49  # of the table's bytes: so much is rewritten at most if large files are to join
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files (by number, ascending) to be rewritten together as so many ``files``.
+
+    ``slot``, ``last``: the first and the last of the slots that they are named after · ``pays``: how much less a query
+    that reaches their rows is expected to read, for each row that is rewritten · ``weights``: by column, how many of
+    all queries are look-ups by it that reach their rows: what a cut on that column can save · ``joined``: the slots
+    whose large files are among them, each with such weights of its own; ``files`` are those of the other slots.
+    """
+
+    numbers: NDArray[np.int64]
+    files: int
+    slot: int
+    last: int
+    pays: float
+    weights: Mapping[str, float]
+    joined: Mapping[int, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs, or groups of runs: where they are, their rows (1 is a full file's), what a query is expected to read.
+
+    ``lower``, ``upper``: (runs, columns), codes of the hull's ends; the upper is below the lower where there is no
+    value. ``slot``, ``last``: the first and last of their slots. ``parts``: into how many files they go. ``read``: by
+    whole queries, in full files.
+    """
+
+    folder: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    last: NDArray[np.int64]
+    parts: NDArray[np.float64]
+    rows: NDArray[np.float64]
+    read: NDArray[np.float64]
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: NDArray[np.int64]) -> _Runs:
+        return _Runs(*(getattr(self, name)[chosen] for name in self.__slots__))
+
+    def joined(self, group: NDArray[np.int64], look_ups: _LookUps, *, as_one: bool = False) -> _Runs:
+        """One run for each group; ``group`` numbers them, ascending. ``as_one``: several become one file."""
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        rows = np.add.reduceat(self.rows, starts)
+        slot, last = np.minimum.reduceat(self.slot, starts), np.maximum.reduceat(self.last, starts)
+        lower = np.minimum.reduceat(self.lower, starts)
+        upper = np.maximum.reduceat(self.upper, starts)
+        alone = np.diff(starts, append=len(self)) == 1
+        parts = np.where(alone, self.parts[starts], 1.0 if as_one else parts_of(rows, last - slot + 1))
+        read = np.where(alone, self.read[starts], look_ups.read(rows, parts, lower, upper)[0])
+        return _Runs(self.folder[starts], slot, last, parts, rows, read, lower, upper)
+
+
+class _LookUps:
+    """The share of all queries that reach a box: look-ups on a column drawn by weight, for values drawn by rows.
+
+    As in `depths`, a value lies at the lower or upper end of some file's range.
+    """
+
+    def __init__(self, weights: NDArray[np.float64], up_to: Sequence[NDArray[np.float64]]) -> None:
+        self._weights, self._up_to = weights, up_to
+
+    @staticmethod
+    def of(
+        weights: Sequence[float], rows: NDArray[np.float64], lower: NDArray[np.int64], upper: NDArray[np.int64]
+    ) -> _LookUps:
+        up_to = []
+        for low, high in zip(lower.T, upper.T, strict=True):
+            there = low <= high
+            ends = np.concatenate([low[there], high[there]])
+            mass = np.bincount(ends, np.tile(rows[there], 2))
+            up_to.append(np.concatenate([[0.0], np.cumsum(mass)]) / max(mass.sum(), 1e-300))
+        shares = np.array(weights, float)
+        return _LookUps(shares / max(shares.sum(), 1e-300), up_to)
+
+    def read(
+        self, rows: NDArray[np.float64], parts: NDArray[np.float64], lower: NDArray[np.int64], upper: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What a query is expected to read of each box, its rows cut into so many parts; and how many reach it."""
+        size = rows + _OPENING * parts
+        if not len(self._weights):
+            return size, np.ones(len(rows))
+        extents = self._extents(lower, upper)
+        whole = extents @ self._weights
+        least = np.where(lower == upper, extents, 0.0)
+        cut = parts > 1
+        after = whole.copy()
+        after[cut] = whole_read(extents[cut], self._weights, parts[cut], least[cut])
+        return size * (_SCANS + (1 - _SCANS) * after), _SCANS + (1 - _SCANS) * whole
+
+    def by_column(self, lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(boxes, columns): the share of all look-ups that are by this column and reach the box."""
+        return self._extents(lower, upper) * self._weights
+
+    def _extents(self, lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.float64]:
+        extents = np.empty(lower.shape)
+        for column, up_to in enumerate(self._up_to):
+            first, last = (np.clip(ends[:, column], 0, len(up_to) - 1) for ends in (lower, upper + 1))
+            extents[:, column] = np.maximum(up_to[last] - up_to[first], 0.0)
+        return extents
+
+
+def worth_rewriting(
+    paths: pa.StringArray,
+    rows: NDArray[np.float64],
+    statistics: Statistics,
+    columns: Sequence[str],
+    weights: Sequence[float],
+    rows_per_file: int,
+    stored: NDArray[np.int64] | None = None,
+    max_bytes: int | None = None,
+) -> list[Group]:
+    """The groups of files whose rewrite pays, the best first.
+
+    ``rows``: of each file; ``stored``: their bytes, as many as rows where they are not given; ``statistics``: their
+    ranges; ``columns`` with their ``weights``: what look-ups ask for; ``rows_per_file``: of a full file. Files that are
+    not named by slot and run are left alone. Large ones join only where ``max_bytes`` are enough for all groups.
+    """
+    parts = pc.extract_regex(paths, _NAME)
+    named = np.flatnonzero(np.asarray(pc.is_valid(parts)))
+    if len(named) < 2:
+        return []
+    parts = parts.take(pa.array(named))
+    lower, upper = _boxes(statistics, columns, named)
+    sizes = rows[named] / rows_per_file
+    look_ups = _LookUps.of(weights, sizes, lower, upper)
+    first, last = pc.struct_field(parts, "slot"), pc.struct_field(parts, "last")
+    last = pc.if_else(pc.equal(last, ""), first, last)
+    files = _Runs(
+        _codes(pc.struct_field(parts, "folder")),
+        np.asarray(first.cast(pa.int64())),
+        np.asarray(last.cast(pa.int64())),
+        np.ones(len(named)),
+        sizes,
+        look_ups.read(sizes, np.ones(len(named)), lower, upper)[0],
+        lower,
+        upper,
+    )
+    # runs: the files of one write in one slot, or in the same neighbouring ones
+    run = _codes(pc.struct_field(parts, "run"))
+    order = np.lexsort((run, files.last, files.slot, files.folder))
+    files, named, run = files.take(order), named[order], run[order]
+    run_of = _numbered(files.folder, files.slot, files.last, run)
+    runs = files.joined(run_of, look_ups)
+    runs = replace(runs, read=np.bincount(run_of, files.read).astype(float))
+    group_of, groups = _by_slot(runs, look_ups)
+    group_of, groups = _by_neighbours(group_of, groups, look_ups)
+    several = np.bincount(group_of, minlength=len(groups)) > 1
+    each = rows if stored is None else np.asarray(stored, np.float64)
+    held = np.bincount(group_of[run_of], each[named], len(groups)).astype(float)
+    most = min(_MOST * float(each.sum()), np.inf if max_bytes is None else max_bytes)
+    joins = _joining(groups, several, held, most, look_ups)
+    return _chosen(named, files, group_of[run_of], groups, several, joins, look_ups, columns)
+
+
+def _boxes(
+    statistics: Statistics, columns: Sequence[str], files: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ends of the files' ranges as codes: (files, columns) each. What is not known spans everything."""
+    lower = np.zeros((len(files), len(columns)), np.int64)
+    upper = np.zeros((len(files), len(columns)), np.int64)
+    for number, path in enumerate(columns):
+        ranges: Ranges | None = statistics.columns.get(path)
+        if ranges is None:
+            continue
+        chosen = pa.array(files)
+        low, high = ranges.lower.take(chosen), ranges.upper.take(chosen)
+        codes, distinct = dense_codes(pa.chunked_array([low, high]))
+        known = np.asarray(low.is_valid()) & np.asarray(high.is_valid())
+        empty = ~np.asarray(pc.fill_null(ranges.has_value.take(chosen), True))
+        lower[:, number] = np.where(known, codes[: len(files)], 0)
+        upper[:, number] = np.where(known, codes[len(files) :], len(distinct) + 1)
+        lower[empty, number], upper[empty, number] = len(distinct) + 1, -1
+    return lower, upper
+
+
+def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]:
+    """Runs of the same slots that pay when they are merged: the smallest ones, as many of them as pay most."""
+    order = np.lexsort((runs.rows, runs.last, runs.slot, runs.folder))
+    sorted_runs = runs.take(order)
+    home = _numbered(sorted_runs.folder, sorted_runs.slot, sorted_runs.last)
+    starts = np.flatnonzero(np.diff(home, prepend=-1))
+    position = np.arange(len(home)) - starts[home]
+    rows, before = _running(sorted_runs.rows, starts, home), _running(sorted_runs.read, starts, home)
+    # the hull so far: an offset by slot makes the running minimum and maximum begin anew with each
+    span = int(sorted_runs.upper.max(initial=0)) + 3
+    offset = home[:, None] * span
+    lower = np.minimum.accumulate(sorted_runs.lower - offset) + offset
+    upper = np.maximum.accumulate(sorted_runs.upper + offset) - offset
+    slots = sorted_runs.last - sorted_runs.slot + 1
+    after, reached = look_ups.read(rows, parts_of(rows, slots), lower, upper)
+    net = (before - after) / reached - rows / _PAYBACK
+    net[position == 0] = 0.0
+    best = np.maximum.reduceat(net, starts)
+    last = np.minimum.reduceat(np.where(net == best[home], position, len(home)), starts)
+    merged = (position <= last[home]) & (best[home] > 0)
+    begins = ~merged | (position == 0)
+    group = np.cumsum(begins) - 1
+    group_of = np.empty(len(runs), np.int64)
+    group_of[order] = group
+    return group_of, sorted_runs.joined(group, look_ups)
+
+
+def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]:
+    """Small groups of neighbouring slots that pay when they become one file: pair by pair, the best pairs first."""
+    while len(groups) > 1:
+        small = np.flatnonzero(groups.rows < _SMALL)
+        left, right = small[:-1], small[1:]
+        near = groups.folder[left] == groups.folder[right]
+        left, right = left[near], right[near]
+        rows = groups.rows[left] + groups.rows[right]
+        lower = np.minimum(groups.lower[left], groups.lower[right])
+        upper = np.maximum(groups.upper[left], groups.upper[right])
+        after, reached = look_ups.read(rows, np.ones(len(rows)), lower, upper)
+        pays = (groups.read[left] + groups.read[right] - after) / reached / np.maximum(rows, 1e-9)
+        pays[pays <= 1 / _PAYBACK] = 0.0
+        # of pairs that share a group, the better one
+        shared = right[:-1] == left[1:]
+        ahead, behind = np.zeros(len(pays)), np.zeros(len(pays))
+        ahead[1:], behind[:-1] = np.where(shared, pays[:-1], 0.0), np.where(shared, pays[1:], 0.0)
+        chosen = (pays > ahead) & (pays >= behind)
+        if not chosen.any():
+            break
+        target = np.arange(len(groups))
+        target[right[chosen]] = left[chosen]
+        order = np.argsort(target, kind="stable")
+        group = np.empty(len(groups), np.int64)
+        group[order] = np.cumsum(np.diff(target[order], prepend=-1) > 0) - 1
+        groups = groups.take(order).joined(group[order], look_ups, as_one=True)
+        group_of = group[group_of]
+    return group_of, groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Joins:
+    """Places, which are all files of one slot, that join a group. ``into``: by group, the one that it is part of."""
+
+    slot: NDArray[np.int64]
+    group: NDArray[np.int64]
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
+    into: NDArray[np.int64]
+
+
+def _joining(
+    groups: _Runs, several: NDArray[np.bool_], held: NDArray[np.float64], most: float, look_ups: _LookUps
+) -> _Joins:
+    """The slots whose large files join the groups of ``several`` runs around them: where that pays most.
+
+    ``held``: by group, its bytes, of which ``most`` are rewritten together if any files are to join.
+    """
+    # of groups that lie in one another, a slot belongs to the narrowest
+    merged = np.flatnonzero(several)
+    merged = merged[np.argsort(groups.slot[merged] - groups.last[merged], kind="stable")]
+    around = np.full(int(groups.last.max(initial=0)) + 1, -1)
+    for one, first, last in zip(
+        merged.tolist(), groups.slot[merged].tolist(), groups.last[merged].tolist(), strict=True
+    ):
+        around[first : last + 1] = one
+    alone = np.flatnonzero(~several & (groups.slot == groups.last))
+    group = around[groups.slot[alone]]
+    there = (group >= 0) & (groups.folder[group] == groups.folder[alone])
+    alone, group = alone[there], group[there]
+    order = np.lexsort((groups.slot[alone], groups.folder[alone]))
+    alone, group = alone[order], group[order]
+    place = _numbered(groups.folder[alone], groups.slot[alone])
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    group = group[starts]
+    slot = groups.slot[alone][starts]
+    rows, read = (np.bincount(place, each[alone], len(starts)) for each in (groups.rows, groups.read))
+    stored = np.bincount(place, held[alone], len(starts))
+    lower, upper = (np.empty((len(starts), groups.lower.shape[1]), np.int64) for _ in range(2))
+    if len(starts):
+        lower, upper = (
+            np.minimum.reduceat(groups.lower[alone], starts),
+            np.maximum.reduceat(groups.upper[alone], starts),
+        )
+    brought = groups.rows[group] / (groups.last - groups.slot + 1)[group]
+    before = read + look_ups.read(brought, np.ones(len(slot)), lower, upper)[0]
+    after, reached = look_ups.read(rows + brought, cut_small(rows + brought), lower, upper)
+    pays = (before - after) / reached / np.maximum(rows, 1e-9)
+    best = np.argsort(-pays, kind="stable")
+    within = (
+        (pays[best] > 1 / _JOINING)
+        & (np.cumsum(rows[best]) <= _SHARE * groups.rows[merged].sum())
+        & (np.cumsum(stored[best]) <= most - held[merged].sum())
+    )
+    chosen = np.sort(best[within])
+    into = np.arange(len(groups))
+    joining = np.isin(place, chosen)
+    into[alone[joining]] = group[place[joining]]
+    return _Joins(slot[chosen], group[chosen], lower[chosen], upper[chosen], into)
+
+
+def _chosen(
+    named: NDArray[np.int64],
+    files: _Runs,
+    group_of: NDArray[np.int64],
+    groups: _Runs,
+    several: NDArray[np.bool_],
+    joins: _Joins,
+    look_ups: _LookUps,
+    columns: Sequence[str],
+) -> list[Group]:
+    """The groups of ``several`` runs, with those that join them and what they pay, the best first."""
+    before = np.bincount(group_of, files.read, len(groups))
+    _, reached = look_ups.read(groups.rows, np.ones(len(groups)), groups.lower, groups.upper)
+    pays = (before - groups.read) / reached / np.maximum(groups.rows, 1e-9)
+    by_column = look_ups.by_column(groups.lower, groups.upper)
+    joined: dict[int, dict[int, Mapping[str, float]]] = {}
+    by_slot = look_ups.by_column(joins.lower, joins.upper)
+    for place, (slot, group) in enumerate(zip(joins.slot.tolist(), joins.group.tolist(), strict=True)):
+        joined.setdefault(group, {})[slot] = dict(zip(columns, by_slot[place].tolist(), strict=True))
+    group_of = joins.into[group_of]
+    order = np.argsort(group_of, kind="stable")
+    members = np.split(named[order], np.cumsum(np.bincount(group_of, minlength=len(groups)))[:-1])
+    best = [int(one) for one in np.argsort(-pays, kind="stable") if several[one]]
+    return [
+        Group(
+            np.sort(members[one]),
+            int(groups.parts[one]),
+            int(groups.slot[one]),
+            int(groups.last[one]),
+            float(pays[one]),
+            dict(zip(columns, by_column[one].tolist(), strict=True)),
+            joined.get(one, {}),
+        )
+        for one in best
+    ]
+
+
+def parts_of(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Into how many files the rows of so many slots are cut: full ones, or one for each slot if it is not too small."""
+    return np.maximum(np.maximum(np.floor(rows + 0.5), np.minimum(slots, np.floor(rows / LEAST + 1e-9))), 1.0)
+
+
+def cut_small(rows: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Into how many files the rows of a slot are cut whose large files joined: of half to three quarters of a full one.
+
+    >>> cut_small(np.array([0.3, 1.0, 1.2, 1.5, 2.4])).tolist()
+    [1.0, 2.0, 2.0, 2.0, 4.0]
+    """
+    found: NDArray[np.float64] = np.maximum(np.ceil(np.asarray(rows) / _LARGEST_PART - 1e-9), 1.0)
+    return np.where(np.asarray(rows) < 2 * _SMALL, 1.0, found)
+
+
+def _running(values: NDArray[np.float64], starts: NDArray[np.int64], home: NDArray[np.int64]) -> NDArray[np.float64]:
+    total = np.cumsum(values)
+    running: NDArray[np.float64] = total - (total - values)[starts][home]
+    return running
+
+
+def _numbered(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of each run of equal keys: rows that stand together."""
+    changed = np.zeros(len(keys[0]), bool)
+    changed[:1] = True
+    for key in keys:
+        changed[1:] |= key[1:] != key[:-1]
+    return np.asarray(np.cumsum(changed) - 1, np.int64)
+
+
+def _codes(texts: pa.StringArray) -> NDArray[np.int64]:
+    """Numbers that keep the texts' order."""
+    encoded = pc.dictionary_encode(texts)
+    rank = np.empty(len(encoded.dictionary), np.int64)
+    rank[np.asarray(pc.sort_indices(encoded.dictionary))] = np.arange(len(rank))
+    return np.asarray(rank[np.asarray(encoded.indices)], np.int64)

@@ -1,0 +1,286 @@
+"""Optimize: rewrite the files of which a rewrite pays (`decay` says which), and no others; or all of them, fitted anew.
+
+`recut` says how a group of files is cut anew. The saved layout stays: later appends go to the same slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip import plan as planning
+from zskip.compaction.choose import Group, worth_rewriting
+from zskip.compaction.recut import recut
+from zskip.compaction.splice import Trunk
+from zskip.errors import CommitConflict, CorruptFile, InvalidOption
+from zskip.layouts.depth import depths
+from zskip.stats import DataFiles
+from zskip.storage import Storage, abandon
+from zskip.tablelog import Index, LayoutRecord, Snapshot, commit, load
+from zskip.writer.append import be_managed, kept_options, recorded, removal, routing_of
+from zskip.writer.backend import LOCAL, Engine
+from zskip.writer.options import WriteOptions
+from zskip.writer.routing import Routing, fitted_columns
+from zskip.writer.write import Written
+
+__all__ = ["Optimized", "optimize"]
+
+_SAMPLED_PER_FILE = 800
+_LEAST_SAMPLE, _LARGEST_SAMPLE = 10_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """What an optimize did, or with ``dry_run`` would do.
+
+    ``files_rewritten`` and ``bytes_rewritten``: what was read and replaced · ``files_before`` and ``files_after``: of
+    the whole table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``:
+    the share of rows that a look-up skips. What comes after is None in a dry run, and where it cannot be read ·
+    ``files_left``: that were to be rewritten, and were left, since others changed their groups meanwhile.
+    """
+
+    version: int
+    files_rewritten: int
+    bytes_rewritten: int
+    files_before: int
+    files_after: int | None
+    depth_before: float
+    depth_after: float | None
+    skipped_before: float
+    skipped_after: float | None
+    dry_run: bool
+    files_left: int = 0
+
+
+def optimize(
+    storage: Storage,
+    base: Snapshot,
+    options: WriteOptions,
+    *,
+    full: bool = False,
+    dry_run: bool = False,
+    max_bytes: int | None = None,
+    wanted: WriteOptions | None = None,
+    engine: Engine = LOCAL,
+) -> tuple[Snapshot, Optimized]:
+    """Rewrite the groups of files where that pays, best first, up to ``max_bytes``; ``full``: fit the layout anew.
+
+    ``wanted``: how the table is to be laid out from now on; as it was by default.
+
+    Where another writer took files away meanwhile, their groups are left as they are. Raises `CommitConflict` where no
+    group is left, or the layout was to be fitted anew.
+    """
+    be_managed(storage, base)
+    if full and max_bytes is not None:
+        raise InvalidOption("full=True rewrites all files; max_bytes= is for an optimize that chooses some.")
+    index = Index(storage, base)
+    everything = np.arange(len(index), dtype=np.int64)
+    sizes = np.asarray(pc.fill_null(index.sizes(everything), 0))
+    groups, all_of_them = ([], True) if full else _within(_groups(storage, index, sizes, max_bytes), sizes, max_bytes)
+    chosen = everything if full else np.sort(np.concatenate([everything[:0], *(group.numbers for group in groups)]))
+    depth, skipped = _clustering(index)
+    before = Optimized(
+        base.version,
+        len(chosen),
+        int(sizes[chosen].sum()),
+        len(index),
+        None if dry_run else len(index),
+        depth,
+        None if dry_run else depth,
+        skipped,
+        None if dry_run else skipped,
+        dry_run,
+    )
+    if dry_run or not len(chosen):
+        return base, before
+    kept = wanted or kept_options(base, options)
+    if full:
+        new = _refitted(index, kept, engine)
+        rewrites, layout = [_Rewrite(everything, new.files)], recorded(new, kept)
+    else:
+        rewrites, layout = _recut(index, groups, kept, engine), None
+    snapshot, made = _committed(index, rewrites, layout, all_of_them)
+    done = replace(
+        before,
+        version=snapshot.version,
+        files_rewritten=len(made),
+        bytes_rewritten=int(sizes[made].sum()),
+        files_left=len(chosen) - len(made),
+        files_after=snapshot.totals.files,
+        depth_after=None,
+        skipped_after=None,
+    )
+    # The commit is made: a store that fails now must not hide it.
+    with suppress(OSError):
+        depth, skipped = _clustering(Index(storage, snapshot))
+        done = replace(done, depth_after=depth, skipped_after=skipped)
+    return snapshot, done
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    """Files by number, and the files that are to take their place: one whole, which applies or does not."""
+
+    numbers: np.ndarray
+    files: DataFiles
+
+
+def _committed(
+    index: Index, rewrites: list[_Rewrite], layout: LayoutRecord | None, all_of_them: bool
+) -> tuple[Snapshot, np.ndarray]:
+    """Commit the rewrites whose files are all still there, and say which files those are, by number."""
+    storage, base, planned = index.storage, index.snapshot, len(rewrites)
+    undone: list[bool] = []
+    while True:
+        numbers = np.sort(np.concatenate([each.numbers for each in rewrites]))
+        sizes = index.sizes(numbers)
+        undone.clear()
+        try:
+            snapshot = commit(
+                storage,
+                base,
+                "optimize",
+                add=DataFiles.concat([each.files for each in rewrites]),
+                remove=index.paths(numbers).to_pylist(),
+                layout=layout,
+                details={
+                    "full": layout is not None,
+                    "settled": all_of_them and len(rewrites) == planned,
+                    "files_rewritten": len(numbers),
+                    "bytes_rewritten": pc.sum(sizes, min_count=0).as_py(),
+                },
+                undo=lambda: undone.append(True),
+            )
+            return snapshot, numbers
+        except BaseException as error:
+            if not undone:
+                raise  # the commit may have been made: its files stay
+            left: list[_Rewrite] = []
+            try:
+                if isinstance(error, CommitConflict):
+                    left = _still_there(index, rewrites)
+            finally:
+                if len(left) == len(rewrites):
+                    left = []  # it was not for want of files
+                for each in rewrites:
+                    if not any(each is one for one in left):
+                        abandon(storage, each.files.path.to_pylist())
+            if not left:
+                raise
+            rewrites = left
+
+
+def _still_there(index: Index, rewrites: list[_Rewrite]) -> list[_Rewrite]:
+    """The rewrites of which the newest version has every file."""
+    newest = Index(index.storage, load(index.storage))
+    now = newest.paths(np.arange(len(newest), dtype=np.int64))
+    return [each for each in rewrites if pc.all(pc.is_in(index.paths(each.numbers), value_set=now)).as_py()]
+
+
+def _groups(storage: Storage, index: Index, sizes: np.ndarray, max_bytes: int | None) -> list[Group]:
+    """The groups of files whose rewrite pays, the best first."""
+    base = index.snapshot
+    if base.operation == "optimize" and base.details.get("settled") is True:
+        return []  # what one optimize left, another would leave as well
+    routing, rows_per_file = routing_of(storage, base)
+    if routing is None or rows_per_file is None:
+        return []
+    everything = np.arange(len(index), dtype=np.int64)
+    layout = routing.assignments[0]
+    return worth_rewriting(
+        index.paths(everything),
+        np.asarray(pc.fill_null(index.row_counts(everything), 0), np.float64),
+        index.files(None, layout.columns).statistics,
+        layout.columns,
+        layout.weights,
+        rows_per_file,
+        sizes,
+        max_bytes,
+    )
+
+
+def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tuple[list[Group], bool]:
+    """The best groups of so many bytes together; and whether those are all."""
+    if max_bytes is None:
+        return groups, True
+    taken: list[Group] = []
+    left = max_bytes
+    for group in groups:
+        size = int(sizes[group.numbers].sum())
+        if size <= left:
+            taken.append(group)
+            left -= size
+    return taken, len(taken) == len(groups)
+
+
+def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: Engine) -> list[_Rewrite]:
+    """The groups' rows as new files, cut anew. After an error none is left."""
+    storage, base = index.storage, index.snapshot
+    routing, rows_per_file = routing_of(storage, base)
+    assert routing is not None  # since there are groups
+    assert rows_per_file is not None
+    trunks = [Trunk(assignment) for assignment in routing.assignments]
+    alone = replace(kept, files=None, file_size=None, rows_per_file=rows_per_file)
+    made: list[_Rewrite] = []
+    try:
+        for bundle in [groups] if engine.recuts_at_once else [[group] for group in groups]:
+            numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
+            total = pc.sum(index.row_counts(numbers), min_count=0).as_py()
+            sample = _sampled(index, numbers, total, -(-total // rows_per_file), kept, routing, engine)
+            cut = recut(trunks, routing, bundle, sample, total, base.schema, kept, rows_per_file)
+            rows = engine.stored(index, numbers)
+            new = engine.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
+            made.append(_Rewrite(numbers, new.files))
+            _be_whole(index, numbers, new)
+    except BaseException:
+        for each in made:
+            abandon(storage, each.files.path.to_pylist())
+        raise
+    return made
+
+
+def _sampled(
+    index: Index, numbers: np.ndarray, total: int, files: int, kept: WriteOptions, routing: Routing, engine: Engine
+) -> pa.Table:
+    """Some of the files' rows, with the columns by which they are cut."""
+    known = [path for assignment in routing.assignments for path in assignment.columns]
+    columns = fitted_columns(index.snapshot.schema, kept, known)
+    size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
+    return engine.sampled(engine.stored(index, numbers), columns, size, total, kept.seed)
+
+
+def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:
+    """All rows as new files, by a layout that is fitted anew."""
+    rows = engine.planned(planning.plan(index, None))
+    written = engine.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
+    try:
+        _be_whole(index, np.arange(len(index)), written)
+    except CorruptFile:
+        removal(index.storage, written)()
+        raise
+    return written
+
+
+def _be_whole(index: Index, numbers: np.ndarray, written: Written) -> None:
+    """Refuse to replace files by fewer or more rows than they are known to hold."""
+    known = pc.sum(index.row_counts(numbers), min_count=0).as_py()
+    if written.rows != known:
+        raise CorruptFile(
+            f"{len(numbers)} files of {index.storage.uri} hold {known:,} rows by the index, and {written.rows:,} were "
+            "read to be rewritten. Nothing was changed. zskip verify says which files differ."
+        )
+
+
+def _clustering(index: Index) -> tuple[float, float]:
+    """The average depth and share skipped of a look-up, over the clustering columns."""
+    layout = index.snapshot.layout
+    columns = [] if layout is None else list(layout.columns)
+    if not columns or not len(index):
+        return float(len(index)), 0.0
+    found = depths(index.files(None, columns).statistics, columns).values()
+    return float(np.mean([each.average for each in found])), float(np.mean([each.skipped for each in found]))

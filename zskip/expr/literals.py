@@ -1,0 +1,404 @@
+"""Constants that fit a column's type exactly, or refuse.
+
+Every constant of SQL is first an Arrow scalar of its own type: int64 or decimal128 for exact numbers, float64,
+string, bool, date32, timestamp with microseconds (with a zone or without), time64, binary, null. `fit` then finds
+the greatest value of the column's type that is not above it, and whether that is the constant itself:
+
+    int_col < 5.5     floor 5, not exact     int_col <= 5
+    int_col = 5.5                            never
+    int_col > 300     int8: above the type   never (where not NULL)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.expr import tree
+from zskip.expr.tree import Literal, Node, Scalar
+
+__all__ = ["Fit", "Refused", "compared", "fit", "per_day", "unified"]
+
+_UNIT_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_DAY_NANOSECONDS = 86_400 * 10**9
+_EXACT_DOUBLE = 2**53
+
+
+def per_day(type: pa.DataType) -> int:
+    """How many units of a date's or a timestamp's type a day has."""
+    return 1 if t.is_date(type) else _DAY_NANOSECONDS // _UNIT_NANOSECONDS[type.unit]
+
+
+class Refused(Exception):  # it never leaves the package: the comparison becomes opaque
+    """The constant does not fit, or the dialect's rule is not known: keep everything, and say why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """``floor``: the greatest value of the type that is <= the constant, or None. ``exact``: is it the constant?"""
+
+    floor: pa.Scalar | None
+    exact: bool
+
+
+def compared(op: str, term: Scalar, fitted: Fit) -> Node:
+    """``term op constant`` for ``= <> < <= > >=`` after fitting."""
+    if fitted.floor is None:
+        return tree.always(term) if op in (">", ">=", "<>") else tree.never(term)
+    literal = Literal(fitted.floor)
+    if fitted.exact:
+        return tree.compare(op, term, literal)
+    match op:
+        case "=":
+            return tree.never(term)
+        case "<>":
+            return tree.always(term)
+        case "<" | "<=":
+            return tree.compare("<=", term, literal)
+    return tree.compare(">", term, literal)
+
+
+def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> Fit:
+    """The constant among the values of a type, as the dialect compares the two. Raises `Refused`.
+
+    >>> fit(pa.scalar(300), pa.int8(), "duckdb", "UTC")
+    Fit(floor=<pyarrow.Int8Scalar: 127>, exact=False)
+    """
+    if t.is_string(constant.type) and not t.is_string(type):
+        constant = _read(constant.as_py(), type, dialect, timezone)
+    source = constant.type
+    if source == type and not t.is_floating(type):
+        return Fit(constant, True)
+    if t.is_boolean(type):
+        return _boolean(constant, dialect)
+    if t.is_floating(type):
+        return _floating(constant, type, dialect)
+    if t.is_integer(type) or t.is_decimal(type):
+        if dialect == "spark" and t.is_integer(type) and t.is_decimal(source) and abs(constant.as_py()) >= 2**63:
+            raise Refused("Spark says TRUE or FALSE beside a constant that no BIGINT holds, even for NULL")
+        return _number(constant, type)
+    if t.is_date(type) or t.is_timestamp(type):
+        return _moment(constant, type, timezone)
+    if t.is_time(type) and t.is_time(source):
+        unit = _UNIT_NANOSECONDS[type.unit]
+        floor, rest = divmod(constant.value * _UNIT_NANOSECONDS[source.unit], unit)
+        return Fit(pa.scalar(floor, pa.int64() if type.bit_width == 64 else pa.int32()).cast(type), rest == 0)
+    raise Refused(f"a constant of type {source} beside {type}")
+
+
+def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
+    """Constants of one IN or BETWEEN: engines cast them all to one type first. Raises `Refused` where none is clear.
+
+    >>> unified([pa.scalar(1), pa.scalar(2.5)])
+    [<pyarrow.DoubleScalar: 1.0>, <pyarrow.DoubleScalar: 2.5>]
+    """
+    types = {constant.type for constant in constants if constant.is_valid}
+    if len(types) < 2 or all(t.is_date(each) or t.is_timestamp(each) or t.is_string(each) for each in types):
+        return list(constants)
+    if not all(_is_number(each) for each in types):
+        raise Refused("constants of several kinds: the dialect casts them all to one")
+    if not any(t.is_floating(each) for each in types):
+        return list(constants)
+    return [pa.scalar(float(each.as_py()), pa.float64()) if each.is_valid else each for each in constants]
+
+
+def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scalar:
+    """A string beside another type: cast as the dialect casts it, in the forms on which all readers agree."""
+    if t.is_integer(type) and re.fullmatch(r"[+-]?\d{1,30}", text):
+        return _exact_number(int(text), type)
+    if t.is_decimal(type) and re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
+        number = Decimal(text)
+        if dialect == "duckdb" and -int(number.as_tuple().exponent) > type.scale:
+            raise Refused("a string with more digits than the column's scale is rounded")
+        return _exact_number(number, type)
+    if t.is_floating(type) and re.fullmatch(r"[+-]?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text):
+        value = float(text)
+        return pa.scalar(_as_float32(value) if dialect == "duckdb" and type.bit_width == 32 else value, pa.float64())
+    if t.is_boolean(type) and text.lower() in ("true", "false"):
+        return pa.scalar(text.lower() == "true")
+    if t.is_date(type) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return pa.scalar(_date(text))
+    if t.is_timestamp(type):
+        moment = timestamp(text, type.tz is not None, timezone, dialect)
+        if moment.value * _UNIT_NANOSECONDS[moment.type.unit] % _UNIT_NANOSECONDS[type.unit]:
+            raise Refused(f"the text {text!r} is finer than {type}: readers round or cut it")
+        return moment
+    if t.is_time(type) and (time := time_of_day(text, dialect)) is not None:
+        return time
+    if t.is_binary(type) and text.isascii() and "\\" not in text:
+        return pa.scalar(text.encode(), pa.binary())
+    raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine")
+
+
+def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:
+    if t.is_integer(type):
+        low, high = integer_limits(type)
+        if not low <= number <= high:
+            raise Refused(f"{number} does not fit {type}: the engine raises")
+    exponent = Decimal(number).as_tuple().exponent
+    scale = max(0, -int(exponent))
+    return pa.scalar(Decimal(number), pa.decimal256(76, scale)) if not isinstance(number, int) else _integer(number)
+
+
+def _integer(number: int) -> pa.Scalar:
+    if -(2**63) <= number < 2**63:
+        return pa.scalar(number, pa.int64())
+    return pa.scalar(Decimal(number), pa.decimal256(76, 0))
+
+
+def integer_limits(type: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type.
+
+    >>> integer_limits(pa.uint8())
+    (0, 255)
+    """
+    bits = type.bit_width
+    return (0, 2**bits - 1) if t.is_unsigned_integer(type) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
+    """A timestamp from ISO text; one without an offset stands in ``timezone`` where the type has a zone."""
+    parts = re.fullmatch(
+        r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
+    )
+    if parts is None:
+        raise Refused(f"the text {text!r} as a timestamp: the cast is left to the engine")
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
+    try:
+        moment = datetime(year, month, day, hour, minute, second)
+    except ValueError as error:
+        raise Refused(f"the text {text!r} is no timestamp: the engine raises") from error
+    offset = parts.group(8)
+    if offset and not zoned:
+        raise Refused(f"the text {text!r} has an offset and the type has none")
+    nanoseconds = int((parts.group(7) or "").ljust(9, "0"))
+    if zoned:
+        moment = _to_utc(moment, offset, timezone, dialect)
+    seconds = (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
+    total = seconds * 10**9 + nanoseconds
+    zone = "UTC" if zoned else None
+    if total % 1000 == 0:
+        return pa.scalar(total // 1000, pa.timestamp("us", zone))
+    if not -(2**63) <= total < 2**63:
+        raise Refused("nanoseconds outside of the years 1677 to 2262")
+    return pa.scalar(total, pa.timestamp("ns", zone))
+
+
+def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> datetime:
+    if offset:
+        if offset == "Z":
+            return moment
+        sign = -1 if offset[0] == "-" else 1
+        minutes = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
+        return moment - sign * timedelta(minutes=minutes)
+    if not 2 <= moment.year <= 9998:
+        raise Refused(f"{moment} stands at the end of the calendar")
+    local = moment.replace(tzinfo=ZoneInfo(zone))
+    early, late = local.utcoffset(), local.replace(fold=1).utcoffset()
+    if early is None or early != late:
+        # Engines differ on a wall-clock time that occurs twice or never.
+        raise Refused(f"{moment} is not one moment in {zone}: clocks change there")
+    return moment - early
+
+
+def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
+    """A time from hours, minutes, seconds and a fraction; DuckDB lets the seconds be left out. None for other texts."""
+    parts = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", text)
+    if parts is None or (parts.group(3) is None and dialect != "duckdb"):
+        return None
+    hour, minute, second = (int(part or 0) for part in parts.groups()[:3])
+    if hour > 23 or minute > 59 or second > 59:
+        raise Refused("no time of day: the engine raises")
+    micros = int((parts.group(4) or "").ljust(6, "0"))
+    return pa.scalar(((hour * 60 + minute) * 60 + second) * 10**6 + micros, pa.int64()).cast(pa.time64("us"))
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise Refused(f"the text {text!r} is no date: the engine raises") from error
+
+
+def _exact(constant: pa.Scalar) -> Fraction:
+    return Fraction(constant.as_py())
+
+
+def _boolean(constant: pa.Scalar, dialect: str) -> Fit:
+    if dialect == "duckdb" and t.is_integer(constant.type) and constant.as_py() in (0, 1):
+        return Fit(pa.scalar(bool(constant.as_py())), True)
+    raise Refused(f"a boolean beside {constant.type}")
+
+
+def _is_number(type: pa.DataType) -> bool:
+    return bool(t.is_integer(type) or t.is_decimal(type) or t.is_floating(type))
+
+
+def _floating(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
+    source = constant.type
+    if not _is_number(source):
+        raise Refused(f"a constant of type {source} beside {type}")
+    value = constant.as_py()
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    if type.bit_width == 64:
+        return Fit(pa.scalar(number, type), True)
+    if type.bit_width == 32 and dialect == "duckdb" and not t.is_floating(source):
+        # DuckDB compares FLOAT with an exact number as FLOAT.
+        number = _as_float32(number)
+    if math.isnan(number):
+        return Fit(pa.scalar(number, type), True)
+    near = _as_float32(number) if type.bit_width == 32 else _as_float16(number)
+    if near > number:
+        near = _below(near, type)
+    return Fit(pa.scalar(near, type), near == number)
+
+
+def _as_float32(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _as_float16(number: float) -> float:
+    try:
+        return float(struct.unpack("<e", struct.pack("<e", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _below(number: float, type: pa.DataType) -> float:
+    """The next smaller value of a 16- or 32-bit float type."""
+    code, bits, infinity = ("e", "H", 0x7C00) if type.bit_width == 16 else ("f", "I", 0x7F800000)
+    pattern = struct.unpack(f"<{bits}", struct.pack(f"<{code}", number))[0]
+    sign = 1 << (type.bit_width - 1)
+    if number == math.inf:
+        pattern = infinity - 1
+    elif pattern & sign:
+        pattern += 1
+    elif pattern == 0:
+        pattern = sign | 1
+    else:
+        pattern -= 1
+    return float(struct.unpack(f"<{code}", struct.pack(f"<{bits}", pattern))[0])
+
+
+def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
+    source = constant.type
+    if t.is_boolean(source):
+        raise Refused(f"a boolean beside {type}")
+    if not _is_number(source):
+        raise Refused(f"a constant of type {source} beside {type}")
+    scale = type.scale if t.is_decimal(type) else 0
+    both = t.is_decimal(type) and t.is_decimal128(source)
+    if both and _digits_together(type, source) > 38:
+        raise Refused("decimals of more than 38 digits together, which the engine rounds")
+    low, high = integer_limits(type) if t.is_integer(type) else (1 - 10**type.precision, 10**type.precision - 1)
+    if t.is_floating(source):
+        value = constant.as_py()
+        if math.isnan(value) or value == math.inf:
+            return Fit(_number_scalar(high, type), False)
+        if value < float(low) / 10**scale:
+            return Fit(None, False)
+        if value > float(high) / 10**scale:
+            return Fit(_number_scalar(high, type), False)
+        unscaled, exact = _double_floor(value, scale)
+    else:
+        quotient = _exact(constant) * 10**scale
+        unscaled, exact = math.floor(quotient), quotient.denominator == 1
+    if unscaled < low:
+        return Fit(None, False)
+    if unscaled > high:
+        return Fit(_number_scalar(high, type), False)
+    return Fit(_number_scalar(unscaled, type), exact)
+
+
+def _digits_together(left: pa.DataType, right: pa.DataType) -> int:
+    """The digits of the decimal type that holds both."""
+    return int(max(left.precision - left.scale, right.precision - right.scale) + max(left.scale, right.scale))
+
+
+def _double_floor(value: float, scale: int) -> tuple[int, bool]:
+    """The greatest unscaled decimal whose double is <= value: the engine compares as doubles."""
+    if abs(value) * 10**scale >= _EXACT_DOUBLE or scale > 22:
+        raise Refused("a double beyond 2^53 beside an exact number: the engine rounds")
+    start = math.floor(Fraction(value) * 10**scale)
+    best = max(k for k in (start - 1, start, start + 1) if k / 10**scale <= value)
+    return best, best / 10**scale == value
+
+
+def _number_scalar(unscaled: int, type: pa.DataType) -> pa.Scalar:
+    if t.is_integer(type):
+        return pa.scalar(unscaled, type)
+    return pa.scalar(Decimal(unscaled).scaleb(-type.scale, _WIDE), type)
+
+
+_WIDE = Context(prec=80)
+
+
+def nanoseconds(constant: pa.Scalar, zone: str) -> int:
+    """Nanoseconds since the epoch of a date or a timestamp without a zone, or of an instant."""
+    if t.is_date(constant.type):
+        days = constant.value if constant.type == pa.date32() else constant.value // 86_400_000
+        return int(days) * _DAY_NANOSECONDS
+    return int(constant.value) * _UNIT_NANOSECONDS[constant.type.unit]
+
+
+def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
+    source = constant.type
+    if not (t.is_date(source) or t.is_timestamp(source)):
+        raise Refused(f"a constant of type {source} beside {type}")
+    if t.is_timestamp(source) and source.unit == "ns" and (t.is_date(type) or type.unit != "ns"):
+        raise Refused(f"the engine casts {type} to nanoseconds, and raises outside of the years 1677 to 2262")
+    from_zone, to_zone = t.is_timestamp(source) and source.tz is not None, t.is_timestamp(type) and type.tz is not None
+    moment = nanoseconds(constant, zone)
+    if to_zone and not from_zone and type.unit == "ns":
+        raise Refused(f"{source} beside nanoseconds with a zone: engines differ on the zone that it stands in")
+    if from_zone != to_zone:
+        if from_zone:
+            if not is_fixed(zone):
+                raise Refused(f"an instant beside a column without zone: clocks change in {zone}")
+            moment += offset_nanoseconds(zone)
+        else:
+            naive = datetime(1970, 1, 1) + timedelta(microseconds=moment // 1000)
+            moment = round((_to_utc(naive, None, zone, "") - naive) / timedelta(microseconds=1)) * 1000 + moment
+    unit = _DAY_NANOSECONDS if t.is_date(type) else _UNIT_NANOSECONDS[type.unit]
+    floor, rest = divmod(moment, unit)
+    low, high = integer_limits(pa.int32() if type == pa.date32() else pa.int64())
+    if type == pa.date64():
+        floor *= 86_400_000
+    if not low <= floor <= high:
+        raise Refused(f"a moment that {type} cannot hold: the engine raises")
+    raw = pa.scalar(floor, pa.int32() if type == pa.date32() else pa.int64())
+    return Fit(raw.cast(type), rest == 0)
+
+
+_FIXED: dict[str, bool] = {"UTC": True, "Etc/UTC": True, "GMT": True, "Z": True}
+
+
+def is_fixed(zone: str) -> bool:
+    """Whether the zone's clocks never change.
+
+    >>> is_fixed("UTC"), is_fixed("Europe/Berlin")
+    (True, False)
+    """
+    return zone.startswith("Etc/") or _FIXED.get(zone, False)
+
+
+def offset_nanoseconds(zone: str) -> int:
+    """The offset of a zone whose clocks never change."""
+    offset = datetime(2000, 1, 1, tzinfo=UTC).astimezone(ZoneInfo(zone)).utcoffset()
+    return 0 if offset is None else round(offset / timedelta(microseconds=1)) * 1000

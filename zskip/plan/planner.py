@@ -1,0 +1,79 @@
+"""The survey: shards, then the files of surviving shards, then the row groups of surviving files.
+
+Each level is judged by the same evaluation over arrays, so that the cost of a selective plan follows its survivors
+and not the table. The levels are small materialized aggregates (Moerkotte 1998) of one another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zskip.expr import Predicate
+from zskip.plan.plan import Changes, Groups, Plan
+from zskip.pruning import outcomes
+from zskip.schema import Schema
+from zskip.sql import bind
+from zskip.tablelog import Index
+
+__all__ = ["plan"]
+
+_SHARDS_AT_ONCE = 16
+"""260,000 files: enough that a judgement costs nothing beside them, few enough for the processor's caches."""
+
+
+def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
+    """The files and row groups that may hold a row for which the predicate is TRUE; all of them where it is None.
+
+    ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known
+    of them; files that are gone are left out. Raises `SqlError` where the predicate was bound to another table's
+    columns and this one has no such columns.
+    """
+    if predicate is None:
+        everything = np.arange(len(index), dtype=np.int64)
+        return Plan(index, None, everything, np.ones(len(everything), bool), Groups.none(), changes).without_stale()
+    predicate = _bound_to(predicate, index.snapshot.schema)
+    columns = sorted(predicate.columns)
+    files, whole = _surviving_files(index, predicate, columns, _surviving_shards(index, predicate, columns))
+    groups = _surviving_groups(index, predicate, columns, files[~whole])
+    if groups is None:
+        return Plan(index, predicate, files, whole, Groups.none(), changes).without_stale()
+    alive = whole | np.isin(files, groups.file)
+    return Plan(index, predicate, files[alive], whole[alive], groups, changes).without_stale()
+
+
+def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
+    """The predicate, read again where it was bound to other columns: its constants were fitted to their types."""
+    if predicate.schema is schema or predicate.schema.columns.items() <= schema.columns.items():
+        return predicate
+    said = predicate.dialect
+    return bind(predicate.frozen, schema, dialect=said.name, timezone=said.timezone, ansi=said.ansi)
+
+
+def _surviving_shards(index: Index, predicate: Predicate, columns: list[str]) -> np.ndarray:
+    """The numbers of shards that may hold a match. A single shard's files say more than the shard does."""
+    if len(index.snapshot.shards) < 2:
+        return np.arange(len(index.snapshot.shards))
+    return np.flatnonzero(outcomes(predicate, index.shards(columns)).may_match)
+
+
+def _surviving_files(
+    index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the files of these shards that may hold a match, and of each whether all of its rows do."""
+    kept = [(np.zeros(0, np.int64), np.zeros(0, bool))]
+    for start in range(0, len(shards), _SHARDS_AT_ONCE):
+        units = index.files(shards[start : start + _SHARDS_AT_ONCE], columns)
+        found = outcomes(predicate, units.statistics)
+        may_match = np.flatnonzero(found.may_match)
+        kept.append((units.numbers[may_match], found.all_match[may_match]))
+    numbers, whole = zip(*kept, strict=True)
+    return np.concatenate(numbers), np.concatenate(whole)
+
+
+def _surviving_groups(index: Index, predicate: Predicate, columns: list[str], files: np.ndarray) -> Groups | None:
+    """The row groups of these files that may hold a match; None where a row group says no more than its file."""
+    if not len(files) or not index.has_row_groups:
+        return None
+    units = index.row_groups(files, columns)
+    found = outcomes(predicate, units.statistics)
+    return Groups.of(units, found.may_match, found.all_match)

@@ -1,0 +1,319 @@
+"""The one tree walk: a bound tree becomes a proof, once; the proof asks any number of units, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.expr import Predicate
+from zskip.expr.recursion import with_room
+from zskip.expr.tree import (
+    And,
+    Call,
+    Choose,
+    Compare,
+    Computable,
+    Foreign,
+    In,
+    Is,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Opaque,
+    Or,
+    Reference,
+    Scalar,
+)
+from zskip.pruning.comparison import compared
+from zskip.pruning.duckdb_evaluation import computed
+from zskip.pruning.enumeration import can_be_tried, tried
+from zskip.pruning.gathering import gathered, parted, rows_among
+from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
+from zskip.pruning.row_values import Rows
+from zskip.pruning.spans import key_family
+from zskip.pruning.step_functions import Steps
+from zskip.pruning.term_spans import Terms
+from zskip.stats import Statistics
+
+__all__ = ["outcomes"]
+
+ANYTHING = TRUE | FALSE | NULL | FAIL
+
+
+def outcomes(predicate: Predicate, statistics: Statistics, *, computing: bool = True) -> Outcomes:
+    """What the predicate may yield for the rows of each unit: a superset of what they really yield.
+
+        >>> import pyarrow as pa
+        >>> from zskip.predicate import bind
+        >>> from zskip.schema import Schema
+        >>> from zskip.stats import Ranges
+        >>> no = pa.array([False, False])
+        >>> x = Ranges(pa.array([1, 7]), pa.array([4, 9]), pa.array([True, True]), no, no)
+        >>> large = bind("x > 5", Schema(pa.schema({"x": pa.int64()})))
+    >>> found = outcomes(large, Statistics(pa.array([10, 10]), {"x": x}))
+        >>> found.may_match.tolist(), found.all_match.tolist()
+        ([False, True], [False, True])
+    """
+    terms = Terms(statistics, computing=computing)
+    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), terms))
+    empty = pc.equal(statistics.row_count, 0)
+    if pc.any(empty).as_py():
+        return found.where(~np.asarray(pc.fill_null(empty, False).to_numpy(zero_copy_only=False), bool))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joint:
+    """AND or OR of proofs about different terms."""
+
+    conjunction: bool
+    parts: tuple[Proof, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Negated:
+    part: Proof
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tested:
+    part: Proof
+    outcome: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    condition: Proof
+    then: Proof
+    otherwise: Proof
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implied:
+    """An opaque predicate that is TRUE only where ``implies`` is."""
+
+    opaque: Opaque
+    implies: Proof
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """A proof, and the question that DuckDB answers for single values of its columns."""
+
+    part: Proof
+    question: Computable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tried:
+    """A proof that is asked of each value of its columns, where a unit's ranges hold few."""
+
+    part: Proof
+    columns: tuple[Reference, ...]
+
+
+Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
+
+
+@lru_cache(maxsize=512)
+def _proof(predicate: Predicate) -> Proof:
+    return _with_trials(proof_of(predicate.tree))
+
+
+def _with_trials(proof: Proof) -> Proof:
+    """The proof, with a trial around each part that reads one column in more than one way, or through a function, and
+    around each of several columns that DuckDB computes."""
+    terms = frozenset(_terms(proof))
+    columns = {column for term in terms for column in _references(term)}
+    if len(columns) == 1 and not any(isinstance(each, Foreign) for each in terms):
+        (column,) = columns
+        plain = isinstance(proof, Steps) and proof.term == column
+        worth = _asks(proof) or (can_be_tried(column.type) and not plain)
+        return Tried(proof, (column,)) if worth else proof
+    if isinstance(proof, Joint):
+        groups: dict[frozenset[Reference], list[Proof]] = {}
+        for part in proof.parts:
+            groups.setdefault(frozenset(c for term in _terms(part) for c in _references(term)), []).append(part)
+        parts: list[Proof] = []
+        for found, group in groups.items():
+            joined = len(found) == 1 and 1 < len(group) < len(proof.parts)
+            parts += [_with_trials(Joint(proof.conjunction, tuple(group)))] if joined else map(_with_trials, group)
+        return Joint(proof.conjunction, tuple(parts))
+    if isinstance(proof, Negated):
+        return Negated(_with_trials(proof.part))
+    if isinstance(proof, Computed):
+        return Tried(Computed(_with_trials(proof.part), proof.question), proof.question.columns)
+    return proof
+
+
+def _terms(proof: Proof) -> Iterator[Scalar]:
+    """The scalars that a proof reads."""
+    match proof:
+        case Steps() | IsNull():
+            yield proof.term
+        case Rows():
+            yield from proof.terms
+        case Compare(_, left, right):
+            yield from (left, right)
+        case Joint(_, parts):
+            for part in parts:
+                yield from _terms(part)
+        case Negated(part) | Tested(part, _) | Tried(part, _):
+            yield from _terms(part)
+        case Chosen(condition, then, otherwise):
+            for part in (condition, then, otherwise):
+                yield from _terms(part)
+        case Implied(opaque, implies):
+            yield from _terms(opaque)
+            yield from _terms(implies)
+        case Computed(_, question):
+            yield from question.columns
+        case Opaque(_, paths, _, _, _, _):
+            for path in paths:
+                yield Foreign("", (path,), "", pa.null())
+
+
+def _asks(proof: Proof) -> bool:
+    """Whether DuckDB may be asked anything."""
+    match proof:
+        case Computed():
+            return True
+        case Joint(_, parts):
+            return any(map(_asks, parts))
+        case Negated(part):
+            return _asks(part)
+    return False
+
+
+def _references(term: Scalar) -> Iterator[Reference]:
+    match term:
+        case Reference():
+            yield term
+        case Call(_, arguments, _, _):
+            for argument in arguments:
+                yield from _references(argument)
+        case Foreign(_, paths, _, type, _):
+            for path in paths:
+                yield Reference(path, type)
+
+
+def proof_of(node: Node) -> Proof:
+    """The proof of a node: what is said of one term becomes one step function."""
+    match node:
+        case Compare(op, left, right):
+            return _comparison(op, left, right, node)
+        case In(term, values, or_null):
+            return Steps.among(term, values, or_null) if key_family(term.type) else _opaque(term, node)
+        case IsNull(term):
+            return Steps.is_null(term)
+        case And(parts) | Or(parts):
+            conjunction = isinstance(node, And)
+            ranges, rest = parted(gathered(parts, conjunction), conjunction)
+            said = [Steps.within(term, lows, highs) for term, (lows, highs) in ranges.items()]
+            rows, rest = rows_among(rest, conjunction)
+            met: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
+            if conjunction:
+                said, met = [each.negated() for each in said], [Negated(each) for each in met]
+            return _joint(conjunction, [*map(proof_of, rest), *said, *met])
+        case Not(part):
+            inner = proof_of(part)
+            return inner.negated() if isinstance(inner, Steps) else Negated(inner)
+        case Is(part, outcome):
+            inner = proof_of(part)
+            return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
+        case Choose(condition, then, otherwise):
+            return Chosen(proof_of(condition), proof_of(then), proof_of(otherwise))
+        case Opaque(_, _, _, implies, _, _):
+            return node if implies is None else Implied(node, proof_of(implies))
+        case Computable(part):
+            return Computed(proof_of(part), node)
+
+
+def _opaque(term: Scalar, node: In) -> Proof:
+    if len(node.values) == 0:
+        # Never TRUE, whatever the type: FALSE for a value, NULL for NULL.
+        return Steps.is_null(term)._mapped(
+            np.array([0, NULL if node.or_null else FALSE, 0, 0, 0, 0, 0, 0] * 2, np.uint8)
+        )
+    return Opaque("", (), f"IN over {term.type}")
+
+
+def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:
+    if isinstance(right, Literal) and not isinstance(left, Literal):
+        if op == "=":
+            return Steps.among(left, pa.array([right.value], right.type), False)
+        return Steps.below(left, right.value, op == "<=")
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        if op == "=":
+            return Steps.among(right, pa.array([left.value], left.type), False)
+        # 5 < x is NOT x <= 5: NULL stays NULL under NOT.
+        return Steps.below(right, left.value, op == "<").negated()
+    return node
+
+
+def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
+    """AND or OR: all steps of one term are merged first."""
+    by_term: dict[Scalar, list[Steps]] = {}
+    others: list[Proof] = []
+    for part in parts:
+        if isinstance(part, Steps):
+            by_term.setdefault(part.term, []).append(part)
+        else:
+            others.append(part)
+    merge = Steps.all_of if conjunction else Steps.any_of
+    merged: list[Proof] = [merge(group) for group in by_term.values()]
+    if len(merged) + len(others) == 1:
+        return (merged or others)[0]
+    return Joint(conjunction, (*merged, *others))
+
+
+def _ask(proof: Proof, terms: Terms) -> Outcomes:
+    match proof:
+        case Tried(part, columns):
+            found = _ask(part, terms)
+            if terms.points is not None:
+                return found
+            spans = [terms[column] for column in columns]
+            return tried(found, spans, terms.statistics, columns, lambda points: _ask(part, terms.at(points)))
+        case Computed(part, question):
+            found = _ask(part, terms)
+            if terms.points is None or not terms.computing:
+                return found
+            return computed(found, question, terms.points.values)
+        case Steps():
+            return proof.outcomes(terms[proof.term])
+        case Rows():
+            return proof.outcomes([terms[each] for each in proof.terms])
+        case Joint(conjunction, parts):
+            if not parts:
+                return Outcomes.of(TRUE if conjunction else FALSE, len(terms))
+            return (all_of if conjunction else any_of)([_ask(part, terms) for part in parts])
+        case Negated(part):
+            return _ask(part, terms).negated()
+        case Tested(part, outcome):
+            return _ask(part, terms).tested(outcome)
+        case Chosen(condition, then, otherwise):
+            return _ask(condition, terms).chosen(_ask(then, terms), _ask(otherwise, terms))
+        case Compare(op, left, right):
+            return compared(op, terms[left], terms[right])
+        case Implied(opaque, implies):
+            return _implied(opaque, _ask(implies, terms), terms)
+        case Opaque():
+            return Outcomes.of(ANYTHING, len(terms))
+    raise TypeError(f"no proof: {proof}")
+
+
+def _implied(opaque: Opaque, implied: Outcomes, terms: Terms) -> Outcomes:
+    everything = np.ones(len(terms), bool)
+    if not opaque.strict:
+        return Outcomes(implied.can_be_true, everything, everything, everything)
+    # NULL only where a column is, and then what is implied is NULL as well.
+    return Outcomes(
+        implied.can_be_true, implied.can_be_true | implied.can_be_false, implied.can_be_null, implied.can_fail
+    )

@@ -1,0 +1,178 @@
+"""Many comparisons of one term with constants, said at once: a hundred thousand terms of OR are one IN.
+
+x = 1 OR x = 5 OR x IN (7, 9)      x IN (1, 5, 7, 9)
+x <> 1 AND x <> 5                  x NOT IN (1, 5)
+x < 3 OR x < 7                     x < 7
+x < 3 AND x < 7                    x < 3
+
+And many ranges of one term, as of LIKE 'p%' OR LIKE 'q%', become two arrays of their ends; many rows of constants, as
+of (a = 1 AND b = 2) OR (a = 3 AND b = 4), an array for each column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.expr import tree
+from zskip.expr.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
+from zskip.pruning.spans import key_family
+
+__all__ = ["gathered", "parted", "rows_among"]
+
+_FEWEST = 4
+"""Parts that are worth it."""
+
+_Key = tuple[str, Scalar]
+
+
+def gathered(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
+    """Parts of an AND or an OR that say the same together, as few as may be."""
+    if len(parts) < _FEWEST:
+        return parts
+    constants: dict[_Key, list[pa.Scalar]] = {}
+    arrays: dict[_Key, list[pa.Array]] = {}
+    others: list[Node] = []
+    for part in parts:
+        found = _member(part, conjunction) or _bound(part)
+        if found is None:
+            others.append(part)
+        else:
+            key, said = found
+            listed = constants.setdefault(key, [])
+            if isinstance(said, pa.Array):
+                arrays.setdefault(key, []).append(said)
+            else:
+                listed.append(said)
+    return [
+        *others,
+        *(
+            _said(*key, pa.concat_arrays([pa.array(listed, key[1].type), *arrays.get(key, ())]), conjunction)
+            for key, listed in constants.items()
+        ),
+    ]
+
+
+def _member(part: Node, conjunction: bool) -> tuple[_Key, pa.Scalar | pa.Array] | None:
+    """``x = c`` and ``x IN (…)`` in an OR; their opposites in an AND."""
+    if conjunction:
+        if not isinstance(part, Not):
+            return None
+        part = part.part
+    match part:
+        case Compare("=", term, Literal(value)) | Compare("=", Literal(value), term) if not isinstance(term, Literal):
+            return ("in", term), value
+        case In(term, values, False):
+            return ("in", term), values
+    return None
+
+
+def _bound(part: Node) -> tuple[_Key, pa.Scalar | pa.Array] | None:
+    """``x < c``, ``x <= c`` and the same from above: ``>`` stands for a constant on the left."""
+    match part:
+        case Compare("<" | "<=" as op, term, Literal(value)) if not isinstance(term, Literal) and not _is_nan(value):
+            return (op, term), value
+        case Compare("<" | "<=" as op, Literal(value), term) if not isinstance(term, Literal) and not _is_nan(value):
+            return (">" + op[1:], term), value
+    return None
+
+
+def _is_nan(value: pa.Scalar) -> bool:
+    return bool(pa.types.is_floating(value.type) and value.as_py() != value.as_py())
+
+
+def _said(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> Node:
+    if op == "in":
+        found = tree.in_(term, constants)
+        return tree.not_(found) if conjunction else found
+    # Of upper bounds the least counts in an AND, and the greatest in an OR; of lower bounds the other one.
+    least = op.startswith("<") == conjunction
+    order = pc.sort_indices(constants)
+    return tree.compare(op, term, Literal(constants[order[0 if least else -1].as_py()]))
+
+
+def parted(parts: Sequence[Node], conjunction: bool) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array]], Sequence[Node]]:
+    """The ranges of strings among the parts of an OR, by term, as their lows and highs; and all other parts.
+
+    Of an AND, the ranges that it leaves out.
+    """
+    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar]]] = {}
+    others: list[Node] = []
+    if len(parts) < _FEWEST:
+        return {}, parts
+    for part in parts:
+        found = _range(part, conjunction)
+        if found is None:
+            others.append(part)
+        else:
+            lows, highs = ends.setdefault(found[0], ([], []))
+            lows.append(found[1])
+            highs.append(found[2])
+    return {
+        term: (pa.array(lows, term.type), pa.array(highs, term.type)) for term, (lows, highs) in ends.items()
+    }, others
+
+
+def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar] | None:
+    """``low <= x AND x < high`` over strings; its opposite in an AND."""
+    if conjunction:
+        if not isinstance(part, Not):
+            return None
+        part = part.part
+    match part:
+        case And((Compare("<=", Literal(low), term), Compare("<", above, Literal(high)))) if (
+            term == above and not isinstance(term, Literal) and pa.types.is_string(term.type)
+        ):
+            return term, low, high
+    return None
+
+
+def rows_among(
+    parts: Sequence[Node], conjunction: bool
+) -> tuple[dict[tuple[Reference, ...], list[pa.Array]], Sequence[Node]]:
+    """The rows of constants among the parts of an OR, by the columns that they are compared with; and all other parts.
+
+    Of an AND, the rows that it leaves out.
+    """
+    if len(parts) < _FEWEST:
+        return {}, parts
+    found: dict[tuple[Reference, ...], list[tuple[Node, dict[Reference, pa.Scalar]]]] = {}
+    others: list[Node] = []
+    for part in parts:
+        row = _row(part, conjunction)
+        if row is None:
+            others.append(part)
+        else:
+            found.setdefault(tuple(sorted(row, key=lambda term: term.path)), []).append((part, row))
+    rows = {}
+    for terms, said in found.items():
+        if len(said) < _FEWEST:
+            others += [part for part, _ in said]
+        else:
+            rows[terms] = [pa.array([row[term] for _, row in said], term.type) for term in terms]
+    return rows, others
+
+
+def _row(part: Node, conjunction: bool) -> dict[Reference, pa.Scalar] | None:
+    """``a = 1 AND b = 2``, of two columns or more; its opposite, as ``a <> 1 OR b <> 2``, in an AND."""
+    match part:
+        case And(parts) if not conjunction:
+            pass
+        case Not(And(parts)) if conjunction:
+            pass
+        case Or(negated) if conjunction and all(isinstance(each, Not) for each in negated):
+            parts = tuple(each.part for each in negated if isinstance(each, Not))
+        case _:
+            return None
+    found: dict[Reference, pa.Scalar] = {}
+    for each in parts:
+        match each:
+            case Compare("=", Reference() as term, Literal(value)) | Compare("=", Literal(value), Reference() as term):
+                if term in found or key_family(term.type) is None or _is_nan(value):
+                    return None
+                found[term] = value
+            case _:
+                return None
+    return found if len(found) > 1 else None

@@ -1,0 +1,335 @@
+"""Dates and timestamps: the number of the period that holds a moment rises with it, and all else follows from that.
+
+A part (the month, say) rises as long as the period around it (the year) is the same at both bounds. With a zone
+whose clocks change, local time does not rise with the moment: the bounds are first widened by the greatest offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.expr.literals import is_fixed, offset_nanoseconds, per_day
+from zskip.expr.tree import Call
+from zskip.pruning.spans import Span, key_limits
+
+__all__ = ["MOMENTS", "without_nanoseconds"]
+
+Ints = npt.NDArray[np.int64]
+
+_DAY = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""From the year 1 to the year 9999: outside, calendars and special values differ, and the result is unbounded."""
+
+_WIDEST_OFFSET_HOURS = 16
+"""No zone was ever further from UTC."""
+
+
+_LIMITS = np.iinfo(np.int64)
+
+
+def calendar(units_a_day: int) -> tuple[int, int]:
+    """The first moment of the years that are told, and the first one behind them.
+
+    Nanoseconds reach less far, and their ends are DuckDB's infinities, which have no parts.
+    """
+    return max(_FIRST_DAY * units_a_day, _LIMITS.min + 2), min(_LAST_DAY * units_a_day, _LIMITS.max)
+
+
+def days_to_months(days: Ints) -> Ints:
+    """The number of the month, 0 for January 1970."""
+    return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
+
+
+def months_to_days(months: Ints) -> Ints:
+    """The number of a month's first day, 0 for 1970-01-01."""
+    return months.astype("M8[M]").astype("M8[D]").astype(np.int64)
+
+
+_SUBDAY = {"hour": 24, "minute": 1_440, "second": 86_400, "millisecond": 86_400_000, "microsecond": _DAY}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_YEARS = {"decade": (10, 0), "century": (100, 0)}
+
+
+def period(values: Ints, units_a_day: int, unit: str) -> Ints:
+    """The number of the period that holds each moment: rises with it."""
+    if unit in _SUBDAY:
+        per = _SUBDAY[unit]
+        return values // (units_a_day // per) if units_a_day >= per else values * (per // units_a_day)
+    days = values // units_a_day
+    if unit == "day":
+        return days
+    if unit == "week":
+        return (days + 3) // 7
+    months = days_to_months(days)
+    if unit in _MONTHS:
+        return months // _MONTHS[unit]
+    years, first = _YEARS[unit]
+    return (months // 12 + 1970 - first) // years
+
+
+def beginning(periods: Ints, unit: str) -> Ints:
+    """The first microsecond of each period, since 1970."""
+    if unit in _SUBDAY:
+        return periods * (_DAY // _SUBDAY[unit])
+    if unit == "day":
+        return periods * _DAY
+    if unit == "week":
+        return (periods * 7 - 3) * _DAY
+    if unit in _MONTHS:
+        return months_to_days(periods * _MONTHS[unit]) * _DAY
+    years, first = _YEARS[unit]
+    return months_to_days((periods * years + first - 1970) * 12) * _DAY
+
+
+def localised(span: Span, zone: str | None) -> tuple[Ints, Ints]:
+    """The bounds in local time: shifted where the zone's offset never changes, else widened."""
+    if zone is None:
+        return span.lower, span.upper
+    scale = 1000 * _DAY // per_day(span.type)
+    if is_fixed(zone):
+        shift = offset_nanoseconds(zone) // scale
+        return _add(span.lower, shift), _add(span.upper, shift)
+    margin = _WIDEST_OFFSET_HOURS * per_day(span.type) // 24
+    return _add(span.lower, -margin), _add(span.upper, margin)
+
+
+def without_nanoseconds(span: Span) -> Span:
+    """Nanoseconds are cut or rounded to microseconds, as the engine likes: the bounds are widened by one."""
+    if not t.is_timestamp(span.type) or span.type.unit != "ns":
+        return span
+    lower, upper = _add(span.lower, -1000), _add(span.upper, 1000)
+    return Span(span.type, lower, upper, span.value, span.null, span.nan, span.fail)
+
+
+def _add(values: Ints, amount: int) -> Ints:
+    if amount >= 0:
+        return np.minimum(values, _LIMITS.max - amount) + amount
+    return np.maximum(values, _LIMITS.min - amount) + amount
+
+
+def rising(span: Span, call: Call, zone: str | None, compute: Callable[[Ints], Ints], from_local: bool = False) -> Span:
+    """A function that rises, on the bounds; unbounded where a bound lies outside of the years 1 to 9999."""
+    lower, upper = localised(span, zone)
+    least, end = calendar(per_day(span.type))
+    low, high = key_limits(call.type)
+    early, late = lower < least, upper >= end
+    first, last = (compute(np.clip(each, least, end - 1)) for each in (lower, upper))
+    if from_local and zone is not None:
+        margin = _WIDEST_OFFSET_HOURS * 3_600_000_000
+        fixed = offset_nanoseconds(zone) // 1000 if is_fixed(zone) else None
+        first, last = (first - fixed, last - fixed) if fixed is not None else (first - margin, last + margin)
+    odd = span.value & (early | late)
+    first, last = np.where(early, low, np.clip(first, low, high)), np.where(late, high, np.clip(last, low, high))
+    # A lower bound past the last year says no more than an upper bound before the first.
+    first = np.where(lower >= end, low, first)
+    last = np.where(upper < least, high, last)
+    return Span(call.type, first, last, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
+
+
+def _month(days: Ints) -> Ints:
+    return days_to_months(days) % 12 + 1
+
+
+def _thursday(days: Ints) -> Ints:
+    return (days + 3) // 7 * 7
+
+
+def _year_start(days: Ints) -> Ints:
+    return months_to_days(days_to_months(days) // 12 * 12)
+
+
+def _iso_year(days: Ints) -> Ints:
+    return days_to_months(_thursday(days)) // 12
+
+
+_PARTS: dict[str, tuple[Callable[[Ints], Ints], Callable[[Ints], Ints], int, int]] = {
+    "quarter": (lambda d: days_to_months(d) // 12, lambda d: (_month(d) + 2) // 3, 1, 4),
+    "month": (lambda d: days_to_months(d) // 12, _month, 1, 12),
+    "day": (days_to_months, lambda d: d - months_to_days(days_to_months(d)) + 1, 1, 31),
+    "dayofyear": (lambda d: days_to_months(d) // 12, lambda d: d - _year_start(d) + 1, 1, 366),
+    "week": (_iso_year, lambda d: (_thursday(d) - _year_start(_thursday(d))) // 7 + 1, 1, 53),
+    "dayofweek": (lambda d: (d + 4) // 7, lambda d: (d + 4) % 7, 0, 6),
+    "spark_dayofweek": (lambda d: (d + 4) // 7, lambda d: (d + 4) % 7 + 1, 1, 7),
+    "isodow": (lambda d: (d + 3) // 7, lambda d: (d + 3) % 7 + 1, 1, 7),
+    "spark_weekday": (lambda d: (d + 3) // 7, lambda d: (d + 3) % 7, 0, 6),
+}
+"""By part: the number of the period around it, its value, its least and its greatest value; all of a day's number."""
+
+_CLOCK = {"hour": ("day", 24), "minute": ("hour", 60), "second": ("minute", 60)}
+
+
+def _part(spans: list[Span], call: Call) -> Span:
+    (span,) = spans
+    part, zone = call.options
+    name, where = str(part), None if zone is None else str(zone)
+    units = per_day(span.type)
+    if name == "year":
+        return rising(span, call, where, lambda values: period(values, units, "year") + 1970)
+    if name in _CLOCK:
+        around, count = _CLOCK[name]
+
+        def outer(values: Ints) -> Ints:
+            return period(values, units, around)
+
+        def inner(values: Ints) -> Ints:
+            return period(values, units, name) % count
+
+        least, most = 0, count - 1
+    else:
+        of_day, value_of_day, least, most = _PARTS[name]
+
+        def outer(values: Ints) -> Ints:
+            return of_day(values // units)
+
+        def inner(values: Ints) -> Ints:
+            return value_of_day(values // units)
+
+    lower, upper = localised(span, where)
+    first_moment, end = calendar(units)
+    odd = span.value & ((lower < first_moment) | (upper >= end))
+    low, high = (np.clip(each, first_moment, end - 1) for each in (lower, upper))
+    one = ~odd & (outer(low) == outer(high))
+    first, last = np.where(one, inner(low), least), np.where(one, inner(high), most)
+    return Span(call.type, first, last, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
+
+
+def _truncate(spans: list[Span], call: Call) -> Span:
+    (span,) = spans
+    unit, zone = call.options
+    units = per_day(span.type)
+    divisor = _DAY if t.is_date(call.type) else 1
+    return rising(
+        span,
+        call,
+        None if zone is None else str(zone),
+        lambda values: beginning(period(values, units, str(unit)), str(unit)) // divisor,
+        from_local=not t.is_date(call.type),
+    )
+
+
+def _date(spans: list[Span], call: Call) -> Span:
+    (zone,) = call.options
+    units = per_day(spans[0].type)
+    return rising(spans[0], call, None if zone is None else str(zone), lambda values: values // units)
+
+
+def _timestamp(spans: list[Span], call: Call) -> Span:
+    (span,) = spans
+    (zone,) = call.options
+    shift = 0
+    if zone is not None:
+        # To a type with a zone the offset is taken away; from one, it is added.
+        shift = offset_nanoseconds(str(zone)) // 1000 * (-1 if call.type.tz is not None else 1)
+    units = per_day(span.type)
+    scale = _DAY // units if units <= _DAY else 1
+    return rising(span, call, None, lambda values: values * scale + shift)
+
+
+def _last_day(spans: list[Span], call: Call) -> Span:
+    (zone,) = call.options
+    units = per_day(spans[0].type)
+    where = None if zone is None else str(zone)
+    return rising(spans[0], call, where, lambda v: months_to_days(days_to_months(v // units) + 1) - 1)
+
+
+def _shift(spans: list[Span], call: Call) -> Span:
+    (span,) = spans
+    months, days, micros = (int(str(each)) for each in call.options[:3])
+    units = per_day(span.type)
+
+    def moved(values: Ints) -> Ints:
+        day = values // units
+        rest = (values - day * units) * (_DAY // units)
+        if months:
+            number = days_to_months(day)
+            of_month = day - months_to_days(number)
+            length = months_to_days(number + months + 1) - months_to_days(number + months)
+            day = months_to_days(number + months) + np.minimum(of_month, length - 1)
+        if t.is_date(call.type):
+            return day + days
+        return (day + days) * _DAY + rest + micros
+
+    return rising(span, call, None, moved)
+
+
+def _add_days(spans: list[Span], call: Call) -> Span:
+    span, amount = spans
+    sign = -1 if call.options == ("subtract",) else 1
+    small, large = (amount.lower, amount.upper) if sign > 0 else (-amount.upper, -amount.lower)
+    low, high = key_limits(call.type)
+    lower, upper = span.lower + np.clip(small, low, high), span.upper + np.clip(large, low, high)
+    value, null, fail = span.value & amount.value, span.null | amount.null, span.fail | amount.fail
+    # A special date (infinity) stays what it is.
+    odd = value & ((lower <= low) | (upper >= high) | (span.lower <= low + 1) | (span.upper >= high))
+    lower, upper = np.where(odd, low, np.clip(lower, low, high)), np.where(odd, high, np.clip(upper, low, high))
+    return Span(call.type, lower, upper, value, null, np.zeros(len(span), bool), fail | odd)
+
+
+def _difference(spans: list[Span], call: Call) -> Span:
+    earlier, later = spans
+    (unit,) = call.options
+    bounds: list[tuple[Any, Any]] = []
+    odd = np.zeros(len(earlier), bool)
+    for span in spans:
+        units = per_day(span.type)
+        least, end = calendar(units)
+        odd = odd | span.value & ((span.lower < least) | (span.upper >= end))
+        clipped = np.clip(span.lower, least, end - 1), np.clip(span.upper, least, end - 1)
+        bounds.append((period(clipped[0], units, str(unit)), period(clipped[1], units, str(unit))))
+    (first_low, first_high), (last_low, last_high) = bounds
+    low, high = key_limits(call.type)
+    lower, upper = np.where(odd, low, last_low - first_high), np.where(odd, high, last_high - first_low)
+    value, null, fail = earlier.value & later.value, earlier.null | later.null, earlier.fail | later.fail
+    return Span(call.type, lower, upper, value, null | odd, np.zeros(len(earlier), bool), fail | odd)
+
+
+def _epoch(spans: list[Span], call: Call) -> Span:
+    (span,) = spans
+    unit, *cut = call.options
+    units = per_day(span.type)
+    if cut:
+        # DuckDB cuts what is more than milliseconds towards zero: 1 µs before 1970 is 0.
+        parts = max(1, units // (_DAY // 1000))
+        return rising(span, call, None, lambda values: period(values + (values < 0) * (parts - 1), units, str(unit)))
+    if call.type == pa.float64():
+        whole = Call("epoch", call.arguments, pa.int64(), call.options)
+        found = rising(span, whole, None, lambda values: period(values, units, "second"))
+        low, high = key_limits(pa.int64())
+        lower = np.where(found.lower == low, -np.inf, found.lower.astype(np.float64))
+        upper = np.where(found.upper == high, np.inf, found.upper.astype(np.float64) + 1)
+        exact = units <= 86_400
+        upper = upper - 1 if exact else upper
+        return Span(call.type, lower, upper, found.value, found.null, found.nan, found.fail)
+    return rising(span, call, None, lambda values: period(values, units, str(unit)))
+
+
+def _from_epoch(spans: list[Span], call: Call) -> Span:
+    (span,) = spans
+    low, high = key_limits(call.type)
+    least, most = _FIRST_DAY * 86_400, _LAST_DAY * 86_400
+    early, late = span.lower < least, span.upper > most
+    odd = span.value & (early | late)
+    lower = np.where(early | (span.lower > most), low, np.clip(span.lower, least, most) * 1_000_000)
+    upper = np.where(late | (span.upper < least), high, np.clip(span.upper, least, most) * 1_000_000)
+    return Span(call.type, lower, upper, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
+
+
+MOMENTS = {
+    "part": _part,
+    "truncate": _truncate,
+    "date": _date,
+    "timestamp": _timestamp,
+    "last_day": _last_day,
+    "shift": _shift,
+    "add_days": _add_days,
+    "difference": _difference,
+    "epoch": _epoch,
+    "from_epoch": _from_epoch,
+}
+"""How the bounds of a moment's function follow from its own."""

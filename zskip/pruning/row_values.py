@@ -1,0 +1,164 @@
+"""`Rows`: an OR of many rows of constants, ``(a, b) IN ((1, 2), (3, 4), …)``, asked of all units at once.
+
+    (a = 1 AND b = 2) OR (a = 3 AND b = 4)         b │     2│
+                                                     │  ┌───┼──┐      a unit's ranges are a box;
+                                                     │  │  ×│  │      each row of constants is a point
+                                                     │  └───┼──┘
+                                                     └──────┴────── a
+
+A row may be TRUE only in a unit whose box holds its point, and column by column that is not to be seen: the ranges of a
+and of b may each hold constants, of different rows. In two columns the points of a box are counted by a wavelet matrix
+(Claude & Navarro 2012): as many steps as the number of constants has bits, each for all units at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.expr.tree import Reference
+from zskip.pruning.comparison import single
+from zskip.pruning.outcomes import Bools, Outcomes
+from zskip.pruning.rank_search import Places
+from zskip.pruning.spans import Span
+from zskip.pruning.step_functions import cuts_at
+
+__all__ = ["Rows"]
+
+AT_ONCE = 1 << 20
+"""Points that are looked at in one step, where there are more columns than two."""
+
+MOST = 1 << 24
+"""Points that are looked at in all; the units that are left then are kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """``(terms) IN rows``, without NULL and NaN among the constants: TRUE where a row of constants is equal, NULL where
+    NULL hides whether one is.
+
+    ``before`` and ``after`` hold, by column, the cuts around its distinct constants, ascending; ``points`` the number
+    of each row's constant among them.
+    """
+
+    terms: tuple[Reference, ...]
+    before: tuple[Places, ...]
+    after: tuple[Places, ...]
+    points: np.ndarray
+    counted: tuple[Counted, ...]
+
+    @staticmethod
+    def among(terms: Sequence[Reference], columns: Sequence[pa.Array]) -> Rows:
+        """Of the constants, column by column, each of its term's type."""
+        before, after, points = [], [], []
+        for term, constants in zip(terms, columns, strict=True):
+            encoded = constants.dictionary_encode()
+            order = pc.sort_indices(encoded.dictionary)
+            distinct = encoded.dictionary.take(order)
+            rank = np.empty(len(order), np.int64)
+            rank[order.to_numpy()] = np.arange(len(order))
+            points.append(rank[encoded.indices.to_numpy()])
+            before.append(Places(cuts_at(term.type, distinct, False)))
+            after.append(Places(cuts_at(term.type, distinct, True)))
+        counted = tuple(Counted.of(one, other) for one, other in pairwise(points))
+        return Rows(tuple(terms), tuple(before), tuple(after), np.stack(points), counted)
+
+    def outcomes(self, spans: Sequence[Span]) -> Outcomes:
+        """The outcomes of all units at once, no wider than those of an OR that asks row by row.
+
+        TRUE    a point is inside the box, and every column has values
+        NULL    some column has NULL, and a point is inside the box that such columns do not bound
+        FALSE   unless the box that columns without values do not bound is a point, and one of these
+        """
+        value, null, nan = (np.stack([getattr(span, name) for span in spans]) for name in ("value", "null", "nan"))
+        # From the constants that are not below the range to those that are above it.
+        first = np.stack([cuts.at_most(span.lower) for cuts, span in zip(self.after, spans, strict=True)])
+        last = np.stack([cuts.at_most(span.upper) for cuts, span in zip(self.before, spans, strict=True)])
+        last = np.where(value, last, first)
+        all_of = np.array([[len(cuts)] for cuts in self.before])
+        true = self._inside(first, last, np.logical_and.reduce(value), True)
+        false: Bools = np.logical_or.reduce(value | nan)
+        pinned = np.logical_and.reduce((np.stack([single(span) for span in spans]) | ~value) & ~nan) & false
+        false &= ~self._inside(np.where(value, first, 0), np.where(value, last, all_of), pinned, False)
+        hidden = self._inside(np.where(null, 0, first), np.where(null, all_of, last), np.logical_or.reduce(null), True)
+        return Outcomes(true, false, hidden, np.logical_or.reduce([span.fail for span in spans]))
+
+    def _inside(self, first: np.ndarray, last: np.ndarray, asked: Bools, unsure: bool) -> Bools:
+        """In which of the units that are asked of some point lies in [first, last), column by column.
+
+        ``unsure`` is what is said of those for which that would take too long.
+        """
+        found = asked & (first < last).all(axis=0)
+        for column, counted in enumerate(self.counted):
+            units = np.flatnonzero(found)
+            found[units] = counted.any(*(ends[at, units] for at in (column, column + 1) for ends in (first, last)))
+        units = np.flatnonzero(found)
+        if len(self.terms) > 2 and len(units):
+            found[units] = self._looked_at(first[:, units], last[:, units], unsure)
+        return found
+
+    def _looked_at(self, first: np.ndarray, last: np.ndarray, unsure: bool) -> Bools:
+        """Whether some point lies inside, from a look at each of those that the narrowest column leaves."""
+        orders = np.argsort(self.points, axis=1, kind="stable")
+        ordered = np.take_along_axis(self.points, orders, axis=1)
+        ends = [
+            np.stack([np.searchsorted(points, bound) for points, bound in zip(ordered, bounds, strict=True)])
+            for bounds in (first, last)
+        ]
+        units = np.arange(first.shape[1])
+        narrowest = np.argmin(ends[1] - ends[0], axis=0)
+        at, end = ends[0][narrowest, units], ends[1][narrowest, units]
+        found, spent = np.zeros(len(units), bool), 0
+        while len(units) and spent < MOST:
+            count = np.minimum(end[units] - at[units], max(1, AT_ONCE // len(units)))
+            owner = np.repeat(units, count)
+            nth = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+            points = self.points[:, orders[narrowest[owner], at[owner] + nth]]
+            found[owner[((first[:, owner] <= points) & (points < last[:, owner])).all(axis=0)]] = True
+            at[units] += count
+            spent += len(owner)
+            units = units[~found[units] & (at[units] < end[units])]
+        found[units] = unsure
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """Points (x, y), ordered by x, with a wavelet matrix over y.
+
+    ``zeros[bit][i]``: how many of the first i points have no such bit in y, after a stable sort by all higher bits.
+    """
+
+    x: np.ndarray
+    zeros: tuple[np.ndarray, ...]
+
+    @staticmethod
+    def of(x: np.ndarray, y: np.ndarray) -> Counted:
+        """Of the points' two coordinates, none below zero."""
+        order = np.argsort(x, kind="stable")
+        rest, zeros = y[order], []
+        for bit in reversed(range(int(y.max()).bit_length() + 1)):
+            has = (rest >> bit & 1).astype(bool)
+            zeros.append(np.concatenate([[0], np.cumsum(~has)]))
+            rest = np.concatenate([rest[~has], rest[has]])
+        return Counted(x[order], tuple(zeros))
+
+    def any(self, left: np.ndarray, right: np.ndarray, low: np.ndarray, high: np.ndarray) -> Bools:
+        """For each box [left, right) × [low, high), whether it holds a point. Bounds are at most the greatest + 1."""
+        first, last = np.searchsorted(self.x, left), np.searchsorted(self.x, right)
+        return self._below(first, last, high) > self._below(first, last, low)
+
+    def _below(self, first: np.ndarray, last: np.ndarray, bound: np.ndarray) -> np.ndarray:
+        """How many of the points from ``first`` to ``last`` have y < bound."""
+        count = np.zeros(len(bound), np.int64)
+        for bit, zeros in zip(reversed(range(len(self.zeros))), self.zeros, strict=True):
+            has = (bound >> bit & 1).astype(bool)
+            low, high = zeros[first], zeros[last]
+            count += np.where(has, high - low, 0)
+            first, last = np.where(has, zeros[-1] + first - low, low), np.where(has, zeros[-1] + last - high, high)
+        return count

@@ -1,0 +1,277 @@
+"""`Steps`: everything that a predicate says of one term, as a step function over the term's values.
+
+    x > 5 AND x <> 8           cuts      6      8      9
+                               cells  F      T      F      T          NULL → null
+
+Cuts stand just before a value: ``after v`` is ``before`` the next value of the type, which every type has (for
+strings, v followed by a zero byte). So a cell is never empty, and the answer for a unit is the union of the cells
+that [lower, upper] touches: exact for one term, whatever AND, OR and NOT it is made of, and as fast for ten thousand
+values as for ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.expr.tree import Scalar
+from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
+from zskip.pruning.rank_search import Places
+from zskip.pruning.spans import Keys, Span, key_family, key_limits, keys
+
+__all__ = ["Steps", "cuts_at"]
+
+Masks = np.ndarray
+
+_NEGATED = np.array(
+    [mask & (NULL | FAIL) | (TRUE if mask & FALSE else 0) | (FALSE if mask & TRUE else 0) for mask in range(16)],
+    np.uint8,
+)
+
+
+def _tested(outcome: bool | None) -> Masks:
+    wanted = {True: TRUE, False: FALSE, None: NULL}[outcome]
+    others = (TRUE | FALSE | NULL) & ~wanted
+    return np.array(
+        [mask & FAIL | (TRUE if mask & wanted else 0) | (FALSE if mask & others else 0) for mask in range(16)], np.uint8
+    )
+
+
+_FEW = 9
+"""Cells of which a table of all pairs is made."""
+
+_TESTED = {outcome: _tested(outcome) for outcome in (True, False, None)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """``cells[i]`` holds the outcomes between ``cuts[i - 1]`` (included) and ``cuts[i]``, as a mask of bits.
+
+    ``nan`` and ``null`` hold the outcomes of NaN and of NULL. Cuts ascend, without repetition.
+    """
+
+    term: Scalar
+    cuts: Keys
+    cells: Masks
+    nan: int
+    null: int
+    places: Places = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", Places(self.cuts))
+
+    # ── making ──
+
+    @staticmethod
+    def below(term: Scalar, value: pa.Scalar, included: bool) -> Steps:
+        """``term < value`` or ``term <= value``."""
+        if _is_nan(value):
+            return Steps(term, _no_cuts(term), np.array([TRUE], np.uint8), TRUE if included else FALSE, NULL)
+        cut = cuts_at(term.type, _array(value), included)
+        cells = np.array([TRUE, FALSE] if len(cut) else [TRUE], np.uint8)
+        return Steps(term, cut, cells, FALSE, NULL)
+
+    @staticmethod
+    def among(term: Scalar, values: pa.Array, or_null: bool) -> Steps:
+        """``term IN values``, which are sorted and distinct."""
+        nan = FALSE
+        if pa.types.is_floating(values.type):
+            is_nan = pc.is_nan(values)
+            nan = TRUE if pc.any(is_nan).as_py() else FALSE
+            values = values.filter(pc.invert(is_nan))
+        miss = NULL if or_null else FALSE
+        before, after = cuts_at(term.type, values, False), cuts_at(term.type, values, True)
+        cells = np.full(len(before) + len(after) + 1, miss, np.uint8)
+        cells[1::2] = TRUE
+        cuts = _interleaved(before, after)
+        return _tidy(Steps(term, cuts, cells, nan if nan == TRUE else miss, NULL))
+
+    @staticmethod
+    def within(term: Scalar, lows: pa.Array, highs: pa.Array) -> Steps:
+        """``term`` in any of the ranges that begin at a low and end before its high: an OR of as many prefixes.
+
+        low              low     high        high
+         |<--------------------->|
+                          |<----------------->|
+        FALSE TRUE                            FALSE
+        """
+        kept = pc.less(lows, highs)
+        lows, highs = lows.filter(kept), highs.filter(kept)
+        cuts = _joined([cuts_at(term.type, lows, False), cuts_at(term.type, highs, False)])
+        order = _order(cuts)
+        opened = np.cumsum(np.repeat([1, -1], len(lows))[order])
+        cells = np.concatenate([[0], opened]) > 0
+        found = Steps(term, _take(cuts, order), np.where(cells, TRUE, FALSE).astype(np.uint8), FALSE, NULL)
+        return _tidy(found)
+
+    @staticmethod
+    def is_null(term: Scalar) -> Steps:
+        """``term IS NULL``."""
+        return Steps(term, _no_cuts(term), np.array([FALSE], np.uint8), FALSE, TRUE)
+
+    # ── joining ──
+
+    def negated(self) -> Steps:
+        """NOT."""
+        return self._mapped(_NEGATED)
+
+    def tested(self, outcome: bool | None) -> Steps:
+        """IS TRUE, IS FALSE or IS UNKNOWN."""
+        return self._mapped(_TESTED[outcome])
+
+    def _mapped(self, table: Masks) -> Steps:
+        return Steps(self.term, self.cuts, table[self.cells], int(table[self.nan]), int(table[self.null]))
+
+    @staticmethod
+    def all_of(parts: Sequence[Steps]) -> Steps:
+        """AND of any number of steps of one term, in one sort of all their cuts.
+
+        For each cell it counts the parts that can be TRUE, FALSE, NULL, not FALSE, or fail there, by adding up the
+        changes at each cut.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        cuts = _joined([part.cuts for part in parts])
+        order = _order(cuts)
+        changes = np.concatenate([np.diff(_indicators(part.cells), axis=1) for part in parts], axis=1)[:, order]
+        base = sum(_indicators(part.cells[:1])[:, 0] for part in parts)
+        counts = (
+            np.concatenate([np.zeros((5, 1), np.int64), np.cumsum(changes, axis=1)], axis=1) + np.asarray(base)[:, None]
+        )
+        cells = _conjoined(counts, len(parts))
+        ends = [_indicators(np.array([[part.nan, part.null] for part in parts], np.uint8).T.ravel())]
+        totals = ends[0].reshape(5, 2, len(parts)).sum(axis=2)
+        nan, null = _conjoined(totals, len(parts))
+        return _tidy(Steps(parts[0].term, _take(cuts, order), cells, int(nan), int(null)))
+
+    @staticmethod
+    def any_of(parts: Sequence[Steps]) -> Steps:
+        """OR, by De Morgan."""
+        return Steps.all_of([part.negated() for part in parts]).negated()
+
+    # ── asking ──
+
+    def outcomes(self, span: Span) -> Outcomes:
+        """The outcomes of all units at once."""
+        first, last = self.places.at_most(span.lower), self.places.at_most(span.upper)
+        touched = self._union(first, last)
+        answers = []
+        for bit in (TRUE, FALSE, NULL, FAIL):
+            has = (self.cells & bit) != 0
+            if not has.any():
+                found = np.zeros(len(span), bool)
+            elif has.all():
+                found = span.value
+            elif touched is not None:
+                found = span.value & ((touched & bit) != 0)
+            else:
+                counts = np.concatenate([[0], np.cumsum(has)])
+                found = span.value & (counts[last + 1] > counts[first])
+            if self.nan & bit:
+                found = found | span.nan
+            if self.null & bit:
+                found = found | span.null
+            answers.append(found)
+        return Outcomes(answers[0], answers[1], answers[2], answers[3] | span.fail)
+
+    def _union(self, first: np.ndarray, last: np.ndarray) -> Masks | None:
+        """What the cells from ``first`` to ``last`` hold together, from a table of all pairs; None of many cells."""
+        count = len(self.cells)
+        if count > _FEW:
+            return None
+        table = np.zeros((count, count), np.uint8)
+        for cell in range(count):
+            table[cell, cell:] = np.bitwise_or.accumulate(self.cells[cell:])
+        return np.asarray(table.ravel().take(first * count + last))
+
+
+def _is_nan(value: pa.Scalar) -> bool:
+    return bool(pa.types.is_floating(value.type) and value.as_py() != value.as_py())
+
+
+def _array(value: pa.Scalar) -> pa.Array:
+    return pa.array([value], value.type)
+
+
+def _no_cuts(term: Scalar) -> Keys:
+    match key_family(term.type):
+        case "float":
+            return np.empty(0, np.float64)
+        case "int":
+            return np.empty(0, np.int64)
+    return pa.array([], pa.binary())
+
+
+def cuts_at(type: pa.DataType, values: pa.Array, after: bool) -> Keys:
+    """The cuts just before (or just after) each value; a cut after the type's greatest value is left out."""
+    found = keys(values)
+    if isinstance(found, pa.Array):
+        return pc.binary_join_element_wise(found, b"", b"\0") if after else found
+    if found.dtype == np.float64:
+        if not after:
+            return found
+        return np.nextafter(found, np.inf)[found < np.inf]
+    limit = key_limits(type)[1]
+    return found[found < limit] + 1 if after else found
+
+
+def _interleaved(before: Keys, after: Keys) -> Keys:
+    if isinstance(before, np.ndarray):
+        cuts = np.empty(len(before) + len(after), before.dtype)
+        cuts[0::2], cuts[1::2] = before, after
+        return cuts
+    order = np.arange(2 * len(before)).reshape(2, -1).T.ravel()
+    return pa.concat_arrays([before, after]).take(pa.array(order))
+
+
+def _indicators(cells: Masks) -> np.ndarray:
+    """Five rows: can be TRUE, FALSE, NULL, anything but FALSE, can fail."""
+    true, false, null, fail = ((cells & bit) != 0 for bit in (TRUE, FALSE, NULL, FAIL))
+    return np.stack([true, false, null, true | null, fail]).astype(np.int64)
+
+
+def _conjoined(counts: np.ndarray, parts: int) -> Masks:
+    true, false, null, not_false, fail = counts
+    return (
+        np.where(true == parts, TRUE, 0)
+        | np.where(false > 0, FALSE, 0)
+        | np.where((null > 0) & (not_false == parts), NULL, 0)
+        | np.where(fail > 0, FAIL, 0)
+    ).astype(np.uint8)
+
+
+def _joined(cuts: Sequence[Keys]) -> Keys:
+    if isinstance(cuts[0], np.ndarray):
+        return np.concatenate(cuts)
+    return pa.concat_arrays(cuts)
+
+
+def _order(cuts: Keys) -> np.ndarray:
+    if isinstance(cuts, np.ndarray):
+        return np.argsort(cuts, kind="stable")
+    return np.asarray(pc.sort_indices(cuts).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _take(cuts: Keys, order: np.ndarray) -> Keys:
+    return cuts[order] if isinstance(cuts, np.ndarray) else cuts.take(pa.array(order))
+
+
+def _tidy(steps: Steps) -> Steps:
+    """Of equal cuts the last, and no cut between cells that say the same."""
+    cuts, cells = steps.cuts, steps.cells
+    if len(cuts) == 0:
+        return steps
+    if isinstance(cuts, np.ndarray):
+        last = np.append(cuts[1:] != cuts[:-1], True)
+    else:
+        last = np.append(pc.not_equal(cuts[1:], cuts[:-1]).to_numpy(zero_copy_only=False), True)
+    kept = np.flatnonzero(last)
+    cells = np.concatenate([cells[:1], cells[kept + 1]])
+    changed = cells[1:] != cells[:-1]
+    return Steps(
+        steps.term, _take(cuts, kept[changed]), np.concatenate([cells[:1], cells[1:][changed]]), steps.nan, steps.null
+    )

@@ -1,0 +1,55 @@
+"""`Terms`: the span of each scalar in each unit, computed once."""
+
+from __future__ import annotations
+
+from zskip.expr.tree import Call, Foreign, Literal, Reference, Scalar
+from zskip.pruning.enumeration import Points
+from zskip.pruning.extremes import STRINGS
+from zskip.pruning.interval_arithmetic import ARITHMETIC
+from zskip.pruning.periods import MOMENTS, without_nanoseconds
+from zskip.pruning.spans import Span, key_family, of_column
+from zskip.pruning.wide import WIDE
+from zskip.stats import Statistics
+
+__all__ = ["Terms"]
+
+
+EVALUATE = {**ARITHMETIC, **MOMENTS, **STRINGS}
+"""By the name of the function, as in `zskip.expr.functions.FUNCTIONS`."""
+
+
+class Terms:
+    """The spans of scalars over the units of some statistics; ``points`` where each unit is a single value, of which
+    DuckDB may be asked where ``computing``."""
+
+    def __init__(self, statistics: Statistics, points: Points | None = None, computing: bool = True) -> None:
+        self.statistics, self.points, self.computing = statistics, points, computing
+        self._known: dict[Scalar, Span] = {}
+
+    def at(self, points: Points) -> Terms:
+        """The same terms over single values."""
+        return Terms(points.statistics, points, self.computing)
+
+    def __len__(self) -> int:
+        return len(self.statistics)
+
+    def __getitem__(self, term: Scalar) -> Span:
+        if term not in self._known:
+            self._known[term] = self._span(term)
+        return self._known[term]
+
+    def _span(self, term: Scalar) -> Span:
+        match term:
+            case Reference(path, type):
+                return of_column(self.statistics.columns.get(path), type, len(self))
+            case Literal(value):
+                return Span.constant(value, len(self))
+            case Call(function, arguments, _, _):
+                spans = [self[argument] for argument in arguments]
+                if function in MOMENTS:
+                    spans = [without_nanoseconds(span) for span in spans]
+                if function in WIDE and key_family(term.type) == "bytes":
+                    return WIDE[function](spans, term)
+                return EVALUATE[function](spans, term)
+            case Foreign(_, _, _, type, _):
+                return Span.anything(type, len(self))

@@ -1,0 +1,160 @@
+"""Interval arithmetic over exact numbers of more than 18 digits, and unsigned ones of 64 bits: computed in 256 bits.
+
+A bound is a decimal of 256 bits here, or null where it is unknown. Within 38 digits a sum or a product is exact in
+every engine that does not round it; past them the engine raises, or makes NULL of it, and the bound is unknown.
+
+    bound       10**38 - 1        b null
+    b + 1       null              null
+    -b          1 - 10**38        null
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+from zskip.expr.tree import Call
+from zskip.pruning.outcomes import Bools
+from zskip.pruning.spans import Keys, Span, key_family, keys
+
+__all__ = ["WIDE"]
+
+Exact: TypeAlias = pa.Decimal256Array
+"""One bound a unit; null where it is unknown."""
+
+_END = Decimal(10) ** 38
+_BYTES = 16
+
+
+def _exact(type: pa.DataType, bounds: Keys) -> Exact:
+    """Keys as the numbers that they stand for, at the scale of their type."""
+    if key_family(type) == "int":
+        low = np.ascontiguousarray(bounds)
+        unsigned = type == pa.uint64()
+        low = low ^ np.iinfo(np.int64).min if unsigned else low
+        high = np.zeros(len(low), np.int64) if unsigned else low >> 63
+        limbs = np.stack([low, *[high] * 3], axis=1)
+        return _numbers(limbs, _scale(type), None)
+    known = pc.fill_null(pc.equal(pc.binary_length(bounds), _BYTES), False)
+    whole = pc.if_else(known, bounds, b"\x80" + b"\0" * (_BYTES - 1))
+    _, ends, data = whole.buffers()
+    start = int(np.frombuffer(ends, np.int32, 1, whole.offset * 4)[0]) if len(whole) else 0
+    raw = np.frombuffer(data, np.uint8, len(whole) * _BYTES, start).reshape(-1, _BYTES)[:, ::-1].copy()
+    raw[:, -1] ^= 0x80
+    halves = raw.view("<i8")
+    limbs = np.concatenate([halves, np.repeat(halves[:, 1:] >> 63, 2, axis=1)], axis=1)
+    found = _numbers(limbs, _scale(type), known)
+    # Beyond 38 digits, as an engine's widest integers may be: not computed with.
+    return pc.if_else(_within(found), found, pa.scalar(None, found.type))
+
+
+def _numbers(limbs: np.ndarray, scale: int, known: pa.BooleanArray | None) -> Exact:
+    """From four limbs of 64 bits each, the lowest first. Of 37 digits, it is said, so that two may be multiplied."""
+    mask = None if known is None else pa.array(np.asarray(known.to_numpy(zero_copy_only=False))).buffers()[1]
+    raw = pa.py_buffer(np.ascontiguousarray(limbs, "<i8").tobytes())
+    return pa.Array.from_buffers(pa.decimal256(37, scale), len(limbs), [mask, raw])
+
+
+def _scale(type: pa.DataType) -> int:
+    return int(type.scale) if t.is_decimal(type) else 0
+
+
+def _within(numbers: Exact) -> pa.BooleanArray:
+    """Whether 38 digits hold them; null where they are unknown."""
+    end = pa.scalar(_END.scaleb(-numbers.type.scale), pa.decimal256(76, numbers.type.scale))
+    return pc.and_(pc.less(numbers, end), pc.greater(numbers, pc.negate(end)))
+
+
+def _bounds(span: Span, scale: int | None = None) -> tuple[Exact, Exact]:
+    """The bounds of a span, at a scale that is not smaller than its own."""
+    lower, upper = _exact(span.type, span.lower), _exact(span.type, span.upper)
+    wide = lower.type if scale is None else pa.decimal256(75, scale)
+    return lower.cast(wide), upper.cast(wide)
+
+
+def _span(spans: list[Span], call: Call, lower: Exact, upper: Exact) -> Span:
+    """The result. It may fail, or be NULL, where it may be beyond the type in which the engine holds it."""
+    value, null, nan, fail = spans[0].value, spans[0].null, spans[0].nan, spans[0].fail
+    for span in spans[1:]:
+        value, null, fail = value & span.value, null | span.null, fail | span.fail
+    beyond = value & ~(_surely(_within(lower)) & _surely(_within(upper)))
+    for held in call.options:
+        least, most = (pa.scalar(end, pa.decimal256(76, lower.type.scale)) for end in _limits(held))
+        beyond |= value & ~(_surely(pc.greater_equal(lower, least)) & _surely(pc.less_equal(upper, most)))
+    return Span(call.type, pc.fill_null(_keys(lower), b""), _keys(upper), value, null | beyond, nan, fail | beyond)
+
+
+def _limits(held: pa.DataType) -> tuple[Decimal, Decimal]:
+    if held == pa.uint64():
+        return Decimal(0), Decimal(2**64 - 1)
+    most = Decimal(10**held.precision - 1).scaleb(-held.scale)
+    return -most, most
+
+
+def _rescaled(spans: list[Span], scale: int) -> tuple[list[Span], list[tuple[Exact, Exact]]]:
+    """Arguments at one scale. An engine that brings them there first may fail at it, even beside NULL."""
+    bounds = [_bounds(span, scale) for span in spans]
+    beyond = [
+        span.value & ~(_surely(_within(lower)) & _surely(_within(upper)))
+        for span, (lower, upper) in zip(spans, bounds, strict=True)
+    ]
+    return [replace(span, fail=span.fail | past) for span, past in zip(spans, beyond, strict=True)], bounds
+
+
+def _surely(flags: pa.BooleanArray) -> Bools:
+    return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), bool)
+
+
+def _keys(numbers: Exact) -> pa.BinaryArray:
+    """Keys of the numbers as decimals of 38 digits; null where they are unknown, or beyond."""
+    within = pa.array(_surely(_within(numbers)))
+    low = np.frombuffer(numbers.buffers()[1], np.uint8).reshape(-1, 32)[numbers.offset :][: len(numbers), :_BYTES]
+    kind = pa.decimal128(38, numbers.type.scale)
+    return keys(
+        pa.Array.from_buffers(
+            kind, len(numbers), [within.buffers()[1], pa.py_buffer(np.ascontiguousarray(low).tobytes())]
+        )
+    )
+
+
+def _sum(spans: list[Span], call: Call) -> Span:
+    spans, ((a, b), (c, d)) = _rescaled(spans, call.type.scale)
+    return _span(spans, call, pc.add(a, c), pc.add(b, d))
+
+
+def _difference(spans: list[Span], call: Call) -> Span:
+    spans, ((a, b), (c, d)) = _rescaled(spans, call.type.scale)
+    return _span(spans, call, pc.subtract(a, d), pc.subtract(b, c))
+
+
+def _product(spans: list[Span], call: Call) -> Span:
+    (a, b), (c, d) = (_bounds(span) for span in spans)
+    corners = [pc.multiply(*each) for each in ((a, c), (a, d), (b, c), (b, d))]
+    lower, upper = (each(*corners, skip_nulls=False) for each in (pc.min_element_wise, pc.max_element_wise))
+    return _span(spans, call, lower, upper)
+
+
+def _negative(spans: list[Span], call: Call) -> Span:
+    lower, upper = _bounds(spans[0])
+    return _span(spans, call, pc.negate(upper), pc.negate(lower))
+
+
+def _cast(spans: list[Span], call: Call) -> Span:
+    return _span(spans, replace(call, options=()), *_bounds(spans[0], call.type.scale))
+
+
+WIDE: dict[str, Callable[[list[Span], Call], Span]] = {
+    "add": _sum,
+    "subtract": _difference,
+    "multiply": _product,
+    "negate": _negative,
+    "cast": _cast,
+}
+"""Functions whose result is a decimal of more than 18 digits."""

@@ -1,0 +1,265 @@
+"""A fitted layout as native Spark expressions: no Python in the path of the rows.
+
+    value ──binary search──▶ code, by column ──▶ node of the tree ──▶ leaf ──▶ file
+                                               one table for the top, then level by level
+
+A step costs one look-up in a constant array, so the cost of a row follows the depth of the tree below its top, not its
+size, and the code that Spark generates stays short enough for the JVM to compile.
+
+Files differ from the local writer's in one thing only, which no proof rests on: the hash by which the rows of a cell
+that is heavier than a file are salted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, or_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import types as t
+
+from zskip.keys import dense_codes
+from zskip.layouts import Assignment
+from zskip.schema import split_path
+from zskip.writer import Routing, widened
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["Forest", "file_numbers", "looked_up", "nested", "united_columns"]
+
+_GRID_ENTRIES = 1 << 16
+_NEVER = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The nodes of one depth. Node i goes to ``child[2 * i + 1]`` where a code reaches its threshold, else ``[2 * i]``.
+
+    ``threshold``: by column; a node that does not ask for a column has one there that no code reaches. A child is a
+    node's number in the next level, or ~n for the leaf n.
+    """
+
+    threshold: Mapping[int, NDArray[np.int32]]
+    child: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Trees, each over some of the columns, level by level, their leaves numbered through, tree after tree.
+
+    ``entry``: where a walk begins, a node of the first level or ~leaf: by the tree's number; or, where ``steps`` are
+    given, in the only tree, by the sum of ``steps[c][code[c]]`` over the columns.
+    """
+
+    entry: NDArray[np.int32]
+    steps: tuple[NDArray[np.int32], ...]
+    levels: tuple[Level, ...]
+    columns: tuple[str, ...]
+    boundaries: tuple[pa.Array, ...]
+
+    @staticmethod
+    def of(assignments: Sequence[Assignment]) -> Forest:
+        """The trees of these assignments."""
+        columns, places = united_columns(assignments)
+        trees = [one.tree for one in assignments]
+        # One binary search serves all trees: their boundaries are united, and their thresholds are said in them.
+        drawn = [_united([_boundaries(one, path) for one in assignments]) for path in columns]
+        column = np.concatenate([place[tree.column] for tree, place in zip(trees, places, strict=True)])
+        threshold = np.concatenate([tree.threshold for tree in trees])
+        tree_of = np.repeat(np.arange(len(trees)), [len(tree) for tree in trees])
+        for number, (codes, starts, _) in enumerate(drawn):
+            cuts = (column == number) & (threshold >= 2)  # the threshold 1 parts NULL from the values
+            threshold[cuts] = codes[starts[tree_of[cuts]] + threshold[cuts] - 2] + 1
+        nodes = np.cumsum([0, *map(len, trees)])
+        leaves = np.cumsum([0, *(tree.cells for tree in trees)])
+        below, above = (
+            np.concatenate(
+                [
+                    np.where(child >= 0, child + nodes[number], child - leaves[number])
+                    for number, child in enumerate(getattr(tree, side) for tree in trees)
+                ]
+            )
+            for side in ("below", "above")
+        )
+        steps: tuple[NDArray[np.int32], ...] = ()
+        if len(trees) == 1:
+            grid = assignments[0].grid(_GRID_ENTRIES)
+            steps = tuple((c * s).astype(np.int32) for c, s in zip(grid.coarse, grid.stride, strict=True))
+            entry = np.where(grid.node < len(trees[0]), grid.node, ~(grid.node - len(trees[0])))
+        else:
+            entry = np.where(np.diff(nodes) > 0, nodes[:-1], ~leaves[:-1])
+        begins, levels = _levelled(entry, column, threshold, np.stack([below, above], axis=1))
+        return Forest(begins, steps, levels, columns, tuple(distinct for _, _, distinct in drawn))
+
+    def walk(self, rows: DataFrame, name: str, tree: Column | None = None) -> DataFrame:
+        """The rows with a column ``name``: the leaf that each reaches, in the tree numbered ``tree`` or the only."""
+        from pyspark.sql import functions as f
+
+        names = [f"{name}_{number}" for number in range(len(self.columns))]
+        found = {
+            code: _code(rows, path, values)
+            for code, path, values in zip(names, self.columns, self.boundaries, strict=True)
+        }
+        rows = rows.withColumns(found)
+        codes = [f.col(_quoted(code)) for code in names]
+        if self.steps or tree is None:
+            tree = reduce(add, [f.get(_integers(step), code) for step, code in zip(self.steps, codes, strict=True)])
+        rows = rows.withColumn(name, f.get(_integers(self.entry), tree))
+        node = f.col(_quoted(name))
+        for level in self.levels:
+            reached = [
+                codes[number] >= f.get(_integers(threshold), node) for number, threshold in level.threshold.items()
+            ]
+            step = f.get(_integers(level.child), node * 2 + reduce(or_, reached).cast("int"))
+            rows = rows.withColumn(name, f.when(node < 0, node).otherwise(step))
+        return rows.withColumn(name, f.bitwise_not(node)).drop(*names)
+
+
+def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | None) -> DataFrame:
+    """The rows with a column ``name``: the number of each row's file, as `Routing.route` gives it but for salt.
+
+    ``partition``: the column with the number of each row's partition, for a table that has some.
+    """
+    from pyspark.sql import functions as f
+
+    hashed = [f.col(_quoted(field.name)) for field in rows.schema if _is_hashable(field.dataType)]
+    assignments = routing.assignments
+    if not any(assignment.files > 1 for assignment in assignments):
+        return rows.withColumn(name, f.lit(0) if partition is None else f.col(_quoted(partition)).cast("int"))
+    rows = Forest.of(assignments).walk(rows, name, None if partition is None else f.col(_quoted(partition)))
+    leaf = f.col(_quoted(name))
+    first = [one.cells.first + start for one, start in zip(assignments, routing.first_file.tolist(), strict=False)]
+    file = f.get(_integers(np.concatenate(first)), leaf)
+    salt = np.concatenate([one.cells.salt for one in assignments])
+    if (salt > 1).any():
+        width = f.get(_integers(salt), leaf)
+        # By the values alone: a task that is run again must send each row where it went before.
+        file = file + f.when(width > 1, f.pmod(f.xxhash64(*hashed), width.cast("bigint")).cast("int")).otherwise(0)
+    return rows.withColumn(name, file)
+
+
+def united_columns(assignments: Sequence[Assignment]) -> tuple[tuple[str, ...], list[NDArray[np.int32]]]:
+    """The columns that any of them reads, and for each assignment the places of its own among them.
+
+    A column that only a workload names is left out of an assignment whose tree does not ask for it.
+    """
+    columns = tuple(dict.fromkeys(path for one in assignments for path in one.columns))
+    return columns, [np.array([columns.index(path) for path in one.columns], np.int32) for one in assignments]
+
+
+def _boundaries(assignment: Assignment, path: str) -> pa.Array:
+    """Of a column; none of one that the assignment does not read, of a type that any other takes on."""
+    if path not in assignment.columns:
+        return pa.nulls(0)
+    return assignment.boundaries[assignment.columns.index(path)].values
+
+
+def _united(boundaries: Sequence[pa.Array]) -> tuple[NDArray[np.int32], NDArray[np.int64], pa.Array]:
+    """Sorted arrays as one: the code of each of their values in it, where each array's codes begin, and the values."""
+    types = [values.type for values in boundaries if not t.is_null(values.type)]
+    type = reduce(lambda one, other: widened(one, other) or one, types)
+    codes, distinct = dense_codes(pa.chunked_array([values.cast(type) for values in boundaries], type))
+    return codes, np.cumsum([0, *map(len, boundaries)]), distinct
+
+
+def _levelled(
+    entry: NDArray[np.int64], column: NDArray[np.int32], threshold: NDArray[np.int32], child: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], tuple[Level, ...]]:
+    """The entries by their place in the first level, and the levels; ``child``: a row of two for each node."""
+    here = np.unique(entry[entry >= 0])
+    first, levels = _renumbered(entry, here), []
+    while len(here):
+        following = child[here]
+        below = np.unique(following[following >= 0])
+        asked = column[here]
+        thresholds = {
+            number: np.where(asked == number, threshold[here], _NEVER).astype(np.int32)
+            for number in np.unique(asked).tolist()
+        }
+        levels.append(Level(thresholds, _renumbered(following.reshape(-1), below)))
+        here = below
+    return first, tuple(levels)
+
+
+def _renumbered(children: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Nodes by their place among these nodes; leaves as they are."""
+    return np.where(children >= 0, np.searchsorted(nodes, children), children).astype(np.int32)
+
+
+def _code(rows: DataFrame, path: str, boundaries: pa.Array) -> Column:
+    """The number of the interval that a column's value lies in: 0 for NULL, else 1 + the boundaries up to the value."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.internal import InternalFunction
+
+    value = nested(path)
+    if not len(boundaries):
+        return f.when(value.isNull(), 0).otherwise(1)
+    if t.is_floating(boundaries.type):
+        # The search tells -0.0 and 0.0 apart.
+        zero = f.lit(0.0).cast(rows.select(value).schema[0].dataType)
+        value = f.when(value == zero, zero).otherwise(value)
+    # The place of the value; where it is absent, ~ the place that it would have.
+    place = InternalFunction.array_binary_search(_constant(boundaries), value)
+    return f.coalesce(f.when(place >= 0, place + 2).otherwise(-place), f.lit(0))
+
+
+def looked_up(values: NDArray[Any], place: Column) -> Column:
+    """The value at a place of an array."""
+    from pyspark.sql import functions as f
+
+    return f.get(_integers(values), place)
+
+
+def _integers(values: NDArray[Any]) -> Column:
+    """A constant array of integers."""
+    from pyspark.sql import functions as f
+
+    return f.split(f.lit(",".join(map(str, values.tolist()))), ",").cast("array<int>")
+
+
+def _constant(values: pa.Array) -> Column:
+    """A constant array of values of an orderable type."""
+    from pyspark.sql import functions as f
+
+    from zskip.spark.handoff import spark_schema
+
+    kind = spark_schema(pa.schema([pa.field("x", values.type)])).fields[0].dataType
+    if t.is_binary(values.type):
+        return f.array(*[f.unhex(f.lit(value.hex())) for value in values.to_pylist()]).cast("array<binary>")
+    plain = [None if value is None else str(value) for value in _texts(values)]
+    texts = f.from_json(f.lit(json.dumps(plain)), "array<string>")
+    return texts if t.is_string(values.type) else texts.cast(f"array<{kind.simpleString()}>")
+
+
+def _texts(values: pa.Array) -> list[str]:
+    """The values as Spark reads them from text, each exactly."""
+    if t.is_timestamp(values.type):
+        zone = "Z" if values.type.tz is not None else ""
+        naive = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
+        return [f"{text}{zone}" for text in pc.cast(naive, pa.string()).to_pylist()]
+    if t.is_floating(values.type):
+        return [repr(float(value)) for value in values.to_pylist()]
+    return list(pc.cast(values, pa.string()).to_pylist())
+
+
+def nested(path: str) -> Column:
+    """A leaf by its path."""
+    from pyspark.sql import functions as f
+
+    return f.col(".".join(_quoted(part) for part in split_path(path)))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _is_hashable(kind: Any) -> bool:
+    return "map<" not in kind.simpleString() and "variant" not in kind.simpleString()

@@ -1,0 +1,230 @@
+"""``spark.read.format("zskip")``: a Python data source. Convenient, and slower than `zskip.spark.table`.
+
+Spark hands over simple filters joined by AND, never a choice of columns, and the rows pass through Python as Arrow
+batches. It needs nothing internal of Spark.
+
+``CREATE TABLE … USING zskip LOCATION …`` works without a list of columns: Spark gives a source the options of such a
+table once, to ask for its schema, and later the schema alone. So its first field's metadata carries them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.errors import InvalidOption, ZskipError
+from zskip.expr import Predicate, conjunction
+from zskip.plan import Changes, Plan
+from zskip.schema import Schema
+from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
+from zskip.sql import bind
+from zskip.storage.opening import knows
+from zskip.table import Table
+from zskip.table import open as open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource, Filter, InputPartition
+    from pyspark.sql.types import StructType
+
+__all__ = ["register_source"]
+
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+_PARTITION_BYTES = 128_000_000
+# Which table a table of Spark's catalog stands for, in the metadata of its first column.
+_TABLE = "zskip"
+_COMPARISONS = {
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+}
+_LIKE = {"StringStartsWith": "startswith", "StringEndsWith": "endswith", "StringContains": "contains"}
+
+
+def register_source(spark: SparkSession) -> None:
+    """Make ``spark.read.format("zskip").load(path)`` known to a session.
+
+    Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down where the session has set
+    ``spark.sql.python.filterPushdown.enabled`` by now: Spark refuses such a source without it. Executors need zskip.
+    """
+    require_session(spark)
+    pushes = str(spark.conf.get(_PUSH_DOWN, "false")).lower() == "true"
+    spark.dataSource.register(_source(Semantics.of(spark), pushes))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one task reads: files of the index by number, or the files that the index does not know as they are."""
+
+    numbers: tuple[int, ...]
+    changes: Changes | None = None
+
+
+@dataclass(slots=True)
+class Scan:
+    """A table's rows for the executors: which table, and the filters as texts with their values."""
+
+    path: str
+    version: int
+    storage_options: dict[str, Any]
+    semantics: Semantics
+    columns: StructType
+    filters: list[tuple[str, list[Any]]]
+
+    def table(self) -> Table:
+        return open_table(self.path, version=self.version, storage_options=self.storage_options or None)
+
+    def predicate(self, schema: Schema) -> Predicate | None:
+        """What the filters say, as far as it can be read: Spark asks them of the rows again."""
+        if self.semantics.zone is None:
+            return None
+        found = []
+        for text, values in self.filters:
+            try:
+                found.append(
+                    bind(
+                        text,
+                        schema,
+                        dialect="spark",
+                        timezone=self.semantics.zone.key,
+                        params=values,
+                        ansi=self.semantics.ansi,
+                        case_sensitive=True,
+                    )
+                )
+            except ZskipError:
+                continue  # Kept, because what cannot be read proves nothing.
+        return alike(conjunction(found), schema) if found else None
+
+    def shares(self) -> list[Share]:
+        """The surviving files in runs of about 128 MB."""
+        table = self.table()
+        plan = table.plan(self.predicate(table.snapshot.schema))
+        run = np.cumsum(np.asarray(table.index.sizes(plan.numbers).fill_null(_PARTITION_BYTES))) // _PARTITION_BYTES
+        runs = np.split(plan.numbers, np.flatnonzero(np.diff(run)) + 1)
+        shares = [Share(tuple(numbers.tolist())) for numbers in runs if len(numbers)]
+        if plan.changes:
+            shares.append(Share((), plan.changes))
+        return shares or [Share(())]
+
+    def batches(self, share: Share) -> Iterator[pa.RecordBatch]:
+        """The rows of one share, in the types that Spark has for them."""
+        table = self.table()
+        plan = table.plan(self.predicate(table.snapshot.schema))
+        mine = np.isin(plan.numbers, np.array(share.numbers, np.int64))
+        numbers = plan.numbers[mine]
+        groups = plan.groups.take(np.isin(plan.groups.file, numbers))
+        # Without the predicate: Spark asks it of the rows again, by its own rules.
+        part: Plan = replace(
+            plan, predicate=None, numbers=numbers, whole=plan.whole[mine], groups=groups, changes=share.changes
+        )
+        # A table of the catalog keeps the columns and types that it was made with.
+        target = arrow_schema(self.columns)
+        for batch in part.to_batches(target.names):
+            yield from pa.Table.from_batches([batch]).cast(target).to_batches()
+
+
+def said(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] | None:
+    """A filter of Spark's as SQL with parameters; None where its meaning is not beyond doubt."""
+    kind = type(given).__name__
+    if kind == "Not":
+        inner = said(given.child, types)  # type: ignore[attr-defined]  # each kind of filter has its own fields
+        return None if inner is None else (f"NOT ({inner[0]})", inner[1])
+    parts: Sequence[str] = given.attribute  # type: ignore[attr-defined]
+    name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+    value: Any = getattr(given, "value", None)
+    values = list(value) if kind == "In" else [value]
+    zoned = pa.types.is_timestamp(types.get(parts[0], pa.null())) and types[parts[0]].tz is not None
+    if len(parts) > 1 or any(isinstance(one, datetime) and (one.tzinfo is not None) != zoned for one in values):
+        return None
+    if kind in _COMPARISONS:
+        return f"{name} {_COMPARISONS[kind]} ?", values
+    if kind == "In":
+        return f"{name} IN ({', '.join('?' * len(values))})", values
+    if kind in ("IsNull", "IsNotNull"):
+        return f"{name} IS {'NOT ' if kind == 'IsNotNull' else ''}NULL", []
+    return (f"{_LIKE[kind]}({name}, ?)", values) if kind in _LIKE else None
+
+
+def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
+    """The class that Spark registers. It is made here since its base class comes from pyspark."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class TablePartition(InputPartition):
+        pass
+
+    class Reader(DataSourceReader):
+        def __init__(self, scan: Scan) -> None:
+            self.scan = scan
+
+        def partitions(self) -> Sequence[InputPartition]:
+            return [TablePartition(share) for share in self.scan.shares()]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            return self.scan.batches(partition.value)
+
+    class PushingReader(Reader):
+        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+            """All filters are asked of the rows again, whatever is pushed: they choose the files."""
+            arrow = self.scan.table().schema
+            types = {field.name: field.type for field in arrow}
+            found = (said(given, types) for given in filters)
+            self.scan.filters = [one for one in found if one is not None]
+            return filters
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "zskip"
+
+        def schema(self) -> StructType:
+            types = spark_schema(_opened(self.options).schema)
+            if "provider" in self.options:  # CREATE TABLE
+                types.fields[0].metadata = {_TABLE: json.dumps({key: self.options.get(key) for key in _OPTIONS})}
+            return types
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            kept = schema.fields[0].metadata.get(_TABLE)
+            options = json.loads(kept) if kept and not self.options.get("path") else self.options
+            table = _opened(options)
+            scan = Scan(table.uri, table.version, _storage_options(options), semantics, schema, [])
+            return (PushingReader if pushes else Reader)(scan)
+
+    return Source
+
+
+_OPTIONS = ("path", "version", "storage_options")
+
+
+def _opened(options: Mapping[str, str]) -> Table:
+    path = options.get("path")
+    if not path:
+        raise InvalidOption(
+            'format("zskip") needs a path: .load("lake/conn"), or CREATE TABLE conn USING zskip LOCATION \'…\' '
+            "without a list of columns."
+        )
+    if not knows(path):
+        raise InvalidOption(
+            f'format("zskip") reads "{path}" in Python, which has no Hadoop client. Use zskip.spark.table(spark, path).'
+        )
+    version = options.get("version")
+    return open_table(
+        re.sub(r"^file:/(?!/)", "file:///", path),  # Spark makes URIs with one slash.
+        version=int(version) if version else None,
+        storage_options=_storage_options(options) or None,
+    )
+
+
+def _storage_options(options: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(options.get("storage_options") or "{}")
+    return found

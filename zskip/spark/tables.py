@@ -1,0 +1,144 @@
+"""Reading tables with Spark: self-pruning DataFrames, views, single reads, whole statements."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from zskip import tablelog
+from zskip.spark.file_index import Unsupported, self_pruning
+from zskip.spark.hadoop import open_storage
+from zskip.spark.handoff import Semantics, column, is_connect, planned_files, read_files, require_session, to_spark
+from zskip.spark.spark_sql import table_paths
+from zskip.sql import bind
+from zskip.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["read", "register", "sql", "table"]
+
+
+def table(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Table,
+    version: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """A DataFrame over a table that prunes itself: Spark's planner asks zskip which files its filters leave.
+
+    Filters count wherever they come from: ``.where()``, SQL over a view of it, joins, constant subqueries. It stays
+    at the version that it was made from. Where Spark's internals do not allow it, as on Spark Connect, it says so once
+    and reads all files; `read` prunes there too.
+
+    Raises `TableNotFound`, and `SchemaError` for a column that Spark cannot read: name the others in ``columns``.
+    """
+    require_session(spark)
+    found = _opened(spark, path, version, storage_options)
+    schema = _chosen(found, columns)
+    if is_connect(spark):
+        return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
+    try:
+        rows = self_pruning(spark, found.index, schema, Table(found.storage, found.snapshot).plan)
+    except Unsupported as error:
+        return _all_files(spark, found, schema, str(error))
+    return rows if rows.columns == schema.names else rows.select([column(name) for name in schema.names])
+
+
+def register(
+    spark: SparkSession, name: str, path: str | os.PathLike[str] | Table, version: int | None = None, **options: Any
+) -> DataFrame:
+    """Put a self-pruning table into the session's SQL under a name, as a temporary view. Options are `table`'s."""
+    rows = table(spark, path, version, **options)
+    rows.createOrReplaceTempView(name)
+    return rows
+
+
+def read(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Table,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    version: int | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The rows for which ``where``, in Spark's SQL, is TRUE, read from the files that may hold one.
+
+    Nothing internal of Spark is used: this works on Spark Connect too. The files are chosen now, by the session's time
+    zone, ANSI mode and case sensitivity as they are now. Raises `TableNotFound`, `SqlError` and `SchemaError`.
+    """
+    require_session(spark)
+    found = _opened(spark, path, version, storage_options)
+    if where is None:
+        return to_spark(found.plan(), spark, columns)
+    semantics = Semantics.of(spark)
+    predicate = bind(
+        where,
+        found.snapshot.schema,
+        dialect="spark",
+        timezone=semantics.zone.key if semantics.zone else "UTC",
+        ansi=semantics.ansi,
+        case_sensitive=semantics.case_sensitive,
+    )
+    return to_spark(found.plan(predicate), spark, columns)
+
+
+def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
+    """Run a statement of Spark's SQL in which paths of zskip tables stand for tables: ``SELECT … FROM 'lake/conn'``.
+
+    Each is read through a self-pruning `table`. Raises `TableNotFound`, and what ``spark.sql`` raises.
+    """
+    require_session(spark)
+    pieces: list[str] = []
+    views: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    done = 0
+    for found in table_paths(statement):
+        name = names.setdefault(found.path, f"zskip_{len(names)}")
+        if name not in views:
+            views[name] = table(spark, found.path, storage_options=storage_options)
+        pieces += [_formatless(statement[done : found.start]), f"{{{name}}}"]
+        done = found.end
+    pieces.append(_formatless(statement[done:]))
+    return spark.sql("".join(pieces), **views) if views else spark.sql(statement)
+
+
+def _formatless(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _opened(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Table,
+    version: int | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Table:
+    if isinstance(path, Table):
+        return path
+    storage = open_storage(spark, path, storage_options)
+    return Table(storage, tablelog.load(storage, version))
+
+
+def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:
+    arrow = found.snapshot.schema.arrow
+    if columns is None:
+        return arrow
+    return pa.schema([arrow.field(found.snapshot.schema.column(name).parts[0]) for name in columns])
+
+
+def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str) -> DataFrame:
+    message = f"zskip cannot prune this DataFrame from inside of Spark ({reason}): it reads all files of the table."
+    if message not in _SAID:
+        _SAID.add(message)
+        warnings.warn(f"{message} Use zskip.spark.read(spark, path, where=…).", RuntimeWarning, stacklevel=3)
+    return read_files(spark, found.index, planned_files(found.plan()), schema)
+
+
+_SAID: set[str] = set()

@@ -1,0 +1,133 @@
+"""The types in which an engine computes with numbers: past them, it raises, wraps or rounds."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.expr.bound import Dialect
+from zskip.expr.literals import Refused, integer_limits
+from zskip.expr.tree import Call, Literal, Scalar
+
+__all__ = [
+    "digits",
+    "float_result",
+    "held",
+    "is_exact",
+    "is_number",
+    "is_short",
+    "is_unsigned",
+    "is_wide",
+    "must_be_numbers",
+    "narrow",
+    "scale",
+    "whole_digits",
+    "wraps",
+]
+
+
+def is_number(type: pa.DataType) -> bool:
+    """A type that interval arithmetic reaches."""
+    if t.is_decimal(type):
+        return bool(type.precision <= 18)
+    return bool(t.is_integer(type) and type != pa.uint64()) or type in (pa.float32(), pa.float64())
+
+
+def is_wide(type: pa.DataType) -> bool:
+    """An exact type beyond it, whose sums and products are computed apart."""
+    return bool(t.is_decimal128(type) and type.precision > 18) or type == pa.uint64()
+
+
+def is_unsigned(scalar: Scalar, beside: Scalar | None = None) -> bool:
+    """Whether DuckDB holds a scalar in an unsigned integer of up to 64 bits; a constant, as what is beside it."""
+    match scalar:
+        case Literal(value):
+            fits = t.is_integer(value.type) or (t.is_decimal(value.type) and value.type.scale == 0)
+            return bool(fits and 0 <= value.as_py() < 2**64 and beside is not None and is_unsigned(beside))
+        case Call(_, _, _, (pa.DataType() as within, *_)):
+            return bool(t.is_unsigned_integer(within))
+    return bool(t.is_unsigned_integer(scalar.type))
+
+
+def is_short(scalar: Scalar) -> bool:
+    """Whether DuckDB may hold a scalar in a decimal of up to 18 digits."""
+    match scalar:
+        case Literal():
+            return digits(scalar) + scale(scalar) <= 18 or whole_digits(scalar) + scale(scalar) <= 18
+        case Call(_, _, type, (pa.DataType() as within,)) if t.is_decimal(type):
+            return bool(t.is_decimal(within))
+        case Call(_, _, type, (pa.DataType() as within, bool())) if t.is_integer(type):
+            return bool(within.bit_width < 64)
+    short = scalar.type.precision <= 18 if t.is_decimal(scalar.type) else scalar.type.bit_width < 64
+    return bool(short)
+
+
+def must_be_numbers(*scalars: Scalar) -> None:
+    for scalar in scalars:
+        if not is_number(scalar.type):
+            raise Refused(f"arithmetic over {scalar.type}")
+
+
+def is_exact(type: pa.DataType) -> bool:
+    return bool(t.is_integer(type) or t.is_decimal(type))
+
+
+def float_result(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
+    types = (left.type, right.type)
+    if pa.float64() in types or (dialect.name == "spark" and any(t.is_decimal(each) for each in types)):
+        return pa.float64()
+    return pa.float32()
+
+
+def digits(scalar: Scalar) -> int:
+    if t.is_decimal(scalar.type):
+        return int(scalar.type.precision - scalar.type.scale)
+    return {8: 3, 16: 5, 32: 10, 64: 20}[scalar.type.bit_width]
+
+
+def whole_digits(scalar: Scalar) -> int:
+    """The digits before the point that its values have at most."""
+    if isinstance(scalar, Literal) and scalar.value.is_valid:
+        return len(str(abs(int(scalar.value.as_py()))))
+    return digits(scalar)
+
+
+def scale(scalar: Scalar) -> int:
+    return int(scalar.type.scale) if t.is_decimal(scalar.type) else 0
+
+
+def held(scalar: Scalar, dialect: Dialect) -> pa.DataType:
+    """The integer type in which the engine holds a scalar; what arithmetic gives is held here in 64 bits."""
+    match scalar:
+        case Literal(value):
+            return pa.int32() if value.is_valid and -(2**31) <= value.as_py() < 2**31 else pa.int64()
+        case Call(_, _, _, (pa.DataType() as narrow, bool())):
+            return narrow
+        case Call("part" | "difference") if dialect.name == "spark":
+            return pa.int32()
+        case Call("least" | "greatest", arguments):
+            types = [held(each, dialect) for each in arguments if not isinstance(each, Literal)]
+            return max(types, key=lambda type: type.bit_width, default=pa.int32())
+    return scalar.type
+
+
+def narrow(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
+    """The integer type in which the engine computes: past it, it raises or wraps."""
+    sizes, unsigned = [], []
+    for scalar, other in ((left, right), (right, left)):
+        type = held(scalar, dialect)
+        if isinstance(scalar, Literal) and not isinstance(other, Literal) and dialect.name == "duckdb":
+            # DuckDB reads a constant in the type beside it, where that can hold it.
+            low, high = integer_limits(held(other, dialect))
+            if low <= scalar.value.as_py() <= high:
+                continue
+        sizes.append(type.bit_width)
+        unsigned.append(t.is_unsigned_integer(type))
+    if all(unsigned):
+        return {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32()}[max(sizes)]
+    bits = max(size * 2 if no_sign else size for size, no_sign in zip(sizes, unsigned, strict=True))
+    return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[min(bits, 64)]
+
+
+def wraps(dialect: Dialect) -> bool:
+    return dialect.name == "spark" and not dialect.ansi

@@ -1,0 +1,95 @@
+"""`Source`: a text of which parts are replaced before it is parsed, and the way back to what the user wrote."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from zskip.errors import InvalidOption
+from zskip.expr.tree import Node
+
+__all__ = ["LongChain", "LongList", "Parameters", "Source", "be_parameters"]
+
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
+"""The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
+
+
+def be_parameters(params: object) -> None:
+    """Raises `InvalidOption` for what is neither a sequence of values nor a mapping of names to them."""
+    if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
+        raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class LongList:
+    """The constants of one IN: as they stand in the text, and as an array."""
+
+    text: str
+    values: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class LongChain:
+    """A chain of comparisons, bound: ``text`` says for the engine what it is. ``kind``: "any", "none" or "row"."""
+
+    kind: str
+    text: str
+    tree: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text that is parsed, made of the user's ``original`` by replacing parts of it, once or more.
+
+    ``edges`` holds, for each piece of ``frozen``, its start there, its start in the text ``below``, and whether it
+    replaces what stands there, ascending. ``lists``: by the number that stands for each in ``frozen``.
+    """
+
+    original: str
+    frozen: str
+    edges: tuple[tuple[int, int, bool], ...] = ((0, 0, False),)
+    below: Source | None = None
+    lists: Mapping[str, LongList | LongChain] = field(default_factory=dict)
+
+    def replaced(
+        self, replacements: Iterable[tuple[int, int, str]], lists: Mapping[str, LongList | LongChain] | None = None
+    ) -> Source:
+        """This text with other text from some start to some end, again and again."""
+        pieces: list[str] = []
+        edges: list[tuple[int, int, bool]] = []
+        at = length = 0
+        for start, end, text in sorted(replacements):
+            edges += [(length, at, False), (length + start - at, start, True)]
+            pieces += [self.frozen[at:start], text]
+            length += start - at + len(text)
+            at = end
+        if not edges:
+            return self
+        edges.append((length, at, False))
+        frozen = "".join([*pieces, self.frozen[at:]])
+        return Source(self.original, frozen, tuple(edges), self, {**self.lists, **(lists or {})})
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The half-open range in the original of one in the frozen text."""
+        if self.below is None:
+            return start, end
+        return self.below.span(self._origin(start, False), self._origin(end, True))
+
+    def _origin(self, offset: int, as_end: bool) -> int:
+        index = max(0, bisect.bisect_right(self.edges, (offset - as_end, math.inf)) - 1)
+        frozen, below, replaces = self.edges[index]
+        if not replaces:
+            return below + offset - frozen
+        following = self.edges[index + 1][1]
+        return following if as_end else below
+
+    def whole(self, text: str) -> str:
+        """A part of the frozen text with its lists written out."""
+        for number, listed in self.lists.items():
+            text = text.replace(number, listed.text)
+        return text

@@ -1,0 +1,157 @@
+"""What a workload's statements ask of one table: their conditions on its columns alone, and the columns they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+import sqlglot
+from sqlglot import exp
+
+from zskip.errors import SqlSyntaxError
+from zskip.expr.recursion import read_with_room
+from zskip.schema import Schema
+
+__all__ = ["Asked", "asked", "conditions", "named_tables", "spoken"]
+
+_STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH)\b", re.IGNORECASE | re.DOTALL)
+
+
+class Asked(NamedTuple):
+    """One query: its condition, and the paths of the leaves that it reads; None for all of them."""
+
+    condition: str
+    columns: frozenset[str] | None
+
+
+def asked(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[Asked]:
+    """The queries behind a line of a workload: a predicate itself, or one for each SELECT in a statement that has any.
+
+    A guide for a layout and never a proof: a condition that reads another table's columns, or a subquery, is left out,
+    and of a qualified name the last parts count. A SELECT reads the columns that it names anywhere, and a predicate
+    alone reads all, as `*` does; a `*` within a statement stands for what the whole statement names. Raises
+    `SqlSyntaxError`.
+
+    >>> import pyarrow as pa
+    >>> schema = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())]))
+    >>> (query,) = asked("SELECT count(*) FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
+    >>> query.condition, sorted(query.columns)
+    ('a = 5 AND b > 1', ['a', 'b'])
+    """
+    if _STATEMENT.match(text) is None:
+        return [Asked(text, None)]
+    return read_with_room(text, lambda: _selects(text, schema, dialect))
+
+
+def _selects(text: str, schema: Schema, dialect: str) -> list[Asked]:
+    try:
+        statement = sqlglot.parse_one(text, read=dialect)
+    except sqlglot.errors.ParseError as error:
+        raise SqlSyntaxError(f"A statement of the workload does not parse: {error}", text) from error
+    found = []
+    for select in statement.find_all(exp.Select):
+        where = select.args.get("where")
+        parts = list(where.this.flatten()) if where is not None and isinstance(where.this, exp.And) else []
+        if where is not None and not parts:
+            parts = [where.this]
+        mine = [own for part in parts if (own := _alone(part, schema, dialect)) is not None]
+        if mine:
+            found.append(Asked(" AND ".join(mine), _read(select, statement, schema)))
+    return found
+
+
+def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
+    """The conditions of `asked` alone."""
+    return [query.condition for query in asked(text, schema, dialect=dialect)]
+
+
+def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
+    """The tables that a statement names, in quotes where it quotes them, without its own CTEs. Raises `SqlSyntaxError`.
+
+    >>> sorted(named_tables("WITH c AS (SELECT * FROM t) SELECT * FROM c JOIN 'lake/conn' USING (a)"))
+    ['"lake/conn"', 't']
+    """
+    try:
+        statement = read_with_room(text, lambda: sqlglot.parse_one(text, read=dialect))
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
+    own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
+    return {
+        table.this.sql(dialect=dialect)
+        for table in statement.find_all(exp.Table)
+        if table.name and not table.db and table.name.lower() not in own
+    }
+
+
+def spoken(text: str, tables: Collection[str], name: str, *, dialect: str = "duckdb", into: str) -> str:
+    """A statement in another dialect, in which some tables, whichever case they are spelled in, have another name.
+
+    For Spark the name is a parameter of ``spark.sql``, in braces. Raises `SqlSyntaxError`.
+
+    >>> spoken("FROM 'lake/conn' WHERE a = 5", ["lake/conn"], "rows", into="spark")
+    'SELECT * FROM {rows} AS `lake/conn` WHERE a = 5'
+    """
+    folded = {table.lower() for table in tables}
+    placed = f"zskip_{name}_here"
+    try:
+        statement = read_with_room(text, lambda: sqlglot.parse_one(text, read=dialect))
+        own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
+        for table in list(statement.find_all(exp.Table)):
+            if table.name.lower() in folded - own and not table.db:
+                if not table.alias:
+                    table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
+                table.set("this", exp.to_identifier(placed if into == "spark" else name))
+        said: str = read_with_room(text, lambda: statement.sql(dialect=into))
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The statement cannot be put into {into}'s SQL: {error}", text) from error
+    if into == "spark":
+        return said.replace("{", "{{").replace("}", "}}").replace(placed, f"{{{name}}}")
+    return said
+
+
+def _read(select: exp.Select, statement: exp.Expr, schema: Schema) -> frozenset[str] | None:
+    """The leaves that one SELECT of a statement reads; None for all."""
+    if not _has_star(select):
+        return _named(select, schema)
+    outermost = [each for each in statement.find_all(exp.Select) if each.find_ancestor(exp.Select, exp.CTE) is None]
+    return None if any(each is select or _has_star(each) for each in outermost) else _named(statement, schema)
+
+
+def _has_star(select: exp.Select) -> bool:
+    """Whether a SELECT list holds `*`, `t.*` or `COLUMNS(…)`; the star of `count(*)` reads nothing."""
+    return any(each.is_star or each.find(exp.Columns) is not None for each in select.expressions)
+
+
+def _named(part: exp.Expr, schema: Schema) -> frozenset[str]:
+    """The leaves that a part of a statement names; a struct stands for all of its fields."""
+    found: set[str] = set()
+    for names in {tuple(piece.name.lower() for piece in column.parts) for column in part.find_all(exp.Column)}:
+        # a qualifier may stand before a column's name, and a field's name behind it
+        for first in range(len(names)):
+            under = [leaf.path for leaf in schema if _is_under(leaf.parts, names[first:])]
+            found |= set(under)
+            if under:
+                break
+    return frozenset(found)
+
+
+def _is_under(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    return all(part.lower() == name for part, name in zip(parts, names, strict=False))
+
+
+def _alone(part: exp.Expr, schema: Schema, dialect: str) -> str | None:
+    """A condition with its columns unqualified; None where it reads anything but this table's columns."""
+    condition = part.copy()
+    if condition.find(exp.Query) is not None:
+        return None
+    named = list(condition.find_all(exp.Column))
+    for column in named:
+        names = [piece.name for piece in column.parts]
+        while names and schema.find(names) is None:
+            names = names[1:]
+        if not names:
+            return None
+        for qualifier in ("catalog", "db", "table")[: 4 - len(names)]:
+            column.set(qualifier, None)
+    return condition.sql(dialect=dialect) if named else None

@@ -1,0 +1,179 @@
+"""Bounds as a footer spells them (Parquet's PLAIN encoding) as Arrow arrays, in every physical form that a type has."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+from zskip.types import widened
+
+__all__ = ["Spelled"]
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
+_NUMBERS = {"BOOLEAN": np.uint8, "INT32": np.int32, "INT64": np.int64, "FLOAT": np.float32, "DOUBLE": np.float64}
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """Bytes in a buffer: one value a slot, ``length`` of them from ``at`` on; a negative ``at`` is no value."""
+
+    data: np.ndarray
+    at: np.ndarray
+    length: np.ndarray
+
+    def values(self, type: pa.DataType, physical: str, logical: str, *, upper: bool) -> pa.Array:
+        """The values as ``type``; null where there is none, or where the bytes cannot be one of that type.
+
+        ``logical`` is Parquet's logical type as JSON. A text that was cut inside a character loses the piece where it
+        is a lower bound; as an upper bound it is no value.
+        """
+        if physical in _WIDTHS:
+            return self._numbers(type, physical, logical)
+        if t.is_decimal(type):
+            return self._decimals(type)
+        if t.is_floating(type):
+            there, raw = self._fixed(2)
+            return _masked(raw.view(np.float16).reshape(-1), there, type)
+        texts = self._texts()
+        if not t.is_string(type):
+            return texts
+        try:
+            return texts.cast(pa.string())
+        except pa.ArrowInvalid:
+            return pa.array([_text(value, upper) for value in texts.to_pylist()], pa.string())
+
+    def _fixed(self, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which slots hold a value of this width, and the bytes of all slots, zero where there is none."""
+        there = (self.at >= 0) & (self.length == width)
+        # The value at each place as one item: numpy fetches it in one step, not byte by byte.
+        values = np.ndarray((len(self.data) - width + 1,), f"V{width}", self.data, strides=(1,))
+        raw = values[np.where(there, self.at, 0)].view(np.uint8).reshape(len(there), width)
+        if not there.all():
+            raw[~there] = 0
+        return there, raw
+
+    def _numbers(self, type: pa.DataType, physical: str, logical: str) -> pa.Array:
+        there, raw = self._fixed(_WIDTHS[physical])
+        numbers = np.ascontiguousarray(raw).view(_NUMBERS[physical]).reshape(-1)
+        if t.is_boolean(type):
+            return _masked(numbers != 0, there, type)
+        if t.is_decimal(type):
+            return _decimal_array(_sign_extended(numbers), there, type)
+        if t.is_unsigned_integer(type):
+            numbers = numbers.view(np.uint32 if physical == "INT32" else np.uint64)
+        if t.is_integer(type):
+            limits = np.iinfo(type.to_pandas_dtype())
+            return _masked(numbers, there & (numbers >= limits.min) & (numbers <= limits.max), type)
+        if t.is_floating(type):
+            return _masked(numbers, there, type)
+        spelled = _temporal(type, physical, json.loads(logical))
+        plain = _masked(numbers, there, pa.int32() if physical == "INT32" else pa.int64())
+        return pa.nulls(len(plain), type) if spelled is None else widened(plain.view(spelled), type)
+
+    def _decimals(self, type: pa.DataType) -> pa.Array:
+        """Big-endian two's complement of any length, as decimals."""
+        width = 32 if type.bit_width > 128 else 16
+        there = (self.at >= 0) & (self.length > 0) & (self.length <= width)
+        back = np.arange(width)
+        place = self.at[:, None] + self.length[:, None] - 1 - back
+        inside = there[:, None] & (back < self.length[:, None])
+        raw = np.where(inside, self.data[np.where(inside, place, 0)], 0).astype(np.uint8)
+        negative = there & (self.data[np.where(there, self.at, 0)] >= 0x80)
+        raw[negative[:, None] & ~inside] = 0xFF
+        return _decimal_array(raw, there, type)
+
+    def _texts(self) -> pa.BinaryArray:
+        there = self.at >= 0
+        length = np.where(there, self.length, 0)
+        ends = np.cumsum(length)
+        place = np.repeat(np.where(there, self.at, 0) - (ends - length), length) + np.arange(
+            ends[-1] if len(ends) else 0
+        )
+        offsets = np.concatenate([[0], ends]).astype(np.int64)
+        mask = pa.array(there).buffers()[1]
+        buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(self.data[place].tobytes())]
+        return pa.Array.from_buffers(pa.large_binary(), len(there), buffers).cast(pa.binary())
+
+
+def _masked(values: np.ndarray, there: np.ndarray, type: pa.DataType) -> pa.Array:
+    plain = pa.array(np.ascontiguousarray(values), mask=None if there.all() else ~there)
+    return plain if plain.type == type else plain.cast(type)
+
+
+def _sign_extended(numbers: np.ndarray) -> np.ndarray:
+    """Integers as 16 bytes each, little-endian two's complement."""
+    low = numbers.astype(np.int64)
+    return np.stack([low, low >> 63], axis=1).view(np.uint8).reshape(len(low), 16)
+
+
+def _decimal_array(raw: np.ndarray, there: np.ndarray, type: pa.DataType) -> pa.Array:
+    wide = pa.decimal256 if raw.shape[1] == 32 else pa.decimal128
+    mask = pa.array(there).buffers()[1]
+    digits = 76 if raw.shape[1] == 32 else 38
+    values = pa.Array.from_buffers(
+        wide(digits, type.scale), len(there), [mask, pa.py_buffer(np.ascontiguousarray(raw).tobytes())]
+    )
+    try:
+        return values.cast(type)
+    except pa.ArrowInvalid:
+        # Some bound has more digits than its type: a writer's error, and that one is no value.
+        return pa.concat_arrays([_decimal_or_null(value, type) for value in values])
+
+
+def _decimal_or_null(value: Any, type: pa.DataType) -> pa.Array:
+    try:
+        return pa.array([value.as_py()], type)
+    except pa.ArrowInvalid:
+        return pa.nulls(1, type)
+
+
+def _temporal(type: pa.DataType, physical: str, logical: dict[str, Any]) -> pa.DataType | None:
+    """The Arrow type that the footer's own numbers are of."""
+    unit = _UNITS.get(logical.get("timeUnit", ""))
+    match logical.get("Type"):
+        case "Date" if t.is_date(type):
+            return pa.date32()
+        case "Time" if unit and t.is_time(type):
+            return pa.time32(unit) if physical == "INT32" else pa.time64(unit)
+        case "Timestamp" if unit and t.is_timestamp(type) and physical == "INT64":
+            return pa.timestamp(unit, type.tz)
+        case _ if t.is_duration(type) and physical == "INT64":
+            return type
+    return None
+
+
+def _text(value: bytes | None, upper: bool) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        # All before the first wrong byte is a prefix, and a prefix is a lower bound.
+        return None if upper else value[: error.start].decode()
+
+
+def extremes(bounds: pa.Array, owner: np.ndarray, owners: int, *, upper: bool) -> pa.Array:
+    """The least or greatest bound of each owner's slots (``owner``: ascending numbers); null where there is none."""
+    if len(bounds) == owners and (owner == np.arange(owners)).all():
+        return bounds
+    order = pc.sort_indices(
+        pa.table({"owner": owner, "bound": _sortable(bounds)}),
+        sort_keys=[("owner", "ascending"), ("bound", "descending" if upper else "ascending")],
+    )
+    ranked = np.asarray(order)
+    firsts = np.searchsorted(owner, np.arange(owners))
+    present = firsts < len(owner)
+    present[present] &= owner[firsts[present]] == np.arange(owners)[present]
+    place = pa.array(np.where(present, ranked[np.where(present, firsts, 0)] if len(ranked) else 0, 0), mask=~present)
+    return bounds.take(place)
+
+
+def _sortable(bounds: pa.Array) -> pa.Array:
+    return bounds.cast(pa.float32()) if t.is_float16(bounds.type) else bounds

@@ -1,0 +1,92 @@
+"""An fsspec file system over a `Storage`, through which DuckDB and Arrow read tables that are not on a local disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fsspec
+from fsspec.spec import AbstractBufferedFile
+
+from zskip.storage.storage import Storage
+
+__all__ = ["StorageFileSystem"]
+
+
+class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is untyped
+    """Read-only. A path is what `Storage.uri_of` gives, with or without its scheme."""
+
+    protocol = "zskip"
+    cachable = False
+
+    def __init__(self, storage: Storage, **options: Any) -> None:
+        super().__init__(**options)
+        self._storage = storage
+        self.protocol = storage.uri.partition("://")[0]
+        self._root = self._bare(storage.uri)
+
+    @staticmethod
+    def _bare(path: str) -> str:
+        return path.partition("://")[2].strip("/") if "://" in path else path.strip("/")
+
+    def _strip_protocol(self, path: str | list[str]) -> str | list[str]:
+        return [self._bare(one) for one in path] if isinstance(path, list) else self._bare(path)
+
+    def _inner(self, path: str) -> str:
+        bare = self._bare(path)
+        if bare == self._root:
+            return ""
+        if not bare.startswith(f"{self._root}/"):
+            raise FileNotFoundError(f"{path} is not in the table {self._storage.uri}.")
+        return bare[len(self._root) + 1 :]
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
+        inner = self._inner(path)
+        listing = self._storage.list(inner)
+        above = f"{inner}/" if inner else ""
+        found: dict[str, dict[str, Any]] = {}
+        for name, size in zip(listing.path.to_pylist(), listing.size.to_pylist(), strict=True):
+            head, slash, _ = name[len(above) :].partition("/")
+            full = f"{self._root}/{above}{head}"
+            found[full] = {"name": full, "size": 0 if slash else size, "type": "directory" if slash else "file"}
+        if not found and inner:
+            return [self.info(path)] if detail else [self._bare(path)]
+        return list(found.values()) if detail else list(found)
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        inner = self._inner(path)
+        listing = self._storage.size_and_modified([inner]) if inner else None
+        if listing is None or listing.size[0].as_py() is None:
+            if not inner or len(self._storage.list(inner)):
+                return {"name": self._bare(path), "size": 0, "type": "directory"}
+            raise FileNotFoundError(f"{path} is not there.")
+        return {
+            "name": self._bare(path),
+            "size": listing.size[0].as_py(),
+            "type": "file",
+            "mtime": listing.modified[0].as_py(),
+            "ETag": listing.etag[0].as_py(),
+        }
+
+    def modified(self, path: str) -> Any:
+        import datetime
+
+        return datetime.datetime.fromtimestamp((self.info(path)["mtime"] or 0) / 1e9, datetime.UTC)
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **options: Any) -> AbstractBufferedFile:
+        if mode != "rb":
+            raise PermissionError(f"{path} is opened to write, and this file system only reads.")
+        options.setdefault("cache_type", "readahead")
+        return _File(self, path, mode=mode, block_size=block_size or 1 << 20, **options)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        inner = self._inner(path)
+        if start is None and end is None:
+            return self._storage.read(inner)
+        size = self.info(path)["size"]
+        first, last, _ = slice(start, end).indices(size)
+        return self._storage.read_range(inner, first, last - first) if last > first else b""
+
+
+class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self.fs.cat_file(self.path, start, end)  # type: ignore[no-any-return]

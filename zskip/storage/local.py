@@ -1,0 +1,312 @@
+"""`LocalStorage`: a table on a local disk. A link or a rename publishes a file whole, fsync makes it durable."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from zskip.errors import UnsafePath, UnsupportedStore, naming
+from zskip.storage.storage import Listing, table_path, unsafe_paths
+
+if TYPE_CHECKING:
+    import fsspec
+    from _typeshed import ReadableBuffer
+
+__all__ = ["LocalStorage"]
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+_BUFFER_BYTES = 1 << 20
+
+
+class LocalStorage:
+    """A folder on a local disk; it need not exist before the first file is written."""
+
+    def __init__(self, root: Path) -> None:
+        self.local: Path = Path(os.path.abspath(root.expanduser()))
+        self.uri: str = str(self.local)
+        self.place = self.uri
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({self.uri!r})"
+
+    def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
+        return LocalStorage, (self.local,)
+
+    def uri_of(self, path: str) -> str:
+        return f"{self.uri.rstrip('/')}/{table_path(path)}"
+
+    @cached_property
+    def _real_root(self) -> str:
+        return os.path.realpath(self.local)
+
+    def _locate(self, path: str) -> str:
+        located = self.uri_of(path)
+        self._keep_inside(path, located)
+        return located
+
+    def _keep_inside(self, path: str, located: str) -> None:
+        if os.name != "nt" and not self._has_link(path):  # Windows has other links too, which realpath follows
+            return
+        if os.path.commonpath([os.path.realpath(located), self._real_root]) != self._real_root:
+            raise UnsafePath(f'The path "{path}" of the table {self.uri} is a link to a place outside the table.')
+
+    def _has_link(self, path: str) -> bool:
+        at = self.uri.rstrip("/")
+        for part in path.split("/"):
+            at = f"{at}/{part}"
+            if os.path.islink(at):
+                return True
+        return False
+
+    def contain(self, paths: pa.StringArray) -> None:
+        for path in unsafe_paths(paths).to_pylist():
+            table_path(path)
+        folders: set[str] = set()
+        for path in paths.to_pylist():
+            folder, _, _ = path.rpartition("/")
+            if folder not in folders:
+                folders.add(folder)
+                if folder:
+                    self._keep_inside(folder, self.uri_of(folder))
+            located = f"{self.uri}/{path}"
+            if os.path.islink(located):
+                self._keep_inside(path, located)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self._locate(path))
+
+    def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
+        paths: list[str] = []
+        sizes: list[int] = []
+        modified: list[int] = []  # lists of plain values: a tuple a file would keep Python's collector busy
+        touched: list[int] = []
+        waiting = [prefix.rstrip("/")]
+        while waiting:
+            folder = waiting.pop()
+            before = f"{folder}/" if folder else ""
+            with suppress(FileNotFoundError), _entries(self._locate(folder) if folder else self.uri) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if not hidden and name[0] in "._" and "=" not in name:
+                        continue
+                    if entry.is_symlink():
+                        self._keep_inside(before + name, f"{self.uri}/{before}{name}")
+                    if entry.is_dir():
+                        waiting.append(before + name)
+                        continue
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:
+                        continue  # It is gone since its name was read: then it is not listed.
+                    paths.append(before + name)
+                    sizes.append(status.st_size)
+                    modified.append(status.st_mtime_ns)
+                    touched.append(status.st_ctime_ns)
+        return Listing.of_columns(paths, sizes, modified, touched)
+
+    def names(self, folder: str, *, after: str = "") -> Sequence[str]:
+        try:
+            return [name for name in os.listdir(self._locate(folder)) if name > after]
+        except (FileNotFoundError, NotADirectoryError):  # the latter: the storage is a single file
+            return []
+
+    def size_and_modified(self, paths: Sequence[str]) -> Listing:
+        return Listing.of(self._status(path) for path in paths)
+
+    def _status(self, path: str) -> tuple[str, int | None, int | None, None]:
+        try:
+            status = os.stat(self.uri_of(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return path, None, None, None
+        return path, status.st_size, status.st_mtime_ns, None
+
+    def read(self, path: str) -> bytes:
+        located = self._locate(path)
+        with naming(located), open(located, "rb") as file:
+            return file.read()
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        located = self._locate(path)
+        with naming(located), open(located, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size + start) if start < 0 else start
+            file.seek(start)
+            # Python sets aside all that is asked for; a snapshot may promise more than there is memory.
+            return file.read(min(length, max(0, size - start)))
+
+    def put(self, path: str, data: bytes) -> None:
+        with self.open_writer(path) as file:
+            file.write(data)
+            file.flush()
+            with naming(self.uri_of(path)):
+                os.fsync(file.fileno())
+        _sync_folders(self._folders_of([path]))
+
+    put_once = put
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        target = self._locate(path)
+        temporary = _temporary(target)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        try:
+            with naming(temporary), open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise UnsupportedStore(
+                        f"The file system of {self.uri} cannot create a file only if it is absent (no hard links), "
+                        "so a commit could lose another writer's. Keep the table on a POSIX disk or an object store."
+                    ) from error
+                raise
+        finally:
+            _remove(temporary)
+        _sync_folders(self._folders_of([path]))
+        return True
+
+    def open_writer(self, path: str) -> BinaryIO:
+        target = self._locate(path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        temporary = _temporary(target)
+        return _Unpublished(io.FileIO(temporary, "xb"), temporary, target)
+
+    def make_durable(self, paths: Sequence[str]) -> None:
+        if not paths:
+            return
+        for path in paths:
+            _sync(self._locate(path))
+        _sync_folders(self._folders_of(paths))
+
+    def _folders_of(self, paths: Sequence[str]) -> Sequence[str]:
+        """Every folder between the files and the one that holds the table, deepest first."""
+        inner = {
+            "/".join(parts[:depth]) for parts in (path.split("/") for path in paths) for depth in range(len(parts))
+        }
+        ordered = sorted(inner, key=lambda folder: (-folder.count("/"), folder), reverse=False)
+        folders = [f"{self.uri}/{folder}" for folder in ordered if folder]
+        return [*folders, self.uri, str(self.local.parent)]
+
+    def move(self, source: str, target: str) -> None:
+        located = self._locate(target)
+        os.makedirs(os.path.dirname(located), exist_ok=True)
+        os.replace(self._locate(source), located)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        failed: OSError | None = None
+        for path in paths:
+            try:
+                os.unlink(self._locate(path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def remove_empty(self, folder: str) -> None:
+        for inner, _, _ in os.walk(self._locate(folder), topdown=False):
+            with suppress(OSError):  # one that is not empty is in use
+                os.rmdir(inner)
+
+    def filesystem(self) -> fsspec.AbstractFileSystem:
+        from fsspec.implementations.local import LocalFileSystem
+
+        return LocalFileSystem()
+
+
+class _Unpublished(io.BufferedWriter):
+    """A file under a temporary name beside its own; `close` renames it, leaving `with` by an exception removes it."""
+
+    def __init__(self, file: io.FileIO, temporary: str, target: str) -> None:
+        super().__init__(file, _BUFFER_BYTES)
+        self._temporary, self._target = temporary, target
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with naming(self._target):
+            return super().write(data)
+
+    def flush(self) -> None:
+        with naming(self._target):
+            super().flush()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            super().close()
+            os.replace(self._temporary, self._target)
+        except BaseException:
+            _remove(self._temporary)
+            raise
+
+    def discard(self) -> None:
+        """Close without publishing, and remove what was written."""
+        if not self.closed:
+            self.raw.close()  # what waits in the buffer is not written any more
+            _remove(self._temporary)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        # A writer that was forgotten, not closed, was never finished.
+        self.discard()
+
+
+@contextmanager
+def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """What a folder holds, through a descriptor of it: an entry's status is asked for without walking its path."""
+    if os.scandir not in os.supports_fd:
+        with os.scandir(folder) as entries:
+            yield entries
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
+
+
+def _temporary(target: str) -> str:
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
+
+
+def _remove(temporary: str) -> None:
+    # One that cannot be removed is an orphan, and vacuum's: it must not hide what went wrong before.
+    with suppress(OSError):
+        os.unlink(temporary)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with naming(path):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folders(folders: Sequence[str]) -> None:
+    if os.name == "nt":
+        return  # Windows has no handle to a folder; NTFS journals names itself.
+    for folder in folders:
+        _sync(folder)

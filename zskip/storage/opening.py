@@ -1,0 +1,77 @@
+"""`open_storage`: which storage an address names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from zskip.errors import InvalidOption
+from zskip.storage.local import LocalStorage
+from zskip.storage.storage import Storage
+
+__all__ = ["knows", "open_storage"]
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_ONE_SLASH = re.compile(r"(file|memory|s3a?|gs|az|azure|abfss?):/(?!/)", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def knows(url: str | os.PathLike[str]) -> bool:
+    """Whether `open_storage` opens what an address names: a path, or a URL of a scheme and form that it has.
+
+    >>> knows("lake/conn"), knows("s3://lake/conn"), knows("hdfs://name/lake/conn")
+    (True, True, False)
+    """
+    text = os.fspath(url)
+    scheme = _URL.match(text)
+    if scheme is None or scheme[1].lower() == "file":
+        return True
+    from zskip.storage.remote import SCHEMES  # obstore is loaded where it is needed
+
+    # abfss://container@account/path is Hadoop's form.
+    return scheme[1].lower() in SCHEMES and "@" not in text[scheme.end() :].partition("/")[0]
+
+
+def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
+    """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
+
+    ``storage_options`` are the keys that obstore knows (``aws_region``, ``endpoint``, …, ``client_options``,
+    ``retry_config``); what they leave out comes from the usual environment. A memory:// store lives as long as the
+    process, one for each name after the slashes. Raises `InvalidOption` for what is no address, and for a scheme that
+    is not known.
+    """
+    if not isinstance(url, str | os.PathLike) or not os.fspath(url):
+        raise InvalidOption(f"The address of a table is a path or a URL, not {url!r}.")
+    text = os.fspath(url)
+    if one := _ONE_SLASH.match(text):
+        raise InvalidOption(
+            f'"{text}" is no URL: write {one[1]}:// and the rest. For a folder of that name: "./{text}".'
+        )
+    scheme = _URL.match(text)
+    if "\0" in unquote(text) if scheme else "\0" in text:
+        raise InvalidOption(f"No place has a NUL in its name: {text!r}.")
+    if scheme is None or scheme[1].lower() == "file":
+        if storage_options:
+            raise InvalidOption(f'storage_options are for object stores; "{text}" is a local path.')
+        return LocalStorage(_path_of(text) if scheme else Path(text))
+    if _CONTROL.search(unquote(text)):
+        raise InvalidOption(f"No store takes control characters in a name: {text!r}.")
+    from zskip.storage.remote import open_remote  # obstore is loaded where it is needed
+
+    return open_remote(text, storage_options or {})
+
+
+def _path_of(url: str) -> Path:
+    """The path of a file:// URL. Raises `InvalidOption` for what a path would leave out, and so be another one's."""
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise InvalidOption(f'"{url}" is on the host "{parts.netloc}". A path on this machine: file:///{parts.netloc}…')
+    if parts.query or parts.fragment:
+        raise InvalidOption(
+            f'In "{url}" write %3F for a question mark and %23 for a number sign, or give the plain path.'
+        )
+    return Path(unquote(parts.path))

@@ -1,0 +1,248 @@
+"""`ObjectStorage`: a table in S3, Google Cloud Storage, Azure or the memory of this process, through obstore."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from urllib.parse import unquote
+
+import obstore
+import pyarrow as pa
+from obstore import exceptions, store
+
+from zskip.errors import InvalidOption, TableError, UnsupportedStore
+from zskip.storage.storage import Listing, table_path, unsafe_paths
+from zskip.storage.upload import Upload
+
+if TYPE_CHECKING:
+    import fsspec
+
+__all__ = ["SCHEMES", "ObjectStorage", "open_remote"]
+
+_STORES: Mapping[str, Any] = {
+    "s3": store.S3Store,
+    "s3a": store.S3Store,
+    "gs": store.GCSStore,
+    "az": store.AzureStore,
+    "azure": store.AzureStore,
+    "abfs": store.AzureStore,
+    "abfss": store.AzureStore,
+}
+SCHEMES = frozenset({"memory", *_STORES})
+_MEMORY: dict[str, store.MemoryStore] = {}
+_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
+_REQUESTS_AT_ONCE = 16
+_ONCE = {"max_retries": 0}
+
+
+def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
+    """The storage at a URL of an object store; the first part after the scheme is the bucket or container."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, prefix = unquote(rest).strip("/").partition("/")
+    scheme = scheme.lower()
+    if scheme == "memory":
+        if options:
+            raise InvalidOption("A memory:// store takes no storage_options.")
+        chosen: Any = _MEMORY.setdefault(bucket, store.MemoryStore())
+        hasty = partial(_MEMORY.get, bucket)
+    elif scheme in _STORES:
+        if not bucket:
+            raise InvalidOption(f'The URL "{url}" names no bucket. Write {scheme}://bucket/path.')
+        apart = {
+            key: options[key] for key in ("client_options", "retry_config", "credential_provider") if key in options
+        }
+        config = {key: value for key, value in options.items() if key not in apart}
+        try:
+            chosen = _STORES[scheme](bucket, config=config or None, **apart)
+            hasty = partial(_STORES[scheme], bucket, config=config or None, **apart | {"retry_config": _ONCE})
+        except (exceptions.BaseError, TypeError, ValueError) as error:
+            raise InvalidOption(f'The store at "{url}" cannot be opened: {_first_line(error)}') from error
+    else:
+        known = ", ".join(f"{name}://" for name in ("file", "memory", *_STORES))
+        raise InvalidOption(
+            f'The scheme of "{url}" is not known. There are {known}; and in a Spark session, through zskip.spark, all '
+            "that Hadoop has."
+        )
+    return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"), chosen, hasty, _digest(options))
+
+
+def _digest(options: Mapping[str, Any]) -> str:
+    """One text for what leads to a store besides its URL: the options, and the environment that fills them up."""
+    around = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+    said = {name: value for name, value in options.items() if name != "credential_provider"}
+    return hashlib.sha256(repr((sorted(said.items()), sorted(around.items()))).encode()).hexdigest()[:16]
+
+
+class ObjectStorage:
+    """A prefix of an object store. Puts are atomic and durable; the store itself compares before it creates."""
+
+    local = None
+
+    def __init__(self, bucket_uri: str, prefix: str, objects: Any, hasty: Callable[[], Any], options: str = "") -> None:
+        self.uri: str = f"{bucket_uri}/{prefix}" if prefix else bucket_uri
+        self.place = f"{self.uri} {options}"
+        self._bucket_uri = bucket_uri
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._objects = objects
+        self._make_hasty = hasty
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self.uri!r})"
+
+    def uri_of(self, path: str) -> str:
+        return f"{self.uri}/{table_path(path)}"
+
+    def _key(self, path: str) -> str:
+        return self._prefix + table_path(path)
+
+    def exists(self, path: str) -> bool:
+        try:
+            with _translated(self.uri, path):
+                obstore.head(self._objects, self._key(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
+        above = len(self._prefix)
+        key = self._key(prefix.rstrip("/")) if prefix else self._prefix.rstrip("/")
+        rows = []
+        with _translated(self.uri, prefix):
+            for page in obstore.list(self._objects, prefix=key or None, chunk_size=1000):
+                for found in page:
+                    path = found["path"][above:]
+                    if hidden or not any(part[0] in "._" and "=" not in part for part in path.split("/") if part):
+                        rows.append((path, *_status(found)))
+        return Listing.of(rows)
+
+    def names(self, folder: str, *, after: str = "") -> Sequence[str]:
+        key = f"{self._key(folder)}/"
+        found: list[str] = []
+        with _translated(self.uri, folder):
+            # A store that can begin its listing behind a key sends what is new, and nothing else.
+            for page in obstore.list(self._objects, prefix=key, offset=key + after, chunk_size=1000):
+                found += [each["path"][len(key) :] for each in page]
+        return [name for name in found if "/" not in name]
+
+    def size_and_modified(self, paths: Sequence[str]) -> Listing:
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+            return Listing.of(pool.map(self._head, paths))
+
+    def _head(self, path: str) -> tuple[str, int | None, int | None, str | None]:
+        try:
+            with _translated(self.uri, path):
+                return (path, *_status(obstore.head(self._objects, self._key(path))))
+        except FileNotFoundError:
+            return path, None, None, None
+
+    def contain(self, paths: pa.StringArray) -> None:
+        for path in unsafe_paths(paths).to_pylist():
+            table_path(path)
+
+    def read(self, path: str) -> bytes:
+        with _translated(self.uri, path):
+            return bytes(obstore.get(self._objects, self._key(path)).bytes())
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        with _translated(self.uri, path):
+            if start < 0:
+                tail = bytes(obstore.get(self._objects, self._key(path), options={"range": {"suffix": -start}}).bytes())
+                return tail[:length]
+            try:
+                return bytes(obstore.get_range(self._objects, self._key(path), start=start, length=length))
+            except exceptions.BaseError:
+                # A range that begins behind the end is an error to the store, and nothing to a file.
+                if obstore.head(self._objects, self._key(path))["size"] <= start:
+                    return b""
+                raise
+
+    def put(self, path: str, data: bytes) -> None:
+        with _translated(self.uri, path):
+            obstore.put(self._objects, self._key(path), data)
+
+    @cached_property
+    def _hasty(self) -> Any:
+        """The same store through a client that does not try again."""
+        return self._make_hasty()
+
+    def put_once(self, path: str, data: bytes) -> None:
+        with _translated(self.uri, path):
+            obstore.put(self._hasty, self._key(path), data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        with _translated(self.uri, path):
+            try:
+                obstore.put(self._objects, self._key(path), data, mode="create")
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                return False
+            except (exceptions.NotSupportedError, NotImplementedError) as error:
+                raise UnsupportedStore(
+                    f"The store of {self.uri} cannot create an object only if it is absent, so a commit could lose "
+                    f"another writer's: {_first_line(error)}"
+                ) from error
+        return True
+
+    def open_writer(self, path: str) -> BinaryIO:
+        key = self._key(path)
+
+        def publish(file: BinaryIO) -> None:
+            with _translated(self.uri, path):
+                obstore.put(self._objects, key, file)
+
+        return cast(BinaryIO, Upload(publish))
+
+    def make_durable(self, paths: Sequence[str]) -> None:
+        """Nothing to do: an object store acknowledges what it has made durable."""
+
+    def move(self, source: str, target: str) -> None:
+        with _translated(self.uri, source):
+            obstore.rename(self._objects, self._key(source), self._key(target))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        try:
+            with _translated(self.uri, "…"):
+                if keys:
+                    obstore.delete(self._objects, keys)
+        except FileNotFoundError:
+            for key in keys:  # a bulk delete stops at the first that is gone
+                try:
+                    obstore.delete(self._objects, key)
+                except FileNotFoundError:
+                    continue
+
+    def remove_empty(self, folder: str) -> None:
+        """Nothing to do: an object store has no folders."""
+
+    def filesystem(self) -> fsspec.AbstractFileSystem:
+        from zskip.storage.filesystem import StorageFileSystem
+
+        return StorageFileSystem(storage=self, skip_instance_cache=True)
+
+
+def _status(found: Any) -> tuple[int, int, str | None]:
+    modified = found["last_modified"]
+    nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
+    return int(found["size"]), nanoseconds, found["e_tag"]
+
+
+@contextmanager
+def _translated(uri: str, path: str) -> Iterator[None]:
+    """Errors of the store as those of a file system, with the place named."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{uri}/{path} is not there.") from error
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise PermissionError(f"The store refuses access to {uri}/{path}: {_first_line(error)}") from error
+    except exceptions.BaseError as error:
+        raise TableError(f"The store failed at {uri}/{path}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,41 @@
+"""The table log: the log of snapshots in a table's folder, and the shards of statistics beside the data.
+
+``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the table · ``commit``: how it changes ·
+``index``: what a plan reads · ``indexing``, ``freshness``: folders of others · ``repair``: what was lost · ``vacuum``:
+what no version needs any more.
+"""
+
+from zskip.tablelog.commit import commit, layout_assignment
+from zskip.tablelog.freshness import Changes, be_there, changes
+from zskip.tablelog.index import CACHE_BYTES, FileUnits, Index, RowGroupUnits
+from zskip.tablelog.indexing import index_files, refresh
+from zskip.tablelog.log import history, latest_version, load, versions
+from zskip.tablelog.repair import Repaired, repair
+from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
+from zskip.tablelog.vacuum import Vacuumed, vacuum
+
+__all__ = [
+    "CACHE_BYTES",
+    "Changes",
+    "FileUnits",
+    "Index",
+    "LayoutRecord",
+    "Repaired",
+    "RowGroupUnits",
+    "Shard",
+    "Snapshot",
+    "Totals",
+    "Vacuumed",
+    "be_there",
+    "changes",
+    "commit",
+    "history",
+    "index_files",
+    "latest_version",
+    "layout_assignment",
+    "load",
+    "refresh",
+    "repair",
+    "vacuum",
+    "versions",
+]

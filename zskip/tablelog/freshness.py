@@ -1,0 +1,84 @@
+"""What has become of a folder of someone else's files since it was indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.errors import TableNotFound
+from zskip.storage.storage import Listing, Storage
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import Snapshot
+
+__all__ = ["Changes", "be_there", "changes", "data_files"]
+
+_PARQUET = r"(?i)\.(parquet|parq|pq)$"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Files that the index does not know as they are now: a plan keeps those that are there, and reports all.
+
+    ``added``: not in the index · ``changed`` and ``removed``: numbers of the index's files (int64, ascending), whose
+    size, modification time or ETag differs, and that are gone.
+    """
+
+    added: Listing
+    changed: np.ndarray
+    removed: np.ndarray
+    listing: Listing
+
+    def __bool__(self) -> bool:
+        return bool(len(self.added) or len(self.changed) or len(self.removed))
+
+
+def data_files(storage: Storage) -> Listing:
+    """The Parquet files of a folder: by their names' ends, none that is empty of name or hidden by _ or a dot."""
+    listing = storage.list("", hidden=False)
+    return listing.take(np.flatnonzero(np.asarray(pc.match_substring_regex(listing.path, _PARQUET))))
+
+
+def be_there(storage: Storage, snapshot: Snapshot) -> None:
+    """Raise `TableNotFound` where one of a snapshot's files is gone."""
+    index = Index(storage, snapshot)
+    names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
+    known = pa.concat_arrays(names) if names else pa.array([], pa.string())
+    gone = known.filter(pc.invert(pc.is_in(known, value_set=storage.list("").path)))
+    if len(gone):
+        shown = ", ".join(gone.slice(0, 3).to_pylist()) + (", …" if len(gone) > 3 else "")
+        raise TableNotFound(
+            f"Version {snapshot.version} of {storage.uri} needs {len(gone):,} of {len(known):,} files that are gone: "
+            f"{shown}. Put them back, or choose a later version."
+        )
+
+
+def changes(index: Index) -> Changes:
+    """What differs between the folder, listed now, and the index. A file of which too little is known has changed."""
+    listing = data_files(index.storage)
+    numbers = np.arange(len(index))
+    shards = [index.shard_paths(shard) for shard in range(len(index.snapshot.shards))]
+    known = pa.concat_arrays(shards) if shards else pa.array([], pa.string())
+    place = pc.index_in(known, value_set=listing.path)
+    gone = np.asarray(pc.is_null(place))
+    now = listing.take(np.asarray(pc.fill_null(place, 0))[~gone].astype(np.int64))
+    there = numbers[~gone]
+    same = _agree(index.sizes(there), now.size) & _agree(index.etags(there), now.etag, unknown=True)
+    same &= _agree(index.modified(there), now.modified, unknown=True)
+    # Size alone says too little: a file of the same size may hold other rows.
+    told = np.asarray(pc.or_(pc.is_valid(index.etags(there)), pc.is_valid(index.modified(there))))
+    new = np.asarray(pc.invert(pc.is_in(listing.path, value_set=known)))
+    return Changes(listing.take(np.flatnonzero(new)), there[~(same & told)], numbers[gone], listing)
+
+
+def _agree(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarray:
+    agree: np.ndarray = np.asarray(pc.fill_null(pc.equal(then, now), unknown))
+    return agree
+
+
+def only(listing: Listing, paths: Sequence[str]) -> Listing:
+    """The part of a listing that is about these paths."""
+    return listing.take(np.flatnonzero(np.asarray(pc.is_in(listing.path, value_set=pa.array(paths, pa.string())))))

@@ -1,0 +1,320 @@
+"""`Index`: what a plan reads of a snapshot: by level, by column, only when asked, and then kept."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.errors import DamagedIndex, UnsafePath
+from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
+from zskip.storage.storage import Storage, unsafe_paths
+from zskip.tablelog.parts import Part, lost
+from zskip.tablelog.shards import ShardReader
+from zskip.tablelog.snapshot import Snapshot
+
+__all__ = ["CACHE_BYTES", "FileUnits", "Index", "RowGroupUnits"]
+
+_Value = TypeVar("_Value")
+CACHE_BYTES = 1 << 30
+_JOINED_SHARDS = 4
+"""So many shards are kept joined as well: look-ups come back to the same few, and a scan would push out all else."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileUnits:
+    """Files as units of a proof: ``numbers`` (int64) name them in the snapshot, in its order."""
+
+    numbers: np.ndarray
+    statistics: Statistics
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupUnits:
+    """Row groups as units: ``file`` is the number of each one's file, ``row_group`` its own in that file (int64)."""
+
+    file: np.ndarray
+    row_group: np.ndarray
+    statistics: Statistics
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+
+class Index:
+    """A snapshot's statistics. Immutable as seen from outside; any number of threads may read it.
+
+    A file's number is its place in the snapshot: shard by shard, in layout order; ``first_file[i]`` is the first of
+    shard i, and the last slot the number of files. ``cache_bytes``: the most that is kept of what was read; what was
+    used longest ago goes first, and is read again when it is asked for.
+    """
+
+    def __init__(self, storage: Storage, snapshot: Snapshot, cache_bytes: int = CACHE_BYTES) -> None:
+        self.storage = storage
+        self.snapshot = snapshot
+        self.cache_bytes = cache_bytes
+        self.has_row_groups = any(shard.row_group_part is not None for shard in snapshot.shards)
+        counts = [shard.totals.files for shard in snapshot.shards]
+        self.first_file: np.ndarray = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._kept_bytes = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return int(self.first_file[-1])
+
+    def __repr__(self) -> str:
+        return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {len(self)} files>"
+
+    def _once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
+        """A value that is made once and kept while there is room; two threads may both make it, to the same end."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][0]  # type: ignore[no-any-return]
+        value = make()
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = (value, size(value))
+                self._kept_bytes += self._kept[key][1]
+            while self._kept_bytes > self.cache_bytes and len(self._kept) > 1:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._kept_bytes -= freed
+        return value
+
+    # --- one unit per shard ---
+
+    def shards(self, paths: Sequence[str]) -> Statistics:
+        """The ranges of these columns over each shard."""
+        return self._once(("shards", tuple(paths)), lambda: self.snapshot.statistics(paths), lambda _: 4096)
+
+    # --- one unit per file ---
+
+    def _reader(self, shard: int, part: Part, rows: int) -> ShardReader:
+        lacking = self.snapshot.lacking(self.snapshot.shards[shard])
+        return ShardReader(self.storage, part, rows, self.snapshot.schema, lacking)
+
+    def _file_reader(self, shard: int) -> ShardReader:
+        record = self.snapshot.shards[shard]
+        return self._once(
+            ("file", shard),
+            lambda: self._reader(shard, record.file_part, record.totals.files),
+            _reader_bytes,
+        )
+
+    def _row_group_reader(self, shard: int) -> ShardReader | None:
+        record = self.snapshot.shards[shard]
+        part = record.row_group_part
+        if part is None:
+            return None
+        return self._once(
+            ("row group", shard),
+            lambda: self._reader(shard, part, record.totals.row_groups),
+            _reader_bytes,
+        )
+
+    def _shard_statistics(self, level: str, shard: int, paths: Sequence[str]) -> Statistics:
+        """The ranges of a whole shard, column by column from the cache; what it lacks is read at once."""
+        reader = self._file_reader(shard) if level == "file" else self._row_group_reader(shard)
+        if reader is None:
+            return self._shard_statistics("file", shard, paths)
+        known = [path for path in paths if path in self.snapshot.schema.columns]
+        with self._lock:
+            missing = [path for path in known if (level, shard, path) not in self._kept]
+        read = reader.ranges(missing) if missing else None
+        row_count = self._once(
+            (level, shard, None),
+            lambda: reader.row_count() if read is None else read.row_count,
+            lambda counts: counts.nbytes,
+        )
+        columns: dict[str, Ranges] = {}
+        for path in known:
+            columns[path] = self._once(
+                (level, shard, path),
+                # Another thread's reading may have pushed it out of the cache since it was looked for.
+                lambda path=path: (read if path in missing and read else reader.ranges([path])).columns[path],  # type: ignore[misc]
+                _ranges_bytes,
+            )
+        return Statistics(row_count, columns)
+
+    def files(self, shards: np.ndarray | Sequence[int] | None, paths: Sequence[str]) -> FileUnits:
+        """The files of some shards (by number, ascending; None: all), with the ranges of these columns."""
+        chosen = tuple(range(len(self.snapshot.shards)) if shards is None else (int(shard) for shard in shards))
+        numbers = _runs(self.first_file[list(chosen)], self.first_file[[shard + 1 for shard in chosen]])
+
+        def joined() -> Statistics:
+            return _concat([self._shard_statistics("file", shard, paths) for shard in chosen])
+
+        if not 1 < len(chosen) <= _JOINED_SHARDS:
+            return FileUnits(numbers, joined())
+        return FileUnits(numbers, self._once(("files", chosen, tuple(paths)), joined, _statistics_bytes))
+
+    def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Each shard that holds some of these files (ascending), with their rows in it."""
+        ends = np.searchsorted(files, self.first_file)
+        hit = np.flatnonzero(np.diff(ends))
+        return [(int(one), files[ends[one] : ends[one + 1]] - self.first_file[one]) for one in hit]
+
+    def _file_column(self, name: str, files: np.ndarray, type: pa.DataType) -> pa.Array:
+        parts = []
+        for shard, rows in self._by_shard(files):
+            column = self._once(
+                ("column", shard, name),
+                lambda shard=shard: self._file_reader(shard).columns([name]).get(name),  # type: ignore[misc]
+                lambda values: 0 if values is None else values.nbytes,
+            )
+            parts.append(pa.nulls(len(rows), type) if column is None else column.take(pa.array(rows)))
+        return pa.concat_arrays(parts) if parts else pa.array([], type)
+
+    def paths(self, files: np.ndarray) -> pa.StringArray:
+        """The paths of files by number (ascending), in the table and nowhere else. Raises `UnsafePath`."""
+        found = self._file_column("path", files, pa.string())
+        self.storage.contain(found)
+        return found
+
+    def recorded_paths(self, files: np.ndarray) -> pa.StringArray:
+        """The paths of files by number (ascending), whether or not they are still there."""
+        return self._file_column("path", files, pa.string())
+
+    def shard_paths(self, shard: int) -> pa.StringArray:
+        """The paths of all files of a shard. Raises `UnsafePath`."""
+        found = self._file_column("path", np.arange(self.first_file[shard], self.first_file[shard + 1]), pa.string())
+        for path in unsafe_paths(found).to_pylist():
+            raise UnsafePath(f'The index of {self.storage.uri} names the file "{path}", which is outside the table.')
+        return found
+
+    def sizes(self, files: np.ndarray) -> pa.Int64Array:
+        """The bytes of files by number (ascending)."""
+        return self._file_column("size", files, pa.int64())
+
+    def modified(self, files: np.ndarray) -> pa.Int64Array:
+        """The modification times of files by number (ascending), nanoseconds since the epoch."""
+        return self._file_column("modified", files, pa.int64())
+
+    def etags(self, files: np.ndarray) -> pa.StringArray:
+        """The ETags of files by number (ascending)."""
+        return self._file_column("etag", files, pa.string())
+
+    def row_counts(self, files: np.ndarray) -> pa.Int64Array:
+        """The rows of files by number (ascending)."""
+        return self._file_column("row_count", files, pa.int64())
+
+    def row_group_counts(self, files: np.ndarray) -> np.ndarray:
+        """The number of row groups of files by number (ascending), int64."""
+        counts = self._file_column("row_groups", files, pa.int32())
+        return np.asarray(counts).astype(np.int64)
+
+    def file_statistics(self, files: np.ndarray, paths: Sequence[str]) -> FileStatistics:
+        """Bounds, counts and exactness of files by number (ascending): more than a proof of skipping needs."""
+        parts = [self._file_reader(shard).statistics(paths).take(rows) for shard, rows in self._by_shard(files)]
+        return FileStatistics.concat(parts) if parts else FileStatistics(pa.array([], pa.int64()), {})
+
+    # --- one unit per row group ---
+
+    def _first_row_group(self, shard: int) -> np.ndarray:
+        return self._once(
+            ("first row group", shard), lambda: self._counted_row_groups(shard), lambda firsts: int(firsts.nbytes)
+        )
+
+    def _counted_row_groups(self, shard: int) -> np.ndarray:
+        """The first row group of each file of a shard, and their number. Raises `DamagedIndex` if it is another one."""
+        counts = self.row_group_counts(np.arange(self.first_file[shard], self.first_file[shard + 1]))
+        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        record = self.snapshot.shards[shard]
+        if first[-1] != record.totals.row_groups or (counts < 0).any():
+            counted = f"counts {first[-1]:,} row groups, and its snapshot {record.totals.row_groups:,}"
+            raise DamagedIndex(lost(self.storage, record.file_part, counted))
+        return first
+
+    def row_groups(self, files: np.ndarray, paths: Sequence[str]) -> RowGroupUnits:
+        """The row groups of files by number (ascending), with the ranges of these columns."""
+        owners, numbers, parts = [], [], []
+        for shard, rows in self._by_shard(files):
+            first = self._first_row_group(shard)
+            starts, ends = first[rows], first[rows + 1]
+            units = _runs(starts, ends)
+            owners.append(np.repeat(rows + self.first_file[shard], ends - starts))
+            numbers.append(units - np.repeat(starts, ends - starts))
+            parts.append(self._shard_statistics("row group", shard, paths).take(units))
+        nothing = np.zeros(0, np.int64)
+        return RowGroupUnits(np.concatenate([nothing, *owners]), np.concatenate([nothing, *numbers]), _concat(parts))
+
+    # --- everything ---
+
+    def data_files(self, shards: Sequence[int] | None = None) -> DataFiles:
+        """All that is known of the files of some shards (None: all), as `commit` takes it."""
+        chosen = range(len(self.snapshot.shards)) if shards is None else shards
+        parts = [self._data_files(shard) for shard in chosen]
+        return DataFiles.concat(parts) if parts else self._no_files
+
+    def _data_files(self, shard: int) -> DataFiles:
+        numbers = np.arange(self.first_file[shard], self.first_file[shard + 1])
+        paths = list(self.snapshot.schema.columns)
+        files = self._file_reader(shard).statistics(paths)
+        groups = self._row_group_reader(shard)
+        return DataFiles(
+            self.shard_paths(shard),
+            self.sizes(numbers),
+            self.modified(numbers),
+            self.etags(numbers),
+            files,
+            files if groups is None else groups.statistics(paths),
+            self._first_row_group(shard),
+        )
+
+    @cached_property
+    def _no_files(self) -> DataFiles:
+        none = FileStatistics(pa.array([], pa.int64()), {})
+        numbers, texts = pa.array([], pa.int64()), pa.array([], pa.string())
+        return DataFiles(texts, numbers, numbers, texts, none, none, np.zeros(1, np.int64))
+
+
+def _runs(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """All integers of the half-open ranges, one range after another.
+
+    >>> _runs(np.array([2, 7]), np.array([4, 8])).tolist()
+    [2, 3, 7]
+    """
+    if len(starts) and (np.asarray(starts)[1:] == np.asarray(ends)[:-1]).all():
+        return np.arange(starts[0], ends[-1], dtype=np.int64)
+    lengths = np.asarray(ends) - np.asarray(starts)
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(np.asarray(starts) - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)
+
+
+def _concat(parts: Sequence[Statistics]) -> Statistics:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Statistics(pa.array([], pa.int64()), {})
+    columns = {
+        path: Ranges(
+            *(
+                pa.concat_arrays([getattr(part.columns[path], name) for part in parts])
+                for name in ("lower", "upper", "has_value", "has_null", "has_nan")
+            )
+        )
+        for path in parts[0].columns
+    }
+    return Statistics(pa.concat_arrays([part.row_count for part in parts]), columns)
+
+
+def _reader_bytes(reader: ShardReader) -> int:
+    return reader.nbytes
+
+
+def _ranges_bytes(ranges: Ranges) -> int:
+    return int(ranges.lower.nbytes + ranges.upper.nbytes + 3 * ranges.has_value.nbytes + 5 * len(ranges))
+
+
+def _statistics_bytes(statistics: Statistics) -> int:
+    return int(statistics.row_count.nbytes) + sum(_ranges_bytes(ranges) for ranges in statistics.columns.values())

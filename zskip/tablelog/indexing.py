@@ -1,0 +1,193 @@
+"""Indexes over Parquet that someone else wrote: from footers, from the rows, or from statistics that are given."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
+from zskip.schema import Column, Schema, logical_type
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, deep, footers, hive_columns
+from zskip.storage.storage import Listing, Storage
+from zskip.tablelog.commit import commit
+from zskip.tablelog.freshness import Changes, changes, data_files, only
+from zskip.tablelog.index import Index
+from zskip.tablelog.log import latest_version
+from zskip.tablelog.snapshot import Snapshot
+from zskip.types import widens
+
+__all__ = ["from_statistics", "index_files", "refresh"]
+
+# A file system's clock moves in ticks of some milliseconds: within one, a file can be replaced unseen.
+_TICK_NS = 20_000_000
+
+
+def index_files(
+    storage: Storage,
+    *,
+    schema: Schema | None = None,
+    deep_scan: bool = False,
+    statistics: pa.Table | None = None,
+    threads: int | None = None,
+    read: Callable[[Listing], tuple[Schema, DataFiles]] | None = None,
+) -> Snapshot:
+    """Index the Parquet files of a folder, and commit the index as the first version of an unmanaged table.
+
+    ``deep_scan``: read the rows for what the footers lack. ``statistics``: a table with one row per file, or per row
+    group, to be trusted in place of footers (`from_statistics`); the files need not be there then. ``read``: who reads
+    the footers, and with ``deep_scan`` the rows, of the listed files, if not this machine.
+
+    Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
+    """
+    if latest_version(storage):
+        raise TableExists(f"There is an index at {storage.uri} already. Open it with zskip.open, and refresh() it.")
+    if statistics is not None:
+        if schema is None:
+            raise SchemaMismatch("Statistics from elsewhere need the table's schema beside them: schema=.")
+        files = from_statistics(statistics, schema, storage.uri)
+        details = {"source": "statistics"}
+    else:
+        listing = data_files(storage)
+        if not len(listing):
+            raise NoParquet(f"There is no Parquet file in {storage.uri}.")
+        _outlive_the_tick(storage, listing)
+        schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads)
+        details = {"source": "rows" if deep_scan else "footers"}
+    return commit(
+        storage,
+        None,
+        "index",
+        add=files,
+        schema=schema,
+        managed=False,
+        partition_by=tuple(hive_columns.partitions(files.path)),
+        details=details,
+    )
+
+
+def refresh(index: Index, *, found: Changes | None = None, threads: int | None = None) -> Snapshot:
+    """Index what was added or changed since, forget what is gone, and commit; the snapshot as it is if nothing was."""
+    storage, snapshot = index.storage, index.snapshot
+    differs = changes(index) if found is None else found
+    if not differs:
+        return snapshot
+    again = index.recorded_paths(differs.changed).to_pylist()
+    fresh = only(differs.listing, [*again, *differs.added.path.to_pylist()])
+    deep_scan = snapshot.details.get("source") == "rows"
+    schema, files = snapshot.schema, None
+    if len(fresh):
+        _outlive_the_tick(storage, fresh)
+        schema, files = _read(storage, fresh, schema, deep_scan, threads, grow=True)
+    gone = index.recorded_paths(differs.removed)
+    return commit(
+        storage,
+        snapshot,
+        "refresh",
+        add=files,
+        remove=[*again, *gone.to_pylist()],
+        schema=schema if schema != snapshot.schema else None,
+        managed=False,
+        details={**snapshot.details, "added": len(differs.added), "changed": len(again), "removed": len(gone)},
+    )
+
+
+def _outlive_the_tick(storage: Storage, listing: Listing) -> None:
+    """Wait until whoever replaces one of these files gives it a time that differs from the one that was listed."""
+    if storage.local is not None or listing.etag.null_count:
+        times = listing.modified
+        if not listing.etag.null_count:
+            # a local disk's: the time that is compared is that of the last change of status
+            times = pc.add(times, listing.etag.cast(pa.int64()))
+        newest = pc.max(times).as_py() or 0
+        left = min(newest + _TICK_NS - time.time_ns(), _TICK_NS)
+        if left > 0:
+            time.sleep(left / 1e9)
+
+
+def _read(
+    storage: Storage,
+    listing: Listing,
+    schema: Schema | None,
+    deep_scan: bool,
+    threads: int | None,
+    *,
+    grow: bool = False,
+) -> tuple[Schema, DataFiles]:
+    table, files = footers.read(storage, None, schema, grow=grow, threads=threads, listing=listing)
+    return table, deep.completed(storage, table, files) if deep_scan else files
+
+
+def from_statistics(given: pa.Table, schema: Schema, uri: str) -> DataFiles:
+    """Statistics from elsewhere as those of data files.
+
+    One row per file or, with a column ``row_group``, per row group: ``path``, ``row_count``, ``size``, and for each
+    column c any of ``c.lower``, ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``.
+    A column that is absent, or a null, is unknown. ``path`` may begin with the table's own address.
+
+    Raises `SchemaMismatch` for bounds that are not of their column's type, and for a table without paths.
+    """
+    if not isinstance(given, pa.Table):
+        raise InvalidOption(f"statistics= is an Arrow table, not {given!r}.")
+    if "path" not in given.column_names:
+        raise SchemaMismatch('A table of statistics needs a column "path".')
+    rows = given.combine_chunks()
+    by_row_group = "row_group" in rows.column_names
+    if by_row_group:
+        rows = rows.sort_by([("path", "ascending"), ("row_group", "ascending")]).combine_chunks()
+    path = _column(rows, "path", pa.string())
+    if path.null_count:
+        raise SchemaMismatch('The column "path" of the statistics has a null.')
+    path = pc.replace_substring_regex(path, rf"^{re.escape(uri.rstrip('/'))}/", "")
+    units = FileStatistics(
+        _column(rows, "row_count", pa.int64()), {column.path: _given(rows, column) for column in schema}
+    )
+    size, texts = _column(rows, "size", pa.int64()), pa.nulls(len(rows), pa.string())
+    modified = pa.nulls(len(rows), pa.int64())
+    starts = np.arange(len(rows))
+    if by_row_group:
+        names = np.asarray(pc.dictionary_encode(path).indices)
+        starts = np.flatnonzero(np.diff(names, prepend=-1))
+    elif pc.count_distinct(path).as_py() < len(rows):
+        raise SchemaMismatch('A path stands twice in the statistics. Say which row group each row is: "row_group".')
+    first = np.append(starts, len(rows)).astype(np.int64)
+    files = (
+        footers.hull(units, np.repeat(np.arange(len(starts)), np.diff(first)), len(starts)) if by_row_group else units
+    )
+    chosen = pa.array(starts)
+    return DataFiles(
+        path.take(chosen), size.take(chosen), modified.take(chosen), texts.take(chosen), files, units, first
+    )
+
+
+def _given(rows: pa.Table, column: Column) -> ColumnStatistics:
+    kinds = {
+        "lower": column.type,
+        "upper": column.type,
+        "null_count": pa.int64(),
+        "nan_count": pa.int64(),
+        "lower_exact": pa.bool_(),
+        "upper_exact": pa.bool_(),
+    }
+    return ColumnStatistics(**{name: _column(rows, f"{column.path}.{name}", kind) for name, kind in kinds.items()})
+
+
+def _column(rows: pa.Table, name: str, type: pa.DataType) -> pa.Array:
+    """A column of the given statistics as its type; null throughout where there is none."""
+    if name not in rows.column_names:
+        return pa.nulls(len(rows), type)
+    values = rows.column(name)
+    plain = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if plain.type == type:
+        return plain
+    if not widens(plain.type, type) and logical_type(plain.type) != type and not t.is_integer(type):
+        raise SchemaMismatch(f'The statistics give "{name}" as {plain.type}, and the column is {type}.')
+    try:
+        return plain.cast(type)
+    except pa.ArrowException as error:
+        raise SchemaMismatch(f'The statistics give "{name}" as {plain.type}: {error}') from error

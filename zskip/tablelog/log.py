@@ -1,0 +1,220 @@
+"""The log: one entry a commit, created only if absent; the highest version is the table.
+
+``_zskip/log/latest`` is a hint and no authority: it names a version that was committed, and the log is listed from
+there on, so that opening costs the same after ten commits and after a hundred thousand. A hint that is behind makes
+the listing longer, one that is missing makes it whole. Entries between that were lost do not matter: each is complete.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from zskip.errors import DamagedIndex, TableError, TableNotFound, UncertainCommit, UnsupportedStore
+from zskip.storage.storage import Storage
+from zskip.tablelog.snapshot import Snapshot, from_bytes, to_bytes
+
+__all__ = [
+    "GO_BACK",
+    "HINT",
+    "LOG",
+    "create",
+    "entry_path",
+    "hinted",
+    "history",
+    "latest_version",
+    "load",
+    "read_entry",
+    "versions",
+]
+
+LOG = "_zskip/log"
+HINT = f"{LOG}/latest"
+GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."
+_ENTRY = re.compile(r"[0-9]{20}\.json")
+_LARGEST_ENTRY = 1 << 28
+_LARGEST_VERSION = 10**18
+_LONGEST_KEPT, _MOST_KEPT = 1 << 16, 64
+_ASKS = 5
+# What a disk says that has done nothing. Of a network's errors the entry may be on its way still.
+_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
+
+
+def entry_path(version: int) -> str:
+    """The path of a version's log entry.
+
+    >>> entry_path(7)
+    '_zskip/log/00000000000000000007.json'
+    """
+    return f"{LOG}/{version:020d}.json"
+
+
+_KEPT: dict[str, tuple[bytes, Snapshot]] = {}
+
+
+def _snapshot(data: bytes, name: str) -> Snapshot:
+    """What these very bytes say: who opens a table again and again reads its newest entry as often."""
+    before = _KEPT.get(name)
+    if before is not None and before[0] == data:
+        return before[1]
+    snapshot = from_bytes(data, name)
+    if len(_KEPT) >= _MOST_KEPT:
+        _KEPT.clear()
+    _KEPT[name] = data, snapshot
+    return snapshot
+
+
+def read_entry(storage: Storage, version: int) -> Snapshot | None:
+    """A version's snapshot, None where there is no such entry. Raises `DamagedIndex` and `UnsupportedFormat`."""
+    path = entry_path(version)
+    try:
+        data = storage.read_range(path, 0, _LARGEST_ENTRY + 1)
+    except FileNotFoundError:
+        return None
+    snapshot = (
+        _snapshot(data, storage.uri_of(path)) if len(data) <= _LONGEST_KEPT else from_bytes(data, storage.uri_of(path))
+    )
+    if snapshot.version != version:
+        raise DamagedIndex(f"The log entry {storage.uri_of(path)} says that it is version {snapshot.version}.")
+    return snapshot
+
+
+def versions(storage: Storage, since: int = 0) -> list[int]:
+    """The versions from ``since`` on that the log holds, oldest first, by listing it from there."""
+    names = storage.names(LOG, after=entry_path(since - 1).rpartition("/")[2] if since > 0 else "")
+    return sorted(int(name[:20]) for name in names if _ENTRY.fullmatch(name))
+
+
+def latest_version(storage: Storage) -> int:
+    """The newest version; 0 where there is no table. Raises `DamagedIndex` where a committed entry is gone."""
+    hint = hinted(storage)
+    found = versions(storage, hint or 0)
+    if hint is not None and not found:
+        ends = max(versions(storage), default=0)
+        raise DamagedIndex(
+            f"The log of {storage.uri} once held version {hint}, and now ends at {ends}: an entry is missing. Put back "
+            f"{entry_path(hint)}, or go on from version {ends}, without what came after it: {GO_BACK}"
+        )
+    return found[-1] if found else 0
+
+
+def hinted(storage: Storage) -> int | None:
+    """The version that the hint names; None without a hint."""
+    try:
+        text = storage.read_range(HINT, 0, 32)
+    except OSError:  # no authority: without it the log is listed, and what ails the store is said then
+        return None
+    digits = text.strip()
+    return int(digits) if digits.isdigit() and 0 < int(digits) < _LARGEST_VERSION else None
+
+
+def load(storage: Storage, version: int | None = None, as_of: datetime | None = None) -> Snapshot:
+    """The newest snapshot, the one of a version, or the newest that is not later than ``as_of`` (naive means UTC).
+
+    Raises `TableNotFound`, `DamagedIndex` and `UnsupportedFormat`.
+    """
+    if as_of is not None:
+        version = _version_as_of(storage, as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC))
+    found = version if version is not None else latest_version(storage)
+    snapshot = read_entry(storage, found) if 0 < found < _LARGEST_VERSION else None
+    if snapshot is None:
+        raise TableNotFound(_not_found(storage, version))
+    return snapshot
+
+
+def _not_found(storage: Storage, version: int | None) -> str:
+    kept = versions(storage)
+    if not kept:
+        return f"There is no zskip table at {storage.uri}. Make one with zskip.write or zskip.index."
+    return f"The table at {storage.uri} has no version {version}; its log holds {kept[0]} to {kept[-1]}."
+
+
+def _version_as_of(storage: Storage, moment: datetime) -> int:
+    kept = versions(storage)
+    low, high = 0, len(kept)
+    while low < high:
+        middle = (low + high) // 2
+        entry = read_entry(storage, kept[middle])
+        if entry is None or entry.time <= moment:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        raise TableNotFound(f"The table at {storage.uri} holds no version as old as {moment.isoformat()}.")
+    return kept[low - 1]
+
+
+def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
+    """The snapshots that the log still holds, newest first."""
+    kept = versions(storage)
+    for version in reversed(kept if limit is None else kept[max(len(kept) - limit, 0) :]):
+        snapshot = read_entry(storage, version)
+        if snapshot is not None:
+            yield snapshot
+
+
+def create(storage: Storage, snapshot: Snapshot) -> bool:
+    """Create the entry of a new version; False where another writer came first.
+
+    Raises `UncertainCommit` where it cannot be told whether the entry is there, any other error where it is not.
+    """
+    path, data = entry_path(snapshot.version), to_bytes(snapshot)
+    for attempt in range(_ASKS):
+        try:
+            if storage.put_if_absent(path, data):
+                return True
+        except UnsupportedStore:
+            raise
+        except OSError as error:
+            found = _found(storage, snapshot, error)
+            if found is None:
+                if error.errno in _REFUSED:
+                    raise
+                if attempt == _ASKS - 1:
+                    raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from error
+                # It may be on its way still: the same bytes can be sent again under the same name without harm.
+                time.sleep(0.05 * 2**attempt)
+                continue
+            if found.commit_id == snapshot.commit_id:
+                _outlast(storage, snapshot)
+                return True
+            return False
+        found = read_entry(storage, snapshot.version)
+        # The store's client may have sent it twice, and lost the first answer.
+        return found is not None and found.commit_id == snapshot.commit_id
+    return False
+
+
+def _found(storage: Storage, snapshot: Snapshot, cause: OSError) -> Snapshot | None:
+    try:
+        return read_entry(storage, snapshot.version)
+    except OSError:
+        raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from cause
+
+
+def _outlast(storage: Storage, snapshot: Snapshot) -> None:
+    try:
+        storage.make_durable([entry_path(snapshot.version)])
+    except OSError as error:
+        raise UncertainCommit(_unsure(storage, snapshot, "was made, and may be lost with the power")) from error
+
+
+def _unsure(storage: Storage, snapshot: Snapshot, what: str) -> str:
+    return (
+        f"{storage.uri}: version {snapshot.version} {what}, since the store failed at its log entry. Open the table "
+        "and see whether it is there before you repeat the change; an append with batch= can be repeated at once."
+    )
+
+
+def write_hint(storage: Storage, version: int) -> None:
+    """Leave the hint, unless a later commit has. It is no part of the commit: a store that refuses it is no error.
+
+    Some stores let an object be replaced about once a second: commits that come faster leave the hint behind.
+    """
+    with suppress(OSError, TableError):
+        if (hinted(storage) or 0) < version:
+            storage.put_once(HINT, b"%d\n" % version)

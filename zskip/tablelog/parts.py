@@ -1,0 +1,174 @@
+"""Parts: the side-car's files, each named by a snapshot with its size and a digest of every block of it.
+
+A reader takes the blocks that cover what it needs, and trusts none before its digest is right: so a ranged read is
+checked as well as a whole one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import secrets
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import xxhash
+
+from zskip.errors import DamagedIndex, UnsafePath
+from zskip.storage.storage import Storage, abandon
+
+__all__ = ["BLOCK_BYTES", "Drafts", "Part", "PartFile", "lost", "read_part"]
+
+BLOCK_BYTES = 1 << 20
+_DIGEST_BYTES = 8
+_NAME = re.compile(r"_zskip/(stats|layout)/[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_LARGEST = 1 << 36
+_SMALL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of the side-car: ``size`` in bytes, and the XXH3-64 digests of its blocks of 1 MiB, one after another."""
+
+    path: str
+    size: int
+    digests: bytes
+
+    def to_json(self) -> dict[str, str | int]:
+        return {"path": self.path, "size": self.size, "xxh3_64": self.digests.hex()}
+
+    @staticmethod
+    def from_json(json: object) -> Part:
+        """Raises `UnsafePath` for a path outside the side-car, `ValueError` for anything else that cannot be."""
+        match json:
+            case {"path": str(path), "size": int(size), "xxh3_64": str(digests)}:
+                if not _NAME.fullmatch(path):
+                    raise UnsafePath(f'A snapshot names "{path}" as a part of its index, which it cannot be.')
+                part = Part(path, size, bytes.fromhex(digests))
+                if not 0 < size < _LARGEST or len(part.digests) != _DIGEST_BYTES * -(-size // BLOCK_BYTES):
+                    raise ValueError(f"the part {path} cannot have {size} bytes and {len(part.digests)} of digests")
+                return part
+        raise ValueError("a part needs a path, a size and its digests")
+
+
+class Drafts:
+    """The parts that are written for one change, which `discard` removes again where it is not made."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._begun: list[str] = []
+
+    def publish(self, folder: str, suffix: str, data: bytes) -> Part:
+        """Write a part durably under a name that no other has. ``folder`` is "stats" or "layout"."""
+        path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
+        self._begun.append(path)
+        self.storage.put(path, data)
+        blocks = (memoryview(data)[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
+        return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
+
+    def discard(self, keep: Collection[str] = ()) -> None:
+        """Remove the parts that were written, those that were not written whole as well, but for some to keep."""
+        useless = [path for path in self._begun if path not in keep]
+        self._begun = [path for path in self._begun if path in keep]
+        abandon(self.storage, useless)
+
+
+def read_part(storage: Storage, part: Part) -> bytes:
+    """A whole part, every block checked. Raises `DamagedIndex`."""
+    return PartFile(storage, part).read()
+
+
+class PartFile(io.RawIOBase):
+    """A part as a file to read, block by block, each checked when it is first touched. Raises `DamagedIndex`."""
+
+    def __init__(self, storage: Storage, part: Part) -> None:
+        super().__init__()
+        self._storage, self._part = storage, part
+        self._blocks: dict[int, bytes] = {}
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._part.size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1, /) -> bytes:
+        start = self._position
+        end = self._part.size if size < 0 else min(start + size, self._part.size)
+        if end <= start:
+            return b""
+        self.fetch([(start, end)])
+        first, last = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES
+        self._position = end
+        if first == last:
+            return self._blocks[first][start - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
+        whole = b"".join(self._blocks[block] for block in range(first, last + 1))
+        return whole[start - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
+
+    def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Have the blocks of these byte ranges (start, end) at hand: one request for each run of missing blocks."""
+        wanted = {
+            block
+            for start, end in ranges
+            for block in range(start // BLOCK_BYTES, -(-end // BLOCK_BYTES))
+            if block not in self._blocks
+        }
+        runs: list[tuple[int, int]] = []
+        for block in sorted(wanted):
+            if runs and runs[-1][1] == block:
+                runs[-1] = (runs[-1][0], block + 1)
+            else:
+                runs.append((block, block + 1))
+        if len(runs) == 1 or self._storage.local is not None:
+            for run in runs:
+                self._read_run(run)
+        elif runs:
+            with ThreadPoolExecutor(min(len(runs), 8)) as pool:
+                list(pool.map(self._read_run, runs))
+
+    @property
+    def kept_bytes(self) -> int:
+        """What stays in memory after `release`, at most."""
+        return self._part.size if self._part.size <= _SMALL else 0
+
+    def release(self) -> None:
+        """Forget the blocks that were read, all but a small part's."""
+        if self._part.size > _SMALL:
+            self._blocks.clear()
+
+    def _read_run(self, run: tuple[int, int]) -> None:
+        part, (first, last) = self._part, run
+        start = first * BLOCK_BYTES
+        length = min(last * BLOCK_BYTES, part.size) - start
+        try:
+            data = self._storage.read_range(part.path, start, length)
+        except FileNotFoundError as error:
+            since = "is missing (if the table was changed and vacuumed since it was opened, just open it again)"
+            raise DamagedIndex(lost(self._storage, part, since)) from error
+        if len(data) != length:
+            raise DamagedIndex(lost(self._storage, part, f"is shorter than its {part.size:,} bytes"))
+        for block in range(first, last):
+            piece = data[(block - first) * BLOCK_BYTES : (block - first + 1) * BLOCK_BYTES]
+            expected = part.digests[block * _DIGEST_BYTES : (block + 1) * _DIGEST_BYTES]
+            if xxhash.xxh3_64_digest(piece) != expected:
+                raise DamagedIndex(lost(self._storage, part, f"fails its checksum in block {block}"))
+            self._blocks[block] = piece
+
+
+def lost(storage: Storage, part: Part, what: str) -> str:
+    """What to say of a part that is not what its snapshot says: where it is, what it is, and what helps."""
+    return (
+        f"The part {part.path} of the index of {storage.uri} {what}. Make it again from the data files: "
+        "zskip index --repair, or zskip.repair(path). Or put back a copy of it, or open a version that does without it "
+        "(version=N)."
+    )

@@ -1,0 +1,328 @@
+"""Repair: parts of the index that were lost are made again from the data files' footers, as far as they tell.
+
+| what is lost | what is done |
+| --- | --- |
+| statistics | read from the footers of the files that the shard names |
+| names of files | those that are there and in no other shard, if their number, bytes, rows and bounds are right |
+| a fitted layout | left out: the next append fits one to its rows, ``optimize(full=True)`` to all |
+| the newest entry | only when told to go back: the newest version that can be read is the table again |
+
+What footers do not tell becomes unknown, and is then kept by every plan; counts of NaN are often known all the same,
+since the snapshot itself says of a shard that it has none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+from zskip.errors import CommitConflict, DamagedIndex, UncertainCommit
+from zskip.stats import DataFiles, FileStatistics, footers
+from zskip.storage.storage import Storage
+from zskip.tablelog import log
+from zskip.tablelog.freshness import data_files
+from zskip.tablelog.index import Index
+from zskip.tablelog.indexing import refresh
+from zskip.tablelog.parts import Drafts, Part, read_part
+from zskip.tablelog.shards import write_shards
+from zskip.tablelog.snapshot import Shard, Snapshot, Totals, to_bytes
+from zskip.tablelog.vacuum import DATA_FILE
+
+__all__ = ["Repaired", "repair"]
+
+DAMAGED = "_zskip/damaged"
+_ATTEMPTS = 10
+_ASKED_VERSIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair did. ``version``: the newest one now · ``parts``: those that were lost, by path.
+
+    ``went_back_to``: the version that the table is again, where the newest entry was lost; else None. ``layout_lost``:
+    whether appends no longer know how the rows are laid out.
+    """
+
+    version: int
+    parts: tuple[str, ...]
+    went_back_to: int | None
+    layout_lost: bool
+
+
+def repair(storage: Storage, *, go_back: bool = False, threads: int | None = None) -> tuple[Snapshot, Repaired]:
+    """Make the newest version readable again, as a new version where anything was lost.
+
+    ``go_back``: where the newest log entry itself is lost, give up what it said. Raises `DamagedIndex` where what is
+    lost cannot be restored, and says why; nothing is changed then. Raises `TableNotFound` and `CommitConflict`.
+    """
+    snapshot, went_back_to = _readable(storage, go_back)
+    for _ in range(_ATTEMPTS):
+        lost = [part for part in _parts(snapshot) if not _intact(storage, part)]
+        log.write_hint(storage, snapshot.version)
+        repaired = Repaired(
+            snapshot.version,
+            tuple(part.path for part in lost),
+            went_back_to,
+            snapshot.layout is not None and snapshot.layout.part in lost,
+        )
+        if not lost:
+            return snapshot, repaired
+        made = _rebuilt(storage, snapshot, lost, threads)
+        if made is not None:
+            return made, replace(repaired, version=made.version)
+        snapshot = log.load(storage)
+    raise CommitConflict(f"{storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
+
+
+# --- the log ---
+
+
+def _readable(storage: Storage, go_back: bool) -> tuple[Snapshot, int | None]:
+    """The newest snapshot; where it is lost, the newest that is not, made the newest again if that is allowed."""
+    try:
+        return log.load(storage), None
+    except DamagedIndex as error:
+        versions = log.versions(storage)
+        newest = max([*versions, log.hinted(storage) or 0])
+        older = next(_snapshots(storage, reversed(versions)), None)
+        if older is None:
+            raise DamagedIndex(
+                f"No entry of the log of {storage.uri} can be read. The data files are whole: move the folder _zskip "
+                "away, and zskip.index takes them in anew, those that no version names as well."
+            ) from error
+        if not go_back:
+            raise DamagedIndex(
+                f"{error}\nVersion {older.version}, a table of {older.totals.files:,} files and {older.totals.rows:,} "
+                f"rows, can be read. To make it the table again, without what came after it: {log.GO_BACK}"
+            ) from error
+    for version in (version for version in versions if version > older.version):
+        path = log.entry_path(version)
+        storage.put(f"{DAMAGED}/{path.rpartition('/')[2]}", storage.read(path))
+        if version != newest:
+            storage.delete([path])
+    restored = replace(
+        older,
+        version=newest,
+        commit_id=secrets.token_hex(16),
+        operation="repair",
+        time=_later(older),
+        parent=older.version,
+        details={"restored": older.version},
+        removed=(),
+    )
+    storage.put(log.entry_path(newest), to_bytes(restored))
+    return restored, older.version
+
+
+def _snapshots(storage: Storage, versions: Iterator[int]) -> Iterator[Snapshot]:
+    """Those of the versions that can be read."""
+    for version in versions:
+        try:
+            found = log.read_entry(storage, version)
+        except DamagedIndex:
+            continue
+        if found is not None:
+            yield found
+
+
+def _later(snapshot: Snapshot) -> datetime:
+    return max(datetime.now(UTC), snapshot.time + timedelta(microseconds=1))
+
+
+# --- the parts ---
+
+
+def _parts(snapshot: Snapshot) -> Iterator[Part]:
+    for shard in snapshot.shards:
+        yield shard.file_part
+        if shard.row_group_part is not None:
+            yield shard.row_group_part
+    if snapshot.layout is not None and snapshot.layout.part is not None:
+        yield snapshot.layout.part
+
+
+def _intact(storage: Storage, part: Part) -> bool:
+    try:
+        read_part(storage, part)
+    except DamagedIndex:
+        return False
+    return True
+
+
+def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads: int | None) -> Snapshot | None:
+    """The next version, with new parts in place of the lost ones; None where another writer came first."""
+    nameless = [shard for shard in snapshot.shards if shard.file_part in lost]
+    without_groups = [shard for shard in snapshot.shards if shard not in nameless and shard.row_group_part in lost]
+    layout = snapshot.layout
+    if layout is not None and layout.part in lost:
+        layout = replace(layout, assignment=None, part=None)
+    snapshot = replace(snapshot, layout=layout)
+    if not snapshot.managed:
+        # The folder is the table: what the lost shards held is taken in as it is now.
+        whole = tuple(shard for shard in snapshot.shards if shard not in (*nameless, *without_groups))
+        return refresh(Index(storage, replace(snapshot, shards=whole)), threads=threads)
+    drafts = Drafts(storage)
+    try:
+        shards: list[Shard] = []
+        for shard in snapshot.shards:
+            if shard in without_groups:
+                shards += _with_row_groups(drafts, snapshot, shard, threads)
+            elif shard not in nameless:
+                shards.append(shard)
+        if nameless:
+            shards += _named_again(drafts, snapshot, nameless, threads)
+        made = _committed(storage, snapshot, shards, lost)
+    except UncertainCommit:
+        raise
+    except Exception:
+        drafts.discard()
+        raise
+    drafts.discard(keep=set() if made is None else {part.path for part in _parts(made)})
+    return made
+
+
+def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lost: Sequence[Part]) -> Snapshot | None:
+    """The next version, of these shards; None where another writer came first."""
+    made = replace(
+        snapshot,
+        version=snapshot.version + 1,
+        commit_id=secrets.token_hex(16),
+        shards=tuple(shards),
+        operation="repair",
+        time=_later(snapshot),
+        parent=snapshot.version,
+        details={"parts": [part.path for part in lost]},
+        removed=(),
+    )
+    if not log.create(storage, made):
+        return None
+    log.write_hint(storage, made.version)
+    return made
+
+
+def _with_row_groups(drafts: Drafts, snapshot: Snapshot, shard: Shard, threads: int | None) -> tuple[Shard, ...]:
+    """A shard whose file part is whole, with its row groups read anew."""
+    storage = drafts.storage
+    index = Index(storage, replace(snapshot, shards=(replace(shard, row_group_part=None),)))
+    numbers = np.arange(len(index))
+    paths = index.shard_paths(0)
+    known = index.file_statistics(numbers, list(snapshot.schema.columns))
+    _, read = footers.read(storage, paths.to_pylist(), snapshot.schema, threads=threads)
+    read = read.take(np.asarray(pc.index_in(paths, value_set=read.path)).astype(np.int64))
+    if read.files.row_count != known.row_count:
+        lost = "" if shard.row_group_part is None else shard.row_group_part.path
+        raise DamagedIndex(
+            f"The part {lost} of the index of {storage.uri} is lost, and its data files do not "
+            "hold the rows that the index says: they were changed or replaced. Restore them, or an older version."
+        )
+    clean = {
+        path: np.asarray(pc.fill_null(pc.equal(column.nan_count, 0), False)) for path, column in known.columns.items()
+    }
+    owner = np.repeat(numbers, np.diff(read.first_row_group))
+    groups = _without_nan(read.row_groups, {path: mask[owner] for path, mask in clean.items()})
+    return _written(drafts, snapshot, replace(read, files=known, row_groups=groups))
+
+
+def _named_again(drafts: Drafts, snapshot: Snapshot, lost: Sequence[Shard], threads: int | None) -> tuple[Shard, ...]:
+    """Shards of which not even the files' names are left, from the files that are there and in no other shard."""
+    storage = drafts.storage
+    totals = Totals.of([shard.totals for shard in lost])
+    others = tuple(shard for shard in snapshot.shards if shard not in lost)
+    listing = data_files(storage)
+    ours = np.asarray(pc.match_substring_regex(listing.path, DATA_FILE))
+    free = listing.take(ours & ~np.asarray(pc.is_in(listing.path, value_set=_names(storage, snapshot, others))))
+    found: list[tuple[Shard, ...]] = []
+    if len(free) >= totals.files:
+        _, read = footers.read(storage, free.path.to_pylist(), snapshot.schema, threads=threads, listing=free)
+        read = _free_of_nan(read, lost)
+        found = [
+            shards
+            for mask in _guesses(storage, snapshot, read, totals)
+            if _agree(shards := _written(drafts, snapshot, read.take(np.flatnonzero(mask))), lost)
+        ]
+    if len(found) == 1:
+        return found[0]
+    raise DamagedIndex(
+        f"The part {lost[0].file_part.path} of the index of {storage.uri} is lost, which named {totals.files:,} files "
+        f"with {totals.rows:,} rows. {len(free):,} files lie there that no other part names, and it cannot be told "
+        "which of them it named. Put back a copy of the part, or open an older version (version=N)."
+    )
+
+
+def _guesses(storage: Storage, snapshot: Snapshot, free: DataFiles, totals: Totals) -> list[np.ndarray]:
+    """Which of the files that no other shard names the lost ones may have named, as masks, each once.
+
+    All; those that an older version names and no later one removed; those that it names; all but those that were
+    removed. Their number, bytes, rows and row groups must be right.
+    """
+    everything = np.ones(len(free), bool)
+    tried, alive, removed = [everything], ~everything, _is_in(free, snapshot.removed)
+    versions = [version for version in log.versions(storage) if version < snapshot.version][-_ASKED_VERSIONS:]
+    for older in _snapshots(storage, reversed(versions)):
+        whole = [shard for shard in older.shards if _intact(storage, shard.file_part)]
+        there = _is_in(free, _names(storage, older, whole))
+        alive = alive | (there & ~removed)
+        tried += [alive, there, ~removed]
+        removed = removed | _is_in(free, older.removed)
+    counts = np.stack(
+        [np.ones(len(free)), free.size.to_numpy(), free.files.row_count.to_numpy(), np.diff(free.first_row_group)]
+    )
+    wanted = [totals.files, totals.bytes, totals.rows, totals.row_groups]
+    return list({mask.tobytes(): mask for mask in tried if (counts @ mask).tolist() == wanted}.values())
+
+
+def _is_in(files: DataFiles, paths: pa.StringArray | Sequence[str]) -> np.ndarray:
+    known = paths if isinstance(paths, pa.Array) else pa.array(paths, pa.string())
+    return np.asarray(pc.is_in(files.path, value_set=known))
+
+
+def _names(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard]) -> pa.StringArray:
+    """The files of some of a snapshot's shards."""
+    index = Index(storage, replace(snapshot, shards=tuple(shards)))
+    names = [index.shard_paths(number) for number in range(len(shards))]
+    return pa.concat_arrays(names) if names else pa.array([], pa.string())
+
+
+def _written(drafts: Drafts, snapshot: Snapshot, files: DataFiles) -> tuple[Shard, ...]:
+    first = () if snapshot.layout is None else snapshot.layout.columns
+    return write_shards(drafts, files, snapshot.schema, snapshot.version + 1, first)
+
+
+def _agree(made: Sequence[Shard], lost: Sequence[Shard]) -> bool:
+    """Whether the bounds that are known of both are the same. Of several lost shards, no one's own are made again."""
+    if len(made) != 1 or len(lost) != 1:
+        return True
+    for path, bounds in made[0].ranges.items():
+        other = lost[0].ranges.get(path, bounds)
+        for now, then in ((bounds.lower, other.lower), (bounds.upper, other.upper), (bounds.nulls, other.nulls)):
+            if now is not None and then is not None and now != then:
+                return False
+    return True
+
+
+def _free_of_nan(files: DataFiles, lost: Sequence[Shard]) -> DataFiles:
+    """The statistics, with a count of no NaN for the columns that have none in any of the lost shards."""
+    bounds = [shard.ranges for shard in lost]
+    clean = [path for path in bounds[0] if all(path in each and each[path].nans == 0 for each in bounds)]
+    units, groups = (
+        _without_nan(part, {path: np.ones(len(part), bool) for path in clean})
+        for part in (files.files, files.row_groups)
+    )
+    return replace(files, files=units, row_groups=groups)
+
+
+def _without_nan(units: FileStatistics, where: dict[str, np.ndarray]) -> FileStatistics:
+    """The statistics, with a count of no NaN where that is known from elsewhere."""
+    columns = dict(units.columns)
+    for path, known in where.items():
+        column = columns.get(path)
+        if column is not None and t.is_floating(column.lower.type):
+            columns[path] = replace(column, nan_count=pc.if_else(pa.array(known), 0, column.nan_count))
+    return replace(units, columns=columns)

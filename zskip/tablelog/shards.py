@@ -1,0 +1,287 @@
+"""Shards: some thousands of files, and what is known of them and of their row groups, as two Parquet parts.
+
+| file part, one row a file | row-group part, one row a row group |
+| --- | --- |
+| path, size, modified, etag, row_count, row_groups | file (its row in the file part), row_count |
+| <path>.lower, .upper, .null_count, .nan_count, .lower_exact, .upper_exact | the same |
+
+A column that is null throughout is left out. Types that Parquet does not keep exactly stand as integers in their unit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types as t
+
+from zskip.errors import DamagedIndex
+from zskip.schema import Schema
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
+from zskip.storage.storage import Storage
+from zskip.tablelog import values
+from zskip.tablelog.parts import Drafts, Part, PartFile, lost
+from zskip.tablelog.snapshot import Bounds, Shard, Totals
+from zskip.types import widened
+
+__all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
+
+FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
+_ROWS_PER_ROW_GROUP = 65_536
+_BOUND_LENGTH, _SHARD_BOUND_LENGTH = 256, 64
+_BOUNDED_COLUMNS = 64
+_FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
+_PROVING = ("lower", "upper", "null_count", "nan_count")
+_FLAT = ("lower", "upper")
+_LARGEST_EXPANSION, _ALWAYS_FINE, _STEP_BYTES = 1000, 1 << 28, 1 << 26
+_PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
+
+
+def write_shards(
+    drafts: Drafts, files: DataFiles, schema: Schema, version: int, first: Sequence[str] = ()
+) -> tuple[Shard, ...]:
+    """Write the parts of as many shards as these files need, in their order, durably.
+
+    ``version``: of the table that is to hold them; a column that is added later is NULL in all their rows. ``first``:
+    the columns whose ranges the snapshot itself must hold (the layout's), before others of the schema.
+    """
+    bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
+    full = np.arange(len(files)) // FILES_PER_SHARD + files.first_row_group[:-1] // _ROW_GROUPS_PER_SHARD
+    starts = np.flatnonzero(np.diff(full, prepend=-1))
+    if len(starts) == 1:
+        return (_write_shard(drafts, files, version, bounded),)
+    return tuple(
+        _write_shard(drafts, files.take(np.arange(start, end)), version, bounded)
+        for start, end in zip(starts, [*starts[1:], len(files)], strict=True)
+    )
+
+
+def _write_shard(drafts: Drafts, files: DataFiles, version: int, bounded: Sequence[str]) -> Shard:
+    groups = np.diff(files.first_row_group)
+    described = {
+        "path": files.path,
+        "size": files.size,
+        "modified": files.modified,
+        "etag": files.etag,
+        "row_groups": pa.array(groups, pa.int32()),
+    }
+    file_part = _publish(drafts, {**described, **_flat(files.files)})
+    row_group_part = None
+    if (groups != 1).any():
+        file = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), groups))
+        row_group_part = _publish(drafts, {"file": file, **_flat(files.row_groups)})
+    totals = Totals(len(files), int(files.first_row_group[-1]), _sum(files.files.row_count), _sum(files.size))
+    return Shard(version, totals, file_part, row_group_part, _bounds(files.files, bounded))
+
+
+def _flat(units: FileStatistics) -> dict[str, pa.Array]:
+    """The statistics as columns, long bounds cut short, Parquet-proof."""
+    flat = {"row_count": units.row_count}
+    for path, column in units.columns.items():
+        lower, lower_cut = values.shorten_lower(column.lower, _BOUND_LENGTH)
+        upper, upper_cut = values.shorten_upper(column.upper, _BOUND_LENGTH)
+        parts = {
+            "lower": _kept(lower),
+            "upper": _kept(upper),
+            "null_count": column.null_count,
+            "nan_count": column.nan_count if t.is_floating(lower.type) else pa.nulls(len(units), pa.int64()),
+            "lower_exact": pc.and_kleene(column.lower_exact, pc.invert(lower_cut)),
+            "upper_exact": pc.and_kleene(column.upper_exact, pc.invert(upper_cut)),
+        }
+        flat |= {f"{path}.{name}": part for name, part in parts.items() if part.null_count < len(part)}
+    return flat
+
+
+def _kept(bounds: pa.Array) -> pa.Array:
+    type = bounds.type
+    if t.is_duration(type) or t.is_date64(type) or (t.is_temporal(type) and getattr(type, "unit", "") == "s"):
+        return bounds.view(values.integral(type))
+    return bounds
+
+
+def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
+    table = pa.table(dict(columns))
+    sink = pa.BufferOutputStream()
+    repeated = [name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in ("path", "etag")]
+    # Neighbours in layout order have bounds near each other: their differences need few bits, and any engine adds them.
+    near = [name for name, values in columns.items() if name not in repeated and _is_integer(values.type)]
+    pq.write_table(
+        table,
+        sink,
+        # LZ4 never shrinks anything to less than a 255th: a large part stays below what a reader takes for a bomb.
+        compression="zstd" if table.nbytes < _ALWAYS_FINE else "lz4",
+        use_dictionary=repeated,
+        column_encoding=dict.fromkeys(near, "DELTA_BINARY_PACKED"),
+        write_statistics=False,
+        row_group_size=_ROWS_PER_ROW_GROUP,
+        version="2.6",
+    )
+    return drafts.publish("stats", ".stats", sink.getvalue().to_pybytes())
+
+
+def _is_integer(type: pa.DataType) -> bool:
+    """Whether Parquet keeps the type's values as integers."""
+    return bool(t.is_integer(type) or (t.is_temporal(type) and not t.is_interval(type)))
+
+
+def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
+    """Each column's range over all units, cut short where it is long."""
+    found = {}
+    for path in paths:
+        column = units.columns.get(path)
+        if column is None or len(units) == 0:
+            continue
+        ranges = column.ranges(units.row_count)
+        may_have_value = pc.fill_null(ranges.has_value, True)
+        lower, _ = values.shorten_lower(_extreme(ranges.lower, may_have_value, "min"), _SHARD_BOUND_LENGTH)
+        upper, _ = values.shorten_upper(_extreme(ranges.upper, may_have_value, "max"), _SHARD_BOUND_LENGTH)
+        nulls, nans = _sum(column.null_count), _sum(column.nan_count)
+        found[path] = Bounds(values.encode(lower)[0], values.encode(upper)[0], nulls, nans)
+    return found
+
+
+def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array:
+    """The least or greatest bound among the units that may hold a value, as one slot; unknown if any of them is."""
+    matter = bounds.filter(matters)
+    if matter.null_count or not len(matter):
+        return pa.nulls(1, bounds.type)
+    number = values.integral(bounds.type)
+    comparable = matter.view(number) if number is not None else matter
+    comparable = comparable.cast(pa.float32()) if t.is_float16(bounds.type) else comparable
+    # Through no Python value: decimals of other writers may have more digits than their type says.
+    found = pa.repeat(pc.min_max(comparable)[which], 1)
+    return found.view(bounds.type) if number is not None else found.cast(bounds.type)
+
+
+def _sum(counts: pa.Int64Array) -> int | None:
+    total: int | None = None if counts.null_count else pc.sum(counts, min_count=0).as_py()
+    return total
+
+
+class ShardReader:
+    """One of a shard's parts, read by column; every read is checked against the snapshot's digests.
+
+    ``lacking``: columns that the table got later, and that are NULL in all rows. Raises `DamagedIndex` where the part
+    is not what the snapshot says.
+    """
+
+    def __init__(
+        self, storage: Storage, part: Part, rows: int, schema: Schema, lacking: frozenset[str] = frozenset()
+    ) -> None:
+        self._file = PartFile(storage, part)
+        self._lock = threading.Lock()
+        self._storage, self._part, self._rows, self._schema, self._lacking = storage, part, rows, schema, lacking
+        # One request brings the footer, and the whole part where it is small.
+        self._file.fetch([(max(0, part.size - 65_536), part.size)])
+        try:
+            self._parquet = pq.ParquetFile(self._file)
+        except pa.ArrowException as error:
+            raise DamagedIndex(lost(storage, part, f"is no Parquet file ({error})")) from error
+        metadata = self._parquet.metadata
+        expanded = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        if metadata.num_rows != rows or expanded > max(_ALWAYS_FINE, part.size * _LARGEST_EXPANSION):
+            held = f"holds {metadata.num_rows:,} rows in {expanded:,} bytes"
+            raise DamagedIndex(
+                lost(storage, part, f"{held}, and its snapshot promises {rows:,} rows in a part of {part.size:,} bytes")
+            )
+        self._numbers = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+
+    def columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Whole columns of the part by name, of those that are there."""
+        there = [name for name in names if name in self._numbers]
+        metadata = self._parquet.metadata
+        with self._lock:
+            self._file.fetch(
+                _extent(metadata.row_group(group).column(self._numbers[name]))
+                for group in range(metadata.num_row_groups)
+                for name in there
+            )
+            try:
+                found = {name: self._in_steps(name) for name in there if self._unfolds(name)}
+                numbers = [self._numbers[name] for name in there if name not in found]
+                table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
+            except DamagedIndex:
+                raise
+            except (pa.ArrowException, OSError) as error:
+                raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
+            self._file.release()
+        return {name: found[name] if name in found else _one(table.column(name)) for name in there}
+
+    def _chunks(self, name: str) -> list[pq.ColumnChunkMetaData]:
+        metadata = self._parquet.metadata
+        return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
+
+    def _unfolds(self, name: str) -> bool:
+        """Whether few bytes may stand for many: texts in a dictionary, or by their prefixes. zskip writes none."""
+        column = self._parquet.metadata.schema.column(self._numbers[name])
+        if column.max_repetition_level:
+            raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))
+        return column.physical_type == "BYTE_ARRAY" and any(
+            chunk.has_dictionary_page or not _PLAIN.issuperset(chunk.encodings) for chunk in self._chunks(name)
+        )
+
+    def _in_steps(self, name: str) -> pa.Array:
+        """A column of texts, decoded little by little, up to what a part may hold."""
+        longest = max(chunk.total_uncompressed_size for chunk in self._chunks(name))
+        most, steps = max(_ALWAYS_FINE, self._part.size * _LARGEST_EXPANSION), []
+        for step in self._parquet.iter_batches(max(1, _STEP_BYTES // max(longest, 1)), columns=[name]):
+            steps.append(step.column(0))
+            most -= step.nbytes
+            if most < 0:
+                raise DamagedIndex(lost(self._storage, self._part, f'unfolds in "{name}" to more than any part holds'))
+        return pa.concat_arrays(steps)
+
+    @property
+    def nbytes(self) -> int:
+        """About what it holds in memory between two readings: the footer, and a small part's bytes."""
+        return 2000 * len(self._numbers) + self._file.kept_bytes
+
+    def row_count(self) -> pa.Int64Array:
+        """Rows of each unit."""
+        return self.columns(["row_count"]).get("row_count", pa.nulls(self._rows, pa.int64()))
+
+    def ranges(self, paths: Sequence[str]) -> Statistics:
+        """What proofs over these columns stand on; what only answers of min() and max() need is not read."""
+        return self._statistics(paths, _PROVING).statistics()
+
+    def statistics(self, paths: Sequence[str]) -> FileStatistics:
+        """What is known of these columns, one slot per unit; a column that the schema lacks is left out."""
+        return self._statistics(paths, _FIELDS)
+
+    def _statistics(self, paths: Sequence[str], fields: Sequence[str]) -> FileStatistics:
+        wanted = {path: self._schema.columns[path].type for path in paths if path in self._schema.columns}
+        read = self.columns(["row_count", *(f"{path}.{name}" for path in wanted for name in fields)])
+        row_count = read.get("row_count", pa.nulls(self._rows, pa.int64()))
+        none = pa.array(np.zeros(self._rows, np.int64))
+        columns = {}
+        for path, type in wanted.items():
+            if path in self._lacking:
+                columns[path] = ColumnStatistics.all_null(type, row_count)
+                continue
+            unknown = ColumnStatistics.unknown(type, self._rows)
+            parts = {name: read.get(f"{path}.{name}", getattr(unknown, name)) for name in _FIELDS}
+            parts |= {name: _restored(parts[name], type) for name in _FLAT}
+            if not t.is_floating(type):
+                parts["nan_count"] = none
+            columns[path] = ColumnStatistics(**parts)
+        return FileStatistics(row_count, columns)
+
+
+def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:
+    """Bounds as the table's type of today: a table may have widened a column since they were written."""
+    return bounds.view(type) if bounds.type == values.integral(type) else widened(bounds, type)
+
+
+def _extent(chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        start = min(start, chunk.dictionary_page_offset)
+    return start, start + chunk.total_compressed_size
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,133 @@
+"""Vacuum: expired versions and orphans, and nothing that a version still kept has a name for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.storage.storage import Listing, Storage
+from zskip.tablelog import log
+from zskip.tablelog.index import Index
+from zskip.tablelog.snapshot import Snapshot
+
+__all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
+
+# What zskip itself writes: data files by their own names, parts, what Spark stages, files that were never published.
+DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
+_STAGING = r"^_zskip/staging-[0-9a-f]+/"
+_OURS = rf"{DATA_FILE}|^_zskip/(stats|layout)/[^/]+$|{_STAGING}|(^|/)\.[^/]*\.[0-9a-f]{{16}}\.tmp$"
+_INDEX_ONLY = r"^_zskip/"
+# Whose folders are tables of their own, wherever they lie.
+_OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
+_AT_ONCE, _ENTRIES_AT_ONCE = 16, 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What was removed, or would be: files by path, their bytes, and the versions that can no longer be opened."""
+
+    paths: tuple[str, ...]
+    bytes: int
+    versions: tuple[int, ...]
+
+
+def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False) -> Vacuumed:
+    """Remove the versions that were replaced longer ago than ``older_than``, and all that no other version names.
+
+    A file that no version names is removed only when it is itself older than that, since it may belong to a commit
+    that is on its way, and only where its name is one that zskip gives: nothing of others, nothing of another table
+    that lies in this one's folder. In a folder that zskip only indexes, no data file is ever removed. Log entries go
+    first, oldest first, then files, so that a crash leaves orphans and no version without its files.
+
+    Raises `TableNotFound`, and `DamagedIndex` where a version that is kept cannot be read: nothing is removed then.
+    """
+    now = datetime.now(UTC)
+    try:
+        horizon = max(now - older_than, _EPOCH)
+    except OverflowError:
+        horizon = _EPOCH
+    newest = log.load(storage)
+    versions = log.versions(storage)
+    kept_from = _first_kept(storage, versions, horizon)
+    expired = [version for version in versions if version < kept_from]
+    named = _named(storage, [version for version in versions if version >= kept_from])
+    gone = _orphans(storage, named, horizon, managed=newest.managed)
+    if not dry_run:
+        for start in range(0, len(expired), _ENTRIES_AT_ONCE):
+            entries = expired[start : start + _ENTRIES_AT_ONCE]
+            storage.delete([log.entry_path(version) for version in entries])
+        # A version that was restored meanwhile names its files again.
+        later = _named(storage, log.versions(storage, newest.version + 1))
+        gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
+        storage.delete(gone.path.to_pylist())
+        _remove_empty_staging(storage, gone.path)
+    return Vacuumed(tuple(gone.path.to_pylist()), pc.sum(gone.size, min_count=0).as_py(), tuple(expired))
+
+
+def _orphans(storage: Storage, named: pa.StringArray, horizon: datetime, *, managed: bool) -> Listing:
+    """Files of zskip's that are older than the horizon, and that no version names."""
+    listing = storage.list("")
+    ours = _matches(listing.path, _OURS)
+    if not managed:
+        ours &= _matches(listing.path, _INDEX_ONLY)
+    others = pc.struct_field(pc.extract_regex(listing.path, _OTHER_TABLE), "folder").drop_null().unique()
+    for folder in others.to_pylist():
+        ours &= ~np.asarray(pc.starts_with(listing.path, folder))
+    old = np.asarray(pc.less_equal(listing.modified, int(horizon.timestamp() * 1e9)))
+    return listing.take(ours & old & ~np.asarray(pc.is_in(listing.path, value_set=named)))
+
+
+def _matches(paths: pa.StringArray, pattern: str) -> np.ndarray:
+    return np.array(pc.match_substring_regex(paths, pattern), bool)
+
+
+def _remove_empty_staging(storage: Storage, removed: pa.StringArray) -> None:
+    """A folder outlives its files, but in an object store."""
+    staged = removed.filter(pc.match_substring_regex(removed, _STAGING)).to_pylist()
+    for name in sorted({"/".join(path.split("/")[:2]) for path in staged}):
+        storage.remove_empty(name)
+
+
+def _read(storage: Storage, versions: Sequence[int]) -> Iterator[Snapshot]:
+    """The snapshots of some versions, a few of them in memory at once."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for start in range(0, len(versions), _ENTRIES_AT_ONCE):
+            some = versions[start : start + _ENTRIES_AT_ONCE]
+            for snapshot in pool.map(lambda version: log.read_entry(storage, version), some):
+                if snapshot is not None:
+                    yield snapshot
+
+
+def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:
+    """The oldest version that was still the table at the horizon or later: versions' times only grow."""
+    low, high = 0, len(versions) - 1
+    while low < high:
+        middle = (low + high) // 2
+        successor = log.read_entry(storage, versions[middle + 1])
+        if successor is not None and successor.time <= horizon:
+            low = middle + 1
+        else:
+            high = middle
+    return versions[low]
+
+
+def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
+    """The paths of all data files and parts of some versions; a shard that many share is read once."""
+    seen: set[str] = set()
+    named: list[pa.StringArray] = []
+    for snapshot in _read(storage, versions):
+        fresh = [number for number, shard in enumerate(snapshot.shards) if shard.file_part.path not in seen]
+        index = Index(storage, snapshot) if fresh else None
+        named += [index.shard_paths(number) for number in fresh if index is not None]
+        parts = (part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part))
+        seen.update(part.path for part in parts if part is not None)
+        if snapshot.layout is not None and snapshot.layout.part is not None:
+            seen.add(snapshot.layout.part.path)
+    return pa.concat_arrays([*named, pa.array(sorted(seen), pa.string())])

@@ -1,0 +1,222 @@
+"""Changes to a table: create and append. Data files first, then the commit; an error leaves no file behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pyarrow.compute as pc
+
+from zskip.errors import CommitConflict, InvalidOption, nearest
+from zskip.schema import Schema
+from zskip.storage import Storage, abandon
+from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load
+from zskip.writer import hive
+from zskip.writer.backend import LOCAL, Engine, Rows
+from zskip.writer.evolution import appended
+from zskip.writer.options import WriteOptions
+from zskip.writer.routing import Routing
+from zskip.writer.write import Written
+
+__all__ = [
+    "Appended",
+    "append",
+    "be_managed",
+    "changed_options",
+    "create",
+    "kept_options",
+    "recorded",
+    "removal",
+    "routing_of",
+]
+
+_ATTEMPTS = 10
+_SIZES = ("files", "rows_per_file", "file_size")
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append did. ``rows``, ``files`` and ``bytes`` that it added; the version that it made."""
+
+    version: int
+    rows: int
+    files: int
+    bytes: int
+
+
+def create(
+    storage: Storage,
+    base: Snapshot | None,
+    source: Rows,
+    options: WriteOptions,
+    engine: Engine = LOCAL,
+    batch: tuple[str, int] | None = None,
+) -> Snapshot:
+    """Write a table; in place of all rows of ``base``, where there is one. ``batch``: whose first rows they are."""
+    if base is not None:
+        be_managed(storage, base)
+    schema = Schema(source.schema)
+    for name in options.partition_by:
+        hive.refuse_unfit(name, schema.column(name).type)
+    partition_by = tuple(schema.column(name).parts[0] for name in options.partition_by)
+    if set(partition_by) >= set(schema.arrow.names):
+        raise InvalidOption("partition_by= names every column; at least one must stay in the files.")
+    schema.orderable(options.by)
+    options = replace(options, partition_by=partition_by)
+    written = engine.write(source, storage, schema, options, None, None, None)
+    return commit(
+        storage,
+        base,
+        "write" if base is None else "overwrite",
+        add=written.files,
+        replace_all=base is not None,
+        schema=schema,
+        layout=recorded(written, options),
+        partition_by=partition_by,
+        details={"rows": written.rows, "files": len(written.files)},
+        batch=batch,
+        undo=removal(storage, written),
+    )
+
+
+def _names_a_batch(batch: object) -> bool:
+    return isinstance(batch, tuple | list) and [type(each) for each in batch] == [str, int]
+
+
+def append(
+    storage: Storage,
+    base: Snapshot,
+    source: Rows,
+    options: WriteOptions,
+    batch: tuple[str, int] | None = None,
+    engine: Engine = LOCAL,
+) -> tuple[Snapshot, Appended]:
+    """Write rows as new files of a table, after its own layout; nothing that is there is touched."""
+    be_managed(storage, base)
+    if batch is not None and not _names_a_batch(batch):
+        raise InvalidOption(f"batch= is an application's name and the number of its batch, not {batch!r}.")
+    if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
+        return base, Appended(base.version, 0, 0, 0)
+    kept = kept_options(base, options)
+    schema = Schema(appended(base.schema.arrow, source.schema))
+    for name in base.partition_by:
+        if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
+            raise InvalidOption(f'The partition column "{name}" cannot change its type.')
+    routing, rows_per_file = routing_of(storage, base)
+    written = engine.write(source, storage, schema, kept, routing, rows_per_file, None)
+    if not written.rows:
+        return base, Appended(base.version, 0, 0, 0)
+    grown = routing is None or len(written.routing.keys) > len(routing.keys)
+    remove = removal(storage, written)
+    undone: list[bool] = []
+    for attempt in range(_ATTEMPTS):
+        try:
+            snapshot = commit(
+                storage,
+                base,
+                "append",
+                add=written.files,
+                schema=None if schema.arrow.equals(base.schema.arrow) else schema,
+                layout=recorded(written, kept) if grown and not attempt else None,
+                details={"rows": written.rows, "files": len(written.files)},
+                batch=batch,
+                undo=lambda: undone.append(True),
+            )
+            break
+        except BaseException as error:
+            if undone and (not isinstance(error, CommitConflict) or attempt == _ATTEMPTS - 1):
+                remove()
+            if not isinstance(error, CommitConflict) or attempt == _ATTEMPTS - 1:
+                raise
+        # Another writer grew the schema, or laid the table out anew. The files fit that table too, if they fit at all.
+        undone.clear()
+        newest = load(storage)
+        if newest.partition_by != base.partition_by:
+            remove()
+            raise CommitConflict(f"{storage.uri}: version {newest.version} has other partitions. Append again.")
+        base = newest
+        try:
+            schema = Schema(appended(base.schema.arrow, schema.arrow))
+        except BaseException:
+            remove()
+            raise
+    if undone:
+        # This batch was there already.
+        remove()
+        return snapshot, Appended(snapshot.version, 0, 0, 0)
+    return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
+
+
+def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
+    """How the rows were laid out, as the snapshot keeps it, so that appends follow it."""
+    assignments = written.routing.assignments
+    columns = assignments[0].columns if assignments else ()
+    kept = {
+        "files": options.files,
+        "rows_per_file": options.rows_per_file,
+        "file_size": options.file_size,
+        "fitted_rows_per_file": written.rows_per_file,
+        "row_group_rows": options.row_group_rows,
+        "compression": options.compression,
+        "weights": dict(options.weights) if isinstance(options.weights, Mapping) else options.weights,
+        "workload": None if options.workload is None else list(options.workload),
+        "layout": options.layout,
+        "by": list(options.by),
+    }
+    name = assignments[0].layout if assignments else options.layout
+    return LayoutRecord(name, columns, kept, written.routing.to_json())
+
+
+def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, int | None]:
+    """The routing that a table's rows follow, and how many rows make one file."""
+    layout = snapshot.layout
+    form: Any = None if layout is None else layout_assignment(storage, layout)
+    if layout is None or form is None or not form["assignments"]:
+        return None, None
+    return Routing.from_json(form, snapshot.partition_by), int(layout.options["fitted_rows_per_file"])
+
+
+def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
+    """The options of an append: those that the table was written with, but for memory, threads and progress."""
+    layout = snapshot.layout
+    said = {} if layout is None else layout.options
+    names = ("files", "rows_per_file", "file_size", "row_group_rows", "compression", "weights", "workload", "layout")
+    return replace(
+        options,
+        by=said.get("by", () if layout is None else layout.columns),
+        partition_by=snapshot.partition_by,
+        **{name: said[name] for name in names if said.get(name) is not None},
+    )
+
+
+def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: Mapping[str, Any]) -> WriteOptions:
+    """The options of an overwrite: those that are given, and otherwise those that the table was written with.
+
+    Other columns ``by`` bring a layout of their own. Raises `InvalidOption` for one that does not exist.
+    """
+    known = [each.name for each in fields(WriteOptions)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise InvalidOption(f'There is no option "{unknown[0]}".{nearest(unknown[0], known)}')
+    kept = kept_options(snapshot, WriteOptions())
+    cleared: dict[str, Any] = {}
+    if by is not None:
+        cleared |= {"by": by, "layout": "auto", "weights": None, "workload": None}
+    if any(given.get(name) is not None for name in _SIZES):
+        cleared |= dict.fromkeys(_SIZES)
+    return replace(kept, **{**cleared, **given})
+
+
+def removal(storage: Storage, written: Written) -> Callable[[], None]:
+    """What removes data files that were written, where their commit has certainly failed."""
+    return lambda: abandon(storage, written.files.path.to_pylist())
+
+
+def be_managed(storage: Storage, base: Snapshot) -> None:
+    """Refuse to change files that zskip did not write."""
+    if not base.managed:
+        raise InvalidOption(
+            f"zskip only indexes the files at {storage.uri}; it did not write them and will not change them. "
+            "Write a table of its own from them: zskip.write(path, new_path, by=…)."
+        )

@@ -1,0 +1,93 @@
+"""`Engine`: who reads and writes the rows of a change. What is committed, and how, does not depend on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.plan import Plan
+from zskip.schema import Schema
+from zskip.storage import Storage, open_storage
+from zskip.tablelog import Index
+from zskip.writer.open_source import open_source
+from zskip.writer.options import WriteOptions
+from zskip.writer.paths import stored_rows
+from zskip.writer.routing import Routing
+from zskip.writer.row_sample import Sample
+from zskip.writer.sources import Source, of_reader
+from zskip.writer.write import Written, write_files
+
+__all__ = ["LOCAL", "Engine", "Rows"]
+
+
+class Rows(Protocol):
+    """Rows on their way into a table, as an engine holds them. ``schema``: as `storable_schema` keeps it."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What differs between this machine and a cluster.
+
+    ``storage(url, storage_options)``: a table's folder ·
+    ``opened(source, storage_options)``: a caller's rows · ``planned(plan)``: a table's own rows, those that a plan
+    selects · ``stored(index, numbers)``: those of some of its files · ``sampled(rows, columns, size, total, seed)``:
+    about ``size`` of ``total`` rows, with these top-level columns · ``write(rows, storage, schema, options, routing,
+    rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: the
+    first and last slot of the table's layout after which each of the new files is named, where its own number is not
+    meant.
+
+    ``recuts_at_once``: whether groups of files are cut anew by one write, as a cluster does, and not one after another.
+    """
+
+    storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
+    opened: Callable[[Any, Mapping[str, Any] | None], Rows]
+    planned: Callable[[Plan], Rows]
+    stored: Callable[[Index, np.ndarray], Rows]
+    sampled: Callable[[Any, Sequence[str], int, int, int], pa.Table]
+    write: Callable[
+        [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[tuple[int, int]] | None],
+        Written,
+    ]
+    recuts_at_once: bool
+
+
+def _planned(plan: Plan) -> Source:
+    return of_reader(pa.RecordBatchReader.from_batches(plan.snapshot.schema.arrow, plan.to_batches()))
+
+
+def _stored(index: Index, numbers: np.ndarray) -> Source:
+    return stored_rows(index.storage, index.snapshot, index.paths(numbers).to_pylist())
+
+
+def _sampled(source: Source, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+    sample = Sample(size, seed, total)
+    rows = 0
+    for part in source.parts(columns):
+        table = part().select(columns)
+        sample.add(table, rows)
+        rows += table.num_rows
+    found = sample.rows()
+    return pa.schema([source.schema.field(name) for name in columns]).empty_table() if found is None else found
+
+
+def _write(
+    source: Source,
+    storage: Storage,
+    schema: Schema,
+    options: WriteOptions,
+    routing: Routing | None,
+    rows_per_file: int | None,
+    slots: Sequence[tuple[int, int]] | None,
+) -> Written:
+    return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots)
+
+
+LOCAL = Engine(open_storage, open_source, _planned, _stored, _sampled, _write, recuts_at_once=False)

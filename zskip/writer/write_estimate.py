@@ -1,0 +1,47 @@
+"""How long a write would take, from samples that are really written."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+
+import pyarrow as pa
+
+from zskip.layouts import Assignment
+from zskip.schema import Schema
+from zskip.storage import open_storage
+from zskip.writer.open_source import open_source
+from zskip.writer.options import WriteOptions
+from zskip.writer.routing import Routing
+from zskip.writer.storable import storable_schema
+from zskip.writer.write import write_files
+
+__all__ = ["seconds_to_write"]
+
+
+_MOST_ROWS = 1_000_000
+
+
+def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) -> float:
+    """About how many seconds ``total_rows`` rows like the sample's take on this machine, their reading left out.
+
+    The sample is written to a temporary folder, and again as several copies of it, until that takes twice as long.
+    What both have in common goes by files and is paid once; what the longer write takes more goes by rows.
+    """
+    rows = sample
+    short = long = _written(rows, assignment)
+    while long < 2 * short and 0 < rows.num_rows < min(total_rows, _MOST_ROWS):
+        rows = pa.concat_tables([rows] * 4)
+        long = _written(rows, assignment)
+    each_row = (long - short) / max(1, rows.num_rows - sample.num_rows)
+    return float(max(0.0, short + each_row * (total_rows - sample.num_rows)))
+
+
+def _written(rows: pa.Table, assignment: Assignment) -> float:
+    """How many seconds it takes to write some rows."""
+    routing, schema = Routing((), ((),), (assignment,)), Schema(storable_schema(rows.schema))
+    full = max(1, rows.num_rows // assignment.files)
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        write_files(open_source(rows, None), open_storage(folder), schema, WriteOptions(), routing, full)
+        return time.perf_counter() - started
