@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from zskip import advisor, layouts
+from zskip.layouts.column_widths import Widths
 from zskip.layouts.task import task_of
-from zskip.layouts.widths import Widths
 from zskip.schema import Schema
 from zskip.sql.workload_sql import asked
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from zskip import curves, layouts
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, UnsupportedFormat
 from zskip.layouts.curve import hilbert_cells, linear_cells, zorder_cells
+from zskip.layouts.greedy_tree import _literals, tree_cells
 from zskip.layouts.order import _Tiles
 from zskip.layouts.reads import whole_read
 from zskip.layouts.sample import Sample
 from zskip.layouts.task import task_of
-from zskip.layouts.tree import _literals, tree_cells
 
 ROWS = 6000
 FILES = 20
@@ -317,7 +317,7 @@ def cut_one_by_one(sample, rows, cell_rows, reads, borders, literals):
 
 
 def test_literals_are_chosen_evenly_in_each_cell(monkeypatch):
-    monkeypatch.setattr("zskip.layouts.tree._LITERALS", 3)
+    monkeypatch.setattr("zskip.layouts.greedy_tree._LITERALS", 3)
     borders, codes = np.array([2, 3, 5, 7, 11, 13, 17, 19, 23, 29], np.int32), 40
     least, most = np.array([1, 3, 12, 8]), np.array([29, 11, 12, 9])
     cell = np.arange(4) * codes
@@ -333,9 +333,9 @@ ASKED += [f"c2 BETWEEN {n} AND {n + 100}" for n in range(0, 6000, 300)]
 @pytest.mark.parametrize("workload", [None, ASKED])
 @pytest.mark.parametrize(("at_once", "literals"), [(1 << 16, 64), (50, 3)])
 def test_a_level_at_once_is_cut_as_cell_by_cell(monkeypatch, workload, at_once, literals):
-    monkeypatch.setattr("zskip.layouts.tree._LITERALS", literals)
-    monkeypatch.setattr("zskip.layouts.tree._ROWS_AT_ONCE", at_once)
-    monkeypatch.setattr("zskip.layouts.tree._BOXES_AT_ONCE", at_once)
+    monkeypatch.setattr("zskip.layouts.greedy_tree._LITERALS", literals)
+    monkeypatch.setattr("zskip.layouts.greedy_tree._ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr("zskip.layouts.greedy_tree._BOXES_AT_ONCE", at_once)
     rows = table("uniform", "strings", "half null", "one heavy value").slice(0, 600)
     task = task_of(rows, by(rows), files=5, weights=[4, 3, 2, 1], workload=workload, total_rows=600)
     borders = task.queries.borders if task.queries else [np.empty(0, np.int32)] * 4

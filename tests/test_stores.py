@@ -21,7 +21,7 @@ import pytest
 import zskip
 from tests.clouds import STORES, Place, unavailable
 from zskip.audit import doctor
-from zskip.engines.duckdb.remote import _RangedFile
+from zskip.engines.duckdb.remote_files import _RangedFile
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedStore
 from zskip.storage import open_storage
 from zskip.storage.remote import ObjectStorage

@@ -12,11 +12,11 @@ from zskip.layouts.assignment import Assignment
 from zskip.layouts.cells import Cells, Files
 from zskip.layouts.curve import hilbert_cells, linear_cells, zorder_cells
 from zskip.layouts.cuts import plan_cuts
+from zskip.layouts.greedy_tree import tree_cells
 from zskip.layouts.sample import Sample
 from zskip.layouts.score import scored
 from zskip.layouts.task import Task, task_of
 from zskip.layouts.tiles import tile
-from zskip.layouts.tree import tree_cells
 
 __all__ = ["LAYOUTS", "fit"]
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.errors import InvalidOption
+from zskip.layouts.column_widths import Widths
 from zskip.layouts.cuts import Bounds
 from zskip.layouts.reads import LookUps, Reads
 from zskip.layouts.sample import Sample
-from zskip.layouts.widths import Widths
 from zskip.layouts.workload import Queries
 from zskip.schema import Schema
 from zskip.sql import bind

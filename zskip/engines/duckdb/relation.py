@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyarrow import types as t
 
 from zskip.engines.duckdb.meaning import same_meaning
-from zskip.engines.duckdb.remote import KnownFile, register_storage
+from zskip.engines.duckdb.remote_files import KnownFile, register_storage
 from zskip.engines.duckdb.scan import Scan, native_scan, reshaped
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, UnsupportedSql
