@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from zskip.binder import bind
 from zskip.schema import Schema
-from zskip.sql import bind
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 

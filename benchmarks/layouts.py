@@ -35,9 +35,9 @@ from layout_peers import PEERS, plain_name
 from numpy.typing import NDArray
 
 from zskip import layouts, pruning
+from zskip.binder import bind
 from zskip.keys import Boundaries, dense_codes
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import footers
 from zskip.storage import open_storage
 

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.binder import bind
 from zskip.pruning import outcomes
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 SECONDS = 1_500_000_000

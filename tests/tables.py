@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zskip.binder import bind
 from zskip.plan import Plan, plan
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import DataFiles, collect
 from zskip.storage import open_storage
 from zskip.tablelog import Index, commit

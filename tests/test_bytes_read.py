@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from zskip import advisor, layouts
+from zskip.binder.workload_sql import asked
 from zskip.layouts.column_widths import Widths
 from zskip.layouts.task import task_of
 from zskip.schema import Schema
-from zskip.sql.workload_sql import asked
 
 RNG = np.random.default_rng(11)
 ROWS = 8000

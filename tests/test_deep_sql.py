@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from zskip.binder.bind import bind
+from zskip.binder.workload_sql import asked, named_tables
 from zskip.errors import SqlError
 from zskip.schema import Schema
-from zskip.sql.bind import bind
-from zskip.sql.workload_sql import asked, named_tables
 
 SCHEMA = Schema(pa.schema([("a", pa.int64()), ("s", pa.string())]))
 

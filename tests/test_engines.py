@@ -15,13 +15,13 @@ import pytest
 
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows
+from zskip.binder import bind
 from zskip.engines.duckdb import sql
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.engines.duckdb.scan import native_scan
 from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
 from zskip.plan import listed, plan
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import footers
 from zskip.storage import open_storage
 from zskip.tablelog import Index, commit, load

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.expr.functions import FUNCTIONS
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 TYPES = {

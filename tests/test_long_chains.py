@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from zskip import expr, pruning
+from zskip.binder import bind, bind_cache, chains, computable
+from zskip.binder.sql_text import LongChain, Source
 from zskip.errors import SqlError
 from zskip.expr.tree import In, Not
 from zskip.schema import Schema
-from zskip.sql import bind_cache, chains, computable
-from zskip.sql.sql_text import LongChain, Source
 from zskip.stats import Ranges, Statistics
 
 TYPES = {
@@ -82,7 +82,7 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def bound(sql: str, dialect: str = "duckdb") -> expr.Predicate | str:
     bind_cache._kept.clear()
     try:
-        return sql.bind(sql, SCHEMA, dialect=dialect)
+        return bind(sql, SCHEMA, dialect=dialect)
     except SqlError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -141,7 +141,7 @@ def test_chains_are_taken(sql: str, short_ones_too: None, monkeypatch: pytest.Mo
         kept.append(source)
         return right(tokens, source)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sys.modules["zskip.sql.bind"], "stand_for_chains", seen)
+    monkeypatch.setattr(sys.modules["zskip.binder.bind"], "stand_for_chains", seen)
     bound(sql)
     assert any(isinstance(each, LongChain) for each in kept[-1].lists.values())
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from zskip import pruning
+from zskip.binder import Parameters, bind, lists
 from zskip.errors import SqlError, UnknownParameter
 from zskip.expr.tree import In, walk
 from zskip.schema import Schema
-from zskip.sql import Parameters, bind, lists
 from zskip.stats import Ranges, Statistics
 
 TYPES = {

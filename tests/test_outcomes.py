@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from zskip import expr, pruning
+from zskip.binder import bind
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -51,7 +52,7 @@ def engine_outcomes(rows: pa.Table, count: int, sql: str) -> dict[object, np.nda
 
 
 def bound(sql: str, type: pa.DataType) -> expr.Predicate:
-    return sql.bind(sql, Schema(pa.schema({"x": type})))
+    return bind(sql, Schema(pa.schema({"x": type})))
 
 
 def random_predicate(draw: random.Random, values: list[str], level: int = 0) -> str:

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"x": pa.int64(), "s": pa.string(), "unseen": pa.int64()}))

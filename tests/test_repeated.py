@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 
 from zskip import expr, pruning
+from zskip.binder import bind, bind_cache
+from zskip.binder.leaf_binder import Binder
 from zskip.errors import SqlError
 from zskip.expr.tree import Call, Literal, Reference, walk
 from zskip.pruning import gathering
 from zskip.schema import Schema
-from zskip.sql import bind, bind_cache
-from zskip.sql.binder import Binder
 from zskip.stats import Ranges, Statistics
 
 FIELDS = {"x": pa.int32(), "f": pa.float64(), "s": pa.string(), "d": pa.date32(), "z": pa.timestamp("us", "UTC")}

@@ -8,11 +8,11 @@ import pytest
 
 import zskip
 from zskip import layouts, pruning
+from zskip.binder import bind
+from zskip.binder.workload_sql import conditions
 from zskip.errors import SqlError
 from zskip.layouts.task import task_of
 from zskip.schema import Schema
-from zskip.sql import bind
-from zskip.sql.workload_sql import conditions
 from zskip.stats import collect
 
 ROWS, FILES = 20_000, 25

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from zskip import layouts
+from zskip.binder import bind
+from zskip.binder.workload_sql import conditions
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment, Score
 from zskip.schema import Schema
-from zskip.sql import bind
-from zskip.sql.workload_sql import conditions
 from zskip.writer.write_estimate import seconds_to_write
 
 __all__ = ["Advice", "Candidate", "advise"]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from zskip import advisor, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice
+from zskip.binder import bind
 from zskip.compaction import compact
 from zskip.compaction.compact import Optimized
 from zskip.errors import CommitConflict, InvalidOption, TableExists, nearest
@@ -23,7 +24,6 @@ from zskip.expr import Predicate
 from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan
 from zskip.schema import Schema, names_given
-from zskip.sql import bind
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import CACHE_BYTES, Index, Repaired, Snapshot, Vacuumed
 from zskip.writer import WriteOptions, append, open_source

@@ -23,6 +23,7 @@ from oracles import TRUE, DuckDBOracle, breaches, described
 from units import Units, random_file_statistics, random_units
 
 from zskip import expr, pruning
+from zskip.binder import bind
 from zskip.errors import SqlError
 from zskip.pruning import Outcomes
 from zskip.stats import FileStatistics, Statistics
@@ -91,7 +92,7 @@ def check_table(random: Random, oracle: DuckDBOracle, zone: str, cases: Counter[
         cases["cases"] += 1
         raises = yielded is not None and bool((yielded < 0).any())
         try:
-            bound = sql.bind(sql, table.schema, timezone=zone, now=NOW)
+            bound = bind(sql, table.schema, timezone=zone, now=NOW)
             outcomes = pruning.outcomes(bound, statistics)
         except SqlError as error:
             if yielded is None:

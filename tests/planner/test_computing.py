@@ -16,12 +16,12 @@ from fuzz import table_failures
 from oracles import DuckDBOracle
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.expr.functions import COMPUTED, GROWING
 from zskip.expr.tree import Computable, Opaque, Reference, walk
 from zskip.pruning import duckdb_evaluation
 from zskip.pruning.outcomes import FALSE, NULL, TRUE, Outcomes
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), "st": pa.struct({"a": pa.string()})}))

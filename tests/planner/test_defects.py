@@ -20,8 +20,8 @@ import pytest
 from oracles import DuckDBOracle, breaches
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import ColumnStatistics, FileStatistics, footers, trust
 from zskip.storage import open_storage
 

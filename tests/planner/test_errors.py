@@ -13,10 +13,10 @@ import pytest
 
 import zskip
 from zskip import expr
+from zskip.binder import bind
 from zskip.errors import IncomparableTypes, SqlError, SqlSyntaxError, UnknownColumn, UnknownParameter, UnsupportedSql
 from zskip.expr.tree import Opaque, walk
 from zskip.schema import Schema
-from zskip.sql import bind
 
 SCHEMA = Schema(
     pa.schema({

@@ -9,6 +9,7 @@ from cases import column
 from oracles import RAISED, DuckDBOracle
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.schema import Schema
 from zskip.stats import Statistics
 
@@ -50,7 +51,7 @@ def test_a_row_that_raises_is_foreseen(name: str) -> None:
     (yielded,) = oracle.yields([sql])
     assert yielded is not None
     assert yielded.tolist() == [RAISED]
-    bound = sql.bind(sql, Schema(rows.schema.remove(1)))
+    bound = bind(sql, Schema(rows.schema.remove(1)))
     outcomes = pruning.outcomes(bound, Statistics(pa.array([1]), {box.path: box.ranges()}))
     assert np.array_equal(outcomes.can_fail, [True])
     assert not outcomes.all_match.any()

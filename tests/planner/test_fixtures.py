@@ -10,7 +10,7 @@ from cases import Case, load
 from oracles import DuckDBOracle, observed
 
 from zskip import pruning
-from zskip.sql import bind
+from zskip.binder import bind
 
 CASES = list(load())
 BY_FILE = {file: list(cases) for file, cases in groupby(CASES, lambda case: case.file)}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from units import DUCKDB_KINDS, KINDS, Units, random_statistics, random_units
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.errors import SqlError
 from zskip.pruning import Outcomes
 from zskip.schema import Schema
@@ -28,7 +29,7 @@ UNCOUNTABLE = [name for name in DUCKDB_KINDS if KINDS[name].family not in ("inte
 
 def planned(sql: str, table: Units, statistics: Statistics) -> Outcomes:
     try:
-        return pruning.outcomes(sql.bind(sql, table.schema), statistics)
+        return pruning.outcomes(bind(sql, table.schema), statistics)
     except SqlError:
         assume(False)
         raise
@@ -151,7 +152,7 @@ def test_what_needs_no_residual_matches_wholly(random: Random) -> None:
     table, statistics, grammar = world(random)
     sql = f"{grammar.predicate(0)} AND {grammar.predicate(0)}"
     outcomes = planned(sql, table, statistics)
-    left, needs = pruning.residuals(sql.bind(sql, table.schema), statistics)
+    left, needs = pruning.residuals(bind(sql, table.schema), statistics)
     none = np.array([residual is None for residual in left])[needs]
     assert np.array_equal(none, outcomes.all_match), sql
 
@@ -162,6 +163,6 @@ def test_what_needs_no_residual_matches_wholly(random: Random) -> None:
 )
 def test_unknown_statistics_skip_nothing(sql: str) -> None:
     schema = Schema(pa.schema({"x": pa.int64(), "s": pa.string()}))
-    outcomes = pruning.outcomes(sql.bind(sql, schema), Statistics(pa.nulls(3, pa.int64()), {}))
+    outcomes = pruning.outcomes(bind(sql, schema), Statistics(pa.nulls(3, pa.int64()), {}))
     assert outcomes.may_match.all()
     assert not outcomes.all_match.any()

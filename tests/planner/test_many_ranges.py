@@ -10,9 +10,9 @@ import pytest
 from asking import asked, masks
 from oracles import FALSE, NULL, TRUE, DuckDBOracle
 
+from zskip.binder import bind
 from zskip.pruning import evaluate, gathering
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "u": pa.string()}))

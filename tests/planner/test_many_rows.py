@@ -12,9 +12,9 @@ import pytest
 from asking import asked, masks
 from oracles import FALSE, NULL, TRUE, DuckDBOracle
 
+from zskip.binder import bind
 from zskip.pruning import evaluate, gathering, row_values
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.stats import Ranges, Statistics
 
 TYPES = {

@@ -18,6 +18,7 @@ from sqlglot.errors import ParseError
 from units import Units, random_statistics, random_units
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.errors import SqlError
 
 CASES = int(os.environ.get("ZSKIP_FUZZ_CASES", "24000"))
@@ -44,7 +45,7 @@ def test_every_outcome_that_the_reference_shows_is_foreseen(random: Random) -> N
     rows, unit = table.rows.to_pylist(), np.asarray(table.unit, int)
     for sql in (grammar.predicate(random.choice((0, 1, 2))) for _ in range(20)):
         try:
-            outcomes = pruning.outcomes(sql.bind(sql, table.schema), statistics)
+            outcomes = pruning.outcomes(bind(sql, table.schema), statistics)
         except SqlError:
             continue
         found = referred(sql, rows)
@@ -100,6 +101,6 @@ def test_a_planted_lie_is_found() -> None:
         kept = Units(table.fields, {path: v[:-1] for path, v in table.values.items()}, table.unit[:-1], table.count)
         oracle.read(table.rows)
         sql = f"{table.fields[0].sql} < 10"
-        outcomes = pruning.outcomes(sql.bind(sql, table.schema), random_statistics(random, kept, 0.0))
+        outcomes = pruning.outcomes(bind(sql, table.schema), random_statistics(random, kept, 0.0))
         caught += any(True for _ in breaches(outcomes, oracle.yields([sql])[0], np.asarray(table.unit)))
     assert caught

@@ -22,16 +22,16 @@ from oracles import TRUE, DuckDBOracle, breaches
 from sqlglot import exp
 
 from zskip import pruning
+from zskip.binder import bind
+from zskip.binder.functions import widths, zones
+from zskip.binder.leaf_binder import Binder
+from zskip.binder.predicates import operands as beside
 from zskip.expr import literals, patterns, tree
 from zskip.expr.literals import Fit
 from zskip.pruning import Outcomes, evaluate, spans, step_functions, term_spans
 from zskip.pruning.spans import Span
 from zskip.pruning.step_functions import Steps
 from zskip.schema import Schema
-from zskip.sql import bind
-from zskip.sql.binder import Binder
-from zskip.sql.functions import widths, zones
-from zskip.sql.predicates import operands as beside
 from zskip.stats import Ranges, Statistics
 
 Guard = Callable[[pytest.MonkeyPatch], None]

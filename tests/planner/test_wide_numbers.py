@@ -13,6 +13,7 @@ from asking import asked
 from oracles import DuckDBOracle, breaches
 from units import Units, random_statistics, random_units
 
+from zskip.binder import bind
 from zskip.expr.tree import Opaque, walk
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
@@ -122,7 +123,7 @@ def test_the_bounds_decide(sql: str, kept: bool, whole: bool) -> None:
         name: Ranges(*(pa.array([end], TYPES[name]) for end in ends), yes, no, no) for name, ends in BOUNDS.items()
     }
     outcomes = asked(sql, SCHEMA, Statistics(pa.array([10]), columns))
-    assert not any(isinstance(node, Opaque) for node in walk(sql.bind(sql, SCHEMA).tree))
+    assert not any(isinstance(node, Opaque) for node in walk(bind(sql, SCHEMA).tree))
     assert (bool(outcomes.may_match[0]), bool(outcomes.all_match[0])) == (kept, whole)
 
 
@@ -147,5 +148,5 @@ def test_unknown_bounds_leave_a_sum_unknown() -> None:
 )
 def test_what_rounds_is_left_to_the_engine(sql: str) -> None:
     dialect = "spark" if "1.00000001" in sql else "duckdb"
-    bound = sql.bind("w * v * v > 1.00000001" if dialect == "spark" else sql, SCHEMA, dialect=dialect)
+    bound = bind("w * v * v > 1.00000001" if dialect == "spark" else sql, SCHEMA, dialect=dialect)
     assert any(isinstance(node, Opaque) for node in walk(bound.tree))

@@ -19,6 +19,7 @@ import pyarrow as pa
 from oracles import NULL, TRUE, DuckDBOracle
 
 from zskip import pruning
+from zskip.binder import bind
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -220,7 +221,7 @@ def measure() -> list[Share]:
             for sql, yielded in zip(asked, oracle.yields(asked), strict=True):
                 if yielded is None or (yielded < 0).any():
                     raise AssertionError(f"DuckDB refuses {sql}")
-                outcomes = pruning.outcomes(sql.bind(sql, schema), here.statistics)
+                outcomes = pruning.outcomes(bind(sql, schema), here.statistics)
                 true, other = here.some(yielded == TRUE), here.some((yielded != TRUE) | (yielded == NULL))
                 skipped, proved = ~outcomes.may_match, outcomes.all_match
                 counts += [(~true).sum(), (~true & skipped).sum(), (~other).sum(), (~other & proved).sum(), 0]

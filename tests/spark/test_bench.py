@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from tests.tables import build_table
 from zskip.bench import bench
 from zskip.bench import spark_bench as benching
+from zskip.binder import bind
 from zskip.errors import ZskipError
-from zskip.sql import bind
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from tests.spark.files import files_read
 from tests.spark.hostile import hostile
 from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
+from zskip.binder import bind
 from zskip.plan import plan
 from zskip.spark import catalyst, file_index
-from zskip.sql import bind
 from zskip.table import Table
 from zskip.tablelog import Index
 

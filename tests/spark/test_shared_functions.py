@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.test_planner_law import NULL, session, yields
 from zskip import pruning
+from zskip.binder import bind
 from zskip.expr.functions import SHARED, Shared, are_plain
 from zskip.expr.tree import Computable, walk
 from zskip.schema import Schema
@@ -158,7 +159,7 @@ def test_duckdb_computes_what_spark_does(spark: SparkSession, tmp_path: Path, an
         with session(spark, ansi=ansi, zone=zone):
             answers = yields(spark.read.parquet(str(path)).coalesce(1), [sql for _, sql in asked])
         for (name, sql), yielded in zip(asked, answers, strict=True):
-            bound = sql.bind(sql, schema, dialect="spark", timezone=zone, ansi=ansi)
+            bound = bind(sql, schema, dialect="spark", timezone=zone, ansi=ansi)
             if yielded is None:
                 tally["raised by Spark"] += 1
                 continue

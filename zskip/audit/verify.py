@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.audit.random_predicates import random_predicates
+from zskip.binder import bind
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption
 from zskip.plan import Plan, plan
 from zskip.plan.plan import Groups
-from zskip.sql import bind
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import pyarrow as pa
 from zskip import layouts
 from zskip.bench.queries import is_statement, tables_of
 from zskip.bench.report import LayoutScore
+from zskip.binder.workload_sql import asked, spoken
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption
 from zskip.layouts import Share
 from zskip.plan import plan
-from zskip.sql.workload_sql import asked, spoken
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:

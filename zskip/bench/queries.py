@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from zskip.bench import spark_bench
 from zskip.bench.clock import median
 from zskip.bench.report import Timing, short
+from zskip.binder.workload_sql import named_tables
 from zskip.engines.duckdb.statement import rewrite
 from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Share
-from zskip.sql.workload_sql import named_tables
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import Any
 
 from zskip.bench.clock import median
+from zskip.binder import bind
+from zskip.binder.workload_sql import spoken
 from zskip.errors import MissingDependency, ZskipError
 from zskip.plan import plan
-from zskip.sql import bind
-from zskip.sql.workload_sql import spoken
 from zskip.tablelog import Index
 
 __all__ = ["both_ways", "session"]

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from zskip.binder import bind
+from zskip.binder.workload_sql import asked
 from zskip.errors import InvalidOption
 from zskip.layouts.column_widths import Widths
 from zskip.layouts.cuts import Bounds
@@ -16,8 +18,6 @@ from zskip.layouts.reads import LookUps, Reads
 from zskip.layouts.sample import Sample
 from zskip.layouts.workload import Queries
 from zskip.schema import Schema
-from zskip.sql import bind
-from zskip.sql.workload_sql import asked
 
 __all__ = ["Task", "task_of"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from zskip.binder import bind
 from zskip.expr import Predicate
 from zskip.plan.plan import Changes, Groups, Plan
 from zskip.pruning import outcomes
 from zskip.schema import Schema
-from zskip.sql import bind
 from zskip.tablelog import Index
 
 __all__ = ["plan"]

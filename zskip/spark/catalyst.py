@@ -22,11 +22,11 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from zskip.binder import bind
 from zskip.errors import ZskipError
 from zskip.expr import Predicate, conjunction
 from zskip.schema import Schema
 from zskip.spark.handoff import Semantics, alike
-from zskip.sql import bind
 
 __all__ = ["predicate"]
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from zskip.binder import bind
 from zskip.errors import InvalidOption, ZskipError
 from zskip.expr import Predicate, conjunction
 from zskip.plan import Changes, Plan
 from zskip.schema import Schema
 from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
-from zskip.sql import bind
 from zskip.storage.opening import knows
 from zskip.table import Table
 from zskip.table import open as open_table

@@ -23,12 +23,12 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyarrow import types as t
 
+from zskip.binder import bind
 from zskip.errors import CorruptFile, InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.expr import Predicate, conjunction
 from zskip.plan import Plan
 from zskip.plan import plan as survey
 from zskip.schema import Schema, logical_type, names_given
-from zskip.sql import bind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

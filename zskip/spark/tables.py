@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip import tablelog
+from zskip.binder import bind
 from zskip.spark.file_index import Unsupported, self_pruning
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, column, is_connect, planned_files, read_files, require_session, to_spark
 from zskip.spark.spark_sql import table_paths
-from zskip.sql import bind
 from zskip.table import Table
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zskip import tablelog
+from zskip.binder import bind
 from zskip.compaction import compact
 from zskip.errors import InvalidOption
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, require_session
 from zskip.spark.spark_backend import engine
-from zskip.sql import bind
 from zskip.table import Table
 from zskip.table import write as write_table
 from zskip.writer import WriteOptions

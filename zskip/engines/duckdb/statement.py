@@ -19,6 +19,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from zskip.binder import bind
+from zskip.binder.bind_constants import clocks, reads_clock
+from zskip.binder.reading import parsed
+from zskip.binder.sql_text import be_parameters
+from zskip.binder.text_spans import what_is_wrong
 from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.engines.duckdb.meaning import Meaning
@@ -31,11 +36,6 @@ from zskip.expr import Predicate, conjunction
 from zskip.expr.recursion import read_with_room
 from zskip.plan import Plan, listed, plan
 from zskip.pruning import outcomes
-from zskip.sql import bind
-from zskip.sql.bind_constants import clocks, reads_clock
-from zskip.sql.reading import parsed
-from zskip.sql.sql_text import be_parameters
-from zskip.sql.text_spans import what_is_wrong
 from zskip.stats import ColumnStatistics, FileStatistics
 from zskip.storage import open_storage
 from zskip.tablelog import Index, load

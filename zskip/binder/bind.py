@@ -1,0 +1,226 @@
+"""`bind`: the door. Text and schema in, `Predicate` out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from zskip.binder import bind_cache
+from zskip.binder.bind_constants import freeze, reads_clock
+from zskip.binder.chains import chained, stand_for_chains
+from zskip.binder.fast_path import plain_column
+from zskip.binder.leaf_binder import Binder
+from zskip.binder.lists import shortened, stands_for_lists
+from zskip.binder.names import Names, exact_name
+from zskip.binder.reading import named_as_words, unheard
+from zskip.binder.split import Part, nesting, skeleton
+from zskip.binder.sql_text import Parameters, Source, be_parameters
+from zskip.binder.text_spans import unclosed_quote, what_is_wrong
+from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
+from zskip.expr import tree
+from zskip.expr.bound import Dialect, Predicate
+from zskip.expr.recursion import DEEPEST, TOO_DEEP, read_with_room
+from zskip.expr.tree import Node, Reference
+from zskip.schema import Schema
+
+__all__ = ["bind"]
+
+
+def bind(
+    sql: str,
+    schema: Schema,
+    *,
+    dialect: str = "duckdb",
+    timezone: str = "UTC",
+    params: Parameters | None = None,
+    now: datetime | None = None,
+    ansi: bool = True,
+    case_sensitive: bool = False,
+) -> Predicate:
+    """The meaning of a predicate for the columns of a schema.
+
+    ``dialect`` is sqlglot's name; ``timezone`` the session's zone, an IANA name; ``params`` the values of ``?`` and
+    ``$1`` (a sequence) or of ``$name`` and ``:name`` (a mapping); ``now`` what now() and current_date read, the
+    clock by default; ``ansi`` Spark's ANSI mode.
+
+    Raises `SqlSyntaxError`, `UnknownColumn`, `IncomparableTypes`, `UnknownParameter`, `UnsupportedSql`, each
+    pointing at its place; `InvalidOption` for an unknown dialect or time zone. What is valid but cannot be proved
+    from statistics does not raise: it keeps everything, and `zskip.pruning.reasons` says why.
+
+    >>> import pyarrow as pa
+    >>> bind("a > 5 AND b LIKE 'x%'", Schema(pa.schema({"a": pa.int32(), "b": pa.string()}))).columns == {"a", "b"}
+    True
+    """
+    if not isinstance(sql, str):
+        raise InvalidOption(f"A predicate is a text in SQL, not {sql!r}.")
+    be_parameters(params)
+    settings = Dialect(dialect, _zone(timezone), ansi)
+    key = bind_cache.key(sql, settings, schema, params, case_sensitive)
+    known = bind_cache.find(key, schema)
+    if known is not None:
+        return known
+    try:
+        parser = sqlglot.Dialect.get_or_raise(dialect)
+    except ValueError as error:
+        raise InvalidOption(f'There is no dialect "{dialect}".') from error
+    whole = Source(sql, sql)
+    names = Names(schema, settings, whole, case_sensitive)
+    source, tokens = _read(whole, parser, names)
+    frozen = freeze(source, tokens, dialect, params, now, settings.timezone)
+    if any(frozen.frozen.count(number) > 1 for number in frozen.lists):
+        # A parameter holds the very number that stands for a list.
+        frozen = freeze(whole, _tokens(parser, whole, names), dialect, params, now, settings.timezone)
+    if frozen is not source:
+        source, tokens = _read(frozen, parser, names)
+    if not tokens:
+        raise SqlSyntaxError("The predicate is empty.", sql)
+    binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
+    deep = nesting(tokens)
+    if deep > DEEPEST:
+        raise SqlSyntaxError(TOO_DEEP, sql)
+    # A chain of operators nests too, a level or so for every few tokens.
+    found = read_with_room(sql, lambda: binding.predicate(skeleton(tokens)), max(deep, len(tokens) // 500))
+    if not reads_clock(whole.frozen, dialect):
+        bind_cache.keep(key, found)
+    return found
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError, TypeError) as error:
+        raise InvalidOption(f"There is no time zone {name!r}.") from error
+    return name
+
+
+def _read(source: Source, parser: sqlglot.Dialect, names: Names) -> tuple[Source, list[Token]]:
+    """The text with its long lists and chains taken out, and its tokens."""
+    dialect = names.dialect.name
+
+    def named(text: str) -> tuple[Reference, str] | None:
+        tokens = parser.tokenize(text)
+        column = plain_column(names, tokens[0]) if len(tokens) == 1 else None
+        return None if column is None else (Reference(column.path, column.type), exact_name(column, names.dialect))
+
+    listed = shortened(source, dialect)
+    short = chained(listed, dialect, named)
+    for each in [short, listed] if short is not listed else [listed]:
+        tokens = _tokens(parser, each, names)
+        if stands_for_lists(tokens, each) and stand_for_chains(tokens, each):
+            return each, tokens
+    return source, _tokens(parser, source, names)
+
+
+def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token]:
+    sql = source.frozen
+    try:
+        tokens = parser.tokenize(sql)
+    except TokenError as error:
+        at = unclosed_quote(sql)
+        what = "something in it is not closed" if at is None else "a quote is never closed"
+        span = None if at is None else source.span(at, len(sql))
+        raise SqlSyntaxError(f"The predicate does not parse: {what}.", source.original, span) from error
+    return named_as_words(_joined(tokens, sql) if names.dialect.name == "spark" else tokens, names)
+
+
+def _joined(tokens: Sequence[Token], sql: str) -> list[Token]:
+    """With ``'it''s'`` as one text that holds a quote, as Spark reads it since 4.0 (sqlglot: two texts)."""
+    found: list[Token] = []
+    for token in tokens:
+        last = found[-1] if found else None
+        texts = last is not None and last.token_type is token.token_type is TokenType.STRING
+        if last is not None and texts and last.end + 1 == token.start and sql[last.end] == sql[token.start]:
+            text = last.text + sql[token.start] + token.text
+            found[-1] = Token(TokenType.STRING, text, token.line, token.col, last.start, token.end, token.comments)
+        else:
+            found.append(token)
+    return found
+
+
+class _Binding:
+    """One call of `bind`."""
+
+    def __init__(
+        self,
+        source: Source,
+        tokens: list[Token],
+        parser: sqlglot.Dialect,
+        schema: Schema,
+        dialect: Dialect,
+        case_sensitive: bool,
+    ) -> None:
+        self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
+        self.binder = Binder(schema, dialect, source, case_sensitive)
+
+    def predicate(self, part: Part) -> Predicate:
+        """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
+        if part.kind == "and":
+            parts = tuple(each for inner in part.parts for each in self.predicate(inner).conjuncts)
+            node = tree.and_([each.tree for each in parts])
+        else:
+            parts = ()
+            node = self._node(part)
+        return Predicate(self._text(part), self._frozen(part), node, self.schema, self.dialect, parts)
+
+    def _node(self, part: Part) -> Node:
+        match part.kind:
+            case "and":
+                return tree.and_([self._node(each) for each in part.parts])
+            case "or":
+                return tree.or_([self._node(each) for each in part.parts])
+            case "not":
+                return tree.not_(self._node(part.parts[0]))
+        plain = self.binder.plain(self.tokens[part.start : part.end])
+        if plain is not None:
+            return plain
+        return self.binder.leaf(self._parse(part), lambda: self._frozen(part))
+
+    def _parse(self, part: Part) -> exp.Expr:
+        tokens = self.tokens[part.start : part.end]
+        try:
+            with unheard():
+                found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
+        except ParseError as error:
+            detail = error.errors[0] if error.errors else {}
+            raise SqlSyntaxError(
+                f"The predicate does not parse: {what_is_wrong(detail)}.",
+                self.source.original,
+                self._place(detail, tokens),
+            ) from error
+        statement = found[0] if len(found) == 1 else None
+        if statement is None:
+            raise SqlSyntaxError("There is more than one statement.", self.source.original, self._span(part))
+        if isinstance(statement, exp.Query) and len(tokens) == len(self.tokens):
+            what = (
+                "This is a whole query, where a condition on rows is wanted: "
+                "give what stands behind its WHERE, or run the query by zskip.sql()."
+            )
+            raise UnsupportedSql(what, self.source.original, self._span(part))
+        if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
+            what = "This is a statement, or a named expression, and no condition on rows."
+            raise UnsupportedSql(what, self.source.original, self._span(part))
+        return statement
+
+    def _place(self, detail: Mapping[str, object], tokens: Sequence[Token]) -> tuple[int, int] | None:
+        for token in tokens:
+            if (token.line, token.col) == (detail.get("line"), detail.get("col")):
+                return self.source.span(token.start, token.end + 1)
+        return self.source.span(tokens[0].start, tokens[-1].end + 1) if tokens else None
+
+    def _span(self, part: Part) -> tuple[int, int]:
+        return self.source.span(self.tokens[part.start].start, self.tokens[part.end - 1].end + 1)
+
+    def _text(self, part: Part) -> str:
+        start, end = self._span(part)
+        return self.source.original[start:end]
+
+    def _frozen(self, part: Part) -> str:
+        start, end = self.tokens[part.start].start, self.tokens[part.end - 1].end + 1
+        return self.binder.names.named(start, end)

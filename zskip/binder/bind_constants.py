@@ -1,0 +1,166 @@
+"""Parameters and the clock become constants in the text, before anything reads it.
+
+So the proof, the residual and the engine all see the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from zskip.binder.sql_text import Parameters, Source
+from zskip.errors import UnknownParameter, nearest
+from zskip.expr.sql_literals import literal
+
+__all__ = ["clocks", "freeze", "literal", "reads_clock"]
+
+_CLOCK = {
+    "duckdb": {
+        "now": "instant",
+        "get_current_timestamp": "instant",
+        "transaction_timestamp": "instant",
+        "current_timestamp": "instant",
+        "current_localtimestamp": "local",
+        "localtimestamp": "local",
+        "today": "date",
+        "current_date": "date",
+    },
+    "spark": {
+        "now": "instant",
+        "current_timestamp": "instant",
+        "localtimestamp": "local",
+        "current_date": "date",
+        "curdate": "date",
+    },
+}
+"""The functions that read the clock, by dialect, and what they give."""
+
+_BARE = {"current_timestamp", "current_date", "localtimestamp"}
+"""Those that stand without parentheses too."""
+
+
+def freeze(
+    source: Source,
+    tokens: Sequence[Token],
+    dialect: str,
+    params: Parameters | None,
+    now: datetime | None,
+    zone: str,
+) -> Source:
+    """The text with every parameter and every reading of the clock replaced by its value.
+
+    Raises `UnknownParameter` where a parameter has no value, or a value no parameter.
+    """
+    replacements: list[tuple[int, int, str]] = []
+    if params is not None or any(mark in source.frozen for mark in "?$:"):
+        replacements += _parameters(source, tokens, params, dialect)
+    if reads_clock(source.frozen, dialect):
+        replacements += clocks(tokens, dialect, now or datetime.now(UTC), zone)
+    return source.replaced(replacements)
+
+
+def reads_clock(text: str, dialect: str) -> bool:
+    """Whether a text may read the clock: it holds the name of such a function, perhaps as something else."""
+    lowered = text.lower()
+    return any(name in lowered for name in _CLOCK.get(dialect, {}))
+
+
+def clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:
+    """Where a text reads the clock: start, end, and the literal that stands for it."""
+    names = _CLOCK.get(dialect, {})
+    for index, token in enumerate(tokens):
+        name = token.text.lower()
+        if name not in names or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue
+        if index and tokens[index - 1].token_type is TokenType.DOT:
+            continue
+        called = [each.token_type for each in tokens[index + 1 : index + 3]]
+        if called == [TokenType.L_PAREN, TokenType.R_PAREN]:
+            yield token.start, tokens[index + 2].end + 1, clock_literal(names[name], dialect, now, zone)
+        elif name in _BARE and called[:1] not in ([TokenType.L_PAREN], [TokenType.DOT]):
+            yield token.start, token.end + 1, clock_literal(names[name], dialect, now, zone)
+
+
+def clock_literal(kind: str, dialect: str, now: datetime, zone: str) -> str:
+    """The moment as the literal that one of the clock's functions would give."""
+    aware = now if now.tzinfo else now.replace(tzinfo=UTC)
+    if kind == "instant":
+        return literal(aware, dialect)
+    local = aware.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    return literal(local.date() if kind == "date" else local, dialect)
+
+
+_LISTS = (list, tuple, set, frozenset)
+
+_BEFORE_PARAMETER = {
+    TokenType.VAR,
+    TokenType.IDENTIFIER,
+    TokenType.NUMBER,
+    TokenType.STRING,
+    TokenType.R_PAREN,
+    TokenType.R_BRACKET,
+}
+
+
+def _parameters(
+    source: Source, tokens: Sequence[Token], params: Parameters | None, dialect: str
+) -> Iterable[tuple[int, int, str]]:
+    named = params if isinstance(params, Mapping) else {}
+    ordered = [] if params is None or isinstance(params, Mapping) else list(params)
+    used: set[object] = set()
+    position = 0
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        follower = tokens[index + 1] if index + 1 < len(tokens) else None
+        start, end = token.start, token.end + 1
+        key: int | str | None = None
+        behind_in = index > 0 and tokens[index - 1].token_type is TokenType.IN
+        if token.token_type is TokenType.PLACEHOLDER:
+            key = position
+            position += 1
+        elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and follower and token.text in ("$", ":"):
+            after_value = index > 0 and tokens[index - 1].token_type in _BEFORE_PARAMETER
+            if follower.start == token.end + 1 and not after_value:
+                key = follower.text
+                end = follower.end + 1
+                index += 1
+        elif token.token_type is TokenType.VAR and token.text.startswith("$") and len(token.text) > 1:
+            key = token.text[1:]
+        index += 1
+        if key is None:
+            continue
+        shown, place = source.frozen[start:end], source.span(start, end)
+        if isinstance(key, str) and key.isdigit() and not isinstance(params, Mapping):
+            key = int(key) - 1
+        if isinstance(key, int):
+            if not 0 <= key < len(ordered):
+                raise UnknownParameter(
+                    f"There is no value for the parameter {shown}: params= has {len(ordered)}.",
+                    source.original,
+                    place,
+                )
+            value = ordered[key]
+        else:
+            if key not in named:
+                raise UnknownParameter(
+                    f"There is no value for the parameter {shown}.{nearest(key, named)}", source.original, place
+                )
+            value = named[key]
+        used.add(key)
+        if isinstance(value, _LISTS) and not behind_in:
+            raise UnknownParameter(
+                f"The parameter {shown} holds a {type(value).__name__}, which may stand behind IN alone, without "
+                f"parentheses: IN {shown}.",
+                source.original,
+                place,
+            )
+        yield start, end, literal(value, dialect)
+    unused = [f"${name}" for name in named if name not in used] + [
+        f"number {i + 1}" for i in range(len(ordered)) if i not in used
+    ]
+    if unused:
+        raise UnknownParameter(f"The predicate has no parameter for the value {unused[0]}.", source.original)

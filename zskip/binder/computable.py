@@ -1,0 +1,51 @@
+"""Leaves of which DuckDB may be asked what they give for single values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from zskip.binder.shared import in_duckdb
+from zskip.expr import tree
+from zskip.expr.functions import is_computable
+from zskip.expr.literals import Refused
+from zskip.expr.tree import Computable, Node, Reference
+from zskip.schema import Column
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["computable"]
+
+_LONGEST = 4096
+"""Characters of a condition that DuckDB may be asked to compute."""
+
+
+_MOST_COLUMNS = 8
+"""Columns of such a condition."""
+
+
+def computable(binder: Binder, node: Node, leaf: exp.Expr, text: Callable[[], str]) -> Node:
+    """The node, with its text where DuckDB may say of single values what ranges do not show."""
+    if binder.dialect.name not in ("duckdb", "spark") or not tree.is_doubtful(node):
+        return node
+    columns = [binder.schema.columns[path] for path in sorted(tree.columns(node))]
+    if not 0 < len(columns) <= _MOST_COLUMNS or not _are_computable(columns):
+        return node
+    try:
+        sql = text() if binder.dialect.name == "duckdb" else in_duckdb(binder, leaf)
+    except Refused:
+        return node
+    if len(sql) > _LONGEST:
+        return node
+    references = tuple(Reference(column.path, column.type) for column in columns)
+    return Computable(node, references, sql, binder.dialect.timezone, plain=binder.dialect.name != "duckdb")
+
+
+def _are_computable(columns: Sequence[Column]) -> bool:
+    """Whether DuckDB can be asked of these columns: of types that it reads alike, with names that it tells apart."""
+    names = {column.parts[:count] for column in columns for count in range(1, len(column.parts) + 1)}
+    folded = {tuple(part.lower() for part in name) for name in names}
+    return len(folded) == len(names) and all(is_computable(column.type) for column in columns)

@@ -1,0 +1,90 @@
+"""``column op constant``, the commonest leaf of all: bound from its tokens, without the parser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot.tokenizer_core import Token, TokenType
+
+from zskip.binder.constants import number
+from zskip.binder.names import Names
+from zskip.binder.predicates.operands import are_comparable, fitted
+from zskip.binder.sql_text import LongChain
+from zskip.expr import literals
+from zskip.expr.literals import Refused
+from zskip.expr.tree import Node, Reference
+from zskip.schema import Column
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["Plain", "plain_column"]
+
+_SIGNS: dict[TokenType, str] = {
+    TokenType.EQ: "=",
+    TokenType.NEQ: "<>",
+    TokenType.LT: "<",
+    TokenType.LTE: "<=",
+    TokenType.GT: ">",
+    TokenType.GTE: ">=",
+}
+
+
+_PLAIN_CONSTANTS = {(TokenType.NUMBER,), (TokenType.STRING,), (TokenType.DASH, TokenType.NUMBER)}
+
+
+_NO_NAMES = {"ANY", "CASE", "CONNECT_BY_ROOT", "IF", "MAP", "NEXT", "PRIOR"}
+"""Words that begin something other than a column's name, though the tokens do not tell."""
+
+
+class Plain:
+    """Reads comparisons of one source text, of which there may be a hundred thousand."""
+
+    def __init__(self, binder: Binder) -> None:
+        self.binder = binder
+        self._terms: dict[tuple[TokenType, str], Reference | None] = {}
+
+    def comparison(self, tokens: Sequence[Token]) -> Node | None:
+        """``column op constant``, or a chain of them; None for everything else, and for what is wrong."""
+        if len(tokens) == 1 and tokens[0].token_type is TokenType.NUMBER:
+            chain = self.binder.source.lists.get(tokens[0].text)
+            return chain.tree if isinstance(chain, LongChain) else None
+        op = _SIGNS.get(tokens[1].token_type) if len(tokens) in (3, 4) else None
+        if op is None:
+            return None
+        kinds = tuple([token.token_type for token in tokens])
+        if self.binder.dialect.name not in ("duckdb", "spark") or kinds[2:] not in _PLAIN_CONSTANTS:
+            return None
+        name, text = tokens[0], tokens[-1].text
+        term = self._term(name)
+        if term is None or text in self.binder.source.lists:
+            return None
+        try:
+            if kinds[-1] is TokenType.NUMBER:
+                value = number(text, negative=len(kinds) == 4)
+            elif "\\" in text:
+                return None
+            else:
+                value = pa.scalar(text, pa.string())
+            if value.type != term.type and not are_comparable(term.type, value.type, True):
+                return None
+            found = literals.compared(op, term, fitted(self.binder, term, value))
+        except Refused:
+            return None
+        self.binder.names.note(name.start, name.end + 1, self.binder.schema.columns[term.path])
+        return found
+
+    def _term(self, name: Token) -> Reference | None:
+        key = (name.token_type, name.text)
+        if key not in self._terms:
+            column = plain_column(self.binder.names, name)
+            self._terms[key] = None if column is None else Reference(column.path, column.type)
+        return self._terms[key]
+
+
+def plain_column(names: Names, token: Token) -> Column | None:
+    """The column that one token names, and can only name; None for every other token."""
+    bare = token.token_type is TokenType.VAR and token.text.upper() not in _NO_NAMES
+    return names.find([token.text]) if bare or token.token_type is TokenType.IDENTIFIER else None

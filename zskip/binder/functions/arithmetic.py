@@ -1,0 +1,140 @@
+"""``+ - * / // %``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as t
+from sqlglot import exp
+
+from zskip.binder.functions import widths
+from zskip.binder.functions.shifts import moved
+from zskip.binder.nodes import known
+from zskip.expr.bound import Dialect
+from zskip.expr.literals import Refused, integer_limits
+from zskip.expr.tree import Call, Literal, Scalar
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["arithmetic", "divide", "whole"]
+
+Builder = Callable[["Binder", exp.Expr], Scalar]
+
+
+def arithmetic(function: str) -> Builder:
+    """``+``, ``-`` and ``*`` over numbers; over dates and timestamps what the dialect makes of them."""
+
+    def build(binder: Binder, node: exp.Expr) -> Scalar:
+        known(node, "this", "expression")
+        if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
+            return moved(binder, node, function)
+        left, right = binder.scalar(node.this), binder.scalar(node.expression)
+        if t.is_date(left.type) and function in ("add", "subtract"):
+            return _date_arithmetic(left, right, function, binder.dialect)
+        wide = any(widths.is_wide(each.type) for each in (left, right))
+        widths.must_be_numbers(*(each for each in (left, right) if not widths.is_wide(each.type)))
+        if wide:
+            return _wide(function, left, right, binder.dialect)
+        if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
+            type = widths.float_result(left, right, binder.dialect)
+            return Call(function, (_as_double(left, right), _as_double(right, left)), type)
+        if t.is_integer(left.type) and t.is_integer(right.type):
+            narrow = widths.narrow(left, right, binder.dialect)
+            folded = _folded(function, left, right, narrow)
+            return folded or Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binder.dialect)))
+        whole, scale = _digits(function, left, right, widths.digits)
+        if whole + scale <= 38 and sum(_digits(function, left, right, widths.whole_digits)) <= 18:
+            return Call(function, (left, right), pa.decimal128(18, scale))
+        return _wide(function, left, right, binder.dialect)
+
+    return build
+
+
+def _digits(function: str, left: Scalar, right: Scalar, whole: Callable[[Scalar], int]) -> tuple[int, int]:
+    """The digits before and after the point of a result."""
+    (a, c), (b, d) = ((whole(each), widths.scale(each)) for each in (left, right))
+    return (a + b, c + d) if function == "multiply" else (max(a, b) + 1, max(c, d))
+
+
+def _wide(function: str, left: Scalar, right: Scalar, dialect: Dialect) -> Scalar:
+    """A result past the 18 digits of a word: exact up to 38 digits, past which the engine raises, or says NULL."""
+    if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
+        raise Refused(f"{left.type} {function} {right.type}: a float beside a number that no double holds")
+    whole, scale = _digits(function, left, right, widths.digits)
+    if scale > 30 or (dialect.name == "spark" and whole + scale > 38 and scale > 6):
+        raise Refused("a decimal of more than 38 digits, which the engine rounds")
+    type = pa.decimal128(min(38, max(19, whole + scale)), scale)
+    return Call(function, (left, right), type, _held(function, left, right, scale) if dialect.name == "duckdb" else ())
+
+
+def _held(function: str, left: Scalar, right: Scalar, scale: int) -> tuple[pa.DataType, ...]:
+    """The type past which DuckDB raises, where that is not one of 38 digits."""
+    if all(widths.is_unsigned(one, beside) for one, beside in ((left, right), (right, left))):
+        return (pa.uint64(),)
+    if function == "multiply" and widths.is_short(left) and widths.is_short(right):
+        # The product of two decimals that a word holds stays in a word.
+        return (pa.decimal128(18, scale),) if scale < 18 else ()
+    return ()
+
+
+def _as_double(scalar: Scalar, other: Scalar) -> Scalar:
+    """A decimal constant beside doubles as the double that it becomes, where every engine rounds it to the same."""
+    if other.type != pa.float64() or not isinstance(scalar, Literal) or not t.is_decimal(scalar.type):
+        return scalar
+    value = scalar.value.as_py()
+    if value is None or scalar.type.scale > 22 or abs(value.scaleb(scalar.type.scale)) > 2**53:
+        return scalar
+    return Literal(pa.scalar(float(value), pa.float64()))
+
+
+def _folded(function: str, left: Scalar, right: Scalar, narrow: pa.DataType) -> Literal | None:
+    """``60 * 60`` as the constant that it is; None beside a column, or where the type does not hold the result."""
+    if not (isinstance(left, Literal) and isinstance(right, Literal) and left.value.is_valid and right.value.is_valid):
+        return None
+    a, b = left.value.as_py(), right.value.as_py()
+    result = a + b if function == "add" else a - b if function == "subtract" else a * b
+    low, high = integer_limits(narrow)
+    return Literal(pa.scalar(result, pa.int64())) if low <= result <= high else None
+
+
+def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialect) -> Scalar:
+    if left.type != pa.date32():
+        raise Refused(f"days beside {left.type}, which counts milliseconds")
+    if t.is_integer(right.type) and right.type != pa.uint64() and dialect.name == "duckdb":
+        return Call("add_days", (left, right), pa.date32(), (function,))
+    if t.is_date(right.type) and function == "subtract" and dialect.name == "duckdb":
+        return Call("difference", (right, left), pa.int64(), ("day",))
+    raise Refused(f"{left.type} {function} {right.type}")
+
+
+def divide(binder: Binder, node: exp.Expr) -> Scalar:
+    """``/``: double division; of integers too."""
+    left, right = binder.scalar(node.this), binder.scalar(node.expression)
+    widths.must_be_numbers(left, right)
+    spark = binder.dialect.name == "spark"
+    if spark and any(t.is_decimal(each.type) for each in (left, right)):
+        raise Refused("division of decimals, which Spark rounds")
+    both = {left.type, right.type}
+    single = pa.float32() in both and pa.float64() not in both and not spark
+    failing = "raise" if spark and binder.dialect.ansi else "null" if spark else "infinity"
+    return Call("divide", (left, right), pa.float32() if single else pa.float64(), (failing,))
+
+
+def whole(function: str) -> Builder:
+    """``//`` and ``%`` over integers."""
+
+    def build(binder: Binder, node: exp.Expr) -> Scalar:
+        known(node, "this", "expression")
+        left, right = binder.scalar(node.this), binder.scalar(node.expression)
+        widths.must_be_numbers(left, right)
+        if not (t.is_integer(left.type) and t.is_integer(right.type)):
+            raise Refused(f"{function} over {left.type} and {right.type}")
+        if not isinstance(right, Literal) or not right.value.is_valid or right.value.as_py() == 0:
+            raise Refused(f"{function} by something other than a constant")
+        narrow = widths.narrow(left, right, binder.dialect)
+        return Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binder.dialect)))
+
+    return build

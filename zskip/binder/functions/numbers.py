@@ -1,0 +1,122 @@
+"""Functions of numbers: abs, floor, round, sqrt, power, least and their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as t
+from sqlglot import exp
+
+from zskip.binder.functions import widths
+from zskip.binder.nodes import known, whole_number
+from zskip.expr.bound import Dialect
+from zskip.expr.literals import Refused, fit
+from zskip.expr.tree import Call, Literal, Scalar
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["aligned", "extreme", "power", "unary"]
+
+Builder = Callable[["Binder", exp.Expr], Scalar]
+
+
+def unary(function: str, *dialects: str) -> Builder:
+    """Functions of one number."""
+
+    def build(binder: Binder, node: exp.Expr) -> Scalar:
+        known(node, "this", "decimals", "to", "truncate") if function == "round" else known(node, "this")
+        if dialects and binder.dialect.name not in dialects:
+            raise Refused(f"{function}() in {binder.dialect.name}")
+        inner = binder.scalar(node.this)
+        if function == "negate" and widths.is_wide(inner.type) and not widths.is_unsigned(inner):
+            return Call(function, (inner,), inner.type, inner.options if isinstance(inner, Call) else ())
+        widths.must_be_numbers(inner)
+        return _unary(function, inner, node, binder.dialect)
+
+    return build
+
+
+def _unary(function: str, inner: Scalar, node: exp.Expr, dialect: Dialect) -> Scalar:
+    type = inner.type
+    if function in ("negate", "abs"):
+        if t.is_unsigned_integer(type) and function == "negate":
+            raise Refused("the negative of an unsigned integer")
+        if t.is_integer(type):
+            return Call(function, (inner,), pa.int64(), (widths.held(inner, dialect), widths.wraps(dialect)))
+        return Call(function, (inner,), type)
+    if function == "sign":
+        return Call(function, (inner,), pa.int8())
+    if function in ("sqrt", "ln", "exp"):
+        below = "null" if dialect.name == "spark" and function == "ln" else "nan"
+        return Call(function, (inner,), pa.float64(), (below,))
+    places = 0
+    if function == "round" and node.args.get("decimals") is not None:
+        if node.args.get("truncate") is not None:
+            raise Refused("round with a mode")
+        wanted = whole_number(node.args["decimals"])
+        if wanted is None or not 0 <= wanted <= 15:
+            raise Refused("round to something other than 0 to 15 places")
+        places = wanted
+    if t.is_integer(type):
+        raise Refused(f"{function}() over {type}")
+    if t.is_decimal(type):
+        if dialect.name == "spark":
+            return Call(function, (inner,), pa.decimal128(18, min(places, type.scale)), (places,))
+        return Call(function, (inner,), pa.decimal128(type.precision, min(places, type.scale)), (places,))
+    if dialect.name == "spark" and function in ("floor", "ceil"):
+        # Spark's result is a bigint: what does not fit it is clipped, and NaN becomes 0.
+        raise Refused(f"{function}() of a float in Spark")
+    return Call(function, (inner,), type, (places,))
+
+
+def power(binder: Binder, node: exp.Expr) -> Scalar:
+    """``power(x, c)`` with a small whole exponent."""
+    known(node, "this", "expression")
+    exponent = whole_number(node.expression)
+    if exponent is None or not 1 <= exponent <= 64:
+        raise Refused("power with something other than a whole exponent from 1 to 64")
+    inner = binder.scalar(node.this)
+    widths.must_be_numbers(inner)
+    return Call("power", (inner,), pa.float64(), (exponent,))
+
+
+def extreme(function: str) -> Builder:
+    """``least`` and ``greatest``."""
+
+    def build(binder: Binder, node: exp.Expr) -> Scalar:
+        known(node, "this", "expressions", "ignore_nulls")
+        scalars = [binder.scalar(each) for each in (node.this, *node.expressions)]
+        skips = ("skips NULL",) if binder.dialect.name in ("duckdb", "spark") else ()
+        return Call(function, tuple(aligned(scalars, binder.dialect)), _one_type(scalars), skips)
+
+    return build
+
+
+def _one_type(scalars: Sequence[Scalar]) -> pa.DataType:
+    found = next((each.type for each in scalars if not isinstance(each, Literal)), scalars[0].type)
+    if t.is_floating(found) and found != pa.float64():
+        raise Refused("values of several float types")
+    return found
+
+
+def aligned(scalars: Sequence[Scalar], dialect: Dialect) -> list[Scalar]:
+    """Scalars of one type: constants are taken into it where they fit exactly. Raises `Refused`."""
+    wanted = _one_type(scalars)
+    found: list[Scalar] = []
+    for scalar in scalars:
+        if isinstance(scalar, Literal) and scalar.type != wanted:
+            if not scalar.value.is_valid:
+                found.append(Literal(pa.scalar(None, wanted)))
+                continue
+            fitted = fit(scalar.value, wanted, dialect.name, dialect.timezone)
+            if not fitted.exact or fitted.floor is None:
+                raise Refused(f"{scalar.value} among values of {wanted}")
+            found.append(Literal(fitted.floor))
+        elif scalar.type != wanted:
+            raise Refused(f"{scalar.type} among values of {wanted}")
+        else:
+            found.append(scalar)
+    return found

@@ -1,0 +1,158 @@
+"""Moments moved by intervals, and what lies between them: date_add, add_months, datediff, epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as t
+from sqlglot import exp
+
+from zskip.binder.functions import zones
+from zskip.binder.functions.zones import UNITS, as_date, moment
+from zskip.binder.nodes import known, whole_number
+from zskip.expr.bound import Dialect
+from zskip.expr.literals import Refused, is_fixed
+from zskip.expr.tree import Call, Literal, Scalar
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["add_months", "date_add", "date_diff", "epoch", "from_epoch", "moved", "spark_date_add", "unix"]
+
+Builder = Callable[["Binder", exp.Expr], Scalar]
+
+
+_INTERVALS = {
+    "year": (12, 0, 0), "quarter": (3, 0, 0), "month": (1, 0, 0), "week": (0, 7, 0), "day": (0, 1, 0),
+    "hour": (0, 0, 3_600_000_000), "minute": (0, 0, 60_000_000), "second": (0, 0, 1_000_000),
+    "millisecond": (0, 0, 1_000), "microsecond": (0, 0, 1),
+}  # fmt: skip
+
+
+def interval(node: exp.Expr) -> tuple[int, int, int]:
+    """Months, days and microseconds of an interval that is written out. Raises `Refused`."""
+    if not isinstance(node, exp.Interval) or node.args.get("unit") is None:
+        raise Refused("an interval that is no constant")
+    known(node, "this", "unit")
+    count = whole_number(node.this)
+    unit = _INTERVALS.get(UNITS.get(node.args["unit"].name.lower(), ""))
+    if count is None or unit is None or abs(count) > 100_000:
+        raise Refused("an interval that zskip does not read")
+    return unit[0] * count, unit[1] * count, unit[2] * count
+
+
+def shifted(inner: Scalar, months: int, days: int, micros: int, dialect: Dialect) -> Scalar:
+    """A moment moved by a constant interval."""
+    zone = zones.zone_of(inner, dialect)
+    if zone is not None and not is_fixed(zone) and (months or days):
+        raise Refused(f"days are not all as long in {zone}")
+    result = pa.timestamp("us", "UTC" if zone else None)
+    if t.is_date(inner.type) and dialect.name == "spark":
+        if micros:
+            raise Refused("a date and a time of day in Spark")
+        result = pa.date32()
+    if t.is_timestamp(inner.type) and inner.type.unit == "ns":
+        raise Refused("an interval beside nanoseconds, which are cut")
+    return Call("shift", (inner,), result, (months, days, micros, zone))
+
+
+def moved(binder: Binder, node: exp.Expr, function: str) -> Scalar:
+    base, amount = node.this, node.expression
+    if isinstance(base, exp.Interval):
+        if function != "add":
+            raise Refused("something taken from an interval")
+        base, amount = amount, base
+    inner = moment(binder, base)
+    sign = -1 if function == "subtract" else 1
+    if function == "multiply":
+        raise Refused("a product with an interval")
+    months, days, micros = (sign * each for each in interval(amount))
+    return shifted(inner, months, days, micros, binder.dialect)
+
+
+def date_add(binder: Binder, node: exp.Expr) -> Scalar:
+    """``date_add(x, INTERVAL …)`` of DuckDB."""
+    known(node, "this", "expression")
+    return shifted(moment(binder, node.this), *interval(node.expression), binder.dialect)
+
+
+def spark_date_add(binder: Binder, node: exp.Expr) -> Scalar:
+    """Spark's ``date_add(x, n)`` and ``date_sub(x, n)``: a date."""
+    known(node, "this", "expression", "unit")
+    amount, sign = node.expression, 1
+    if isinstance(amount, exp.Mul) and isinstance(amount.expression, exp.Neg):
+        amount, sign = amount.this, -1
+    count = whole_number(amount)
+    if (
+        binder.dialect.name != "spark"
+        or count is None
+        or (node.args.get("unit") and node.args["unit"].name.upper() != "DAY")
+    ):
+        raise Refused("date_add with something other than a constant number of days")
+    return Call("add_days", (as_date(binder, node.this), Literal(pa.scalar(sign * count))), pa.date32(), ("add",))
+
+
+def add_months(binder: Binder, node: exp.Expr) -> Scalar:
+    """Spark's ``add_months(x, n)``."""
+    known(node, "this", "expression")
+    count = whole_number(node.expression)
+    if binder.dialect.name != "spark" or count is None or abs(count) > 100_000:
+        raise Refused("add_months with something other than a constant")
+    return Call("shift", (as_date(binder, node.this),), pa.date32(), (count, 0, 0, None))
+
+
+def date_diff(binder: Binder, node: exp.Expr) -> Scalar:
+    """``date_diff('unit', x, y)``: the borders of units between x and y."""
+    known(node, "this", "expression", "unit", "date_part_boundary")
+    unit = UNITS.get(node.args["unit"].name.lower()) if node.args.get("unit") else "day"
+    later, earlier = node.this, node.expression
+    if binder.dialect.name == "spark":
+        if node.args.get("unit"):
+            raise Refused("datediff with a unit in Spark, which counts whole units")
+        later, earlier = (each.this if isinstance(each, exp.TsOrDsToDate) else each for each in (later, earlier))
+    elif binder.dialect.name != "duckdb":
+        raise Refused("datediff in this dialect")
+    if unit is None or unit in ("millisecond", "microsecond", "decade", "century"):
+        raise Refused("date_diff in that unit")
+    return Call("difference", (moment(binder, earlier, False), moment(binder, later, False)), pa.int64(), (unit,))
+
+
+def epoch(binder: Binder, node: exp.Expr) -> Scalar:
+    """``epoch(x)``: seconds, as a double."""
+    known(node, "this")
+    if binder.dialect.name != "duckdb":
+        raise Refused("epoch")
+    return Call("epoch", (moment(binder, node.this),), pa.float64(), ("second",))
+
+
+def from_epoch(binder: Binder, node: exp.Expr) -> Scalar:
+    """``to_timestamp(x)``; or ``epoch_ms`` of a timestamp, which the parser calls by the same name."""
+    known(node, "this", "scale")
+    inner = binder.scalar(node.this)
+    if binder.dialect.name != "duckdb":
+        raise Refused("to_timestamp")
+    scale = whole_number(node.args["scale"]) if node.args.get("scale") else None
+    if t.is_timestamp(inner.type) or t.is_date(inner.type):
+        if scale != 3 or inner.type == pa.date64():
+            raise Refused("to_timestamp of a timestamp")
+        return Call("epoch", (inner,), pa.int64(), ("millisecond", "towards zero"))
+    if scale is not None or not t.is_integer(inner.type) or inner.type == pa.uint64():
+        raise Refused("to_timestamp of something other than whole seconds")
+    return Call("from_epoch", (inner,), pa.timestamp("us", "UTC"), ("second",))
+
+
+def unix(unit: str, type: pa.DataType) -> Builder:
+    """Spark's ``unix_seconds(x)``, ``unix_date(x)``."""
+
+    def build(binder: Binder, node: exp.Expr) -> Scalar:
+        known(node, "this")
+        inner = moment(binder, node.this)
+        if binder.dialect.name != "spark" or (unit == "second" and (t.is_date(inner.type) or inner.type.tz is None)):
+            raise Refused("unix time of a moment without a zone")
+        if unit == "day" and not t.is_date(inner.type):
+            raise Refused("unix_date of a timestamp")
+        return Call("epoch", (inner,), type, (unit,))
+
+    return build

@@ -1,0 +1,63 @@
+"""Arguments that are moments: the zone in which they are read, and the spellings of their parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as t
+from sqlglot import exp
+
+from zskip.expr.bound import Dialect
+from zskip.expr.literals import Refused
+from zskip.expr.tree import Call, Scalar
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["PARTS", "UNITS", "as_date", "moment", "zone_of"]
+
+PARTS = {
+    "year": "year", "yr": "year", "years": "year", "y": "year",
+    "quarter": "quarter", "quarters": "quarter",
+    "month": "month", "months": "month", "mon": "month", "mons": "month",
+    "week": "week", "weeks": "week", "weekofyear": "week", "w": "week",
+    "day": "day", "days": "day", "d": "day", "dayofmonth": "day",
+    "dayofyear": "dayofyear", "doy": "dayofyear",
+    "dayofweek": "dayofweek", "dow": "dayofweek", "weekday": "dayofweek", "isodow": "isodow",
+    "hour": "hour", "hours": "hour", "h": "hour",
+    "minute": "minute", "minutes": "minute", "min": "minute", "m": "minute",
+    "second": "second", "seconds": "second", "sec": "second", "s": "second",
+}  # fmt: skip
+"""The parts of a moment by their spellings."""
+
+_NO_UNITS = {"dayofyear", "doy", "dayofweek", "dow", "weekday", "isodow", "weekofyear", "dayofmonth", "m"}
+
+UNITS = {
+    **{name: unit for name, unit in PARTS.items() if name not in _NO_UNITS},
+    **{name: name for name in ("decade", "century", "millisecond", "microsecond")},
+    "milliseconds": "millisecond",
+    "ms": "millisecond",
+    "microseconds": "microsecond",
+    "us": "microsecond",
+}
+"""The units of a truncation or an interval by their spellings."""
+
+
+def moment(binder: Binder, node: exp.Expr, zone: bool = True) -> Scalar:
+    """An argument that is a date or a timestamp. Raises `Refused`."""
+    inner = binder.scalar(node)
+    if not (inner.type == pa.date32() or (t.is_timestamp(inner.type) and (zone or inner.type.tz is None))):
+        raise Refused(f"a date function over {inner.type}")
+    return inner
+
+
+def zone_of(scalar: Scalar, dialect: Dialect) -> str | None:
+    """The zone in which the parts of a moment are read; None without one."""
+    return dialect.timezone if t.is_timestamp(scalar.type) and scalar.type.tz is not None else None
+
+
+def as_date(binder: Binder, node: exp.Expr) -> Scalar:
+    """A moment as a date."""
+    inner = moment(binder, node)
+    return inner if t.is_date(inner.type) else Call("date", (inner,), pa.date32(), (zone_of(inner, binder.dialect),))

@@ -1,0 +1,85 @@
+"""Long lists of constants: read as one array, while a number stands for them in the text that the parser sees.
+
+So ten thousand values bind about as fast as ten. Only plain lists are taken, of whole numbers, of texts without quotes
+or backslashes, or of dates; every other is parsed. That a list really stands in the code, and not within a text or a
+comment, is seen from the tokens: there its number must stand, alone between the parentheses of an IN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from sqlglot.tokenizer_core import Token, TokenType
+
+from zskip.binder.sql_text import LongList, Source
+
+__all__ = ["shortened", "stands_for_lists"]
+
+SHORTEST = 1000
+"""Characters of a text that is worth the search."""
+
+FEWEST = 50
+"""Constants that are worth it."""
+
+
+def _numbers(text: str) -> pa.Array:
+    return pa.array(np.fromstring(text, np.int64, sep=","))
+
+
+def _texts(text: str) -> pa.Array:
+    return pa.array(text.split("'")[1::2], pa.string())
+
+
+def _dates(text: str) -> pa.Array:
+    return _texts(text).cast(pa.date32())
+
+
+_READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
+    "numbers": (r"-?\d{1,18}", _numbers),
+    "texts": (r"'[^'\\]*'", _texts),
+    "dates": (r"DATE\s*'(?!0000)\d{4}-\d\d-\d\d'", _dates),
+}
+"""The form of one constant, and how a list of them is read."""
+
+_LIST = re.compile(
+    r"\bIN\s*\(\s*(?:"
+    + "|".join(rf"(?P<{kind}>{one}(?:\s*+,\s*+{one}){{{FEWEST - 1},}}+)" for kind, (one, _) in _READERS.items())
+    + r")\s*\)",
+    re.IGNORECASE,
+)
+
+
+def shortened(source: Source, dialect: str) -> Source:
+    """The text with a number for each long list; the same where there is none."""
+    text = source.frozen
+    if len(text) < SHORTEST or dialect not in ("duckdb", "spark"):
+        return source
+    replacements: list[tuple[int, int, str]] = []
+    lists: dict[str, LongList] = {}
+    number = 10**17
+    for match in _LIST.finditer(text):
+        kind = str(match.lastgroup)
+        try:
+            values = _READERS[kind][1](match[kind])
+        except pa.ArrowInvalid:
+            continue  # no date, which the binder says in its own words
+        number = next(each for each in range(number + 1, number + len(text)) if str(each) not in text)
+        replacements.append((*match.span(kind), str(number)))
+        lists[str(number)] = LongList(match[kind], values)
+    return source.replaced(replacements, lists)
+
+
+def stands_for_lists(tokens: Sequence[Token], source: Source) -> bool:
+    """Whether the number of every list stands in the code, and there only, as the one thing within an IN."""
+    lists = {number for number, each in source.lists.items() if isinstance(each, LongList)}
+    found = 0
+    for index, token in enumerate(tokens):
+        if token.token_type is TokenType.NUMBER and token.text in lists:
+            around = [each.token_type for each in tokens[max(0, index - 2) : index + 2]]
+            if around != [TokenType.IN, TokenType.L_PAREN, TokenType.NUMBER, TokenType.R_PAREN]:
+                return False
+            found += 1
+    return found == len(lists)

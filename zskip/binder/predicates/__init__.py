@@ -1,0 +1,78 @@
+"""Predicates of SQL as nodes of the tree: which parsed expression is bound by which rule.
+
+``comparisons``: of values and of rows · ``membership``: BETWEEN, IN · ``logic``: AND, OR, NOT, XOR, IS ·
+``cases``: CASE, IF, COALESCE, NULLIF · ``texts``: LIKE and its kind · ``terms``: what two bound terms say together.
+A rule that raises `Refused` leaves its predicate opaque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from zskip.binder.predicates import cases, like, logic, membership
+from zskip.binder.predicates.comparisons import comparison, distinct
+from zskip.expr.tree import Node
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["ARGUMENTS", "rule"]
+
+Rule = Callable[["Binder", exp.Expr], Node]
+
+
+def rule(node: exp.Expr) -> Rule | None:
+    """The rule that binds an expression where a predicate is wanted; None where zskip has none."""
+    found = _RULES.get(type(node))
+    if found is None and isinstance(node, exp.Anonymous):
+        return _NAMED.get(node.name.lower())
+    return found
+
+
+_RULES: dict[type[exp.Expr], Rule] = {
+    exp.EQ: comparison("="),
+    exp.NEQ: comparison("<>"),
+    exp.LT: comparison("<"),
+    exp.LTE: comparison("<="),
+    exp.GT: comparison(">"),
+    exp.GTE: comparison(">="),
+    exp.NullSafeEQ: distinct,
+    exp.NullSafeNEQ: distinct,
+    exp.And: logic.and_,
+    exp.Or: logic.or_,
+    exp.Not: logic.not_,
+    exp.Xor: logic.xor,
+    exp.Is: logic.is_,
+    exp.IsNan: logic.nan,
+    exp.Between: membership.between,
+    exp.In: membership.in_,
+    exp.Case: cases.case,
+    exp.If: cases.case,
+    exp.Coalesce: cases.case,
+    exp.Like: like.like,
+    exp.Escape: like.escaped,
+    exp.ILike: like.ilike,
+    exp.Glob: like.glob,
+    exp.StartsWith: like.starts,
+    exp.EndsWith: like.anywhere,
+    exp.Contains: like.anywhere,
+    exp.RegexpLike: like.regex,
+    exp.RegexpFullMatch: like.regex,
+    exp.SimilarTo: like.regex,
+}
+
+_NAMED: dict[str, Rule] = {
+    "prefix": like.prefix_call,
+    "suffix": like.suffix_call,
+    "isnull": logic.null_call,
+    "isnotnull": logic.null_call,
+}
+
+ARGUMENTS = (
+    "this", "expression", "expressions", "low", "high", "symmetric", "negate", "ifs", "default", "true", "false",
+    "query", "unnest", "field",
+)  # fmt: skip
+"""What the rules read of an expression: with anything else, such as flags of a regular expression, it is refused."""

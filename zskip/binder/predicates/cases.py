@@ -1,0 +1,71 @@
+"""CASE, IF, COALESCE and NULLIF: as predicates, and as values among which a comparison chooses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from zskip.binder.choices import Choice, Value, chosen, one_kind
+from zskip.binder.nodes import bare, known
+from zskip.binder.predicates.operands import compared
+from zskip.expr import tree
+from zskip.expr.tree import Literal, Node
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["case", "value"]
+
+
+def case(binder: Binder, node: exp.Expr) -> Node:
+    """CASE, IF and COALESCE where a predicate is wanted."""
+    if isinstance(node, exp.Coalesce):
+        parts = [binder.predicate(each) for each in (node.this, *node.expressions)]
+        found = parts[-1]
+        for part in reversed(parts[:-1]):
+            found = tree.choose(tree.is_(part, None), found, part)
+        return found
+    branches, default = _branches(binder, node)
+    found = tree.unknown() if default is None else binder.predicate(default)
+    for condition, result in reversed(branches):
+        found = tree.choose(condition, binder.predicate(result), found)
+    return found
+
+
+def value(binder: Binder, node: exp.Expr) -> Value:
+    """A scalar, or a choice of scalars. Raises `Refused`."""
+    node = bare(node)
+    if isinstance(node, exp.Case | exp.If):
+        branches, default = _branches(binder, node)
+        results = [value(binder, each) for _, each in branches]
+        last: Value = Literal(pa.scalar(None)) if default is None else value(binder, default)
+        *results, last = one_kind([*results, last], binder.dialect)
+        for (condition, _), result in zip(reversed(branches), reversed(results), strict=True):
+            last = Choice(condition, result, last)
+        return last
+    if isinstance(node, exp.Coalesce):
+        known(node, "this", "expressions")
+        values = one_kind([value(binder, each) for each in (node.this, *node.expressions)], binder.dialect)
+        last = values[-1]
+        for each in reversed(values[:-1]):
+            last = Choice(chosen(tree.IsNull, each), last, each)
+        return last
+    if isinstance(node, exp.Nullif):
+        left = binder.scalar(node.this)
+        equal = compared(binder, "=", left, binder.scalar(node.expression), node)
+        return Choice(equal, Literal(pa.scalar(None)), left)
+    return binder.scalar(node)
+
+
+def _branches(binder: Binder, node: exp.Expr) -> tuple[list[tuple[Node, exp.Expr]], exp.Expr | None]:
+    if isinstance(node, exp.If):
+        known(node, "this", "true", "false")
+        return [(binder.predicate(node.this), node.args["true"])], node.args.get("false")
+    known(node, "this", "ifs", "default")
+    found = []
+    for branch in node.args["ifs"]:
+        test = branch.this if node.this is None else exp.EQ(this=node.this.copy(), expression=branch.this.copy())
+        found.append((binder.predicate(test), branch.args["true"]))
+    return found, node.args.get("default")

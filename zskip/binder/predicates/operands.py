@@ -1,0 +1,107 @@
+"""One bound term beside another: their comparison, and which types a dialect compares at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import types as t
+from sqlglot import exp
+
+from zskip.binder.choices import one_type
+from zskip.binder.nodes import span
+from zskip.errors import IncomparableTypes
+from zskip.expr import literals, tree
+from zskip.expr.image import may_give
+from zskip.expr.literals import Fit, Refused, fit
+from zskip.expr.render import type_name
+from zskip.expr.tree import Call, Literal, Node, Scalar
+
+if TYPE_CHECKING:
+    from zskip.binder.leaf_binder import Binder
+
+__all__ = ["are_comparable", "compared", "fitted", "must_compare", "rounds", "same"]
+
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def compared(binder: Binder, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+    """``left op right``. Raises `Refused` where the dialect's rule is unknown, `IncomparableTypes` where none is."""
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        return compared(binder, _MIRRORED[op], right, left, whole)
+    if isinstance(right, Literal):
+        if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
+            return tree.unknown()
+        must_compare(binder, left.type, right.type, whole, isinstance(right, Literal))
+        return literals.compared(op, left, fitted(binder, left, right.value))
+    must_compare(binder, left.type, right.type, whole, False)
+    return tree.compare(op, *one_type(left, right, binder.dialect))
+
+
+def same(binder: Binder, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+    """``left IS NOT DISTINCT FROM right``: never NULL."""
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Literal) and not side.value.is_valid:
+            return tree.IsNull(other)
+    equal = tree.is_(compared(binder, "=", left, right, whole), True)
+    if isinstance(left, Literal) or isinstance(right, Literal):
+        return equal
+    return tree.or_([equal, tree.and_([tree.IsNull(left), tree.IsNull(right)])])
+
+
+def fitted(binder: Binder, term: Scalar, value: pa.Scalar) -> Fit:
+    """A constant among the values of a term's type. Raises `Refused`."""
+    if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
+        raise Refused("a text beside a number that was computed: the cast is left to the engine")
+    found = fit(value, term.type, binder.dialect.name, binder.dialect.timezone)
+    if isinstance(term, Call) and t.is_decimal(term.type):
+        # The result may be longer than the digits of its type: a constant near their end is no bound.
+        least, digits = found.floor, max(term.type.precision, 18)
+        if least is None or abs(least.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
+            raise Refused(f"a constant near the end of {digits} digits beside a decimal that was computed")
+    if found.exact and found.floor is not None and not may_give(term, found.floor):
+        return replace(found, exact=False)
+    return found
+
+
+def must_compare(binder: Binder, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
+    """Raises `IncomparableTypes`, pointing at the comparison."""
+    if not are_comparable(left, right, literal):
+        one, other = (type_name(type, binder.dialect.name) for type in (left, right))
+        what = f"{binder.dialect.name} does not compare {one} with {other}."
+        raise IncomparableTypes(what, binder.source.original, span(binder.source, whole))
+
+
+def rounds(*scalars: Scalar) -> bool:
+    """Whether floats stand beside other numbers, so that a cast to one type may round."""
+    types = {each.type for each in scalars if _kind(each.type) == "number"}
+    return len(types) > 1 and any(t.is_floating(each) for each in types)
+
+
+def are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool:
+    """Whether a dialect compares two types at all; a text's ``literal`` beside any."""
+    kinds = {_kind(left), _kind(right)}
+    return ("string" in kinds and literal) or kinds not in _NEVER_COMPARED
+
+
+def _kind(type: pa.DataType) -> str:
+    for kind, holds in _KINDS.items():
+        if any(each(type) for each in holds):
+            return kind
+    return str(type)
+
+
+_NEVER_COMPARED = ({"moment", "number"}, {"moment", "boolean"}, {"moment", "time"}, {"time", "number"})
+
+
+_KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "number": (t.is_integer, t.is_floating, t.is_decimal),
+    "moment": (t.is_date, t.is_timestamp),
+    "time": (t.is_time,),
+    "boolean": (t.is_boolean,),
+    "string": (t.is_string,),
+    "binary": (t.is_binary,),
+}
