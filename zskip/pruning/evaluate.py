@@ -49,16 +49,16 @@ ANYTHING = TRUE | FALSE | NULL | FAIL
 def outcomes(predicate: Predicate, statistics: Statistics, *, computing: bool = True) -> Outcomes:
     """What the predicate may yield for the rows of each unit: a superset of what they really yield.
 
-        >>> import pyarrow as pa
-        >>> from zskip.binder import bind
-        >>> from zskip.schema import Schema
-        >>> from zskip.stats import Ranges
-        >>> no = pa.array([False, False])
-        >>> x = Ranges(pa.array([1, 7]), pa.array([4, 9]), pa.array([True, True]), no, no)
-        >>> large = bind("x > 5", Schema(pa.schema({"x": pa.int64()})))
-        >>> found = outcomes(large, Statistics(pa.array([10, 10]), {"x": x}))
-        >>> found.may_match.tolist(), found.all_match.tolist()
-        ([False, True], [False, True])
+    >>> import pyarrow as pa
+    >>> from zskip.binder import bind
+    >>> from zskip.schema import Schema
+    >>> from zskip.stats import Ranges
+    >>> no = pa.array([False, False])
+    >>> x = Ranges(pa.array([1, 7]), pa.array([4, 9]), pa.array([True, True]), no, no)
+    >>> large = bind("x > 5", Schema(pa.schema({"x": pa.int64()})))
+    >>> found = outcomes(large, Statistics(pa.array([10, 10]), {"x": x}))
+    >>> found.may_match.tolist(), found.all_match.tolist()
+    ([False, True], [False, True])
     """
     terms = Terms(statistics, computing=computing)
     found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), terms))
