@@ -45,7 +45,7 @@ lint: $(READY)  ## style and types
 	$(BIN)/mypy
 
 fuzz: $(READY)  ## a million random predicates against DuckDB; hours
-	$(BIN)/python tests/planner/fuzz.py --cases 1000000
+	$(BIN)/python -m tests.pruning.fuzz --cases 1000000
 
 torture: $(READY) $(AZURITE)  ## writers killed and starved at every call that they make to the system, and raced; half an hour
 	$(BIN)/python -m tests.torture

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / "planner")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tightness import LOOSE, measure  # noqa: E402
+from tests.pruning.tightness import LOOSE, measure
 
 
 def main() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import FIXTURES
+
 # A deadline would make a test of how busy the machine is.
 settings.register_profile("zskip", deadline=None)
 settings.load_profile("zskip")
-
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
+
 _CALLS = """
 import json, sys
 if sys.argv[1] == "no pyspark":
@@ -54,7 +56,7 @@ def said(case: str, folder: Path, **environment: str) -> set[tuple[str, str]]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent), **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )
     assert done.returncode == 0, done.stderr
     return {(kind, message) for kind, message in json.loads(done.stdout).values()}

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zskip
+from tests import ROOT
 from tests.spark import cluster
 from zskip import spark as zs
 
@@ -133,7 +134,7 @@ def test_tasks_that_run_twice_at_a_time_leave_each_row_once(spark: SparkSession,
         text=True,
         timeout=400,
         check=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
     )
     for ends in json.loads(done.stdout):

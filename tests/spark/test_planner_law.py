@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,17 +16,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.pruning.cases import load
+from tests.pruning.grammar import Grammar
+from tests.pruning.oracles import NAMES, NULL, breaches, described
+from tests.pruning.units import random_file_statistics, random_units
 from zskip import pruning
 from zskip.binder import bind
 from zskip.errors import SqlError
 from zskip.stats import FileStatistics
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "planner")]
-
-from cases import load  # noqa: E402
-from grammar import Grammar  # noqa: E402
-from oracles import NAMES, NULL, breaches, described  # noqa: E402
-from units import random_file_statistics, random_units  # noqa: E402
 
 KINDS = ("i8", "i16", "i32", "i64", "f32", "f64", "n5_2", "n15_1", "n18_3", "n38_2", "b", "s", "x", "d", "tus", "zus")
 ZONES = ("UTC", "America/Sao_Paulo", "Europe/Berlin", "Australia/Lord_Howe")

@@ -22,6 +22,7 @@ import duckdb
 import numpy as np
 
 import zskip
+from tests import ROOT
 from tests.torture.disk import FAULTS, Fault, How, compiled
 from tests.torture.lives import GROWN, NEXT, STEPS, Rows, Step, contents, joined, life
 from zskip import tablelog
@@ -30,8 +31,6 @@ from zskip.storage import open_storage
 from zskip.tablelog import log
 
 __all__ = ["Ended", "Rig", "workshop"]
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,11 @@ class Rig:
         environment = {
             **os.environ,
             "LD_PRELOAD": str(compiled(folder)),
-            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.torture.server"],
-            cwd=REPOSITORY,
+            cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,0 +1,355 @@
+"""The command line: facts on stdout, errors in words on stderr, exit codes 0, 1, 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests import ROOT
+from zskip.cli import main
+from zskip.cli.terminal import as_typed
+
+
+@pytest.fixture(scope="module")
+def flights(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of 20 files by date and distance; no test here changes it."""
+    path = tmp_path_factory.mktemp("lake") / "flights"
+    source = str(fixtures / "flights.parquet")
+    assert main(["write", source, str(path), "--by", "date,distance", "--files", "20"]) == 0
+    return path
+
+
+def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    """What a command prints with --json; its exit code is 0, and stderr stays empty when it is no terminal."""
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    found = json.loads(printed.out)
+    assert isinstance(found, dict)
+    return found
+
+
+def complaint(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
+    """What a command that fails says on stderr; stdout stays empty."""
+    capsys.readouterr()
+    assert main(list(arguments)) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("zskip: ")
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+def test_write_says_what_it_wrote(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = str(fixtures / "flights.parquet")
+    said = facts(capsys, "write", source, str(tmp_path / "t"), "--by", "date,carrier", "--files", "8")
+    assert said["rows"] == 50_000
+    assert said["by"] == ["date", "carrier"]
+    assert said["files"] == len(list((tmp_path / "t").glob("*.parquet")))
+
+
+def test_plan_prints_facts_or_paths_or_reasons(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predicate = "date = DATE '2013-07-04'"
+    said = facts(capsys, "plan", str(flights), predicate)
+    paths = said["paths"]
+    assert isinstance(paths, list)
+    assert 0 < len(paths) < 20
+    assert main(["plan", str(flights), predicate, "--paths"]) == 0
+    printed = capsys.readouterr().out.split()
+    assert printed == paths
+    assert all(Path(path).exists() for path in printed)
+    assert main(["plan", str(flights), predicate, "--explain"]) == 0
+    assert "date" in capsys.readouterr().out
+    assert main(["plan", str(flights), predicate, "--file", Path(paths[0]).name]) == 0
+    assert "date" in capsys.readouterr().out
+
+
+def test_query_prints_rows(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predicate = "date = DATE '2013-07-04' AND carrier = 'UA'"
+    rows = pq.read_table(flights).to_pandas()
+    expected = int(((rows["date"].astype(str) == "2013-07-04") & (rows["carrier"] == "UA")).sum())
+    capsys.readouterr()
+    assert main(["query", str(flights), predicate, "--csv", "--columns", "flight,dest"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == '"flight","dest"'
+    assert len(lines) - 1 == expected > 0
+    assert main(["query", str(flights), predicate, "--json", "--limit", "3"]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["carrier"] for one in objects] == ["UA"] * 3
+    statement = f"SELECT count(*) AS n FROM '{flights}' WHERE {predicate}"
+    assert main(["query", statement, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"n": expected}
+    assert main(["query", str(flights), predicate]) == 0
+    assert "20 columns" in capsys.readouterr().out
+
+
+def test_info_and_history(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = facts(capsys, "info", str(flights), "--clustering")
+    assert said["rows"] == 50_000
+    assert said["clustering"]
+    capsys.readouterr()
+    assert main(["history", str(flights), "--json"]) == 0
+    assert [entry["version"] for entry in json.loads(capsys.readouterr().out)] == [1]
+    assert main(["info", str(flights)]) == 0
+    assert "50,000" in capsys.readouterr().out
+    assert main(["history", str(flights)]) == 0
+    titles, line = capsys.readouterr().out.splitlines()[:2]
+    assert titles.split()[:2] == ["version", "time"]
+    assert line.split()[0] == "1"
+    assert " write " in line
+    assert main(["history", str(flights), "--json", "--limit", "0"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_doctor_speaks_to_people(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pq.read_table(fixtures / "flights.parquet", columns=["date", "distance"])
+    pq.write_table(rows, tmp_path / "x.parquet", write_statistics=["distance"])
+    capsys.readouterr()
+    assert main(["doctor", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "Diagnosis(" not in printed
+    assert "50,000" in printed
+    (date,) = (line for line in printed.splitlines() if line.startswith("date "))
+    assert date.split()[2] == "0%"
+    assert "date: no usable bounds. `zskip index --deep`" in printed
+
+
+def test_a_statement_takes_parameters_and_nothing_that_it_says_itself(
+    flights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    statement = f"SELECT count(*) AS n FROM '{flights}' WHERE distance = $d AND origin = $o"
+    assert main(["query", statement, "--param", "d=733", "--param", "o=LGA", "--json"]) == 0
+    by_path = "distance = 733 AND origin = 'LGA'"
+    assert json.loads(capsys.readouterr().out)["n"] == zskip.open(flights).plan(by_path).count() > 0
+    for options in (["a = 1"], ["--columns", "n"], ["--version", "1"]):
+        assert "goes with a table's path" in complaint(capsys, 2, "query", "SELECT 1 AS n", *options)
+    assert "something is missing here" in complaint(capsys, 1, "query", f"SELECT 1 FROM '{flights}' WHERE distance >")
+
+
+def test_query_refuses_columns_and_limits_that_make_no_sense(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 'Did you mean "origin"' in complaint(capsys, 1, "query", str(flights), "TRUE", "--columns", "orign")
+    assert "--limit is a number of rows" in complaint(capsys, 2, "query", str(flights), "TRUE", "--limit", "-1")
+
+
+def test_the_life_of_a_table(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, path = str(fixtures / "flights.parquet"), str(tmp_path / "t")
+    assert main(["write", source, path, "--by", "date,carrier", "--files", "8"]) == 0
+    assert main(["append", source, path]) == 0
+    assert zskip.open(path).plan("TRUE").to_arrow().num_rows == 100_000
+    assert main(["delete", path, "date >= $day", "--param", "day=2013-07-01"]) == 0
+    left = zskip.open(path).plan("TRUE").to_arrow().num_rows
+    assert 0 < left < 100_000
+    assert main(["optimize", path, "--dry-run"]) == 0
+    assert main(["optimize", path]) == 0
+    assert zskip.open(path).plan("TRUE").to_arrow().num_rows == left
+    engines = ["--engine", "duckdb", "--engine", "arrow"]  # Spark, where a session is there, cannot say all of them
+    assert main(["verify", path, "--predicates", "5", *engines]) == 0
+    assert main(["restore", path, "1"]) == 0
+    assert zskip.open(path).plan("TRUE").to_arrow().num_rows == 50_000
+    before = set(tmp_path.rglob("*.parquet"))
+    assert main(["vacuum", path, "--dry-run"]) == 0
+    assert set(tmp_path.rglob("*.parquet")) == before
+    assert main(["vacuum", path]) == 0
+
+
+def test_index_reads_what_is_there(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    rows = pq.read_table(fixtures / "flights.parquet")
+    for number in range(4):
+        pq.write_table(rows.slice(number * 12_500, 12_500), folder / f"{number}.parquet")
+    before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
+    said = facts(capsys, "index", str(folder))
+    assert (said["files"], said["rows"]) == (4, 50_000)
+    assert {path: path.read_bytes() for path in folder.glob("*.parquet")} == before
+    said = facts(capsys, "plan", str(folder), "date = DATE '2013-01-01'")
+    assert said["paths"] == [str(folder / "0.parquet")]
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    said = facts(capsys, "demo", "--files", "20")
+    assert said["wrong"] == []
+    lookups = said["lookups"]
+    assert isinstance(lookups, list)
+    assert sum(lookup["rows"] for lookup in lookups) > 1000
+    by_sort, ours = ([column["skipped"] for column in columns.values()] for columns in said["clustering"].values())
+    assert sum(ours) > sum(by_sort) + 0.5
+    assert main(["demo", "--files", "10"]) == 0
+    assert "one host" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["wrote"], ["write"], ["plan", "x"], ["write", "a", "b", "--files", "many"]])
+def test_wrong_usage_is_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "usage: zskip" in capsys.readouterr().err
+
+
+def test_an_option_out_of_range_is_two(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, path = str(fixtures / "flights.parquet"), tmp_path / "t"
+    said = complaint(capsys, 2, "write", source, str(path), "--by", "date", "--files", "0")
+    assert "files" in said
+    assert not path.exists()
+
+
+def test_errors_speak_of_options_as_they_are_typed(
+    fixtures: Path, flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = ["write", str(fixtures / "flights.parquet")]
+    new = str(tmp_path / "t")
+    assert "Say --mode append or --mode overwrite." in complaint(capsys, 1, *write, str(flights), "--by", "date")
+    said = complaint(capsys, 2, *write, new, "--by", "date", "--files", "5", "--rows-per-file", "10")
+    assert "Give one of --files, --rows-per-file and --file-size" in said
+    assert "--file-size is a size above zero" in complaint(capsys, 2, *write, new, "--by", "date", "--file-size", "1XB")
+    assert "of --by, none below 0" in complaint(capsys, 2, *write, new, "--by", "date", "--weights", "1,2")
+    assert "--as-of is a time" in complaint(capsys, 2, "plan", str(flights), "TRUE", "--as-of", "then")
+    assert "zskip write or zskip index" in complaint(capsys, 1, "info", new)
+    assert "zskip write or zskip index" in complaint(capsys, 1, "query", f"SELECT * FROM '{new}'")
+    nowhere = tmp_path / "nowhere" / "x.svg"
+    said = complaint(capsys, 1, "plot", str(flights), "date", "distance", "--output", str(nowhere))
+    assert f'"{nowhere}": No such file or directory.' in said
+    for workload, wrong in ((fixtures / "flights.parquet", "UTF-8"), (nowhere, "No such file")):
+        assert wrong in complaint(capsys, 2, "advise", str(flights), "--workload", str(workload))
+
+
+def test_a_hive_folder_in_an_error_is_no_option() -> None:
+    """What the user calls by= is a folder of theirs."""
+    assert as_typed('"/lake/by=5/x" and by= differ', ["by"]) == '"/lake/by=5/x" and --by differ'
+
+
+def test_statements_about_tables(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for statement in (f"SUMMARIZE '{flights}'", f"DESCRIBE '{flights}'"):
+        assert main(["query", statement]) == 0
+        assert "carrier" in capsys.readouterr().out
+
+
+def test_an_index_takes_what_has_changed(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"x": [1, 2]}), tmp_path / f"{name}.parquet")
+        if name == "a":
+            assert facts(capsys, "index", str(tmp_path))["files"] == 1
+    assert "Add --refresh" in complaint(capsys, 1, "index", str(tmp_path))
+    assert "--deep" in complaint(capsys, 2, "index", str(tmp_path), "--refresh", "--deep")
+    assert facts(capsys, "index", str(tmp_path), "--refresh")["files"] == 2
+
+
+def test_bad_input_is_one_and_leaves_nothing(
+    fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, path = str(fixtures / "flights.parquet"), tmp_path / "t"
+    said = complaint(capsys, 1, "write", source, str(path), "--by", "carier")
+    assert 'Did you mean "carrier"?' in said
+    nested = tmp_path / "nested.parquet"
+    pq.write_table(pa.table({"list": [[1], [2]]}), nested)
+    assert "cannot be ordered" in complaint(capsys, 1, "write", str(nested), str(path), "--by", "list")
+    nowhere = str(tmp_path / "nowhere")
+    assert "nowhere" in complaint(capsys, 1, "write", nowhere, str(path), "--by", "x")
+    assert "nowhere" in complaint(capsys, 1, "plan", nowhere, "x = 1")
+    assert "nowhere" in complaint(capsys, 1, "index", nowhere)
+    corrupt = tmp_path / "corrupt" / "a.parquet"
+    corrupt.parent.mkdir()
+    corrupt.write_bytes(b"PAR1 this is not what it says PAR1")
+    assert "a.parquet" in complaint(capsys, 1, "write", str(corrupt), str(path), "--by", "x")
+    assert "a.parquet" in complaint(capsys, 1, "index", str(corrupt.parent))
+    assert not path.exists()
+    assert not (corrupt.parent / "_zskip").exists()
+
+
+def test_a_table_is_not_overwritten_unasked(fixtures: Path, flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(flights.rglob("*"))
+    said = complaint(capsys, 1, "write", str(fixtures / "flights.parquet"), str(flights), "--by", "date")
+    assert "overwrite" in said
+    assert sorted(flights.rglob("*")) == before
+
+
+def test_errors_point_into_the_sql(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = complaint(capsys, 1, "plan", str(flights), "carier = 'UA'")
+    assert 'Did you mean "carrier"?' in said
+    assert "\n  carier = 'UA'\n  ^^^^^^\n" in said
+    said = complaint(capsys, 1, "plan", str(flights), "carrier = = 'UA'")
+    assert "\n  carrier = = 'UA'\n" in said
+    assert "^" in said
+    assert "nope" in complaint(capsys, 1, "query", f"SELECT nope FROM '{flights}' WHERE carrier = 'UA'")
+
+
+def test_traceback_on_request(flights: Path) -> None:
+    with pytest.raises(zskip.ZskipError):
+        main(["plan", str(flights), "carier = 'UA'", "--traceback"])
+
+
+def test_no_permission(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path.chmod(0o500)
+    if os.access(tmp_path, os.W_OK):
+        pytest.skip("this user may write everywhere")
+    source = str(fixtures / "flights.parquet")
+    assert "denied" in complaint(capsys, 1, "write", source, str(tmp_path / "t"), "--by", "date")
+
+
+def test_interrupt_leaves_no_table(tmp_path: Path) -> None:
+    """Ctrl-C between the first file and the last of many: exit code 130, no table, no spilled rows."""
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    big = tmp_path / "big.csv"
+    big.write_text("x,y\n" + "\n".join(f"{n % 977},{n}" for n in range(600_000)))
+    command = [sys.executable, "-m", "zskip", "write", str(big), str(tmp_path / "t"), "--by", "x,y", "--files", "1500"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(spill)}
+    with subprocess.Popen(
+        [*command, "--memory-limit", "64MB"], env=environment, stderr=subprocess.PIPE, text=True
+    ) as child:
+        deadline = time.monotonic() + 60
+        while child.poll() is None and time.monotonic() < deadline and not list((tmp_path / "t").rglob("*")):
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 130, said
+    assert "Traceback" not in said
+    assert list(spill.rglob("*")) == []
+    assert main(["plan", str(tmp_path / "t"), "x = 1"]) == 1
+
+
+def test_a_closed_pipe_is_no_error(flights: Path) -> None:
+    command = f"{sys.executable} -m zskip plan {flights} TRUE --paths | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_plot_draws_boxes_and_depths(flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    boxes, depth = tmp_path / "boxes.svg", tmp_path / "depth.svg"
+    assert main(["plot", str(flights), "date", "distance", "--where", "distance = 1089", "--output", str(boxes)]) == 0
+    assert capsys.readouterr().out.split() == ["wrote", str(boxes)]
+    assert "of 20 read" in boxes.read_text(encoding="utf-8")
+    assert main(["plot", str(flights), "--depth", "--output", str(depth)]) == 0
+    assert "units that a look-up reads" in depth.read_text(encoding="utf-8")
+    assert main(["plot", str(flights), "date", "--output", str(boxes)]) == 2
+    assert main(["plot", str(flights), "--depth", "--where", "distance = 1089"]) == 2
+
+
+def test_bench_compares_layouts_by_the_queries(
+    flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = tmp_path / "queries.sql"
+    queries.write_text("distance < 100;\nSELECT count(*) FROM flights WHERE distance BETWEEN 500 AND 520;\n")
+    said = facts(capsys, "bench", str(flights), "--queries", str(queries), "--runs", "1", "--layouts", "linear,tree")
+    assert said["held_out"] is True
+    found: list[dict[str, float]] = said["layouts"]  # type: ignore[assignment]  # JSON
+    assert [one["layout"] for one in found] == ["tree", "linear"]  # the best first; a linear one serves dates alone
+    assert found[0]["bytes"] > found[1]["bytes"] >= 0
+    assert all(0 <= one[share] <= 1 for one in found for share in ("bytes", "rows", "files"))

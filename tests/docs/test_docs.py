@@ -1,0 +1,196 @@
+"""Every code block of README.md and docs/*.md runs.
+
+The blocks of a page run in order, in one temporary folder that holds `fixtures/`. A `python` block shares its names
+with the page's other python blocks; one with `>>>` prompts is a doctest, its answers compared. In a `console` block
+the lines that begin with `$ ` are commands, and each must succeed; the rest shows what they print. A command that is
+nothing but `zskip` and its arguments runs in this process, which spares a second of imports; any other, and a `bash`
+block, is a script in a process of its own. A block that mentions pyspark or `spark` runs only in the page's Spark run.
+Where a block cannot run, the line before it says why: `<!-- not run: installs packages -->`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import ROOT
+from zskip.cli import main
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(
+    r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?```(?P<language>python|console|bash|sh)\b[^\n]*\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+    excuse: str | None
+
+    @property
+    def needs_spark(self) -> bool:
+        return re.search(r"\bspark\b|\bpyspark\b", self.text) is not None
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start("text")) + 1
+        yield Block(page, line, found["language"], found["text"], found["excuse"])
+
+
+def run_python(block: Block, names: dict[str, Any]) -> None:
+    where = f"{block.page.name}:{block.line}"
+    if ">>> " in block.text:
+        example = doctest.DocTestParser().get_doctest(block.text, names, where, str(block.page), block.line)
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+        report: list[str] = []
+        runner.run(example, out=report.append, clear_globs=False)
+        names.update(example.globs)
+        assert runner.summarize(verbose=False).failed == 0, "".join(report)
+    else:
+        exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), names)
+
+
+def run_shell(block: Block, folder: Path) -> None:
+    where = f"{block.page.name}:{block.line}"
+    if block.language != "console":
+        run_script(block.text, folder, where)
+        return
+    commands = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block.text, re.MULTILINE)
+    assert commands, f"{where}: a console block without a command"
+    for command in commands:
+        arguments = None if block.needs_spark else zskip_arguments(command)
+        if arguments is None:
+            run_script(command, folder, where)
+        else:
+            run_command(arguments, where)
+
+
+def zskip_arguments(command: str) -> list[str] | None:
+    """The arguments of a command that is zskip alone; None where a shell has more to do with it.
+
+    >>> zskip_arguments("zskip query \\"SELECT count(*) FROM 't'\\"  # all of them")
+    ['query', "SELECT count(*) FROM 't'"]
+    >>> zskip_arguments("zskip plan t 'a = 1' --paths | head -n 3")
+    """
+    shell = re.sub(r"'[^']*'|\"(?:[^\"$`\\]|\\.)*\"|(?<=\s)#.*", "", command.replace("\\\n", " "))
+    if not shell.startswith("zskip ") or re.search(r"[^\w\s./,:=@%+-]", shell):
+        return None
+    return shlex.split(command.replace("\\\n", " "), comments=True)[1:]
+
+
+def run_command(arguments: list[str], where: str) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code: object = main(arguments)
+        except SystemExit as stop:
+            code = stop.code
+    assert code in (0, None), f"{where}: zskip {shlex.join(arguments)}\n{out.getvalue()}\n{err.getvalue()}"
+
+
+def run_script(script: str, folder: Path, where: str) -> None:
+    command = f'set -euo pipefail\nzskip() {{ "{sys.executable}" -m zskip "$@"; }}\n{script}'
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
+
+
+def run_page(page: Path, folder: Path, *, with_spark: bool) -> None:
+    (folder / "fixtures").symlink_to(ROOT / "fixtures")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.excuse or (block.needs_spark and not with_spark):
+            continue
+        if block.language == "python":
+            run_python(block, names)
+        else:
+            run_shell(block, folder)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    run_page(page, tmp_path, with_spark=False)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if any(block.needs_spark and not block.excuse for block in blocks(page))],
+    ids=lambda page: page.name,
+)
+def test_code_blocks_with_spark_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # executors need zskip as well
+    run_page(page, tmp_path, with_spark=True)
+
+
+def links(page: Path) -> Iterator[str]:
+    """The files of this repository that a page links to."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://", "#", "mailto:")):
+            yield target.split("#")[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert [target for target in links(page) if not (page.parent / target).exists()] == []
+
+
+def test_a_broken_block_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nassert 1 == 2\n```\n\n```python\n>>> 1 + 1\n3\n```\n\n```console\n$ false\n```\n\n"
+        "```console\n$ zskip info nowhere\n```\n\n```console\n$ zskip inform nowhere\n```\n"
+    )
+    first, second, third, fourth, fifth = blocks(page)
+    with pytest.raises(AssertionError):
+        run_python(first, {})
+    with pytest.raises(AssertionError):
+        run_python(second, {})
+    for block in (third, fourth, fifth):
+        with pytest.raises(AssertionError):
+            run_shell(block, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("zskip query \"SELECT count(*) FROM 't'\"  # all", ["query", "SELECT count(*) FROM 't'"]),
+        ('zskip plan t "\\"a.b\\" = \'x\'" \\\n  --paths', ["plan", "t", "\"a.b\" = 'x'", "--paths"]),
+        ("zskip plan t 'a = 1' --paths | head -n 3", None),
+        ('zskip plan t "a = $A"', None),
+        ("zskip doctor raw/*.parquet", None),
+        ("zskip info t && zskip history t", None),
+        ("mkdir raw", None),
+    ],
+)
+def test_what_needs_a_shell_gets_one(command: str, arguments: list[str] | None) -> None:
+    assert zskip_arguments(command) == arguments

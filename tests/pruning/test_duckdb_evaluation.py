@@ -1,0 +1,398 @@
+"""What DuckDB computes for single values: only what is known to be deterministic, and it reaches nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.pruning.fuzz import table_failures
+from tests.pruning.oracles import DuckDBOracle
+from zskip import pruning
+from zskip.binder import bind
+from zskip.expr.functions import COMPUTED, GROWING
+from zskip.expr.tree import Computable, Opaque, Reference, walk
+from zskip.pruning import duckdb_evaluation
+from zskip.pruning.outcomes import FALSE, NULL, TRUE, Outcomes
+from zskip.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), "st": pa.struct({"a": pa.string()})}))
+WORDS = ["Ab", "b", None]
+
+
+def said(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
+    """What DuckDB is asked, and says, of three strings."""
+    question = Computable(Opaque(sql, (), ""), (Reference(".".join(parts), pa.string()),), sql, "UTC")
+    found = duckdb_evaluation._said(question, [pa.array(WORDS, pa.string())])
+    return None if found is None else found.tolist()
+
+
+def single(values: list[object], type: pa.DataType, path: str = "s") -> Statistics:
+    """One unit for each value, which is its only one."""
+    bounds, no = pa.array(values, type), pa.array([False] * len(values))
+    ranges = Ranges(bounds, bounds, pa.array([True] * len(values)), no, no)
+    return Statistics(pa.array([5] * len(values)), {path: ranges})
+
+
+def test_it_computes_what_is_known() -> None:
+    assert said("upper(\"s\") = 'AB'") == [1, 0, 2]
+    assert said('"st"."a" IS NULL', ("st", "a")) == [0, 0, 1]
+    assert said('CAST("s" AS INTEGER) = 1') == [-1, -1, 2]
+
+
+def test_an_overflow_is_seen_behind_a_comparison() -> None:
+    """A constant that is moved to the other side would hide it. Without ANSI mode Spark wraps there."""
+    schema, highest = Schema(pa.schema({"x": pa.int32()})), single([2**31 - 1], pa.int32(), "x")
+    for dialect, ansi in (("spark", False), ("spark", True), ("duckdb", True)):
+        found = pruning.outcomes(bind("x + 10 < 0", schema, dialect=dialect, ansi=ansi), highest)
+        assert (found.can_fail if ansi else found.can_be_true).all(), dialect
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "random() < 2",
+        "now() > TIMESTAMP '2020-01-01'",
+        "current_date > DATE '2020-01-01'",
+        "age(TIMESTAMP '2020-01-01') > INTERVAL 1 DAY",
+        "uuid()::VARCHAR = \"s\"",
+        "nextval('x') = 1",
+        "current_setting('threads') = \"s\"",
+        "getenv('HOME') = \"s\"",
+        "hash(\"s\") = 1",
+        "repeat(\"s\", 1000000000) = 'a'",
+        "lpad(\"s\", 1000000000, 'a') = 'a'",
+        "replace(replace(\"s\", 'a', 'aaaaaaaa'), 'a', 'aaaaaaaa') = 'a'",
+        "range(1000000000) = [1]",
+        "list_transform([\"s\"], lambda s: s) = ['a']",
+        "max(\"s\") = 'a'",
+        "row_number() OVER () = 1",
+        "\"s\" IN (SELECT 'a')",
+        "(SELECT count(*) FROM duckdb_settings()) > 1",
+        "EXISTS (FROM read_text('/etc/hosts'))",
+        "read_text('/etc/hosts') = \"s\"",
+        "\"t\" = 'a'",
+        "\"st\".\"a\" = 'a'",
+        "\"s\" = $1",
+        "\"s\" = ?",
+        "#1 = 'a'",
+        "\"s\" COLLATE NOCASE = 'a'",
+        "\"s\"::JSON = 'a'",
+        "\"s\"::main.mytype = 'a'",
+        "main.upper(\"s\") = 'A'",
+        "upper(DISTINCT \"s\") = 'A'",
+        "\"s\" = 'a') FROM read_text('/etc/hosts') WHERE (TRUE",
+        "\"s\" = 'a'), (1 = 1",
+        "\"s\" = 'a'); DROP TABLE zskip_values; SELECT (1",
+        "\"s\" = 'a' /*",
+        "\"s\" = ",
+        "(" * 300 + "\"s\" = 'a'" + ")" * 300,
+    ],
+)  # fmt: skip
+def test_it_is_not_asked_of_anything_else(sql: str) -> None:
+    assert said(sql) is None
+
+
+HOSTILE = [
+    "COPY (SELECT 1) TO '{victim}'",
+    "\"s\" = 'a'); COPY (SELECT 1) TO '{victim}'; SELECT (1",
+    "query('COPY (SELECT 1) TO ''{victim}''') = 1",
+    "\"s\" = E'\\'); COPY (SELECT 1) TO ''{victim}''; --'",
+    "\"s\" = $$'); COPY (SELECT 1) TO '{victim}'; --$$",
+    "upper(\"s\") = 'A'\x00); COPY (SELECT 1) TO '{victim}'; --",
+    "ATTACH '{victim}'",
+    "SET threads = 4",
+]
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_hostile_text_reaches_nothing(sql: str, tmp_path: Path) -> None:
+    """As if a parser before it had taken the text for a harmless expression."""
+    victim = tmp_path / "victim"
+    assert said(sql.format(victim=victim)) in (None, [0, 0, 2])
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO '{folder}/x'",
+        "ATTACH '{folder}/x'",
+        "SELECT * FROM read_text('{folder}/*')",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET threads = 4",
+        "SET enable_external_access = true",
+        "SET TimeZone = 'Europe/Berlin'",
+    ],
+)
+def test_the_private_database_is_locked_in(sql: str, tmp_path: Path) -> None:
+    """The second wall: what is never asked would fail."""
+    con, _ = duckdb_evaluation._database("UTC", os.getpid())
+    with pytest.raises(duckdb.Error):
+        con.cursor().execute(sql.format(folder=tmp_path)).fetchall()
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_function_that_may_be_asked_is_deterministic() -> None:
+    named = [name for names in COMPUTED.values() for name in names]
+    assert len(named) == len(set(named))
+    _, allowed = duckdb_evaluation._database("UTC", os.getpid())
+    assert allowed == set(named)
+    assert set(named) >= GROWING
+    known = {name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
+    assert set(named) <= known | {"if", "row"}
+
+
+def test_a_function_that_duckdb_calls_volatile_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the table of functions held it."""
+    monkeypatch.setitem(COMPUTED, "numbers", (*COMPUTED["numbers"], "random", "nextval", "now"))
+    duckdb_evaluation._database.cache_clear()
+    try:
+        assert not {"random", "nextval", "now"} & duckdb_evaluation._database("UTC", os.getpid())[1]
+    finally:
+        duckdb_evaluation._database.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("sql", "computable"),
+    [
+        ("upper(s) = 'A'", True),
+        ("s = 'A'", False),  # ranges say everything
+        ("upper(s) = st.a", True),
+        ("upper(st.a) = 'A'", True),
+        ("hex(b) = '00'", False),  # a UUID, perhaps
+        ("upper(s) = '" + "A" * 5000 + "'", False),
+    ],
+)
+def test_what_is_computable(sql: str, computable: bool) -> None:
+    bound = bind(sql, SCHEMA)
+    assert any(isinstance(node, Computable) for node in walk(bound.tree)) == computable
+    other = bind(sql, SCHEMA, dialect="trino")
+    assert not any(isinstance(node, Computable) for node in walk(other.tree))
+
+
+def test_a_field_of_a_struct_is_computed_but_not_the_struct() -> None:
+    statistics = single(["x", "y"], pa.string(), "st.a")
+    found = pruning.outcomes(bind("upper(st.a) = 'X'", SCHEMA), statistics)
+    assert found.may_match.tolist() == [True, False]
+    found = pruning.outcomes(bind("struct_extract(st, 'a') = 'X'", SCHEMA), statistics)
+    assert found.may_match.all()
+
+
+def test_a_bound_that_is_cut_inside_a_character_is_no_value() -> None:
+    cut = pa.array([b"\xc3"], pa.binary()).view(pa.string())
+    no = pa.array([False])
+    statistics = Statistics(pa.array([1]), {"s": Ranges(cut, cut, pa.array([True]), no, no)})
+    assert pruning.outcomes(bind("length(s) = 5", SCHEMA), statistics).may_match.all()
+
+
+def test_threads_get_the_answers_of_their_own_questions() -> None:
+    def ask(number: int) -> list[bool]:
+        bound = bind(f"length(s) = {number % 4}", SCHEMA, timezone=("UTC", "Asia/Kathmandu")[number % 2])
+        return pruning.outcomes(bound, single(["", "a", "bb", "ccc"], pa.string())).may_match.tolist()
+
+    with ThreadPoolExecutor(8) as pool:
+        for number, found in enumerate(pool.map(ask, range(100))):
+            assert found == [size == number % 4 for size in range(4)]
+    assert len(duckdb_evaluation._answers) <= duckdb_evaluation._KEPT
+
+
+def test_many_values_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    right = duckdb_evaluation._said
+
+    def counted(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
+        asked.append(len(values[0]))
+        return right(question, values)
+
+    monkeypatch.setattr(duckdb_evaluation, "_said", counted)
+    random = Random(1)
+    words = [random.choice(["de", "fr", "Nl"]) for _ in range(10_000)]
+    found = pruning.outcomes(bind("upper(s) = 'NL'", SCHEMA), single(words, pa.string()))
+    assert found.may_match.tolist() == [word == "Nl" for word in words]
+    assert asked == [4]  # three words, and NULL
+
+
+def test_too_much_work_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duckdb_evaluation, "_MOST_WORK", 10)
+    anything = Outcomes.of(TRUE | FALSE | NULL, 3)
+    question = Computable(Opaque("", (), ""), (Reference("s", pa.string()),), "upper(\"s\") = 'A'", "UTC")
+    assert duckdb_evaluation.computed(anything, question, {"s": pa.array(WORDS)}) is anything
+
+
+def test_a_wrong_answer_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fuzz bites on what is computed: answers that are turned round break the law."""
+    right = duckdb_evaluation._said
+
+    def turned(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
+        found = right(question, values)
+        return None if found is None else np.where(found < 2, 1 - np.abs(found), found)
+
+    monkeypatch.setattr(duckdb_evaluation, "_said", turned)
+    oracles: dict[str, DuckDBOracle] = {}
+    assert any(failure for seed in range(8) for failure in table_failures(seed, oracles, Counter()))
+
+
+PAIRS = Schema(pa.schema({"a": pa.string(), "b": pa.string(), "x": pa.int32(), "f": pa.float64()}))
+
+
+def pairs(null: bool = False) -> Statistics:
+    """Three units: x-y with 3, x or y with 1 to 4, and strings of which nothing but an order is known."""
+    no, yes = pa.array([False] * 3), pa.array([True] * 3)
+
+    def column(lower: list[object], upper: list[object], type: pa.DataType) -> Ranges:
+        return Ranges(pa.array(lower, type), pa.array(upper, type), yes, yes if null else no, no)
+
+    return Statistics(
+        pa.array([5] * 3),
+        {
+            "a": column(["x", "x", "x"], ["x", "x", "z"], pa.string()),
+            "b": column(["y", "x", "y"], ["y", "x", "y"], pa.string()),
+            "x": column([3, 1, 1], [3, 4, 1], pa.int32()),
+            "f": column([0.0, -1.0, 0.0], [0.0, -1.0, 1.0], pa.float64()),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "may", "every"),
+    [
+        ("a || '-' || b = 'x-y'", [True, False, True], [True, False, False]),
+        ("length(a) > x", [False, False, True], [False, False, False]),
+        ("a || x::VARCHAR IN ('x4', 'x9')", [False, True, True], [False, False, False]),
+        ("length(a || b) = x - 1", [True, True, True], [True, False, False]),
+        ("CASE WHEN upper(a) = 'X' THEN x ELSE 0 END > 2", [True, True, False], [True, False, False]),
+        ("CASE WHEN upper(a) = 'Y' THEN x ELSE 0 END >= 1", [False, False, True], [False, False, False]),
+        ("coalesce(nullif(upper(a), 'X'), b) = 'y'", [True, False, True], [True, False, False]),
+        ("gcd(x, length(b)) + bit_count(x) = 3", [True, True, False], [True, False, False]),
+        ("a || (1 / f)::VARCHAR = 'x-inf'", [True, False, True], [False, False, False]),  # f is 0.0, or -0.0
+    ],
+)
+def test_several_columns_of_few_values_are_tried_together(sql: str, may: list[bool], every: list[bool]) -> None:
+    found = pruning.outcomes(bind(sql, PAIRS), pairs())
+    assert (found.may_match.tolist(), found.all_match.tolist()) == (may, every)
+
+
+def test_null_is_among_the_combinations() -> None:
+    bound = bind("coalesce(upper(a), '-') || coalesce(b, '+') IN ('-+', '-y')", PAIRS)
+    assert pruning.outcomes(bound, pairs(null=True)).may_match.tolist() == [True, True, True]
+    assert pruning.outcomes(bound, pairs()).may_match.tolist() == [False, False, True]
+
+
+def test_names_that_differ_in_case_alone_are_not_computed() -> None:
+    """DuckDB would take the one for the other."""
+    schema = Schema(pa.schema({"a": pa.string(), "A": pa.string()}))
+    bound = bind('upper(a) = upper("A")', schema, case_sensitive=True)
+    assert bound.columns == {"a", "A"}
+    assert not any(isinstance(node, Computable) for node in walk(bound.tree))
+
+
+def test_too_many_combinations_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    right = duckdb_evaluation._said
+
+    def counted(question: Computable, values: list[pa.Array]) -> np.ndarray | None:
+        asked.append(len(values[0]))
+        return right(question, values)
+
+    monkeypatch.setattr(duckdb_evaluation, "_said", counted)
+    no, yes = pa.array([False] * 3), pa.array([True] * 3)
+    widths = {"i": [30, 33, 40], "j": [30, 31, 10_000]}
+    columns = {
+        name: Ranges(pa.array([0] * 3, pa.int32()), pa.array(width, pa.int32()), yes, no, no)
+        for name, width in widths.items()
+    }
+    bound = bind("gcd(i, j) = 1000", Schema(pa.schema({"i": pa.int32(), "j": pa.int32()})))
+    found = pruning.outcomes(bound, Statistics(pa.array([9] * 3), columns))
+    assert found.may_match.tolist() == [False, True, True]  # 31 * 31 combinations; 34 * 32 are too many
+    assert asked == [31 * 31]
+
+
+def in_duckdb(sql: str) -> str | None:
+    """What DuckDB is asked for a condition of Spark's."""
+    schema = Schema(
+        pa.schema(
+            {
+                **{name: PAIRS.columns[name].type for name in "abxf"},
+                "y": pa.int64(),
+                "d": pa.date32(),
+                "t": pa.timestamp("us", "UTC"),
+                "n": pa.decimal128(9, 2),
+                "u": pa.uint8(),
+                "g": pa.float32(),
+            }
+        )
+    )
+    found = [node for node in walk(bind(sql, schema, dialect="spark").tree) if isinstance(node, Computable)]
+    assert all(node.plain for node in found)
+    return found[0].sql if found else None
+
+
+@pytest.mark.parametrize(
+    ("sql", "asked"),
+    [
+        ("upper(a) = 'DE'", "(upper(\"a\") = 'DE')"),
+        ("length(a) > x + 1", '(CAST(length("a") AS INTEGER) > ("x" + CAST(1 AS INTEGER)))'),
+        ("x * 2L + length(a) = 3000000000",
+         '((("x" * CAST(2 AS BIGINT)) + CAST(length("a") AS INTEGER)) = CAST(3000000000 AS BIGINT))'),
+        ("concat(a, '-', b) IN ('x-y')", "((\"a\" || '-' || \"b\") IN ('x-y'))"),
+        ("date_format(d, 'yyyy-MM') = '2024-02'", "(strftime(\"d\", '%Y-%m') = '2024-02')"),
+        ("a NOT LIKE '%b_' OR upper(a) <=> b", "(NOT (\"a\" LIKE '%b_'))"),
+        ("CASE WHEN trim(a) = '' THEN b END = 'y'",
+         "((CASE WHEN (trim(\"a\") = '') THEN \"b\" ELSE NULL END) = 'y')"),
+    ],
+)  # fmt: skip
+def test_what_duckdb_is_asked_for_spark(sql: str, asked: str) -> None:
+    assert in_duckdb(sql) == asked
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "upper(a) = 'É'",  # a constant beside ASCII
+        "initcap(a) = 'A'",
+        "a || x = 'x1'",  # an implicit cast
+        "length(a) = '1'",
+        "length(a) + n = 1",  # decimals, whose digits the engines count in their own ways
+        "length(a) = 1.5",
+        "length(a) + u = 1",  # Spark has no unsigned types
+        "length(a) + g = 1",
+        "length(a) + hour(t) = 1",
+        "length(a) % x = 1",  # x may be zero
+        "x / 0 = length(a)",
+        "substr(a, -1, 2) = upper(b)",
+        "substr(a, 0, 2) = upper(b)",
+        "replace(a, '', 'x') = 'x'",
+        "length(a) LIKE '1'",
+        "a LIKE '%\\\\%' AND TRUE",
+        "upper(a) RLIKE '.b'",
+        "date_format(d, 'y MMM') = '2024 Feb'",
+        "date_format(d, 'YYYY') = '2024'",
+        "date_format(d, 'yyyyy') = '02024'",
+        "date_format(t, 'yyyy') = '2024'",
+        "CAST(f AS STRING) = '1.0'",
+        "CAST(upper(a) AS INT) = 1",
+        "coalesce(length(a), f) = 1",
+        "CASE WHEN length(a) > 1 THEN x ELSE f END = 1",
+        "upper(a) = array('A')[0]",
+        "rand() < length(a)",
+    ],
+)
+def test_what_spark_may_say_otherwise_is_not_asked(sql: str) -> None:
+    assert in_duckdb(sql) is None
+
+
+def test_for_spark_only_plain_values_are_computed() -> None:
+    bound = bind("upper(s) = 'STRASSE'", SCHEMA, dialect="spark")
+    found = pruning.outcomes(bound, single(["straße", "strasse", "street", "ﬆ", "a\tb"], pa.string()))
+    assert found.may_match.tolist() == [True, True, False, True, True]
+    assert found.all_match.tolist() == [False, True, False, False, False]

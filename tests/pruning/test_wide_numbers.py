@@ -1,0 +1,152 @@
+"""Sums and products past 18 digits, and of unsigned integers of 64 bits: what DuckDB computes is in the outcomes, and
+whatever the bounds decide is decided."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.pruning.asking import asked
+from tests.pruning.oracles import DuckDBOracle, breaches
+from tests.pruning.units import Units, random_statistics, random_units
+from zskip.binder import bind
+from zskip.expr.tree import Opaque, walk
+from zskip.schema import Schema
+from zskip.stats import Ranges, Statistics
+
+KINDS = ("n38_2", "u64", "i64", "n18_3", "u8", "n9_0")
+CONSTANTS = (
+    "0",
+    "1",
+    "-1",
+    "7",
+    "2.5",
+    "-0.01",
+    "100000000000000000000",
+    "18446744073709551615",
+    "123456789012345.678",
+)
+
+
+def computed(random: Random, table: Units, depth: int) -> str:
+    if depth == 0 or random.random() < 0.2:
+        return random.choice([random.choice(table.fields).sql] * 3 + [random.choice(CONSTANTS)])
+    if random.random() < 0.2:
+        return f"(-{computed(random, table, depth - 1)})"
+    left, right = computed(random, table, depth - 1), computed(random, table, depth - 1)
+    return f"({left} {random.choice('+-*')} {right})"
+
+
+def asking(random: Random, table: Units) -> str:
+    left = computed(random, table, random.choice([1, 1, 2, 3]))
+    right = random.choice(CONSTANTS) if random.random() < 0.6 else computed(random, table, random.choice([0, 1]))
+    if random.random() < 0.2:
+        return f"{left} IN ({', '.join(random.sample(CONSTANTS, 4))})"
+    return f"{random.choice(['', 'NOT '])}({left} {random.choice(['=', '<>', '<', '<=', '>', '>='])} {right})"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_outcome_that_duckdb_shows_is_foreseen(seed: int) -> None:
+    random, oracle, decided, said = Random(seed), DuckDBOracle(), 0, 0
+    for _ in range(25):
+        table = random_units(random, kinds=KINDS, columns=4, units=5)
+        if not table.unit:
+            continue
+        statistics, unit = random_statistics(random, table), np.asarray(table.unit, int)
+        oracle.read(table.rows)
+        questions = [asking(random, table) for _ in range(20)]
+        for sql, yielded in zip(questions, oracle.yields(questions), strict=True):
+            if yielded is None:
+                continue
+            outcomes = asked(sql, table.schema, statistics)
+            breach = next(breaches(outcomes, yielded, unit), None)
+            assert breach is None, f"{sql}\n  {breach}: {table.rows.to_pylist()[breach.row]}"
+            said += len(outcomes)
+            decided += int((~outcomes.may_match | outcomes.all_match).sum())
+    assert decided > said / 4
+
+
+TYPES = {
+    "w": pa.decimal128(38, 2),
+    "v": pa.decimal128(24, 4),
+    "u": pa.uint64(),
+    "i": pa.int64(),
+    "m": pa.decimal128(18, 2),
+}
+BOUNDS: dict[str, tuple[object, object]] = {
+    "w": (Decimal("-5.25"), Decimal(10) ** 30),
+    "v": (Decimal("0.5"), Decimal("2.5")),
+    "u": (2**63, 2**64 - 6),
+    "i": (-3, 2**62),
+    "m": (Decimal(10) ** 15, Decimal("9999999999999999.99")),
+}
+SCHEMA = Schema(pa.schema(TYPES))
+
+
+@pytest.mark.parametrize(
+    ("sql", "kept", "whole"),
+    [
+        ("w + 1 < -4.25", False, False),
+        ("w + 1 <= -4.25", True, False),
+        ("w - 0.25 >= -5.5", True, True),
+        ("-w > 5.25", False, False),
+        ("-w <= 5.25", True, True),
+        ("w * -2 > 10.5", False, False),
+        ("w + v < -4.75", False, False),
+        ("w + v >= -4.75", True, True),
+        ("v * v > 6.25", False, False),
+        ("v * v BETWEEN 0.25 AND 6.25", True, True),
+        ("v - w > 7.75", False, False),
+        ("u + 5 < 9223372036854775813", False, False),
+        ("u + 5 >= 9223372036854775813", True, True),
+        # Past 64 bits DuckDB raises: kept, and not said to match.
+        ("u + 6 > 5", True, False),
+        ("u - i > 18446744073709551613", False, False),
+        ("u * i < -55340232221128654830", False, False),
+        ("u > i", True, True),
+        ("i >= u", False, False),
+        ("u + i > 4", True, True),
+        ("m * m < 1", False, False),
+        ("m + i < 999999999999997", False, False),
+        ("v + 3 > m", False, False),
+        ("w < i + 1", True, False),
+        ("w * w > 5", True, False),
+    ],
+)
+def test_the_bounds_decide(sql: str, kept: bool, whole: bool) -> None:
+    no, yes = pa.array([False]), pa.array([True])
+    columns = {
+        name: Ranges(*(pa.array([end], TYPES[name]) for end in ends), yes, no, no) for name, ends in BOUNDS.items()
+    }
+    outcomes = asked(sql, SCHEMA, Statistics(pa.array([10]), columns))
+    assert not any(isinstance(node, Opaque) for node in walk(bind(sql, SCHEMA).tree))
+    assert (bool(outcomes.may_match[0]), bool(outcomes.all_match[0])) == (kept, whole)
+
+
+def test_unknown_bounds_leave_a_sum_unknown() -> None:
+    no = pa.array([False] * 3)
+    ranges = Ranges(
+        pa.array([None, Decimal(1), Decimal(10) ** 35], pa.decimal128(38, 2)),
+        pa.array([Decimal(5), None, Decimal("9" * 36)], pa.decimal128(38, 2)),
+        pa.array([True] * 3),
+        no,
+        no,
+    )
+    statistics = Statistics(pa.array([1, 1, 1]), {"w": ranges})
+    assert asked("w + 1 > 6", SCHEMA, statistics).may_match.tolist() == [False, True, True]
+    assert asked("w + 1 < 2", SCHEMA, statistics).may_match.tolist() == [True, False, False]
+    # The greatest that 38 digits hold, and one more.
+    assert not asked("w + 1 > 5", SCHEMA, statistics).all_match[2]
+
+
+@pytest.mark.parametrize(
+    "sql", ["w * v > 1.00000001", "w + CAST(1 AS DOUBLE) > 5", "w = 1e0 * u", "-u > 5", "w / 2 > 1", "abs(w) > 1"]
+)
+def test_what_rounds_is_left_to_the_engine(sql: str) -> None:
+    dialect = "spark" if "1.00000001" in sql else "duckdb"
+    bound = bind("w * v * v > 1.00000001" if dialect == "spark" else sql, SCHEMA, dialect=dialect)
+    assert any(isinstance(node, Opaque) for node in walk(bound.tree))

@@ -1,0 +1,701 @@
+"""The side-car: atomic files, commits that are never lost nor doubled, damage that is named, time travel, vacuum."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests import FIXTURES
+from zskip import tablelog
+from zskip.errors import (
+    CommitConflict,
+    DamagedIndex,
+    InvalidOption,
+    TableExists,
+    TableNotFound,
+    UncertainCommit,
+    UnsafePath,
+    UnsupportedFormat,
+    UnsupportedStore,
+    ZskipError,
+)
+from zskip.schema import Schema
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage import Storage, open_storage
+from zskip.storage import local as local_module
+from zskip.tablelog import log, values
+from zskip.tablelog.snapshot import from_bytes, to_bytes
+
+SCHEMA = Schema(pa.schema({"a": pa.int64()}))
+STORES = ["local", "memory"]
+
+
+@pytest.fixture(params=STORES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return open_storage(tmp_path / "t" if request.param == "local" else f"memory://{tmp_path.name}/t")
+
+
+def add(storage: Storage, *names: str, groups: int = 1) -> DataFiles:
+    """Data files that are there, whose column a is 10 to 19 for the first, 20 to 29 for the next, and so on."""
+    for name in names:
+        storage.put(name, b"rows")
+    count, units = len(names), len(names) * groups
+    lower = np.repeat(10 * np.arange(1, count + 1), groups)
+
+    def column(low: np.ndarray, size: int) -> ColumnStatistics:
+        none, yes = pa.array(np.zeros(size, np.int64)), pa.array([True] * size)
+        return ColumnStatistics(pa.array(low), pa.array(low + 9), none, none, yes, yes)
+
+    files = FileStatistics(pa.array(np.full(count, 5 * groups)), {"a": column(lower[::groups], count)})
+    row_groups = FileStatistics(pa.array(np.full(units, 5)), {"a": column(lower, units)})
+    size, unknown = pa.array(np.full(count, 4)), pa.nulls(count, pa.int64())
+    first = np.arange(count + 1, dtype=np.int64) * groups
+    return DataFiles(pa.array(names), size, unknown, pa.nulls(count, pa.string()), files, row_groups, first)
+
+
+def start(storage: Storage, *names: str, groups: int = 2) -> tablelog.Snapshot:
+    return tablelog.commit(storage, None, "write", add=add(storage, *names, groups=groups), schema=SCHEMA)
+
+
+def names_of(storage: Storage, snapshot: tablelog.Snapshot) -> list[str]:
+    index = tablelog.Index(storage, snapshot)
+    return sorted(index.paths(np.arange(len(index))).to_pylist())
+
+
+def test_a_commit_can_be_loaded_as_it_was_made(storage: Storage) -> None:
+    made = start(storage, "part-1.parquet", "part-2.parquet")
+    assert tablelog.load(storage) == made
+    assert from_bytes(to_bytes(made), "x") == made
+    assert made.totals == tablelog.Totals(files=2, row_groups=4, rows=20, bytes=8)
+
+
+def test_levels_tell_the_same_story(storage: Storage) -> None:
+    index = tablelog.Index(storage, start(storage, "part-1.parquet", "part-2.parquet"))
+    assert index.shards(["a"]).columns["a"].upper.to_pylist() == [29]
+    assert index.files(None, ["a"]).statistics.columns["a"].lower.to_pylist() == [10, 20]
+    groups = index.row_groups(np.array([1]), ["a"])
+    assert (groups.file.tolist(), groups.row_group.tolist()) == ([1, 1], [0, 1])
+    assert groups.statistics.columns["a"].lower.to_pylist() == [20, 20]
+    assert index.row_counts(np.array([0, 1])).to_pylist() == [10, 10]
+
+
+def test_appends_always_apply_and_removals_of_what_is_gone_do_not(storage: Storage) -> None:
+    base = start(storage, "part-1.parquet", "part-2.parquet")
+    tablelog.commit(storage, base, "append", add=add(storage, "part-3.parquet"))
+    tablelog.commit(storage, base, "append", add=add(storage, "part-4.parquet"))
+    tablelog.commit(storage, base, "delete", remove=["part-1.parquet"])
+    newest = tablelog.load(storage)
+    assert newest.version == 4
+    assert names_of(storage, newest) == ["part-2.parquet", "part-3.parquet", "part-4.parquet"]
+    with pytest.raises(CommitConflict, match="1 of the 1 files"):
+        tablelog.commit(storage, base, "delete", remove=["part-1.parquet"])
+    assert tablelog.load(storage) == newest
+
+
+def test_a_failed_commit_leaves_no_part_behind_and_undoes_its_files(storage: Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    tablelog.commit(storage, base, "delete", remove=["part-1.parquet"])
+    before = storage.list("_zskip").path
+    undone: list[bool] = []
+    with pytest.raises(CommitConflict):
+        tablelog.commit(
+            storage, base, "optimize", add=add(storage, "part-9.parquet"), remove=["part-1.parquet"],
+            undo=lambda: undone.append(True),
+        )  # fmt: skip
+    assert storage.list("_zskip").path == before
+    assert undone == [True]
+
+
+def test_two_tables_cannot_start_at_one_place(storage: Storage) -> None:
+    start(storage, "part-1.parquet")
+    with pytest.raises(TableExists):
+        start(storage, "part-1.parquet")
+
+
+def test_concurrent_changes_of_schema_conflict(storage: Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
+    tablelog.commit(storage, base, "append", schema=wider)
+    with pytest.raises(CommitConflict, match="schema"):
+        tablelog.commit(storage, base, "append", schema=Schema(pa.schema({"a": pa.int64(), "c": pa.string()})))
+
+
+def test_a_column_that_was_added_is_null_in_older_files_at_every_level(storage: Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    wider = Schema(pa.schema({"a": pa.int64(), "b": pa.string()}))
+    index = tablelog.Index(storage, tablelog.commit(storage, base, "append", schema=wider))
+    units = (
+        index.shards(["b"]),
+        index.files(None, ["b"]).statistics,
+        index.row_groups(np.array([0]), ["b"]).statistics,
+    )
+    for statistics in units:
+        assert set(statistics.columns["b"].has_value.to_pylist()) == {False}
+        assert set(statistics.columns["b"].has_null.to_pylist()) == {True}
+
+
+def test_a_batch_is_committed_once(storage: Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    first = tablelog.commit(storage, base, "append", add=add(storage, "part-2.parquet"), batch=("stream", 7))
+    undone: list[bool] = []
+    again = tablelog.commit(
+        storage,
+        base,
+        "append",
+        add=add(storage, "part-3.parquet"),
+        batch=("stream", 7),
+        undo=lambda: undone.append(True),
+    )
+    assert again == first
+    assert undone == [True]
+
+
+def test_many_small_commits_leave_few_shards(storage: Storage) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    for number in range(1, 40):
+        snapshot = tablelog.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+    assert len(snapshot.shards) <= 21
+    assert names_of(storage, snapshot) == sorted(f"part-{number}.parquet" for number in range(40))
+    assert snapshot.totals.files == 40
+
+
+def test_time_travel_and_restore(storage: Storage) -> None:
+    first = start(storage, "part-1.parquet")
+    second = tablelog.commit(storage, first, "append", add=add(storage, "part-2.parquet"))
+    assert tablelog.load(storage, version=1) == first
+    assert tablelog.load(storage, as_of=first.time) == first
+    assert tablelog.load(storage, as_of=second.time + timedelta(hours=1)) == second
+    third = tablelog.commit(storage, second, "restore", restore=first)
+    assert names_of(storage, third) == ["part-1.parquet"]
+    assert [entry.version for entry in tablelog.history(storage)] == [3, 2, 1]
+    with pytest.raises(TableNotFound, match="holds 1 to 3"):
+        tablelog.load(storage, version=9)
+    with pytest.raises(TableNotFound, match="as old as"):
+        tablelog.load(storage, as_of=first.time - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("hint", [None, b"", b"garbage", b"1\n", b"3\n"])
+def test_a_hint_that_is_stale_or_missing_costs_time_and_no_truth(storage: Storage, hint: bytes | None) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    for number in range(1, 12):
+        snapshot = tablelog.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+    storage.delete([log.HINT])
+    if hint is not None:
+        storage.put(log.HINT, hint)
+    assert tablelog.load(storage) == snapshot
+
+
+def test_a_lost_newest_entry_is_noticed(storage: Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    tablelog.commit(storage, base, "append", add=add(storage, "part-2.parquet"))
+    storage.delete([log.entry_path(2)])
+    with pytest.raises(DamagedIndex, match="an entry is missing"):
+        tablelog.load(storage)
+
+
+def test_an_entry_lost_in_the_middle_hides_no_later_one(storage: Storage) -> None:
+    """Each entry is complete: a gap costs one version to travel to, also where the hint stands before it."""
+    snapshot = start(storage, "part-0.parquet")
+    for number in range(1, 6):
+        snapshot = tablelog.commit(storage, snapshot, "append", add=add(storage, f"part-{number}.parquet"))
+    storage.delete([log.entry_path(3)])
+    for hint in (b"1\n", b"2\n", b"3\n", b"6\n"):
+        storage.put(log.HINT, hint)
+        assert tablelog.load(storage) == snapshot
+    assert [entry.version for entry in tablelog.history(storage)] == [6, 5, 4, 2, 1]
+    with pytest.raises(TableNotFound, match="no version 3"):
+        tablelog.load(storage, version=3)
+
+
+def test_the_hint_never_goes_back(storage: Storage) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    storage.put(log.HINT, b"7\n")
+    log.write_hint(storage, snapshot.version)
+    assert storage.read(log.HINT) == b"7\n"
+
+
+def test_a_long_log_is_listed_from_the_hint_on_only(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = start(storage, "part-0.parquet")
+    for version in range(2, 3000):
+        if storage.local is not None:
+            (storage.local / log.entry_path(version)).write_bytes(b"")
+        else:
+            storage.put(log.entry_path(version), b"")
+    storage.put(log.entry_path(3000), to_bytes(replace(snapshot, version=3000)))
+    storage.put(log.HINT, b"2990\n")
+    seen: list[int] = []
+    real = storage.names
+
+    def names(folder: str, *, after: str = "") -> Any:
+        found = real(folder, after=after)
+        seen.append(len(found))
+        return found
+
+    monkeypatch.setattr(storage, "names", names)
+    assert tablelog.load(storage).version == 3000
+    assert sum(seen) < 20
+    storage.delete([log.HINT])
+    assert tablelog.load(storage).version == 3000
+
+
+def read_all(storage: Storage) -> Any:
+    snapshot = tablelog.load(storage)
+    index = tablelog.Index(storage, snapshot)
+    files = index.data_files()
+    return (snapshot, files.path, files.files, files.row_groups, files.first_row_group.tolist())
+
+
+@pytest.mark.parametrize("harm", ["flip", "truncate", "empty", "remove"])
+def test_every_damaged_part_is_an_error_that_names_it(storage: Storage, harm: str) -> None:
+    start(storage, "part-1.parquet", "part-2.parquet")
+    right = read_all(storage)
+    random = np.random.default_rng(5)
+    for path in storage.list("_zskip").path.to_pylist():
+        whole = storage.read(path)
+        for place in random.integers(0, len(whole), 6 if harm in ("flip", "truncate") else 1).tolist():
+            if harm == "remove":
+                storage.delete([path])
+            else:
+                flipped = whole[:place] + bytes([whole[place] ^ (1 << int(random.integers(8)))]) + whole[place + 1 :]
+                storage.put(path, {"flip": flipped, "truncate": whole[:place], "empty": b""}[harm])
+            try:
+                assert read_all(storage) == right
+                assert path == log.HINT, f"{path} was damaged at {place}, and nobody saw it"
+            except (DamagedIndex, UnsupportedFormat, TableNotFound) as error:
+                named = path.rpartition("/")[2] in str(error) or "log" in str(error)
+            else:
+                named = True
+            assert named, f"the error does not name {path}"
+            storage.put(path, whole)
+
+
+def test_a_newer_format_is_refused(storage: Storage) -> None:
+    start(storage, "part-1.parquet")
+    path = log.entry_path(1)
+    storage.put(path, storage.read(path).replace(b'{"zskip":1', b'{"zskip":2', 1))
+    with pytest.raises(UnsupportedFormat, match="format 2"):
+        tablelog.load(storage)
+
+
+@pytest.mark.parametrize(
+    "path", ["../x.parquet", "/etc/passwd", "a/../../x", "a//b", "./a", "s3://b/x", "C:\\x", "a\x00b"]
+)
+def test_paths_that_lead_out_are_refused(storage: Storage, path: str) -> None:
+    for verb in (storage.read, storage.exists, storage.uri_of, lambda one: storage.put(one, b"")):
+        with pytest.raises(UnsafePath):
+            verb(path)
+    base = start(storage, "part-1.parquet")
+    files = add(storage, "part-2.parquet")
+    bad = DataFiles(
+        pa.array([path]), files.size, files.modified, files.etag, files.files, files.row_groups, files.first_row_group
+    )
+    with pytest.raises(UnsafePath):
+        tablelog.commit(storage, base, "append", add=bad)
+
+
+def test_links_out_of_the_table_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret.parquet").write_bytes(b"secret")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "x.parquet").symlink_to(tmp_path / "secret.parquet")
+    storage = open_storage(tmp_path / "t")
+    with pytest.raises(UnsafePath):
+        storage.read("x.parquet")
+    with pytest.raises(UnsafePath):
+        storage.list("")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": "1"},
+        {"shards": [{}]},
+        {"schema": "!"},
+        {"time": "yesterday"},
+        {"shards": "x" * 10},
+        {"layout": {"name": 3}},
+        {"managed": 1},
+    ],
+)
+def test_entries_that_hold_nonsense_under_a_right_checksum_are_damage(storage: Storage, change: dict[str, Any]) -> None:
+    import json
+
+    import xxhash
+
+    made = start(storage, "part-1.parquet").to_json() | change
+    body = json.dumps(made).encode()
+    entry = b'{"zskip":1,"xxh3_128":"%s","snapshot":%s}' % (xxhash.xxh3_128_hexdigest(body).encode(), body)
+    with pytest.raises(DamagedIndex):
+        from_bytes(entry, "entry")
+    deep = b"[" * 100_000
+    bomb = b'{"zskip":1,"xxh3_128":"%s","snapshot":%s}' % (xxhash.xxh3_128_hexdigest(deep).encode(), deep)
+    with pytest.raises(DamagedIndex):
+        from_bytes(bomb, "entry")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": 1 << 31},
+        {"files": 1 << 61},
+        {"files": -1},
+        {"row_groups": 1 << 31},
+        {"rows": 1 << 62},
+        {"bytes": True},
+        {"twice": 100_000},
+    ],
+)
+def test_a_snapshot_of_absurd_size_is_refused_before_it_fills_the_memory(
+    storage: Storage, change: dict[str, int]
+) -> None:
+    import json
+
+    import xxhash
+
+    made = start(storage, "part-1.parquet").to_json()
+    times = change.get("twice", 1)
+    made["shards"] = [made["shards"][0] | change] * times
+    body = json.dumps(made).encode()
+    entry = b'{"zskip":1,"xxh3_128":"%s","snapshot":%s}' % (xxhash.xxh3_128_hexdigest(body).encode(), body)
+    with pytest.raises(DamagedIndex):
+        from_bytes(entry, "entry")
+
+
+def test_a_part_that_promises_more_than_there_is_takes_no_memory_for_it(tmp_path: Path) -> None:
+    from zskip.tablelog.parts import Part, read_part
+
+    storage = open_storage(tmp_path)
+    storage.put("_zskip/stats/x.stats", b"short")
+    size = (1 << 36) - 1  # 64 GiB
+    with pytest.raises(DamagedIndex, match=r"x\.stats"):
+        read_part(storage, Part("_zskip/stats/x.stats", size, bytes(8 << 16)))
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "prefixes"])
+def test_few_bytes_that_stand_for_many_are_refused(encoding: str, tmp_path: Path) -> None:
+    from zskip.tablelog.parts import Drafts
+    from zskip.tablelog.shards import ShardReader
+
+    long = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1 << 12, np.int32)), pa.array(["x" * 100_000]))
+    sink = pa.BufferOutputStream()
+    options = {"use_dictionary": True} if encoding == "dictionary" else {"column_encoding": "DELTA_BYTE_ARRAY"}
+    with pq.ParquetWriter(
+        sink,
+        pa.schema({"path": long.type}),
+        compression="zstd",
+        store_schema=False,
+        **({"use_dictionary": False} | options),
+    ) as writer:
+        writer.write_table(pa.table({"path": long}))
+    storage = open_storage(tmp_path)
+    part = Drafts(storage).publish("stats", ".stats", sink.getvalue().to_pybytes())
+    assert part.size < 100_000
+    with pytest.raises(DamagedIndex, match="unfolds"):
+        ShardReader(storage, part, len(long), SCHEMA).columns(["path"])
+
+
+def test_row_groups_that_do_not_add_up_are_damage(storage: Storage) -> None:
+    snapshot = start(storage, "part-1.parquet", "part-2.parquet")
+    (shard,) = snapshot.shards
+    lying = replace(shard, totals=replace(shard.totals, row_groups=shard.totals.row_groups + 1))
+    index = tablelog.Index(storage, replace(snapshot, shards=(lying,)))
+    with pytest.raises(DamagedIndex, match="row groups"):
+        index.row_groups(np.arange(2), ["a"])
+
+
+def test_a_part_elsewhere_or_of_absurd_size_is_refused(storage: Storage) -> None:
+    from zskip.tablelog.parts import Part
+
+    with pytest.raises(UnsafePath):
+        Part.from_json({"path": "_zskip/stats/../../x", "size": 1, "xxh3_64": "00" * 8})
+    for size in (0, -1, 1 << 60):
+        with pytest.raises(ValueError):
+            Part.from_json({"path": "_zskip/stats/x.stats", "size": size, "xxh3_64": "00" * 8})
+
+
+class Lossy:
+    """A storage whose put_if_absent fails as told: before the entry is made, or after."""
+
+    def __init__(self, inner: Storage, *, made: bool, times: int = 1) -> None:
+        self.inner, self.made, self.times = inner, made, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self.times:
+            self.times -= 1
+            if self.made:
+                self.inner.put_if_absent(path, data)
+            raise OSError(errno.ETIMEDOUT, "the answer was lost")
+        return self.inner.put_if_absent(path, data)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled(storage: Storage, made: bool) -> None:
+    base = start(storage, "part-1.parquet")
+    lossy: Any = Lossy(storage, made=made)
+    snapshot = tablelog.commit(lossy, base, "append", add=add(storage, "part-2.parquet"))
+    assert snapshot.version == 2
+    assert tablelog.load(storage) == snapshot
+    assert names_of(storage, snapshot) == ["part-1.parquet", "part-2.parquet"]
+
+
+def test_a_commit_that_may_have_been_made_keeps_its_files(storage: Storage) -> None:
+    base = start(storage, "part-1.parquet")
+    undone: list[bool] = []
+    lossy: Any = Lossy(storage, made=False, times=99)
+    with pytest.raises(UncertainCommit, match="version 2 may have been made"):
+        tablelog.commit(lossy, base, "append", add=add(storage, "part-2.parquet"), undo=lambda: undone.append(True))
+    assert undone == []
+
+
+def test_a_disk_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(local_module.os, "link", no_links)
+    with pytest.raises(UnsupportedStore, match="hard links"):
+        start(open_storage(tmp_path / "t"), "part-1.parquet")
+
+
+def test_storage_options_and_schemes_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    for url, options in ((str(tmp_path), {"a": 1}), ("ftp://x/y", None), ("s3://", None), ("memory://x", {"a": 1})):
+        with pytest.raises(InvalidOption):
+            open_storage(url, options)
+
+
+def test_a_writer_that_fails_publishes_nothing(storage: Storage) -> None:
+    def fail() -> None:
+        with storage.open_writer("part-1.parquet") as file:
+            file.write(b"half")
+            raise RuntimeError("in mid-write")
+
+    with pytest.raises(RuntimeError):
+        fail()
+    with storage.open_writer("part-2.parquet") as file:
+        file.write(b"whole")
+        assert not storage.exists("part-2.parquet")
+    assert storage.list("").path.to_pylist() == ["part-2.parquet"]
+    assert storage.read_range("part-2.parquet", -3, 3) == b"ole"
+    assert storage.put_if_absent("part-2.parquet", b"other") is False
+    assert storage.read("part-2.parquet") == b"whole"
+
+
+def age(storage: Storage) -> None:
+    if storage.local is not None:
+        for file in storage.local.rglob("*"):
+            os.utime(file, (1, 1))
+
+
+def named(number: int) -> str:
+    return f"part-{number:06d}-0123456789abcdef.parquet"
+
+
+def test_vacuum_removes_orphans_and_expired_versions_only(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path / "t")
+    base = start(storage, named(1), named(2))
+    snapshot = tablelog.commit(storage, base, "delete", remove=[named(1)])
+    orphans = {
+        named(9), f"day=1/{named(9)}", "_zskip/stats/" + "0" * 32 + ".stats", ".part-9.0123456789abcdef.tmp",
+        "_zskip/staging-0f/part-0-x.parquet", "_zskip/staging-0f/_temporary/0/_SUCCESS",
+    }  # fmt: skip
+    others = {
+        "README.txt", "mine.parquet", "part-00000-8a9b.c000.snappy.parquet", "part-1.parquet", f"inner/{named(7)}",
+        "inner/_zskip/log/00000000000000000001.json", f"delta/{named(7)}", "delta/_delta_log/0.json",
+        "_zskip/damaged/00000000000000000009.json", "_zskip/notes/mine",
+    }  # fmt: skip
+    for name in orphans | others:
+        storage.put(name, b"x")
+    age(storage)
+    storage.put(named(8), b"on its way")
+    storage.put("_zskip/staging-1f/part-0-x.parquet", b"on its way")
+    assert set(tablelog.vacuum(storage, dry_run=True).paths) == orphans
+    assert set(tablelog.vacuum(storage).paths) == orphans
+    assert not (tmp_path / "t" / "_zskip" / "staging-0f").exists()
+    assert storage.exists("_zskip/staging-1f/part-0-x.parquet")
+    assert tablelog.load(storage, version=1) == base
+    promised = tablelog.vacuum(storage, older_than=timedelta(0), dry_run=True)
+    assert named(1) in promised.paths
+    assert promised == tablelog.vacuum(storage, older_than=timedelta(0))
+    assert promised.versions == (1,)
+    assert tablelog.load(storage) == snapshot
+    assert names_of(storage, snapshot) == [named(2)]
+    assert len(tablelog.Index(storage, snapshot).data_files()) == 1
+    assert others | {named(2)} <= set(storage.list("").path.to_pylist())
+
+
+def test_a_version_that_is_restored_while_vacuum_runs_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(tmp_path / "t")
+    base = start(storage, named(1), named(2))
+    snapshot = tablelog.commit(storage, base, "delete", remove=[named(1)])
+    age(storage)
+    vacuum_module = importlib.import_module("zskip.tablelog.vacuum")
+    real = vacuum_module._orphans
+
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        found = real(*args, **options)
+        tablelog.commit(storage, snapshot, "restore", restore=base)
+        return found
+
+    monkeypatch.setattr(vacuum_module, "_orphans", meanwhile)
+    assert named(1) not in tablelog.vacuum(storage, older_than=timedelta(0)).paths
+    newest = tablelog.load(storage)
+    assert all(storage.exists(path) for path in names_of(storage, newest))
+    assert len(tablelog.Index(storage, newest).data_files()) == 2
+
+
+def test_a_retention_longer_than_time_itself_keeps_everything(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path / "t")
+    base = start(storage, named(1))
+    tablelog.commit(storage, base, "delete", remove=[named(1)])
+    assert tablelog.vacuum(storage, older_than=timedelta.max).paths == ()
+    assert tablelog.load(storage, version=1) == base
+
+
+def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gc
+
+    from zskip.tablelog.snapshot import Snapshot
+
+    snapshot = start(storage, "part-000001-0123456789abcdef.parquet")
+    for version in range(2, 81):
+        snapshot = replace(snapshot, version=version, parent=version - 1, time=snapshot.time + timedelta(seconds=1))
+        assert log.create(storage, snapshot)
+    held, ask = [], log.read_entry
+
+    def watched(place: Storage, version: int) -> Snapshot | None:
+        if version % 20 == 0:
+            held.append(sum(type(each) is Snapshot for each in gc.get_objects()))
+        return ask(place, version)
+
+    before = sum(type(each) is Snapshot for each in gc.get_objects())
+    monkeypatch.setattr(importlib.import_module("zskip.tablelog.vacuum"), "_ENTRIES_AT_ONCE", 8)
+    monkeypatch.setattr(log, "_MOST_KEPT", 1)
+    monkeypatch.setattr(log, "read_entry", watched)
+    assert not tablelog.vacuum(storage, older_than=timedelta(days=7)).paths
+    assert max(held) - before < 20
+
+
+def test_vacuum_never_touches_the_files_of_others(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "part-1.parquet")
+    storage = open_storage(tmp_path)
+    tablelog.index_files(storage)
+    pq.write_table(pa.table({"a": [2]}), tmp_path / "part-2.parquet")
+    age(storage)
+    assert tablelog.vacuum(storage, older_than=timedelta(0)).paths == ()
+
+
+def test_a_foreign_folder_that_changed_is_noticed(tmp_path: Path) -> None:
+    for name in "abc":
+        pq.write_table(pa.table({"x": [1, 2]}), tmp_path / f"{name}.parquet")
+    storage = open_storage(tmp_path)
+    index = tablelog.Index(storage, tablelog.index_files(storage))
+    assert not tablelog.changes(index)
+    before = (tmp_path / "a.parquet").stat()
+    pq.write_table(pa.table({"x": [8, 9]}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size == before.st_size
+    (tmp_path / "b.parquet").unlink()
+    pq.write_table(pa.table({"x": [5], "y": ["new"]}), tmp_path / "d.parquet")
+    found = tablelog.changes(index)
+    assert index.recorded_paths(found.changed).to_pylist() == ["a.parquet"]
+    assert index.recorded_paths(found.removed).to_pylist() == ["b.parquet"]
+    assert found.added.path.to_pylist() == ["d.parquet"]
+    fresh = tablelog.Index(storage, tablelog.refresh(index))
+    assert not tablelog.changes(fresh)
+    known = fresh.files(None, ["x", "y"]).statistics
+    assert sorted(known.columns["x"].lower.to_pylist()) == [1, 5, 8]
+    assert known.columns["y"].has_value.to_pylist().count(True) == 1
+    assert tablelog.refresh(fresh) == fresh.snapshot
+
+
+@pytest.mark.parametrize("how", ["in place", "renamed over"])
+def test_a_replacement_with_the_old_size_and_the_old_time_is_noticed(how: str, tmp_path: Path) -> None:
+    one = tmp_path / "1.parquet"
+    pq.write_table(pa.table({"a": np.arange(100)}), one, compression="none")
+    old = 1_600_000_000 * 10**9
+    os.utime(one, ns=(old, old))
+    table = zskip.index(tmp_path)
+    before = one.stat()
+    assert not table.plan("a = 150").paths
+    new = one if how == "in place" else tmp_path / ".new"
+    pq.write_table(pa.table({"a": np.arange(100, 200)}), new, compression="none")
+    new.replace(one)
+    os.utime(one, ns=(old, old))
+    assert (one.stat().st_size, one.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert table.plan("a = 150").to_arrow().num_rows == 1
+    assert table.refresh().plan("a = 50").to_arrow().num_rows == 0
+    assert not table.plan("a = 50").paths
+
+
+def test_statistics_from_elsewhere_stand_in_for_footers(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path / "t")
+    given = pa.table(
+        {
+            "path": ["b", "a", "a"],
+            "row_group": [0, 1, 0],
+            "row_count": [1, 2, 3],
+            "a.lower": [5, None, 7],
+            "a.upper": [6, 8, 9],
+        }
+    )
+    index = tablelog.Index(storage, tablelog.index_files(storage, statistics=given, schema=SCHEMA))
+    assert index.files(None, ["a"]).statistics.columns["a"].lower.to_pylist() == [None, 5]
+    assert index.files(None, ["a"]).statistics.columns["a"].upper.to_pylist() == [9, 6]
+    assert index.row_groups(np.array([0]), ["a"]).statistics.columns["a"].lower.to_pylist() == [7, None]
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 300, "a" * 63 + "\ud7ff" + "b", "\U0010ffff" * 65, "é" * 100, "a" * 63 + "\x00" + "z"]
+)
+def test_bounds_that_are_cut_stay_bounds(text: str) -> None:
+    for value in (pa.array([text, None]), pa.array([text.encode(), None])):
+        (lower, _), (upper, _) = values.shorten_lower(value, 64), values.shorten_upper(value, 64)
+        assert lower[0].as_py() <= value[0].as_py()
+        assert upper[0].as_py() is None or upper[0].as_py() >= value[0].as_py()
+        assert upper[1].as_py() is None
+        assert values.decode(values.encode(upper), upper.type).equals(upper)
+
+
+def test_every_error_of_the_index_is_one_of_ours() -> None:
+    assert all(issubclass(kind, ZskipError) for kind in (CommitConflict, DamagedIndex, UnsafePath, TableNotFound))
+
+
+GOLDEN = FIXTURES / "golden"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_golden_tables_are_read_for_ever(version: int) -> None:
+    """Tables that earlier versions of the format wrote: same files, same rows, same statistics."""
+    storage = open_storage(GOLDEN / "format-1")
+    snapshot = tablelog.load(storage, version)
+    assert snapshot.totals.rows == {1: 300, 2: 400}[version]
+    assert [str(column.type) for column in snapshot.schema] == ["int64", "string", "double", "timestamp[us, tz=UTC]"]
+    index = tablelog.Index(storage, snapshot)
+    paths = index.paths(np.arange(len(index))).to_pylist()
+    rows = pa.concat_tables(pq.read_table(GOLDEN / "format-1" / path) for path in paths)
+    assert sorted(rows.column("id").to_pylist()) == list(range({1: 300, 2: 400}[version]))
+    known = index.file_statistics(np.arange(len(index)), ["id", "host", "share", "at"])
+    for number, path in enumerate(paths):
+        file = pq.read_table(GOLDEN / "format-1" / path)
+        share = [value for value in file.column("share").to_pylist() if value is not None]
+        assert known.columns["share"].null_count[number].as_py() == file.column("share").null_count
+        assert known.columns["share"].nan_count[number].as_py() == sum(value != value for value in share)
+        for name in ("id", "host", "at"):
+            values_there = file.column(name).to_pylist()
+            assert known.columns[name].lower[number].as_py() == min(values_there)
+            assert known.columns[name].upper[number].as_py() == max(values_there)
