@@ -5,11 +5,12 @@ A text goes through them in this order:
 1. ``bind``: the door · ``bind_cache``: what was bound before
 2. ``sql_text``: a text with parts replaced, and the way back · ``lists``, ``chains``: long ones, read apart ·
    ``bind_constants``: parameters and now() become constants · ``split``: the skeleton of AND, OR, NOT and parentheses
-3. ``binder``: one leaf of the skeleton and a schema become a node of the tree, by the rules of ``predicates/`` and
+3. ``leaf_binder``: one leaf of the skeleton and a schema become a node of the tree, by the rules of ``predicates/`` and
    ``functions/`` · ``fast_path``: the commonest leaves, without the parser · ``computable``: what DuckDB may be asked
    of, ``shared``: and Spark's meaning in its words
-4. for those: ``constants``: literals as Arrow scalars · ``names``: columns · ``choices``: values under a CASE ·
-   ``nodes``, ``text_spans``: where things stand · ``refusals``: what is opaque, and what is an error
+4. for those: ``context``: what a rule may ask of the binding · ``constants``: literals as Arrow scalars ·
+   ``names``: columns · ``choices``: values under a CASE · ``nodes``, ``text_spans``: where things stand ·
+   ``refusals``: what is opaque, and what is an error
 
 ``workload_sql`` reads whole statements for the conditions in them.
 """

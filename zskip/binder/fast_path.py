@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.constants import number
+from zskip.binder.context import Binding
 from zskip.binder.names import Names
 from zskip.binder.predicates.operands import are_comparable, fitted
 from zskip.binder.sql_text import LongChain
@@ -16,9 +16,6 @@ from zskip.expr import literals
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Node, Reference
 from zskip.schema import Column
-
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
 
 __all__ = ["Plain", "plain_column"]
 
@@ -42,24 +39,24 @@ _NO_NAMES = {"ANY", "CASE", "CONNECT_BY_ROOT", "IF", "MAP", "NEXT", "PRIOR"}
 class Plain:
     """Reads comparisons of one source text, of which there may be a hundred thousand."""
 
-    def __init__(self, binder: Binder) -> None:
-        self.binder = binder
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
         self._terms: dict[tuple[TokenType, str], Reference | None] = {}
 
     def comparison(self, tokens: Sequence[Token]) -> Node | None:
         """``column op constant``, or a chain of them; None for everything else, and for what is wrong."""
         if len(tokens) == 1 and tokens[0].token_type is TokenType.NUMBER:
-            chain = self.binder.source.lists.get(tokens[0].text)
+            chain = self.binding.source.lists.get(tokens[0].text)
             return chain.tree if isinstance(chain, LongChain) else None
         op = _SIGNS.get(tokens[1].token_type) if len(tokens) in (3, 4) else None
         if op is None:
             return None
         kinds = tuple([token.token_type for token in tokens])
-        if self.binder.dialect.name not in ("duckdb", "spark") or kinds[2:] not in _PLAIN_CONSTANTS:
+        if self.binding.dialect.name not in ("duckdb", "spark") or kinds[2:] not in _PLAIN_CONSTANTS:
             return None
         name, text = tokens[0], tokens[-1].text
         term = self._term(name)
-        if term is None or text in self.binder.source.lists:
+        if term is None or text in self.binding.source.lists:
             return None
         try:
             if kinds[-1] is TokenType.NUMBER:
@@ -70,16 +67,16 @@ class Plain:
                 value = pa.scalar(text, pa.string())
             if value.type != term.type and not are_comparable(term.type, value.type, True):
                 return None
-            found = literals.compared(op, term, fitted(self.binder, term, value))
+            found = literals.compared(op, term, fitted(self.binding, term, value))
         except Refused:
             return None
-        self.binder.names.note(name.start, name.end + 1, self.binder.schema.columns[term.path])
+        self.binding.names.note(name.start, name.end + 1, self.binding.schema.columns[term.path])
         return found
 
     def _term(self, name: Token) -> Reference | None:
         key = (name.token_type, name.text)
         if key not in self._terms:
-            column = plain_column(self.binder.names, name)
+            column = plain_column(self.binding.names, name)
             self._terms[key] = None if column is None else Reference(column.path, column.type)
         return self._terms[key]
 

@@ -38,7 +38,7 @@ class Binder:
     def __init__(self, schema: Schema, dialect: Dialect, source: Source, case_sensitive: bool) -> None:
         self.schema, self.dialect, self.source = schema, dialect, source
         self.names = Names(schema, dialect, source, case_sensitive)
-        self.looked_through: dict[int, exp.Expr] = {}
+        self.checked: dict[int, exp.Expr] = {}
         self._plain = Plain(self)
 
     def plain(self, tokens: Sequence[Token]) -> Node | None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.binder.nodes import place, span, whole_span
 from zskip.binder.text_spans import closed
 from zskip.errors import IncomparableTypes, UnsupportedSql
 from zskip.expr.render import type_name
 from zskip.expr.tree import Opaque
-
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
 
 __all__ = ["called", "must_be_condition", "must_be_of_a_row", "opaque"]
 
@@ -32,61 +29,61 @@ _RUNS_CODE = {"reflect", "java_method", "try_reflect"}
 """Functions of Spark that call any method of any Java class."""
 
 
-def opaque(binder: Binder, node: exp.Expr, reason: str) -> Opaque:
+def opaque(binding: Binding, node: exp.Expr, reason: str) -> Opaque:
     """An expression that cannot be proved from ranges, and why."""
-    must_be_of_a_row(binder, node)
-    paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in binder.names.paths(column)}))
+    must_be_of_a_row(binding, node)
+    paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in binding.names.paths(column)}))
     start, end = place(node)
-    end = closed(binder.source.frozen, start, end)
-    return Opaque(binder.names.named(start, end) if start < end else node.sql(binder.dialect.name), paths, reason)
+    end = closed(binding.source.frozen, start, end)
+    return Opaque(binding.names.named(start, end) if start < end else node.sql(binding.dialect.name), paths, reason)
 
 
-def must_be_of_a_row(binder: Binder, node: exp.Expr) -> None:
+def must_be_of_a_row(binding: Binding, node: exp.Expr) -> None:
     """Raises `UnsupportedSql` where an expression holds an aggregate, a subquery or the like: not of one row."""
-    if id(node) in binder.looked_through:
+    if id(node) in binding.checked:
         return  # within something larger
     for each in node.walk():
-        binder.looked_through[id(each)] = each
+        binding.checked[id(each)] = each
         for kind, name in _NOT_A_PREDICATE.items():
             if isinstance(each, kind):
                 raise UnsupportedSql(
                     f"There is {name} in the predicate: it cannot be planned over one table's rows.",
-                    binder.source.original,
-                    whole_span(binder.source, each),
+                    binding.source.original,
+                    whole_span(binding.source, each),
                 )
         if isinstance(each, exp.Func) and each.name.lower() in _RUNS_CODE:
             raise UnsupportedSql(
                 f"{each.name}() runs code of its caller's choice: that is no condition on rows.",
-                binder.source.original,
-                whole_span(binder.source, each),
+                binding.source.original,
+                whole_span(binding.source, each),
             )
 
 
-def must_be_condition(binder: Binder, node: exp.Expr, type: pa.DataType) -> None:
+def must_be_condition(binding: Binding, node: exp.Expr, type: pa.DataType) -> None:
     """Raises `IncomparableTypes` for a value that stands as a condition, and which no engine takes for TRUE or FALSE.
 
     DuckDB takes numbers; of texts it takes some, and fails at the first row with another.
     """
-    if binder.dialect.name == "spark" or not (t.is_integer(type) or t.is_floating(type) or t.is_decimal(type)):
-        said = type_name(type, binder.dialect.name)
+    if binding.dialect.name == "spark" or not (t.is_integer(type) or t.is_floating(type) or t.is_decimal(type)):
+        said = type_name(type, binding.dialect.name)
         raise IncomparableTypes(
             f"A condition is TRUE or FALSE, and this is {said}: compare it with something.",
-            binder.source.original,
-            span(binder.source, node),
+            binding.source.original,
+            span(binding.source, node),
         )
 
 
-def called(binder: Binder, node: exp.Expr) -> str:
+def called(binding: Binding, node: exp.Expr) -> str:
     """What an expression is called where it stands."""
-    written = binder.source.frozen[node.meta["start"] : node.meta["end"] + 1] if "start" in node.meta else ""
+    written = binding.source.frozen[node.meta["start"] : node.meta["end"] + 1] if "start" in node.meta else ""
     if isinstance(node, exp.Func) and written.isidentifier():
         return f"{written}()"
     if isinstance(node, exp.Binary):
-        between = binder.source.frozen[place(node.this)[1] : place(node.expression)[0]]
+        between = binding.source.frozen[place(node.this)[1] : place(node.expression)[0]]
         sign = between.strip("()[]'\"` \t\n")
         return sign if 0 < len(sign) <= 3 else _name(node)
-    begins = re.match(r"(\w+)\(", node.sql(binder.dialect.name).lower())
-    return f"{begins[1]}()" if begins and begins[1] in binder.source.frozen.lower() else _name(node)
+    begins = re.match(r"(\w+)\(", node.sql(binding.dialect.name).lower())
+    return f"{begins[1]}()" if begins and begins[1] in binding.source.frozen.lower() else _name(node)
 
 
 def _name(node: exp.Expr) -> str:

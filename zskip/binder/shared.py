@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
 from zskip.binder.constants import constant
+from zskip.binder.context import Binding
 from zskip.binder.nodes import known
 from zskip.expr.functions import SHARED, is_plain_text
 from zskip.expr.literals import Refused
@@ -22,36 +22,33 @@ from zskip.expr.sql_literals import literal, quoted
 from zskip.expr.tree import Reference
 from zskip.schema import split_path
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["in_duckdb"]
 
 Said = tuple[str, str]
 """A text of DuckDB, and its type's word in the table of functions."""
 
 
-def in_duckdb(binder: Binder, node: exp.Expr) -> str:
+def in_duckdb(binding: Binding, node: exp.Expr) -> str:
     """The text by which DuckDB computes a condition of Spark's over plain values. Raises `Refused`."""
-    sql, kind = _said(binder, node)
+    sql, kind = _said(binding, node)
     if kind != "boolean":
         raise Refused("no condition")
     return sql
 
 
-def _said(binder: Binder, node: exp.Expr) -> Said:
+def _said(binding: Binding, node: exp.Expr) -> Said:
     while isinstance(node, exp.Paren):
         node = node.this
-    value = constant(node, binder.dialect)
+    value = constant(node, binding.dialect)
     if value is not None:
-        return _constant(value, isinstance(node, exp.Cast), binder)
+        return _constant(value, isinstance(node, exp.Cast), binding)
     if isinstance(node, exp.Column | exp.Dot):
-        column = binder.scalar(node)
+        column = binding.scalar(node)
         if not isinstance(column, Reference):
             raise Refused("something inside of a column")
         return ".".join(_name(part) for part in split_path(column.path)), _kind(column.type)
     form = _FORMS.get(type(node))
-    return form(binder, node) if form is not None else _function(binder, node)
+    return form(binding, node) if form is not None else _function(binding, node)
 
 
 def _name(name: str) -> str:
@@ -67,14 +64,14 @@ def _kind(type: pa.DataType) -> str:
     return found
 
 
-def _constant(value: pa.Scalar, is_typed: bool, binder: Binder) -> Said:
+def _constant(value: pa.Scalar, is_typed: bool, binding: Binding) -> Said:
     if not value.is_valid:
         return "NULL", "null"
     kind = _kind(value.type)
     plain = value.as_py()
     match kind:
         case "integer":
-            if plain in map(int, binder.source.lists):
+            if plain in map(int, binding.source.lists):
                 raise Refused("a long list")
             small = value.type.bit_width < 64 or (not is_typed and -(2**31) <= plain < 2**31)
             name = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "INTEGER" if small else "BIGINT"}
@@ -104,20 +101,20 @@ def _compared(*kinds: str) -> None:
         _alike(*kinds)
 
 
-def _operator(sign: str) -> Callable[[Binder, exp.Expr], Said]:
-    def said(binder: Binder, node: exp.Expr) -> Said:
+def _operator(sign: str) -> Callable[[Binding, exp.Expr], Said]:
+    def said(binding: Binding, node: exp.Expr) -> Said:
         known(node, "this", "expression")
-        (left, a), (right, b) = _said(binder, node.this), _said(binder, node.expression)
+        (left, a), (right, b) = _said(binding, node.this), _said(binding, node.expression)
         _compared(a, b)
         return f"({left} {sign} {right})", "boolean"
 
     return said
 
 
-def _logic(word: str) -> Callable[[Binder, exp.Expr], Said]:
-    def said(binder: Binder, node: exp.Expr) -> Said:
+def _logic(word: str) -> Callable[[Binding, exp.Expr], Said]:
+    def said(binding: Binding, node: exp.Expr) -> Said:
         known(node, "this", "expression")
-        parts = [_said(binder, each) for each in node.flatten()]
+        parts = [_said(binding, each) for each in node.flatten()]
         _conditions(kind for _, kind in parts)
         return "(" + f" {word} ".join(sql for sql, _ in parts) + ")", "boolean"
 
@@ -129,16 +126,16 @@ def _conditions(kinds: Iterable[str]) -> None:
         raise Refused("no condition")
 
 
-def _not(binder: Binder, node: exp.Expr) -> Said:
-    sql, kind = _said(binder, node.this)
+def _not(binding: Binding, node: exp.Expr) -> Said:
+    sql, kind = _said(binding, node.this)
     _conditions([kind])
     return f"(NOT {sql})", "boolean"
 
 
-def _is(binder: Binder, node: exp.Expr) -> Said:
+def _is(binding: Binding, node: exp.Expr) -> Said:
     known(node, "this", "expression")
-    sql, kind = _said(binder, node.this)
-    tested, _ = _said(binder, node.expression)
+    sql, kind = _said(binding, node.this)
+    tested, _ = _said(binding, node.expression)
     if tested != "NULL":
         _conditions([kind])
     if tested not in ("NULL", "TRUE", "FALSE"):
@@ -146,29 +143,29 @@ def _is(binder: Binder, node: exp.Expr) -> Said:
     return f"({sql} IS {tested})", "boolean"
 
 
-def _in(binder: Binder, node: exp.Expr) -> Said:
+def _in(binding: Binding, node: exp.Expr) -> Said:
     known(node, "this", "expressions")
-    parts = [_said(binder, each) for each in (node.this, *node.expressions)]
+    parts = [_said(binding, each) for each in (node.this, *node.expressions)]
     _alike(*(kind for _, kind in parts))
     subject, *listed = (sql for sql, _ in parts)
     return f"({subject} IN ({', '.join(listed)}))", "boolean"
 
 
-def _between(binder: Binder, node: exp.Expr) -> Said:
+def _between(binding: Binding, node: exp.Expr) -> Said:
     known(node, "this", "low", "high")
-    parts = [_said(binder, node.args[name]) for name in ("this", "low", "high")]
+    parts = [_said(binding, node.args[name]) for name in ("this", "low", "high")]
     _compared(*(kind for _, kind in parts))
     subject, low, high = (sql for sql, _ in parts)
     return f"({subject} >= {low} AND {subject} <= {high})", "boolean"
 
 
-def _case(binder: Binder, node: exp.Expr) -> Said:
+def _case(binding: Binding, node: exp.Expr) -> Said:
     known(node, "this", "ifs", "default")
-    subject = None if node.this is None else _said(binder, node.this)
+    subject = None if node.this is None else _said(binding, node.this)
     text, kinds = "CASE", []
     for branch in node.args["ifs"]:
-        when, kind = _said(binder, branch.this)
-        then, result = _said(binder, branch.args["true"])
+        when, kind = _said(binding, branch.this)
+        then, result = _said(binding, branch.args["true"])
         if subject is None:
             _conditions([kind])
         else:
@@ -176,32 +173,32 @@ def _case(binder: Binder, node: exp.Expr) -> Said:
             when = f"{subject[0]} = {when}"
         text += f" WHEN {when} THEN {then}"
         kinds.append(result)
-    default, kind = _said(binder, node.args["default"]) if node.args.get("default") else ("NULL", "null")
+    default, kind = _said(binding, node.args["default"]) if node.args.get("default") else ("NULL", "null")
     return f"({text} ELSE {default} END)", _alike(*kinds, kind)
 
 
-def _if(binder: Binder, node: exp.Expr) -> Said:
+def _if(binding: Binding, node: exp.Expr) -> Said:
     known(node, "this", "true", "false")
-    condition, kind = _said(binder, node.this)
+    condition, kind = _said(binding, node.this)
     _conditions([kind])
-    then, result = _said(binder, node.args["true"])
-    otherwise, other = _said(binder, node.args["false"]) if node.args.get("false") else ("NULL", "null")
+    then, result = _said(binding, node.args["true"])
+    otherwise, other = _said(binding, node.args["false"]) if node.args.get("false") else ("NULL", "null")
     return f"(CASE WHEN {condition} THEN {then} ELSE {otherwise} END)", _alike(result, other)
 
 
-def _coalesce(binder: Binder, node: exp.Expr) -> Said:
+def _coalesce(binding: Binding, node: exp.Expr) -> Said:
     known(node, "this", "expressions")
-    parts = [_said(binder, each) for each in (node.this, *node.expressions)]
+    parts = [_said(binding, each) for each in (node.this, *node.expressions)]
     return f"coalesce({', '.join(sql for sql, _ in parts)})", _alike(*(kind for _, kind in parts))
 
 
-def _nullif(binder: Binder, node: exp.Expr) -> Said:
+def _nullif(binding: Binding, node: exp.Expr) -> Said:
     known(node, "this", "expression")
-    (left, a), (right, b) = _said(binder, node.this), _said(binder, node.expression)
+    (left, a), (right, b) = _said(binding, node.this), _said(binding, node.expression)
     return f"nullif({left}, {right})", _alike(a, b)
 
 
-_FORMS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Said]] = {
+_FORMS: dict[type[exp.Expr], Callable[[Binding, exp.Expr], Said]] = {
     exp.EQ: _operator("="),
     exp.NEQ: _operator("<>"),
     exp.LT: _operator("<"),
@@ -225,17 +222,17 @@ _FORMS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Said]] = {
 # ── functions ──
 
 
-def _function(binder: Binder, node: exp.Expr) -> Said:
-    name, arguments, negated = _named(binder, node)
+def _function(binding: Binding, node: exp.Expr) -> Said:
+    name, arguments, negated = _named(binding, node)
     shared = SHARED.get(name)
     if shared is None:
         raise Refused(f"{name} is not known to be computed alike by both engines")
     if name == "concat":
-        parts = [_argument(binder, each, "string")[0] for each in arguments]
+        parts = [_argument(binding, each, "string")[0] for each in arguments]
         return "(" + " || ".join(parts) + ")", "string"
     if len(arguments) != len(shared.arguments):
         raise Refused(f"{name} of {len(arguments)} arguments")
-    said = [_argument(binder, each, kind) for each, kind in zip(arguments, shared.arguments, strict=True)]
+    said = [_argument(binding, each, kind) for each, kind in zip(arguments, shared.arguments, strict=True)]
     result = shared.result
     if result == "number":
         result = "float" if "float" in {kind for _, kind in said} else "integer"
@@ -243,7 +240,7 @@ def _function(binder: Binder, node: exp.Expr) -> Said:
     return (f"(NOT {sql})" if negated else sql), result
 
 
-def _named(binder: Binder, node: exp.Expr) -> tuple[str, list[exp.Expr], bool]:
+def _named(binding: Binding, node: exp.Expr) -> tuple[str, list[exp.Expr], bool]:
     """The name of a function in the table, and its arguments; and whether it is turned round."""
     if isinstance(node, exp.Concat):
         known(node, "expressions", "safe")
@@ -261,7 +258,7 @@ def _named(binder: Binder, node: exp.Expr) -> tuple[str, list[exp.Expr], bool]:
         )
     if isinstance(node, exp.TimeToStr):
         known(node, "this", "format")
-        if "YYYY" in binder.source.frozen:
+        if "YYYY" in binding.source.frozen:
             raise Refused("years of weeks")
         day = node.this.this if isinstance(node.this, exp.Cast | exp.TimeStrToTime) else node.this
         return "date_format", [day, node.args["format"]], False
@@ -283,16 +280,16 @@ _ARGUMENTS = {
 """What the parser calls the arguments of a function, in their order."""
 
 
-def _argument(binder: Binder, node: exp.Expr, wanted: str) -> Said:
+def _argument(binding: Binding, node: exp.Expr, wanted: str) -> Said:
     """An argument of one of the table's types."""
     if wanted in _CONSTANTS:
-        value = constant(node, binder.dialect)
+        value = constant(node, binding.dialect)
         if value is None or not value.is_valid or not _CONSTANTS[wanted](value.as_py()):
             raise Refused(f"no constant such as {wanted}")
         if wanted == "a format":
             return quoted(str(value.as_py()).replace("strict", ""), "duckdb"), "string"
-        return _constant(value, isinstance(node, exp.Cast), binder)
-    sql, kind = _said(binder, node)
+        return _constant(value, isinstance(node, exp.Cast), binding)
+    sql, kind = _said(binding, node)
     if kind != wanted and not (wanted == "number" and kind in ("integer", "float")):
         raise Refused(f"{kind} where {wanted} is wanted")
     return sql, kind

@@ -8,30 +8,27 @@ are moments · ``texts``: left, concat.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.binder.functions import arithmetic, casts, datetimes, numbers, shifts, strings
 from zskip.expr.tree import Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["call"]
 
-Builder = Callable[["Binder", exp.Expr], Scalar]
+Builder = Callable[[Binding, exp.Expr], Scalar]
 
 
-def call(binder: Binder, node: exp.Expr) -> Scalar | None:
+def call(binding: Binding, node: exp.Expr) -> Scalar | None:
     """The term that a function call is; None where zskip has no such function. Raises `Refused`."""
     builder = _BUILDERS.get(type(node))
     if builder is not None:
-        return builder(binder, node)
+        return builder(binding, node)
     if isinstance(node, exp.Anonymous):
         named = _NAMED.get(node.name.lower())
-        return named(binder, node.expressions) if named is not None else None
+        return named(binding, node.expressions) if named is not None else None
     return None
 
 
@@ -90,7 +87,7 @@ _BUILDERS: dict[type[exp.Expr], Builder] = {
     exp.Concat: strings.concat,
 }
 
-_NAMED: dict[str, Callable[[Binder, Sequence[exp.Expr]], Scalar]] = {
+_NAMED: dict[str, Callable[[Binding, Sequence[exp.Expr]], Scalar]] = {
     "date_part": datetimes.date_part,
     "datepart": datetimes.date_part,
 }

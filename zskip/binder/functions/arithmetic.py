@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.binder.functions import widths
 from zskip.binder.functions.shifts import moved
 from zskip.binder.nodes import known
@@ -16,39 +16,36 @@ from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, integer_limits
 from zskip.expr.tree import Call, Literal, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["arithmetic", "divide", "whole"]
 
-Builder = Callable[["Binder", exp.Expr], Scalar]
+Builder = Callable[[Binding, exp.Expr], Scalar]
 
 
 def arithmetic(function: str) -> Builder:
     """``+``, ``-`` and ``*`` over numbers; over dates and timestamps what the dialect makes of them."""
 
-    def build(binder: Binder, node: exp.Expr) -> Scalar:
+    def build(binding: Binding, node: exp.Expr) -> Scalar:
         known(node, "this", "expression")
         if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
-            return moved(binder, node, function)
-        left, right = binder.scalar(node.this), binder.scalar(node.expression)
+            return moved(binding, node, function)
+        left, right = binding.scalar(node.this), binding.scalar(node.expression)
         if t.is_date(left.type) and function in ("add", "subtract"):
-            return _date_arithmetic(left, right, function, binder.dialect)
+            return _date_arithmetic(left, right, function, binding.dialect)
         wide = any(widths.is_wide(each.type) for each in (left, right))
         widths.must_be_numbers(*(each for each in (left, right) if not widths.is_wide(each.type)))
         if wide:
-            return _wide(function, left, right, binder.dialect)
+            return _wide(function, left, right, binding.dialect)
         if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
-            type = widths.float_result(left, right, binder.dialect)
+            type = widths.float_result(left, right, binding.dialect)
             return Call(function, (_as_double(left, right), _as_double(right, left)), type)
         if t.is_integer(left.type) and t.is_integer(right.type):
-            narrow = widths.narrow(left, right, binder.dialect)
+            narrow = widths.narrow(left, right, binding.dialect)
             folded = _folded(function, left, right, narrow)
-            return folded or Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binder.dialect)))
+            return folded or Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binding.dialect)))
         whole, scale = _digits(function, left, right, widths.digits)
         if whole + scale <= 38 and sum(_digits(function, left, right, widths.whole_digits)) <= 18:
             return Call(function, (left, right), pa.decimal128(18, scale))
-        return _wide(function, left, right, binder.dialect)
+        return _wide(function, left, right, binding.dialect)
 
     return build
 
@@ -110,31 +107,31 @@ def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialec
     raise Refused(f"{left.type} {function} {right.type}")
 
 
-def divide(binder: Binder, node: exp.Expr) -> Scalar:
+def divide(binding: Binding, node: exp.Expr) -> Scalar:
     """``/``: double division; of integers too."""
-    left, right = binder.scalar(node.this), binder.scalar(node.expression)
+    left, right = binding.scalar(node.this), binding.scalar(node.expression)
     widths.must_be_numbers(left, right)
-    spark = binder.dialect.name == "spark"
+    spark = binding.dialect.name == "spark"
     if spark and any(t.is_decimal(each.type) for each in (left, right)):
         raise Refused("division of decimals, which Spark rounds")
     both = {left.type, right.type}
     single = pa.float32() in both and pa.float64() not in both and not spark
-    failing = "raise" if spark and binder.dialect.ansi else "null" if spark else "infinity"
+    failing = "raise" if spark and binding.dialect.ansi else "null" if spark else "infinity"
     return Call("divide", (left, right), pa.float32() if single else pa.float64(), (failing,))
 
 
 def whole(function: str) -> Builder:
     """``//`` and ``%`` over integers."""
 
-    def build(binder: Binder, node: exp.Expr) -> Scalar:
+    def build(binding: Binding, node: exp.Expr) -> Scalar:
         known(node, "this", "expression")
-        left, right = binder.scalar(node.this), binder.scalar(node.expression)
+        left, right = binding.scalar(node.this), binding.scalar(node.expression)
         widths.must_be_numbers(left, right)
         if not (t.is_integer(left.type) and t.is_integer(right.type)):
             raise Refused(f"{function} over {left.type} and {right.type}")
         if not isinstance(right, Literal) or not right.value.is_valid or right.value.as_py() == 0:
             raise Refused(f"{function} by something other than a constant")
-        narrow = widths.narrow(left, right, binder.dialect)
-        return Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binder.dialect)))
+        narrow = widths.narrow(left, right, binding.dialect)
+        return Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binding.dialect)))
 
     return build

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
 from zskip.binder.constants import sql_type
+from zskip.binder.context import Binding
 from zskip.binder.functions import widths, zones
 from zskip.binder.nodes import known
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, is_fixed
 from zskip.expr.tree import Call, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["cast"]
 
 
-def cast(binder: Binder, node: exp.Expr) -> Scalar:
+def cast(binding: Binding, node: exp.Expr) -> Scalar:
     """``CAST(x AS type)`` and ``TRY_CAST``."""
     known(node, "this", "to", "safe")
-    inner = binder.scalar(node.this)
-    target = sql_type(node.args["to"], binder.dialect)
+    inner = binding.scalar(node.this)
+    target = sql_type(node.args["to"], binding.dialect)
     if target is None:
         raise Refused(f"a cast to {node.args['to'].sql()}")
     if target == inner.type:
         return inner
-    safe = bool(node.args.get("safe")) or (isinstance(node, exp.TryCast) and binder.dialect.name == "duckdb")
+    safe = bool(node.args.get("safe")) or (isinstance(node, exp.TryCast) and binding.dialect.name == "duckdb")
     if inner.type == pa.date32() or t.is_timestamp(inner.type):
-        return _cast_moment(inner, target, binder.dialect)
+        return _cast_moment(inner, target, binding.dialect)
     widths.must_be_numbers(inner)
     if not widths.is_number(target):
         raise Refused(f"a cast of {inner.type} to {target}")
-    wraps = widths.wraps(binder.dialect) and not safe
+    wraps = widths.wraps(binding.dialect) and not safe
     return Call("cast", (inner,), target, ("null" if safe else "wrap" if wraps else "raise",))
 
 

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.binder.functions import widths
 from zskip.binder.nodes import known, whole_number
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit
 from zskip.expr.tree import Call, Literal, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["aligned", "extreme", "power", "unary"]
 
-Builder = Callable[["Binder", exp.Expr], Scalar]
+Builder = Callable[[Binding, exp.Expr], Scalar]
 
 
 def unary(function: str, *dialects: str) -> Builder:
     """Functions of one number."""
 
-    def build(binder: Binder, node: exp.Expr) -> Scalar:
+    def build(binding: Binding, node: exp.Expr) -> Scalar:
         known(node, "this", "decimals", "to", "truncate") if function == "round" else known(node, "this")
-        if dialects and binder.dialect.name not in dialects:
-            raise Refused(f"{function}() in {binder.dialect.name}")
-        inner = binder.scalar(node.this)
+        if dialects and binding.dialect.name not in dialects:
+            raise Refused(f"{function}() in {binding.dialect.name}")
+        inner = binding.scalar(node.this)
         if function == "negate" and widths.is_wide(inner.type) and not widths.is_unsigned(inner):
             return Call(function, (inner,), inner.type, inner.options if isinstance(inner, Call) else ())
         widths.must_be_numbers(inner)
-        return _unary(function, inner, node, binder.dialect)
+        return _unary(function, inner, node, binding.dialect)
 
     return build
 
@@ -72,13 +69,13 @@ def _unary(function: str, inner: Scalar, node: exp.Expr, dialect: Dialect) -> Sc
     return Call(function, (inner,), type, (places,))
 
 
-def power(binder: Binder, node: exp.Expr) -> Scalar:
+def power(binding: Binding, node: exp.Expr) -> Scalar:
     """``power(x, c)`` with a small whole exponent."""
     known(node, "this", "expression")
     exponent = whole_number(node.expression)
     if exponent is None or not 1 <= exponent <= 64:
         raise Refused("power with something other than a whole exponent from 1 to 64")
-    inner = binder.scalar(node.this)
+    inner = binding.scalar(node.this)
     widths.must_be_numbers(inner)
     return Call("power", (inner,), pa.float64(), (exponent,))
 
@@ -86,11 +83,11 @@ def power(binder: Binder, node: exp.Expr) -> Scalar:
 def extreme(function: str) -> Builder:
     """``least`` and ``greatest``."""
 
-    def build(binder: Binder, node: exp.Expr) -> Scalar:
+    def build(binding: Binding, node: exp.Expr) -> Scalar:
         known(node, "this", "expressions", "ignore_nulls")
-        scalars = [binder.scalar(each) for each in (node.this, *node.expressions)]
-        skips = ("skips NULL",) if binder.dialect.name in ("duckdb", "spark") else ()
-        return Call(function, tuple(aligned(scalars, binder.dialect)), _one_type(scalars), skips)
+        scalars = [binding.scalar(each) for each in (node.this, *node.expressions)]
+        skips = ("skips NULL",) if binding.dialect.name in ("duckdb", "spark") else ()
+        return Call(function, tuple(aligned(scalars, binding.dialect)), _one_type(scalars), skips)
 
     return build
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.binder.functions import zones
 from zskip.binder.functions.zones import UNITS, as_date, moment
 from zskip.binder.nodes import known, whole_number
@@ -16,12 +16,9 @@ from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, is_fixed
 from zskip.expr.tree import Call, Literal, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["add_months", "date_add", "date_diff", "epoch", "from_epoch", "moved", "spark_date_add", "unix"]
 
-Builder = Callable[["Binder", exp.Expr], Scalar]
+Builder = Callable[[Binding, exp.Expr], Scalar]
 
 
 _INTERVALS = {
@@ -58,27 +55,27 @@ def shifted(inner: Scalar, months: int, days: int, micros: int, dialect: Dialect
     return Call("shift", (inner,), result, (months, days, micros, zone))
 
 
-def moved(binder: Binder, node: exp.Expr, function: str) -> Scalar:
+def moved(binding: Binding, node: exp.Expr, function: str) -> Scalar:
     base, amount = node.this, node.expression
     if isinstance(base, exp.Interval):
         if function != "add":
             raise Refused("something taken from an interval")
         base, amount = amount, base
-    inner = moment(binder, base)
+    inner = moment(binding, base)
     sign = -1 if function == "subtract" else 1
     if function == "multiply":
         raise Refused("a product with an interval")
     months, days, micros = (sign * each for each in interval(amount))
-    return shifted(inner, months, days, micros, binder.dialect)
+    return shifted(inner, months, days, micros, binding.dialect)
 
 
-def date_add(binder: Binder, node: exp.Expr) -> Scalar:
+def date_add(binding: Binding, node: exp.Expr) -> Scalar:
     """``date_add(x, INTERVAL …)`` of DuckDB."""
     known(node, "this", "expression")
-    return shifted(moment(binder, node.this), *interval(node.expression), binder.dialect)
+    return shifted(moment(binding, node.this), *interval(node.expression), binding.dialect)
 
 
-def spark_date_add(binder: Binder, node: exp.Expr) -> Scalar:
+def spark_date_add(binding: Binding, node: exp.Expr) -> Scalar:
     """Spark's ``date_add(x, n)`` and ``date_sub(x, n)``: a date."""
     known(node, "this", "expression", "unit")
     amount, sign = node.expression, 1
@@ -86,52 +83,52 @@ def spark_date_add(binder: Binder, node: exp.Expr) -> Scalar:
         amount, sign = amount.this, -1
     count = whole_number(amount)
     if (
-        binder.dialect.name != "spark"
+        binding.dialect.name != "spark"
         or count is None
         or (node.args.get("unit") and node.args["unit"].name.upper() != "DAY")
     ):
         raise Refused("date_add with something other than a constant number of days")
-    return Call("add_days", (as_date(binder, node.this), Literal(pa.scalar(sign * count))), pa.date32(), ("add",))
+    return Call("add_days", (as_date(binding, node.this), Literal(pa.scalar(sign * count))), pa.date32(), ("add",))
 
 
-def add_months(binder: Binder, node: exp.Expr) -> Scalar:
+def add_months(binding: Binding, node: exp.Expr) -> Scalar:
     """Spark's ``add_months(x, n)``."""
     known(node, "this", "expression")
     count = whole_number(node.expression)
-    if binder.dialect.name != "spark" or count is None or abs(count) > 100_000:
+    if binding.dialect.name != "spark" or count is None or abs(count) > 100_000:
         raise Refused("add_months with something other than a constant")
-    return Call("shift", (as_date(binder, node.this),), pa.date32(), (count, 0, 0, None))
+    return Call("shift", (as_date(binding, node.this),), pa.date32(), (count, 0, 0, None))
 
 
-def date_diff(binder: Binder, node: exp.Expr) -> Scalar:
+def date_diff(binding: Binding, node: exp.Expr) -> Scalar:
     """``date_diff('unit', x, y)``: the borders of units between x and y."""
     known(node, "this", "expression", "unit", "date_part_boundary")
     unit = UNITS.get(node.args["unit"].name.lower()) if node.args.get("unit") else "day"
     later, earlier = node.this, node.expression
-    if binder.dialect.name == "spark":
+    if binding.dialect.name == "spark":
         if node.args.get("unit"):
             raise Refused("datediff with a unit in Spark, which counts whole units")
         later, earlier = (each.this if isinstance(each, exp.TsOrDsToDate) else each for each in (later, earlier))
-    elif binder.dialect.name != "duckdb":
+    elif binding.dialect.name != "duckdb":
         raise Refused("datediff in this dialect")
     if unit is None or unit in ("millisecond", "microsecond", "decade", "century"):
         raise Refused("date_diff in that unit")
-    return Call("difference", (moment(binder, earlier, False), moment(binder, later, False)), pa.int64(), (unit,))
+    return Call("difference", (moment(binding, earlier, False), moment(binding, later, False)), pa.int64(), (unit,))
 
 
-def epoch(binder: Binder, node: exp.Expr) -> Scalar:
+def epoch(binding: Binding, node: exp.Expr) -> Scalar:
     """``epoch(x)``: seconds, as a double."""
     known(node, "this")
-    if binder.dialect.name != "duckdb":
+    if binding.dialect.name != "duckdb":
         raise Refused("epoch")
-    return Call("epoch", (moment(binder, node.this),), pa.float64(), ("second",))
+    return Call("epoch", (moment(binding, node.this),), pa.float64(), ("second",))
 
 
-def from_epoch(binder: Binder, node: exp.Expr) -> Scalar:
+def from_epoch(binding: Binding, node: exp.Expr) -> Scalar:
     """``to_timestamp(x)``; or ``epoch_ms`` of a timestamp, which the parser calls by the same name."""
     known(node, "this", "scale")
-    inner = binder.scalar(node.this)
-    if binder.dialect.name != "duckdb":
+    inner = binding.scalar(node.this)
+    if binding.dialect.name != "duckdb":
         raise Refused("to_timestamp")
     scale = whole_number(node.args["scale"]) if node.args.get("scale") else None
     if t.is_timestamp(inner.type) or t.is_date(inner.type):
@@ -146,10 +143,10 @@ def from_epoch(binder: Binder, node: exp.Expr) -> Scalar:
 def unix(unit: str, type: pa.DataType) -> Builder:
     """Spark's ``unix_seconds(x)``, ``unix_date(x)``."""
 
-    def build(binder: Binder, node: exp.Expr) -> Scalar:
+    def build(binding: Binding, node: exp.Expr) -> Scalar:
         known(node, "this")
-        inner = moment(binder, node.this)
-        if binder.dialect.name != "spark" or (unit == "second" and (t.is_date(inner.type) or inner.type.tz is None)):
+        inner = moment(binding, node.this)
+        if binding.dialect.name != "spark" or (unit == "second" and (t.is_date(inner.type) or inner.type.tz is None)):
             raise Refused("unix time of a moment without a zone")
         if unit == "day" and not t.is_date(inner.type):
             raise Refused("unix_date of a timestamp")

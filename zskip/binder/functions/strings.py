@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.binder.nodes import known, whole_number
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Literal, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["concat", "prefix"]
 
 
-def prefix(binder: Binder, node: exp.Expr) -> Scalar:
+def prefix(binding: Binding, node: exp.Expr) -> Scalar:
     """``left(x, n)`` and ``substr(x, 1, n)``."""
     known(node, "this", "expression", "start", "length")
-    inner = binder.scalar(node.this)
+    inner = binding.scalar(node.this)
     if isinstance(node, exp.Substring):
         start, count = (whole_number(node.args[name]) if node.args.get(name) else None for name in ("start", "length"))
         if start != 1:
             raise Refused("a part of a string that does not start at its beginning")
     else:
         count = whole_number(node.expression)
-    if not t.is_string(inner.type) or count is None or count < 0 or binder.dialect.name not in ("duckdb", "spark"):
+    if not t.is_string(inner.type) or count is None or count < 0 or binding.dialect.name not in ("duckdb", "spark"):
         raise Refused(f"the beginning of {inner.type}")
     return Call("prefix", (inner,), pa.string(), (count,))
 
 
-def concat(binder: Binder, node: exp.Expr) -> Scalar:
+def concat(binding: Binding, node: exp.Expr) -> Scalar:
     """``'p' || x`` and ``concat('p', x)``."""
     known(node, "this", "expression", "expressions", "safe", "coalesce")
-    parts = [binder.scalar(each) for each in (node.expressions or (node.this, node.expression))]
+    parts = [binding.scalar(each) for each in (node.expressions or (node.this, node.expression))]
     if len(parts) != 2 or not isinstance(parts[0], Literal) or not parts[0].value.is_valid:
         raise Refused("a concatenation that does not begin with a constant")
     if not all(t.is_string(each.type) for each in parts):
         raise Refused("a concatenation of something other than strings")
-    skips = isinstance(node, exp.Concat) and binder.dialect.name == "duckdb"
+    skips = isinstance(node, exp.Concat) and binding.dialect.name == "duckdb"
     return Call("concat", (parts[1],), pa.string(), (parts[0].value.as_py(), skips))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Scalar
-
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
 
 __all__ = ["PARTS", "UNITS", "as_date", "moment", "zone_of"]
 
@@ -44,9 +40,9 @@ UNITS = {
 """The units of a truncation or an interval by their spellings."""
 
 
-def moment(binder: Binder, node: exp.Expr, zone: bool = True) -> Scalar:
+def moment(binding: Binding, node: exp.Expr, zone: bool = True) -> Scalar:
     """An argument that is a date or a timestamp. Raises `Refused`."""
-    inner = binder.scalar(node)
+    inner = binding.scalar(node)
     if not (inner.type == pa.date32() or (t.is_timestamp(inner.type) and (zone or inner.type.tz is None))):
         raise Refused(f"a date function over {inner.type}")
     return inner
@@ -57,7 +53,7 @@ def zone_of(scalar: Scalar, dialect: Dialect) -> str | None:
     return dialect.timezone if t.is_timestamp(scalar.type) and scalar.type.tz is not None else None
 
 
-def as_date(binder: Binder, node: exp.Expr) -> Scalar:
+def as_date(binding: Binding, node: exp.Expr) -> Scalar:
     """A moment as a date."""
-    inner = moment(binder, node)
-    return inner if t.is_date(inner.type) else Call("date", (inner,), pa.date32(), (zone_of(inner, binder.dialect),))
+    inner = moment(binding, node)
+    return inner if t.is_date(inner.type) else Call("date", (inner,), pa.date32(), (zone_of(inner, binding.dialect),))

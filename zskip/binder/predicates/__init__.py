@@ -8,20 +8,17 @@ A rule that raises `Refused` leaves its predicate opaque.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from zskip.binder.context import Binding
 from zskip.binder.predicates import cases, like, logic, membership
 from zskip.binder.predicates.comparisons import comparison, distinct
 from zskip.expr.tree import Node
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["ARGUMENTS", "rule"]
 
-Rule = Callable[["Binder", exp.Expr], Node]
+Rule = Callable[[Binding, exp.Expr], Node]
 
 
 def rule(node: exp.Expr) -> Rule | None:

@@ -2,70 +2,67 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.choices import Choice, Value, chosen, one_kind
+from zskip.binder.choices import Choice, Value, chosen
+from zskip.binder.context import Binding
 from zskip.binder.nodes import bare, known
+from zskip.binder.predicates.common_type import one_kind
 from zskip.binder.predicates.operands import compared
 from zskip.expr import tree
 from zskip.expr.tree import Literal, Node
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["case", "value"]
 
 
-def case(binder: Binder, node: exp.Expr) -> Node:
+def case(binding: Binding, node: exp.Expr) -> Node:
     """CASE, IF and COALESCE where a predicate is wanted."""
     if isinstance(node, exp.Coalesce):
-        parts = [binder.predicate(each) for each in (node.this, *node.expressions)]
+        parts = [binding.predicate(each) for each in (node.this, *node.expressions)]
         found = parts[-1]
         for part in reversed(parts[:-1]):
             found = tree.choose(tree.is_(part, None), found, part)
         return found
-    branches, default = _branches(binder, node)
-    found = tree.unknown() if default is None else binder.predicate(default)
+    branches, default = _branches(binding, node)
+    found = tree.unknown() if default is None else binding.predicate(default)
     for condition, result in reversed(branches):
-        found = tree.choose(condition, binder.predicate(result), found)
+        found = tree.choose(condition, binding.predicate(result), found)
     return found
 
 
-def value(binder: Binder, node: exp.Expr) -> Value:
+def value(binding: Binding, node: exp.Expr) -> Value:
     """A scalar, or a choice of scalars. Raises `Refused`."""
     node = bare(node)
     if isinstance(node, exp.Case | exp.If):
-        branches, default = _branches(binder, node)
-        results = [value(binder, each) for _, each in branches]
-        last: Value = Literal(pa.scalar(None)) if default is None else value(binder, default)
-        *results, last = one_kind([*results, last], binder.dialect)
+        branches, default = _branches(binding, node)
+        results = [value(binding, each) for _, each in branches]
+        last: Value = Literal(pa.scalar(None)) if default is None else value(binding, default)
+        *results, last = one_kind([*results, last], binding.dialect)
         for (condition, _), result in zip(reversed(branches), reversed(results), strict=True):
             last = Choice(condition, result, last)
         return last
     if isinstance(node, exp.Coalesce):
         known(node, "this", "expressions")
-        values = one_kind([value(binder, each) for each in (node.this, *node.expressions)], binder.dialect)
+        values = one_kind([value(binding, each) for each in (node.this, *node.expressions)], binding.dialect)
         last = values[-1]
         for each in reversed(values[:-1]):
             last = Choice(chosen(tree.IsNull, each), last, each)
         return last
     if isinstance(node, exp.Nullif):
-        left = binder.scalar(node.this)
-        equal = compared(binder, "=", left, binder.scalar(node.expression), node)
+        left = binding.scalar(node.this)
+        equal = compared(binding, "=", left, binding.scalar(node.expression), node)
         return Choice(equal, Literal(pa.scalar(None)), left)
-    return binder.scalar(node)
+    return binding.scalar(node)
 
 
-def _branches(binder: Binder, node: exp.Expr) -> tuple[list[tuple[Node, exp.Expr]], exp.Expr | None]:
+def _branches(binding: Binding, node: exp.Expr) -> tuple[list[tuple[Node, exp.Expr]], exp.Expr | None]:
     if isinstance(node, exp.If):
         known(node, "this", "true", "false")
-        return [(binder.predicate(node.this), node.args["true"])], node.args.get("false")
+        return [(binding.predicate(node.this), node.args["true"])], node.args.get("false")
     known(node, "this", "ifs", "default")
     found = []
     for branch in node.args["ifs"]:
         test = branch.this if node.this is None else exp.EQ(this=node.this.copy(), expression=branch.this.copy())
-        found.append((binder.predicate(test), branch.args["true"]))
+        found.append((binding.predicate(test), branch.args["true"]))
     return found, node.args.get("default")

@@ -4,67 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyarrow import types as t
 from sqlglot import exp
 
 from zskip.binder.choices import chosen
+from zskip.binder.context import Binding
 from zskip.binder.predicates.operands import compared, same
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["any_of_rows", "any_row", "comparison", "distinct", "row_of", "row_pairs"]
 
 
-def comparison(op: str) -> Callable[[Binder, exp.Expr], Node]:
+def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:
     """The rule of an operator."""
-    return lambda binder, node: _compare(binder, op, node.this, node.expression, node)
+    return lambda binding, node: _compare(binding, op, node.this, node.expression, node)
 
 
-def _compare(binder: Binder, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
+def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: exp.Expr) -> Node:
     parts = [row_of(left), row_of(right)]
     try:
         if parts[0] is not None and parts[1] is not None:
-            return _rows(binder, op, parts[0], parts[1], whole)
-        return chosen(lambda a, b: compared(binder, op, a, b, whole), binder.value(left), binder.value(right))
+            return _rows(binding, op, parts[0], parts[1], whole)
+        return chosen(lambda a, b: compared(binding, op, a, b, whole), binding.value(left), binding.value(right))
     except Refused as refusal:
-        return opaque(binder, whole, str(refusal))
+        return opaque(binding, whole, str(refusal))
 
 
-def distinct(binder: Binder, node: exp.Expr) -> Node:
+def distinct(binding: Binding, node: exp.Expr) -> Node:
     """``a IS [NOT] DISTINCT FROM b`` and Spark's ``a <=> b``."""
-    found = chosen(lambda a, b: same(binder, a, b, node), binder.value(node.this), binder.value(node.expression))
+    found = chosen(lambda a, b: same(binding, a, b, node), binding.value(node.this), binding.value(node.expression))
     return found if isinstance(node, exp.NullSafeEQ) else tree.not_(found)
 
 
-def _rows(binder: Binder, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
+def _rows(binding: Binding, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
     """Row values: equal where all their parts are. What they give beside NULL is the dialect's own."""
-    pairs = row_pairs(binder, [binder.scalar(each) for each in left], right)
+    pairs = row_pairs(binding, [binding.scalar(each) for each in left], right)
     if op not in ("=", "<>"):
-        return _ordered_rows(binder, op, pairs, whole)
-    found = any_row(binder, [pairs], whole)
+        return _ordered_rows(binding, op, pairs, whole)
+    found = any_row(binding, [pairs], whole)
     return found if op == "=" else tree.not_(found)
 
 
-def row_pairs(binder: Binder, left: list[Scalar], right: list[exp.Expr]) -> list[tuple[Scalar, Scalar]]:
+def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> list[tuple[Scalar, Scalar]]:
     """The parts of two row values, side by side. Raises `Refused`."""
     if len(left) != len(right):
         raise Refused("row values of different lengths")
-    pairs = list(zip(left, map(binder.scalar, right), strict=True))
+    pairs = list(zip(left, map(binding.scalar, right), strict=True))
     if any(t.is_string(a.type) != t.is_string(b.type) for a, b in pairs):
         raise Refused("a row value with a text beside another type: engines may compare both as texts")
     return pairs
 
 
-def any_row(binder: Binder, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
+def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
     """TRUE where the parts of any row are equal, side by side; elsewhere FALSE, or NULL."""
-    legs = [tree.and_([_alike(binder, left, right, whole) for left, right in pairs]) for pairs in rows]
+    legs = [tree.and_([_alike(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
     return any_of_rows(legs)
 
 
@@ -74,15 +71,15 @@ def any_of_rows(legs: Sequence[Node]) -> Node:
     return tree.choose(tree.or_(legs), tree.and_([]), rest)
 
 
-def _alike(binder: Binder, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+def _alike(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
     """TRUE where two parts of row values are equal, or both NULL; elsewhere FALSE, or NULL."""
     constants = [side.value.is_valid for side in (left, right) if isinstance(side, Literal)]
     if constants and all(constants):
-        return compared(binder, "=", left, right, whole)
-    return same(binder, left, right, whole)
+        return compared(binding, "=", left, right, whole)
+    return same(binding, left, right, whole)
 
 
-def _ordered_rows(binder: Binder, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
+def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
     """``(a, b) < (1, 2)`` is ``a < 1 OR a = 1 AND b < 2``; where a part is NULL, engines differ."""
     sides = dict.fromkeys(side for pair in pairs for side in pair)
     if any(isinstance(side, Literal) and not side.value.is_valid for side in sides):
@@ -96,14 +93,14 @@ def _ordered_rows(binder: Binder, op: str, pairs: list[tuple[Scalar, Scalar]], w
         return found
 
     def part(op: str, left: Scalar, right: Scalar) -> Node:
-        return compared(binder, op, left, right, whole)
+        return compared(binding, op, left, right, whole)
 
     def part_or_null(op: str, left: Scalar, right: Scalar) -> Node:
         nulls = [tree.IsNull(side) for side in (left, right) if side in nullable]
         return tree.or_([part(op, left, right), *nulls])
 
     nullable = [side for side in sides if not isinstance(side, Literal)]
-    left_open = opaque(binder, whole, "the order of row values beside NULL")
+    left_open = opaque(binding, whole, "the order of row values beside NULL")
     beside_null = replace(left_open, implies=ordered(part_or_null))
     return tree.choose(tree.or_([tree.IsNull(side) for side in nullable]), beside_null, ordered(part))
 

@@ -3,78 +3,75 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
 from zskip.binder.choices import chosen
+from zskip.binder.context import Binding
 from zskip.binder.nodes import bare
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Node
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["and_", "is_", "nan", "not_", "null_call", "or_", "xor"]
 
 
-def and_(binder: Binder, node: exp.Expr) -> Node:
+def and_(binding: Binding, node: exp.Expr) -> Node:
     """AND, of any number of parts."""
-    return tree.and_([binder.predicate(each) for each in node.flatten()])
+    return tree.and_([binding.predicate(each) for each in node.flatten()])
 
 
-def or_(binder: Binder, node: exp.Expr) -> Node:
+def or_(binding: Binding, node: exp.Expr) -> Node:
     """OR, of any number of parts."""
-    return tree.or_([binder.predicate(each) for each in node.flatten()])
+    return tree.or_([binding.predicate(each) for each in node.flatten()])
 
 
-def not_(binder: Binder, node: exp.Expr) -> Node:
+def not_(binding: Binding, node: exp.Expr) -> Node:
     """NOT."""
-    return tree.not_(binder.predicate(node.this))
+    return tree.not_(binding.predicate(node.this))
 
 
-def xor(binder: Binder, node: exp.Expr) -> Node:
+def xor(binding: Binding, node: exp.Expr) -> Node:
     """XOR."""
-    left, right = binder.predicate(node.this), binder.predicate(node.expression)
+    left, right = binding.predicate(node.this), binding.predicate(node.expression)
     return tree.or_([tree.and_([left, tree.not_(right)]), tree.and_([tree.not_(left), right])])
 
 
-def is_(binder: Binder, node: exp.Expr) -> Node:
+def is_(binding: Binding, node: exp.Expr) -> Node:
     """``x IS NULL``; ``p IS TRUE``, ``IS FALSE``, ``IS UNKNOWN``."""
     tested = bare(node.expression)
     if isinstance(tested, exp.Null):
         try:
-            return chosen(tree.IsNull, binder.value(node.this))
+            return chosen(tree.IsNull, binding.value(node.this))
         except Refused as refusal:
-            return _null_test(binder, node, str(refusal))
+            return _null_test(binding, node, str(refusal))
     if isinstance(tested, exp.Boolean):
-        return tree.is_(binder.predicate(node.this), bool(tested.this))
-    return opaque(binder, node, "IS with something other than NULL, TRUE or FALSE")
+        return tree.is_(binding.predicate(node.this), bool(tested.this))
+    return opaque(binding, node, "IS with something other than NULL, TRUE or FALSE")
 
 
-def _null_test(binder: Binder, node: exp.Expr, reason: str) -> Node:
+def _null_test(binding: Binding, node: exp.Expr, reason: str) -> Node:
     """IS NULL of a predicate, such as ``(a > 5) IS NULL``."""
     if isinstance(bare(node.this), exp.Predicate | exp.Connector | exp.Not):
-        return tree.is_(binder.predicate(node.this), None)
-    return opaque(binder, node, reason)
+        return tree.is_(binding.predicate(node.this), None)
+    return opaque(binding, node, reason)
 
 
-def null_call(binder: Binder, node: exp.Expr) -> Node:
+def null_call(binding: Binding, node: exp.Expr) -> Node:
     """``isnull(x)`` and ``isnotnull(x)``."""
     if len(node.expressions) != 1:
         raise Refused("isnull() of something other than one")
-    found = chosen(tree.IsNull, binder.value(node.expressions[0]))
+    found = chosen(tree.IsNull, binding.value(node.expressions[0]))
     return found if node.name.lower() == "isnull" else tree.not_(found)
 
 
-def nan(binder: Binder, node: exp.Expr) -> Node:
+def nan(binding: Binding, node: exp.Expr) -> Node:
     """``isnan(x)``; Spark's is never NULL."""
-    term = binder.scalar(node.this)
+    term = binding.scalar(node.this)
     if not t.is_floating(term.type):
         raise Refused(f"isnan over {term.type}")
     found = tree.in_(term, pa.array([math.nan], term.type))
-    return tree.is_(found, True) if binder.dialect.name == "spark" else found
+    return tree.is_(found, True) if binding.dialect.name == "spark" else found

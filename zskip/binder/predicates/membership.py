@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 from sqlglot import exp
 
 from zskip.binder.choices import chosen
+from zskip.binder.context import Binding
 from zskip.binder.nodes import place
 from zskip.binder.predicates.comparisons import any_row, row_of, row_pairs
 from zskip.binder.predicates.operands import compared, fitted, must_compare, rounds
@@ -19,64 +18,61 @@ from zskip.expr import tree
 from zskip.expr.literals import Refused, integer_limits, unified
 from zskip.expr.tree import Literal, Node, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["between", "in_"]
 
 
-def between(binder: Binder, node: exp.Expr) -> Node:
+def between(binding: Binding, node: exp.Expr) -> Node:
     """``x BETWEEN low AND high``."""
 
     def bound(term: Scalar, low: Scalar, high: Scalar) -> Node:
-        if isinstance(low, Literal) and isinstance(high, Literal) and binder.dialect.name != "spark":
+        if isinstance(low, Literal) and isinstance(high, Literal) and binding.dialect.name != "spark":
             low, high = (Literal(value) for value in unified([low.value, high.value]))
-        elif binder.dialect.name != "spark" and len({term.type, low.type, high.type}) > 1 and rounds(term, low, high):
+        elif binding.dialect.name != "spark" and len({term.type, low.type, high.type}) > 1 and rounds(term, low, high):
             raise Refused("BETWEEN over numbers of several types: the dialect casts them all to one")
-        inside = tree.and_([compared(binder, ">=", term, low, node), compared(binder, "<=", term, high, node)])
+        inside = tree.and_([compared(binding, ">=", term, low, node), compared(binding, "<=", term, high, node)])
         if not node.args.get("symmetric"):
             return inside
-        turned = tree.and_([compared(binder, ">=", term, high, node), compared(binder, "<=", term, low, node)])
+        turned = tree.and_([compared(binding, ">=", term, high, node), compared(binding, "<=", term, low, node)])
         return tree.or_([inside, turned])
 
-    return chosen(bound, binder.value(node.this), binder.value(node.args["low"]), binder.value(node.args["high"]))
+    return chosen(bound, binding.value(node.this), binding.value(node.args["low"]), binding.value(node.args["high"]))
 
 
-def in_(binder: Binder, node: exp.Expr) -> Node:
+def in_(binding: Binding, node: exp.Expr) -> Node:
     """``x IN (…)``, ``(x, y) IN (…)``; NOT IN is the NOT of it."""
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-        return opaque(binder, node, "IN over something other than a list")
+        return opaque(binding, node, "IN over something other than a list")
     row = row_of(node.this)
     if row is not None:
         rows = [row_of(each) for each in node.expressions]
         if None in rows:
             raise Refused("row values among something other than row values")
-        left = [binder.scalar(each) for each in row]
-        return any_row(binder, [row_pairs(binder, left, each) for each in rows if each is not None], node)
+        left = [binding.scalar(each) for each in row]
+        return any_row(binding, [row_pairs(binding, left, each) for each in rows if each is not None], node)
     try:
-        subject = binder.value(node.this)
-        listed = _long_list(binder, node)
+        subject = binding.value(node.this)
+        listed = _long_list(binding, node)
         if listed is not None:
-            return chosen(lambda term: _in_array(binder, term, listed, node), subject)
-        scalars = [binder.scalar(each) for each in node.expressions]
-        if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and _bracketed(binder, node):
+            return chosen(lambda term: _in_array(binding, term, listed, node), subject)
+        scalars = [binding.scalar(each) for each in node.expressions]
+        if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and _bracketed(binding, node):
             raise Refused("IN over a list value with NULL, which is no list of alternatives")
-        return chosen(lambda term: _among(binder, term, scalars, node), subject)
+        return chosen(lambda term: _among(binding, term, scalars, node), subject)
     except Refused as refusal:
-        return opaque(binder, node, str(refusal))
+        return opaque(binding, node, str(refusal))
 
 
-def _long_list(binder: Binder, node: exp.Expr) -> pa.Array | None:
+def _long_list(binding: Binding, node: exp.Expr) -> pa.Array | None:
     """The long list for which the one constant of an IN stands."""
     only = node.expressions[0] if len(node.expressions) == 1 else None
-    found = binder.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
+    found = binding.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
     return found.values if isinstance(found, LongList) else None
 
 
-def _in_array(binder: Binder, term: Scalar, values: pa.Array, node: exp.Expr) -> Node:
+def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) -> Node:
     if isinstance(term, Literal):
-        return _among(binder, term, [Literal(value) for value in values], node)
-    must_compare(binder, term.type, values.type, node, True)
+        return _among(binding, term, [Literal(value) for value in values], node)
+    must_compare(binding, term.type, values.type, node, True)
     if term.type == values.type:
         return tree.in_(term, values)
     if t.is_integer(term.type) and t.is_integer(values.type):
@@ -84,32 +80,32 @@ def _in_array(binder: Binder, term: Scalar, values: pa.Array, node: exp.Expr) ->
         low, high = max(low, -(2**63)), min(high, 2**63 - 1)
         inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
         return tree.in_(term, values.filter(inside).cast(term.type))
-    return _in_list(binder, term, list(values), node)
+    return _in_list(binding, term, list(values), node)
 
 
-def _bracketed(binder: Binder, node: exp.Expr) -> bool:
+def _bracketed(binding: Binding, node: exp.Expr) -> bool:
     """Whether the leaf holds a square bracket: the parser reads ``x IN [1, 2]`` as ``x IN (1, 2)``."""
     start, _ = place(node)
-    return "[" in binder.source.frozen[start:] or (start == 0 and "[" in binder.source.frozen)
+    return "[" in binding.source.frozen[start:] or (start == 0 and "[" in binding.source.frozen)
 
 
-def _among(binder: Binder, term: Scalar, scalars: list[Scalar], node: exp.Expr) -> Node:
+def _among(binding: Binding, term: Scalar, scalars: list[Scalar], node: exp.Expr) -> Node:
     if all(isinstance(each, Literal) for each in scalars) and not isinstance(term, Literal):
-        return _in_list(binder, term, [each.value for each in scalars if isinstance(each, Literal)], node)
+        return _in_list(binding, term, [each.value for each in scalars if isinstance(each, Literal)], node)
     if rounds(term, *scalars):
         raise Refused("IN over numbers of several types: the dialect casts them all to one")
-    return tree.or_([compared(binder, "=", term, each, node) for each in scalars])
+    return tree.or_([compared(binding, "=", term, each, node) for each in scalars])
 
 
-def _in_list(binder: Binder, term: Scalar, values: list[pa.Scalar], node: exp.Expr) -> Node:
+def _in_list(binding: Binding, term: Scalar, values: list[pa.Scalar], node: exp.Expr) -> Node:
     kept: list[pa.Scalar] = []
     or_null = False
     for value in unified(values):
         if not value.is_valid:
             or_null = True
             continue
-        must_compare(binder, term.type, value.type, node, True)
-        found = fitted(binder, term, value)
+        must_compare(binding, term.type, value.type, node, True)
+        found = fitted(binding, term, value)
         if found.exact and found.floor is not None:
             kept.append(found.floor)
     return tree.in_(term, pa.array([value.as_py() for value in kept], term.type), or_null)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.binder.choices import one_type
+from zskip.binder.context import Binding
 from zskip.binder.nodes import span
+from zskip.binder.predicates.common_type import one_type
 from zskip.errors import IncomparableTypes
 from zskip.expr import literals, tree
 from zskip.expr.image import may_give
@@ -20,43 +20,40 @@ from zskip.expr.literals import Fit, Refused, fit
 from zskip.expr.render import type_name
 from zskip.expr.tree import Call, Literal, Node, Scalar
 
-if TYPE_CHECKING:
-    from zskip.binder.leaf_binder import Binder
-
 __all__ = ["are_comparable", "compared", "fitted", "must_compare", "rounds", "same"]
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def compared(binder: Binder, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+def compared(binding: Binding, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
     """``left op right``. Raises `Refused` where the dialect's rule is unknown, `IncomparableTypes` where none is."""
     if isinstance(left, Literal) and not isinstance(right, Literal):
-        return compared(binder, _MIRRORED[op], right, left, whole)
+        return compared(binding, _MIRRORED[op], right, left, whole)
     if isinstance(right, Literal):
         if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
             return tree.unknown()
-        must_compare(binder, left.type, right.type, whole, isinstance(right, Literal))
-        return literals.compared(op, left, fitted(binder, left, right.value))
-    must_compare(binder, left.type, right.type, whole, False)
-    return tree.compare(op, *one_type(left, right, binder.dialect))
+        must_compare(binding, left.type, right.type, whole, isinstance(right, Literal))
+        return literals.compared(op, left, fitted(binding, left, right.value))
+    must_compare(binding, left.type, right.type, whole, False)
+    return tree.compare(op, *one_type(left, right, binding.dialect))
 
 
-def same(binder: Binder, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+def same(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
     """``left IS NOT DISTINCT FROM right``: never NULL."""
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Literal) and not side.value.is_valid:
             return tree.IsNull(other)
-    equal = tree.is_(compared(binder, "=", left, right, whole), True)
+    equal = tree.is_(compared(binding, "=", left, right, whole), True)
     if isinstance(left, Literal) or isinstance(right, Literal):
         return equal
     return tree.or_([equal, tree.and_([tree.IsNull(left), tree.IsNull(right)])])
 
 
-def fitted(binder: Binder, term: Scalar, value: pa.Scalar) -> Fit:
+def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
     """A constant among the values of a term's type. Raises `Refused`."""
     if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
         raise Refused("a text beside a number that was computed: the cast is left to the engine")
-    found = fit(value, term.type, binder.dialect.name, binder.dialect.timezone)
+    found = fit(value, term.type, binding.dialect.name, binding.dialect.timezone)
     if isinstance(term, Call) and t.is_decimal(term.type):
         # The result may be longer than the digits of its type: a constant near their end is no bound.
         least, digits = found.floor, max(term.type.precision, 18)
@@ -67,12 +64,12 @@ def fitted(binder: Binder, term: Scalar, value: pa.Scalar) -> Fit:
     return found
 
 
-def must_compare(binder: Binder, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
+def must_compare(binding: Binding, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
     """Raises `IncomparableTypes`, pointing at the comparison."""
     if not are_comparable(left, right, literal):
-        one, other = (type_name(type, binder.dialect.name) for type in (left, right))
-        what = f"{binder.dialect.name} does not compare {one} with {other}."
-        raise IncomparableTypes(what, binder.source.original, span(binder.source, whole))
+        one, other = (type_name(type, binding.dialect.name) for type in (left, right))
+        what = f"{binding.dialect.name} does not compare {one} with {other}."
+        raise IncomparableTypes(what, binding.source.original, span(binding.source, whole))
 
 
 def rounds(*scalars: Scalar) -> bool:
