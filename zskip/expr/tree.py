@@ -1,7 +1,7 @@
 """The bound tree: what a predicate says about a table's columns, in few and typed nodes.
 
 Scalars:     `Reference` · `Literal` · `Call` · `Foreign` (an expression that zskip does not know)
-Predicates:  `Compare` · `In` · `IsNull` · `And` · `Or` · `Not` · `Is` · `Choose` · `Opaque` · `Computable`
+Predicates:  `Compare` · `In` · `IsNull` · `Contains` · `And` · `Or` · `Not` · `Is` · `Choose` · `Opaque` · `Computable`
 
 The lower-case constructors normalise at the door: ``a > b`` is built as ``b < a``, ANDs are flat, a comparison over
 a CASE stands inside its branches. Nodes compare by identity, scalars by value, so that one scalar that occurs twice
@@ -23,6 +23,7 @@ __all__ = [
     "Choose",
     "Compare",
     "Computable",
+    "Contains",
     "Foreign",
     "In",
     "Is",
@@ -132,6 +133,18 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Contains:
+    """``text`` stands somewhere in the string ``term``; NULL where the term is. ``folded``: letters match in any case.
+
+    No range can tell; only `zskip.pruning.Evidence` can.
+    """
+
+    term: Scalar
+    text: str
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class And:
     """All of ``parts``. No parts: TRUE."""
 
@@ -200,7 +213,7 @@ class Computable:
     plain: bool = False
 
 
-Node = Compare | In | IsNull | And | Or | Not | Is | Choose | Opaque | Computable
+Node = Compare | In | IsNull | Contains | And | Or | Not | Is | Choose | Opaque | Computable
 
 
 def compare(op: str, left: Scalar, right: Scalar) -> Node:
@@ -287,7 +300,7 @@ def _scalars(node: Node) -> tuple[Scalar, ...]:
     match node:
         case Compare(_, left, right):
             return (left, right)
-        case In(term, _, _) | IsNull(term):
+        case In(term, _, _) | IsNull(term) | Contains(term, _, _):
             return (term,)
     return ()
 

@@ -18,6 +18,7 @@ from zskip.expr.tree import (
     Choose,
     Compare,
     Computable,
+    Contains,
     Foreign,
     In,
     Is,
@@ -33,6 +34,7 @@ from zskip.expr.tree import (
 from zskip.pruning.comparison import compared
 from zskip.pruning.duckdb_evaluation import computed
 from zskip.pruning.enumeration import can_be_tried, tried
+from zskip.pruning.evidence import Evidence, EvidenceOfUnits
 from zskip.pruning.gathering import gathered, parted, rows_among
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
 from zskip.pruning.row_values import Rows
@@ -46,8 +48,12 @@ __all__ = ["outcomes"]
 ANYTHING = TRUE | FALSE | NULL | FAIL
 
 
-def outcomes(predicate: Predicate, statistics: Statistics, *, computing: bool = True) -> Outcomes:
+def outcomes(
+    predicate: Predicate, statistics: Statistics, evidence: Evidence | None = None, *, computing: bool = True
+) -> Outcomes:
     """What the predicate may yield for the rows of each unit: a superset of what they really yield.
+
+    ``evidence`` is asked of the units that ranges leave undecided.
 
     >>> import pyarrow as pa
     >>> from zskip.binder import bind
@@ -60,8 +66,11 @@ def outcomes(predicate: Predicate, statistics: Statistics, *, computing: bool = 
     >>> found.may_match.tolist(), found.all_match.tolist()
     ([False, True], [False, True])
     """
-    terms = Terms(statistics, computing=computing)
-    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), terms))
+    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), Terms(statistics, computing=computing)))
+    left = np.flatnonzero(found.may_match & ~found.all_match)
+    if evidence is not None and len(left):
+        few = Terms(statistics.take(left), computing=computing, evidence=EvidenceOfUnits(evidence, left))
+        found = found.updated(left, with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), few)))
     empty = pc.equal(statistics.row_count, 0)
     if pc.any(empty).as_py():
         return found.where(~np.asarray(pc.fill_null(empty, False).to_numpy(zero_copy_only=False), bool))
@@ -118,7 +127,7 @@ class Tried:
     columns: tuple[Reference, ...]
 
 
-Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | IsNull
+Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
 
 
 @lru_cache(maxsize=512)
@@ -155,7 +164,7 @@ def _with_trials(proof: Proof) -> Proof:
 def _terms(proof: Proof) -> Iterator[Scalar]:
     """The scalars that a proof reads."""
     match proof:
-        case Steps() | IsNull():
+        case Steps() | Contains():
             yield proof.term
         case Rows():
             yield from proof.terms
@@ -229,6 +238,8 @@ def proof_of(node: Node) -> Proof:
             return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
         case Choose(condition, then, otherwise):
             return Chosen(proof_of(condition), proof_of(then), proof_of(otherwise))
+        case Contains():
+            return node
         case Opaque(_, _, _, implies, _, _):
             return node if implies is None else Implied(node, proof_of(implies))
         case Computable(part):
@@ -287,9 +298,11 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
                 return found
             return computed(found, question, terms.points.values)
         case Steps():
-            return proof.outcomes(terms[proof.term])
+            return proof.outcomes(terms[proof.term], terms.evidence)
         case Rows():
-            return proof.outcomes([terms[each] for each in proof.terms])
+            return proof.outcomes([terms[each] for each in proof.terms], terms.evidence)
+        case Contains():
+            return _contained(proof, terms)
         case Joint(conjunction, parts):
             if not parts:
                 return Outcomes.of(TRUE if conjunction else FALSE, len(terms))
@@ -307,6 +320,16 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
         case Opaque():
             return Outcomes.of(ANYTHING, len(terms))
     raise TypeError(f"no proof: {proof}")
+
+
+def _contained(condition: Contains, terms: Terms) -> Outcomes:
+    span = terms[condition.term]
+    found, units = span.value, np.flatnonzero(span.value)
+    known = None if terms.evidence is None else terms.evidence.may_contain(condition, units)
+    if known is not None:
+        found = np.zeros(len(terms), bool)
+        found[units] = known
+    return Outcomes(found, span.value, span.null, span.fail)
 
 
 def _implied(opaque: Opaque, implied: Outcomes, terms: Terms) -> Outcomes:

@@ -59,6 +59,15 @@ class Outcomes:
             *(mask & units for mask in (self.can_be_true, self.can_be_false, self.can_be_null, self.can_fail))
         )
 
+    def updated(self, units: npt.NDArray[np.int64], other: Outcomes) -> Outcomes:
+        """With the outcomes of ``other``, slot by slot, in some of the units."""
+        masks = []
+        for name in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
+            mask = getattr(self, name).copy()
+            mask[units] = getattr(other, name)
+            masks.append(mask)
+        return Outcomes(*masks)
+
     def negated(self) -> Outcomes:
         """NOT: TRUE and FALSE change places, and nothing is rewritten."""
         return Outcomes(self.can_be_false, self.can_be_true, self.can_be_null, self.can_fail)

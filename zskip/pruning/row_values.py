@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 
 from zskip.expr.tree import Reference
 from zskip.pruning.comparison import single
+from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Bools, Outcomes
 from zskip.pruning.rank_search import Places
-from zskip.pruning.spans import Span
+from zskip.pruning.spans import Span, values_of
 from zskip.pruning.step_functions import cuts_at
 
 __all__ = ["Rows"]
@@ -68,8 +69,10 @@ class Rows:
         counted = tuple(Counted.of(one, other) for one, other in pairwise(points))
         return Rows(tuple(terms), tuple(before), tuple(after), np.stack(points), counted)
 
-    def outcomes(self, spans: Sequence[Span]) -> Outcomes:
+    def outcomes(self, spans: Sequence[Span], evidence: Evidence | None = None) -> Outcomes:
         """The outcomes of all units at once, no wider than those of an OR that asks row by row.
+
+        ``evidence`` of the same units takes TRUE from those that lack a constant of every row.
 
         TRUE    a point is inside the box, and every column has values
         NULL    some column has NULL, and a point is inside the box that such columns do not bound
@@ -82,11 +85,37 @@ class Rows:
         last = np.where(value, last, first)
         all_of = np.array([[len(cuts)] for cuts in self.before])
         true = self._inside(first, last, np.logical_and.reduce(value), True)
+        if evidence is not None:
+            true = self._held(true, first, last, evidence)
         false: Bools = np.logical_or.reduce(value | nan)
         pinned = np.logical_and.reduce((np.stack([single(span) for span in spans]) | ~value) & ~nan) & false
         false &= ~self._inside(np.where(value, first, 0), np.where(value, last, all_of), pinned, False)
         hidden = self._inside(np.where(null, 0, first), np.where(null, all_of, last), np.logical_or.reduce(null), True)
         return Outcomes(true, false, hidden, np.logical_or.reduce([span.fail for span in spans]))
+
+    def _held(self, possible: Bools, first: np.ndarray, last: np.ndarray, evidence: Evidence) -> Bools:
+        """The possible units of which evidence leaves a row whose constants are all inside the box."""
+        units = np.flatnonzero(possible)
+        rows = self.points.shape[1]
+        left: np.ndarray | None = None  # unit * rows + row
+        for term, cuts, points in zip(self.terms, self.before, self.points, strict=True):
+            pairs = evidence.may_hold(term, values_of(cuts.cuts, term.type), units) if len(units) else None
+            if pairs is None:
+                continue
+            order = np.argsort(points, kind="stable")
+            start, end = (np.searchsorted(points[order], pairs[1], side) for side in ("left", "right"))
+            counts = end - start
+            nth = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            found = np.repeat(pairs[0], counts) * rows + order[np.repeat(start, counts) + nth]
+            left = np.unique(found) if left is None else np.intersect1d(left, found)
+            units = np.unique(left // rows)
+        if left is None:
+            return possible
+        unit, row = np.divmod(left, rows)
+        inside = ((first[:, unit] <= self.points[:, row]) & (self.points[:, row] < last[:, unit])).all(axis=0)
+        held = np.zeros(len(possible), bool)
+        held[unit[inside]] = True
+        return possible & held
 
     def _inside(self, first: np.ndarray, last: np.ndarray, asked: Bools, unsure: bool) -> Bools:
         """In which of the units that are asked of some point lies in [first, last), column by column.

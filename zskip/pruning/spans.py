@@ -23,7 +23,7 @@ from pyarrow import types as t
 from zskip.pruning.outcomes import Bools
 from zskip.stats import Ranges
 
-__all__ = ["Keys", "Span", "key_family", "key_limits", "keys"]
+__all__ = ["Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
 
 Keys: TypeAlias = Any
 """A numpy array of int64 or float64, or an Arrow array of binary."""
@@ -113,6 +113,39 @@ def keys(values: pa.Array) -> Keys:
                 return values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
             return _integer_keys(values)
     raise TypeError(f"{type} has no order")
+
+
+def values_of(found: Keys, type: pa.DataType) -> pa.Array:
+    """The Arrow values of a type that have these keys: the inverse of `keys`.
+
+    >>> values_of(keys(pa.array([3, 250], pa.uint8())), pa.uint8()).to_pylist()
+    [3, 250]
+    """
+    if t.is_decimal(type):
+        return _decimals(found, type)
+    match key_family(type):
+        case "float":
+            return pa.array(found.astype(type.to_pandas_dtype()), type)
+        case "bytes":
+            return found.cast(type)
+    if t.is_boolean(type):
+        return pa.array(found.astype(bool))
+    if type == pa.uint64():
+        found = found ^ _INT64.min
+    raw = pa.py_buffer(np.ascontiguousarray(found.astype(f"<i{type.bit_width // 8}")))
+    return pa.Array.from_buffers(type, len(found), [None, raw])
+
+
+def _decimals(found: Keys, type: pa.DataType) -> pa.Array:
+    width = type.bit_width // 8
+    if type.precision <= 18:
+        limbs = np.empty((len(found), max(1, width // 8)), f"<i{min(width, 8)}")
+        limbs[:, 0] = found
+        limbs[:, 1:] = (found >> 63)[:, None]
+        return pa.Array.from_buffers(type, len(found), [None, pa.py_buffer(limbs)])
+    raw = np.frombuffer(b"".join(found.to_pylist()), np.uint8).reshape(-1, width)[:, ::-1].copy()
+    raw[:, -1] ^= 0x80
+    return pa.Array.from_buffers(type, len(found), [None, pa.py_buffer(raw)])
 
 
 def _integer_keys(values: pa.Array) -> np.ndarray:

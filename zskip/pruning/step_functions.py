@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.expr.tree import Scalar
-from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes
+from zskip.pruning.evidence import Evidence
+from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Bools, Outcomes
 from zskip.pruning.rank_search import Places
-from zskip.pruning.spans import Keys, Span, key_family, key_limits, keys
+from zskip.pruning.spans import Keys, Span, key_family, key_limits, keys, values_of
 
 __all__ = ["Steps", "cuts_at"]
 
@@ -43,6 +44,9 @@ def _tested(outcome: bool | None) -> Masks:
 
 _FEW = 9
 """Cells of which a table of all pairs is made."""
+
+_MOST_POINTS = 1 << 16
+"""Values that evidence is asked of: a range of so many integers or days is asked value by value."""
 
 _TESTED = {outcome: _tested(outcome) for outcome in (True, False, None)}
 
@@ -155,8 +159,8 @@ class Steps:
 
     # ── asking ──
 
-    def outcomes(self, span: Span) -> Outcomes:
-        """The outcomes of all units at once."""
+    def outcomes(self, span: Span, evidence: Evidence | None = None) -> Outcomes:
+        """The outcomes of all units at once; ``evidence`` of the same units takes away what needs a value they lack."""
         first, last = self.places.at_most(span.lower), self.places.at_most(span.upper)
         touched = self._union(first, last)
         answers = []
@@ -171,12 +175,54 @@ class Steps:
             else:
                 counts = np.concatenate([[0], np.cumsum(has)])
                 found = span.value & (counts[last + 1] > counts[first])
-            if self.nan & bit:
-                found = found | span.nan
+            nan = span.nan if self.nan & bit else None
+            if evidence is not None:
+                found = self._held(found, self.points(bit), evidence)
+                if nan is not None and pa.types.is_floating(self.term.type):
+                    nan = self._held(nan, values_of(np.array([np.nan]), self.term.type), evidence)
+            if nan is not None:
+                found = found | nan
             if self.null & bit:
                 found = found | span.null
             answers.append(found)
         return Outcomes(answers[0], answers[1], answers[2], answers[3] | span.fail)
+
+    def points(self, bit: int) -> pa.Array | None:
+        """The values that have an outcome, NaN apart, ascending; None where they are too many, or none.
+
+        >>> from zskip.expr.tree import Reference
+        >>> x = Reference("x", pa.int32())
+        >>> Steps.among(x, pa.array([5, 7], pa.int32()), False).points(TRUE).to_pylist()
+        [5, 7]
+        """
+        cells = np.flatnonzero(self.cells & bit)
+        if not len(cells) or len(cells) > _MOST_POINTS or key_family(self.term.type) is None:
+            return None
+        if isinstance(self.cuts, np.ndarray) and self.cuts.dtype == np.int64:
+            least, greatest = key_limits(self.term.type)
+            low, high = np.append(least, self.cuts)[cells], np.append(self.cuts - 1, greatest)[cells]
+            if (high.astype(np.float64) - low).sum() >= _MOST_POINTS:
+                return None
+            counts = high - low + 1
+            starts = np.cumsum(counts) - counts
+            return values_of(np.repeat(low - starts, counts) + np.arange(counts.sum()), self.term.type)
+        if cells[0] == 0 or cells[-1] == len(self.cuts):
+            return None
+        low, high = _take(self.cuts, cells - 1), _take(self.cuts, cells)
+        if isinstance(low, np.ndarray):
+            return values_of(low, self.term.type) if (np.nextafter(low, np.inf) == high).all() else None
+        following = pc.binary_join_element_wise(low, b"", b"\0")
+        return values_of(low, self.term.type) if pc.all(pc.equal(following, high)).as_py() else None
+
+    def _held(self, possible: Bools, values: pa.Array | None, evidence: Evidence) -> Bools:
+        """The possible units that may hold one of the values."""
+        units = np.flatnonzero(possible)
+        pairs = None if values is None or not len(units) else evidence.may_hold(self.term, values, units)
+        if pairs is None:
+            return possible
+        held = np.zeros(len(possible), bool)
+        held[pairs[0]] = True
+        return possible & held
 
     def _union(self, first: np.ndarray, last: np.ndarray) -> Masks | None:
         """What the cells from ``first`` to ``last`` hold together, from a table of all pairs; None of many cells."""

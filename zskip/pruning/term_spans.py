@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zskip.expr.tree import Call, Foreign, Literal, Reference, Scalar
 from zskip.pruning.enumeration import Points
+from zskip.pruning.evidence import Evidence
 from zskip.pruning.extremes import STRINGS
 from zskip.pruning.interval_arithmetic import ARITHMETIC
 from zskip.pruning.periods import MOMENTS, without_nanoseconds
@@ -20,10 +21,16 @@ EVALUATE = {**ARITHMETIC, **MOMENTS, **STRINGS}
 
 class Terms:
     """The spans of scalars over the units of some statistics; ``points`` where each unit is a single value, of which
-    DuckDB may be asked where ``computing``."""
+    DuckDB may be asked where ``computing``; ``evidence`` of the units where there is any."""
 
-    def __init__(self, statistics: Statistics, points: Points | None = None, computing: bool = True) -> None:
-        self.statistics, self.points, self.computing = statistics, points, computing
+    def __init__(
+        self,
+        statistics: Statistics,
+        points: Points | None = None,
+        computing: bool = True,
+        evidence: Evidence | None = None,
+    ) -> None:
+        self.statistics, self.points, self.computing, self.evidence = statistics, points, computing, evidence
         self._known: dict[Scalar, Span] = {}
 
     def at(self, points: Points) -> Terms:

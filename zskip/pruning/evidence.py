@@ -1,0 +1,60 @@
+"""`Evidence`: what is known of units beyond the ranges of their columns, as sketches know it.
+
+The one evaluator asks it at its leaves, and only of the units that ranges leave undecided:
+
+    x = c, x IN (c, d)      may_hold        no unit without c or d can make it TRUE
+    x <> c, x NOT IN (…)    may_hold        every unit without them makes it TRUE, but for NULL
+    (a, b) IN (…)           may_hold        a row of constants needs all of its values in the unit
+    contains(x, 'text')     may_contain     and every pattern that implies it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from zskip.expr.tree import Contains, Scalar
+from zskip.pruning.outcomes import Bools
+
+__all__ = ["Evidence", "EvidenceOfUnits", "Ints"]
+
+Ints = npt.NDArray[np.int64]
+
+
+class Evidence(Protocol):
+    """Proofs that units lack a value or a text. Unit i is slot i of the statistics that it is given along with."""
+
+    def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
+        """Every pair of one of ``units`` and a value that the unit may hold; None where nothing is known of the term.
+
+        ``values``: distinct, of the term's type, in ascending order, NaN at most last, without NULL. A pair is a
+        unit's number and the position of the value; what is not among the pairs is surely not in the unit. Pairs
+        come in any order. -0.0 and 0.0 are one value.
+        """
+
+    def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
+        """For each of ``units``, whether some row may satisfy the condition; None where nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceOfUnits:
+    """The evidence of some of the units, which are renumbered from 0."""
+
+    evidence: Evidence
+    units: Ints
+
+    def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
+        """As `Evidence.may_hold`, by the new numbers."""
+        found = self.evidence.may_hold(term, values, self.units[units])
+        if found is None:
+            return None
+        original, positions = found
+        return np.searchsorted(self.units, original), positions
+
+    def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
+        """As `Evidence.may_contain`, by the new numbers."""
+        return self.evidence.may_contain(condition, self.units[units])
