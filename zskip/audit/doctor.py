@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip.errors import DamagedIndex, NoParquet, TableNotFound, UnsupportedFormat
+from zskip.errors import CorruptFile, DamagedIndex, NoParquet, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, is_orderable, may_hold_nan
 from zskip.stats import ColumnStatistics, DataFiles, footers
 from zskip.stats.trust import Writer, doubt, writer
@@ -95,7 +95,8 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
             groups.setdefault(found, []).append(name)
         else:
             unreadable[name] = found
-    judged = [(found, *footers.read(storage, names)) for found, names in groups.items()]
+    groups = {found: list(readable(storage, names, unreadable)) for found, names in groups.items()}
+    judged = [(found, *footers.read(storage, names)) for found, names in groups.items() if names]
     files = [data for _, _, data in judged]
     columns = tuple(
         diagnosis
@@ -119,6 +120,21 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
         unreadable,
         (*doubt, *advice_on_others(others), *advice_on_files(sizes, rows, row_groups, unreadable)),
     )
+
+
+def readable(storage: Storage, names: Sequence[str], unreadable: dict[str, str]) -> Iterator[str]:
+    """The files whose footers hold together. The others are entered in ``unreadable``, each with what is wrong."""
+    try:
+        footers.read(storage, names)
+    except CorruptFile as error:
+        if len(names) == 1:
+            unreadable[names[0]] = str(error)
+        else:
+            half = len(names) // 2
+            yield from readable(storage, names[:half], unreadable)
+            yield from readable(storage, names[half:], unreadable)
+    else:
+        yield from names
 
 
 def named_files(storage: Storage) -> tuple[set[str] | None, tuple[str, ...]]:

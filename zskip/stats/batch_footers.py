@@ -162,7 +162,7 @@ class _Layout:
             for byte in range(start + length - 2, start - 1, -1):
                 value = value << 7 | octets[:, byte] & 0x7F
             if kind == "number":
-                kept[place] = (value >> 1) ^ -(value & 1)
+                kept[place] = _zigzag(value)
             else:
                 if place >= 0:
                     kept[place], kept[place + 1] = after, value
@@ -191,18 +191,26 @@ def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.nda
         if before:
             wrong |= _differing(word, before)
         if kind == "number" and place < 0:
-            at += _lengths(word, data, at, len(before))
+            value, length = None, _lengths(word, data, at, len(before))
         else:
             value, length = _varints(word, data, at, len(before))
-            at += length
-            if kind == "number":
-                kept[place] = (value >> 1) ^ -(value & 1)
-            else:
-                if place >= 0:
-                    kept[place], kept[place + 1] = at.copy(), value
-                at += value
+        at += length
+        if int(length.max()) == len(before) + _LONGEST_VARINT:
+            wrong |= data[at - 1] >= 0x80  # a number that goes on behind its last possible byte
+        if value is not None and kind == "number":
+            kept[place] = _zigzag(value)
+        elif value is not None:
+            if place >= 0:
+                kept[place], kept[place + 1] = at.copy(), value
+            at += value
         before = b""
     return _Walked(at, (wrong == 0) & (at >= starts) & (at <= ends), kept)
+
+
+def _zigzag(value: np.ndarray) -> np.ndarray:
+    """The signed numbers that unsigned ones of up to 64 bits stand for: 0, 1, 2, 3 are 0, -1, 1, -2."""
+    bits = value.view(np.uint64)
+    return ((bits >> np.uint64(1)) ^ -(bits & np.uint64(1))).view(np.int64)
 
 
 def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
@@ -255,16 +263,15 @@ _TOPS = [np.uint64(0x8080808080808080 >> 8 * before << 8 * before) for before in
 
 
 def _long_varints(data: np.ndarray, start: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same, byte by byte, for numbers of up to ten bytes."""
+    """The same, byte by byte, for numbers of up to ten bytes; of more than 64 bits the low ones are taken."""
     at = start + before
-    byte = data[at].astype(np.int64)
-    value, at = byte & 0x7F, at + 1
-    going = byte >= 0x80
-    shift = 7
-    while shift < 70 and going.any():
-        byte = np.where(going, data[at], 0).astype(np.int64)
-        value |= (byte & 0x7F) << shift
+    value = np.zeros(len(at), np.uint64)
+    going = np.ones(len(at), bool)
+    for shift in range(0, 7 * _LONGEST_VARINT, 7):
+        byte = np.where(going, data[at], 0).astype(np.uint64)
+        value |= (byte & np.uint64(0x7F)) << np.uint64(shift)
         at = at + going
         going = byte >= 0x80
-        shift += 7
-    return value, at - start
+        if not going.any():
+            break
+    return value.view(np.int64), at - start

@@ -27,6 +27,7 @@ __all__ = ["Listed", "Readable", "hull", "read"]
 _BLOCK_BYTES = 32 << 20
 _SIGNED = (t.is_signed_integer, t.is_floating, t.is_decimal, t.is_boolean, t.is_date, t.is_time, t.is_timestamp)
 _TYPE_ORDER = 1
+_PHYSICAL = ["BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"]
 
 
 def read(
@@ -137,13 +138,15 @@ def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first:
             whole = pq.ParquetFile(pa.BufferReader(ends[example]))
             leaves = whole.metadata.schema
             schema = Schema(told_apart(whole.schema_arrow, whole.metadata))
-        except (pa.ArrowException, OSError) as error:
+            columns = [leaves.column(number) for number in range(len(leaves.names))]
+            named = tuple((leaf.path.encode(), _PHYSICAL.index(leaf.physical_type)) for leaf in columns)
+        except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is not UTF-8
             raise CorruptFile(
                 f"The footer of {storage.uri_of(names[example].as_py())} cannot be read: {error}"
             ) from error
-        if found.paths and found.paths != tuple(leaves.column(n).path.encode() for n in range(len(leaves.names))):
+        if len(found.places) and found.leaves != named:
             raise CorruptFile(
-                f"The columns of {storage.uri_of(names[example].as_py())} are not in the order of its schema."
+                f"The row groups of {storage.uri_of(names[example].as_py())} do not have the columns of its schema."
             )
         yield _Group(found.files + first, found, schema, leaves)
 
@@ -195,7 +198,7 @@ def _leaf_statistics(
     if number is None or t.is_null(own.type):
         return None
     leaf = group.leaves.column(number)
-    if leaf.max_repetition_level or not len(group.footers.rows):
+    if leaf.max_repetition_level or leaf.path != ".".join(own.parts) or not len(group.footers.rows):
         return None
     slots = group.footers.slots(number)
     null_count = _known(slots["null_count"])

@@ -101,30 +101,31 @@ def writer(created_by: str | None, metadata: Mapping[bytes, bytes] | None = None
 
 @lru_cache(maxsize=1024)
 def _writer(created_by: str, pairs: tuple[tuple[bytes, bytes], ...]) -> Writer:
-    match = re.match(r"\s*([A-Za-z0-9_.-]+?)(?:\s*\(\w+\))?\s+version\s+[A-Za-z-]*(\d+(?:\.\d+)*)", created_by)
+    match = re.match(r"\s*([A-Za-z0-9_.-]+?)(?:\s*\(\w+\))?\s+version\s+[A-Za-z-]*(\d{1,9}(?:\.\d{1,9})*)", created_by)
     name, version = (match[1].lower(), tuple(map(int, match[2].split(".")))) if match else ("", ())
     metadata = dict(pairs)
-    spark = re.match(rb"(\d+)", metadata.get(_SPARK_VERSION, b""))
+    spark = re.match(rb"(\d{1,9})", metadata.get(_SPARK_VERSION, b""))
     rebased = any(key in metadata for key in _SPARK_LEGACY) or (spark is not None and int(spark[1]) < 3)
     rebased = rebased or (name == "parquet-mr" and spark is None)
-    return Writer(name, version, rebased, tuple(_opaque(metadata.get(_SPARK_ROW, b""))))
+    return Writer(name, version, rebased, _opaque(metadata.get(_SPARK_ROW, b"")))
 
 
-def _opaque(row: bytes) -> Iterator[tuple[str, str]]:
+def _opaque(row: bytes) -> tuple[tuple[str, str], ...]:
     """Columns of a Spark schema whose strings are collated or padded."""
     try:
-        schema = json.loads(row) if row else {}
-    except ValueError:  # not Spark's JSON: it says nothing about any column
-        schema = {}
-    yield from _opaque_fields(schema, ())
+        return tuple(_opaque_fields(json.loads(row) if row else {}, ()))
+    except (ValueError, RecursionError):  # not Spark's JSON: it says nothing about any column
+        return ()
 
 
 def _opaque_fields(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    if not isinstance(node, dict):
-        return
-    for field in node.get("fields", ()):
-        parts = (*above, field.get("name", ""))
-        metadata = field.get("metadata") or {}
+    fields = node.get("fields") if isinstance(node, dict) else None
+    for field in fields if isinstance(fields, list) else ():
+        if not isinstance(field, dict):
+            continue
+        parts = (*above, str(field.get("name", "")))
+        metadata = field.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
         if "__COLLATIONS" in metadata:
             # Its keys are paths below the field: all leaves of the field are given up together.
             yield join_path(parts), "its strings are compared by a collation"
