@@ -49,10 +49,10 @@ def live(name: str, cache: Path, seed: int) -> None:
     source, *later = (rows.take(pa.array(np.sort(order[a:b]))) for a, b in pairwise(cuts))
     with tempfile.TemporaryDirectory() as place:
         table = zskip.write(source, place, by=list(case.by), rows_per_file=-(-begun // files))
-        new, first = Truth(case, source, []).skipped(Path(place)), set(table.plan().relative_paths.to_pylist())
+        new, first = Truth(case, source, []).skipped(Path(place)), set(table.plan().scan.relative_paths)
         for some in later:
             table.append(some)
-        kept = first <= set(table.plan().relative_paths.to_pylist())
+        kept = first <= set(table.plan().scan.relative_paths)
         truth = Truth(case, pa.concat_tables([source, *later]), [])
         grown, stored = truth.skipped(Path(place)), table.snapshot.totals.bytes
         began = time.perf_counter()

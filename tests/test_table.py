@@ -268,11 +268,11 @@ def test_versions_that_cannot_be_opened_say_why(table: zskip.Table) -> None:
 
 def test_restore_names_the_files_that_are_gone_and_appends_go_on_after_it(table: zskip.Table) -> None:
     table.append(rows_of(100, 2))
-    appended = sorted(set(zskip.open(table.uri).plan().relative_paths.to_pylist()))
+    appended = sorted(set(zskip.open(table.uri).plan().scan.relative_paths))
     table.restore(1)
     table.append(rows_of(50, 3))
     assert ids(table.to_arrow()) == ids(pa.concat_tables([rows_of(20_000, 1), rows_of(50, 3)]))
-    lost = next(path for path in appended if path not in table.plan().relative_paths.to_pylist())
+    lost = next(path for path in appended if path not in table.plan().scan.relative_paths)
     (Path(table.uri) / lost).unlink()
     with pytest.raises(TableNotFound, match=lost):
         table.restore(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from zskip.errors import (
     UnknownColumn,
     ZskipError,
 )
+from zskip.registry import register
 
 if TYPE_CHECKING:
     from zskip.engines.duckdb import sql
@@ -51,6 +53,15 @@ _HOMES = {
     "repair": "zskip.table",
     "write": "zskip.table",
 }
+
+_ENGINES = {
+    "arrow": "zskip.engines.arrow",
+    "duckdb": "zskip.engines.duckdb",
+    "spark": "zskip.spark.handoff",
+    "spark session": "zskip.spark.spark_backend",
+}
+for _name, _home in _ENGINES.items():
+    register(_name, partial(import_module, _home))
 
 
 def __getattr__(name: str) -> Any:

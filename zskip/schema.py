@@ -154,6 +154,9 @@ class Schema:
 
     arrow: pa.Schema
 
+    def __reduce__(self) -> tuple[type[Schema], tuple[pa.Schema]]:
+        return Schema, (self.arrow,)
+
     @cached_property
     def columns(self) -> Mapping[str, Column]:
         """Every leaf by its path, in schema order."""

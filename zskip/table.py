@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from zskip import advisor, tablelog
+from zskip import advisor, registry, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice
 from zskip.binder import bind
 from zskip.compaction import compact
 from zskip.compaction.compact import Optimized
+from zskip.engines.arrow import to_arrow
 from zskip.errors import CommitConflict, InvalidOption, TableExists, nearest
 from zskip.expr import Predicate
 from zskip.layouts.depth import ColumnDepth, depths
-from zskip.plan import Plan
+from zskip.plan import Plan, Survivors
 from zskip.schema import Schema, names_given
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import CACHE_BYTES, Index, Repaired, Snapshot, Vacuumed
@@ -249,6 +249,9 @@ class Table:
         totals = self.snapshot.totals
         return f"<zskip table {self.uri}, version {self.version}: {totals.files} files, {totals.rows} rows>"
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.plan().__arrow_c_stream__(requested_schema)
+
     @property
     def storage(self) -> Storage:
         """Where the table lies."""
@@ -298,12 +301,23 @@ class Table:
 
         Raises `SqlError`, which points at its place in the text.
         """
+        return Plan(self._survey(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness))
+
+    def _survey(
+        self,
+        predicate: str | Predicate | None,
+        *,
+        dialect: str = "duckdb",
+        timezone: str = "UTC",
+        params: Sequence[object] | Mapping[str, object] | None = None,
+        freshness: str = "list",
+    ) -> Survivors:
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
         if predicate is not None and not isinstance(predicate, Predicate):
             predicate = bind(predicate, self.snapshot.schema, dialect=dialect, timezone=timezone, params=params)
         changed = planning.listed(self._index) if freshness == "list" else None
-        return planning.plan(self._index, predicate, changes=changed)
+        return planning.survey(self._index, predicate, changes=changed)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in the order of the files."""
@@ -487,10 +501,9 @@ class Table:
         be_seed(seed)
         count = len(self._index)
         some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
-        parts, today, every = [], [], self.plan(freshness="trust")
+        parts, today, every = [], [], planning.survey(self._index, None)
         for number in some.tolist():
-            rows = replace(every, numbers=np.array([number]), whole=np.ones(1, bool)).to_arrow()
-            rows = _sampled(rows, _ADVISED_ROWS // len(some), seed)
+            rows = _sampled(to_arrow(every.narrowed(np.array([number])).scan), _ADVISED_ROWS // len(some), seed)
             parts.append(rows)
             today.append(np.full(len(rows), number, np.int64))
         if not parts:
@@ -527,7 +540,7 @@ class Table:
         lit = None
         if where is not None:
             lit = np.zeros(len(every), bool)
-            lit[self.plan(where, freshness="trust", **options).numbers] = True
+            lit[self._survey(where, freshness="trust", **options).numbers] = True
         known = {"file": self._index.paths(every), "bytes": self._index.sizes(every)}
         return boxes(self._index.files(None, paths).statistics, *paths, survivors=lit, details=known)
 
@@ -588,8 +601,7 @@ def _both(
 
 
 def _engine(session: Any) -> Engine:
-    # By name: a table knows that there is Spark, and nothing about it.
-    found: Engine = LOCAL if session is None else importlib.import_module("zskip.spark.spark_backend").engine(session)
+    found: Engine = LOCAL if session is None else registry.engine("spark session").engine(session)
     return found
 
 

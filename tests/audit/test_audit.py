@@ -128,7 +128,7 @@ def test_verify_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     rows = pa.table({"a": range(4000), "s": [f"text {n * 7919 % 4000}" for n in range(4000)]})
     for url in (str(tmp_path / "t"), f"memory://{tmp_path.name}/t"):
         table = zskip.write(rows, url, by=["a"], files=4)
-        victim = table.plan("a = 2500").relative_paths[0].as_py()
+        victim = table.plan("a = 2500").scan.relative_paths[0]
         data = table.storage.read(victim)
         table.storage.put(victim, data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :])
         with pytest.raises(CorruptFile, match=victim):

@@ -68,7 +68,7 @@ def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_re
     for seed in range(2, 12):
         table.append(rows(seed))
     before = ids(table)
-    there = set(table.plan().relative_paths.to_pylist())
+    there = set(table.plan().scan.relative_paths)
     size = table.snapshot.totals.bytes
     assert size is not None
     done = table.optimize()
@@ -78,7 +78,7 @@ def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_re
     assert done.depth_after is not None
     assert done.depth_after < done.depth_before
     assert ids(table) == before
-    assert len(there & set(table.plan().relative_paths.to_pylist())) == done.files_before - done.files_rewritten
+    assert len(there & set(table.plan().scan.relative_paths)) == done.files_before - done.files_rewritten
     reached = skipped(table)
     again = table.optimize()
     assert (again.files_rewritten, again.version) == (0, done.version)
@@ -222,7 +222,7 @@ def test_groups_that_others_changed_meanwhile_are_left_and_the_rest_is_committed
     kept = (pc.field("a") >= 40) | (pc.field("id") < 2_000_000) | (pc.field("id") >= 8_000_000)
     assert ids(table) == sorted(everything.filter(kept)["id"].to_pylist())
     table.vacuum("0 days")
-    named = set(table.plan().relative_paths.to_pylist())
+    named = set(table.plan().scan.relative_paths)
     assert {path.name for path in (tmp_path / "t").glob("*.parquet")} == named
     assert table.history(1)[0].details["settled"] is False
     assert table.optimize().files_left == 0
@@ -273,15 +273,15 @@ def test_twenty_small_appends_to_a_small_table_write_few_files_and_are_mended_fo
     first: int, size: dict[str, int], zeek: pa.Table, tmp_path: Path
 ) -> None:
     table = zskip.write(zeek.slice(0, first), tmp_path / "t", by=ZEEK_BY, **size)
-    step, there = first // 100, set(table.plan().relative_paths.to_pylist())
+    step, there = first // 100, set(table.plan().scan.relative_paths)
     for number in range(20):
         assert table.append(zeek.slice(first + number * step, step)).files <= 10
-    assert there < set(table.plan().relative_paths.to_pylist())
+    assert there < set(table.plan().scan.relative_paths)
     totals = table.snapshot.totals
     assert totals.bytes is not None
     done = table.optimize()
     assert 0 < done.bytes_rewritten < totals.bytes / 2
-    kept = there & set(table.plan().relative_paths.to_pylist())
+    kept = there & set(table.plan().scan.relative_paths)
     assert len(there) / 2 < len(kept) < len(there)  # some of the large files joined those of the appends
     assert (table.snapshot.totals.rows, table.optimize().files_rewritten) == (totals.rows, 0)
     reached = skipped(table)
@@ -299,7 +299,7 @@ def test_what_is_cut_anew_is_cut_where_its_box_is_wide(tmp_path: Path) -> None:
     by = ["a", "b"]
     rows = pa.table({name: dice.permutation(72_000) for name in by})
     table = zskip.write(rows.slice(0, 60_000), tmp_path / "t", by=by, files=100)
-    first = set(table.plan().relative_paths.to_pylist())
+    first = set(table.plan().scan.relative_paths)
     for number in range(20):
         table.append(rows.slice(60_000 + 600 * number, 600))
     table.optimize()
@@ -317,13 +317,13 @@ def test_appends_of_one_size_make_the_same_bundles(tmp_path: Path) -> None:
     table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a", "b"], files=100)
     for seed in range(2, 5):
         table.append(rows_of(1_800, seed))
-    names = [path.split("-")[1] for path in table.plan("id >= 2000000").relative_paths.to_pylist()]
+    names = [path.split("-")[1] for path in table.plan("id >= 2000000").scan.relative_paths]
     assert set(names) == {"000000_000063", "000064_000099"}
     assert len(names) == 3 * (3 + 2)  # a bundle is cut to its own rows where it holds enough for several files
     table.append(rows_of(1, 9))
-    assert "000000_000099" in {path.split("-")[1] for path in table.plan("id >= 9000000").relative_paths.to_pylist()}
+    assert "000000_000099" in {path.split("-")[1] for path in table.plan("id >= 9000000").scan.relative_paths}
     table.append(rows_of(30_000, 10))
-    large = table.plan("id >= 10000000").relative_paths.to_pylist()
+    large = table.plan("id >= 10000000").scan.relative_paths
     assert all("_" not in path for path in large)
     assert len(large) == 100
     table.delete("TRUE")
@@ -337,7 +337,7 @@ def test_a_bundle_keeps_to_its_partition(tmp_path: Path) -> None:
     assert table.append(added).files <= 8
     for day in "0123":
         found = table.plan(f"day = '{day}' AND id >= 2000000")
-        assert all(f"day={day}/" in path for path in found.relative_paths.to_pylist())
+        assert all(f"day={day}/" in path for path in found.scan.relative_paths)
         assert found.count() == pc.sum(pc.equal(added["day"], day)).as_py()
 
 

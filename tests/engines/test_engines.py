@@ -16,9 +16,10 @@ import pytest
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.binder import bind
+from zskip.engines.arrow import counts
 from zskip.engines.duckdb import sql
+from zskip.engines.duckdb.native_scan import native_scan
 from zskip.engines.duckdb.relation import planned_scan
-from zskip.engines.duckdb.scan import native_scan
 from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
 from zskip.plan import listed, plan
 from zskip.schema import Schema
@@ -230,7 +231,7 @@ def test_row_groups_of_one_file_are_handed_over_as_its_rows(predicate: str, tmp_
     con = duckdb.connect()
     con.register("everything", rows)
     expected = con.sql(f"SELECT * FROM everything WHERE ({predicate}\n) ORDER BY a").fetchall()
-    assert "file_row_number" in planned_scan(plan, con, None).sql
+    assert "file_row_number" in planned_scan(plan.scan, con, None).sql
     assert plan.to_duckdb(con).order("a").fetchall() == expected
     assert plan.to_arrow().num_rows == plan.count() == len(expected) > 0
 
@@ -258,7 +259,7 @@ def test_row_groups_of_one_file_below_hive_folders(tmp_path: Path) -> None:
     plan = table.plan("day = 1 AND a % 1000 = 7 AND a < 7000")
     assert plan.files[0].row_groups is not None
     con = duckdb.connect()
-    assert "file_row_number" in planned_scan(plan, con, None).sql
+    assert "file_row_number" in planned_scan(plan.scan, con, None).sql
     assert plan.to_duckdb(con).order("a").fetchall() == [(1, 5_007), (1, 6_007)]
     assert plan.to_arrow()["a"].to_pylist() == [5_007, 6_007]
     assert plan.count() == 2
@@ -279,7 +280,7 @@ def test_columns_may_have_the_names_that_duckdb_gives_to_files(name: str, tmp_pa
     table = zskip.write(rows, tmp_path / "t", by="a", files=3, partition_by="day")
     assert sorted_rows(table.to_arrow()) == sorted_rows(rows)
     assert table.plan("day = '1' AND a > 2").to_arrow().to_pylist() == [{"a": 4, name: "x", "day": "1"}]
-    assert table.plan("a > 2").counts().tolist() == [1, 1, 1]
+    assert counts(table.plan("a > 2").scan).tolist() == [1, 1, 1]
     with duckdb.connect() as con:
         found = sql(f"SELECT a, day FROM t WHERE day = '1' AND {name} = 'x' AND a > 2", con, tables={"t": table})
         assert found.fetchall() == [(4, "1")]

@@ -57,7 +57,7 @@ def test_nothing_survives_a_contradiction(index: Index) -> None:
 
 def test_files_that_match_wholly_have_no_residual_and_are_counted_unread(index: Index) -> None:
     found = plan_of(index, "a BETWEEN 50 AND 149")
-    assert found.all_match
+    assert found.scan.all_match
     assert [file.residual for file in found.files] == [None, None]
     for path in found.paths:
         Path(path).rename(path + ".away")
@@ -72,7 +72,7 @@ def test_a_file_that_matches_in_part_is_counted_by_its_row_groups(index: Index) 
     found = plan_of(index, "a < 60")
     assert [file.residual is None for file in found.files] == [True, False]
     assert found.files[1].row_groups == (0,)
-    counted, rest = found.without_counted()
+    counted, rest = found.scan.without_counted()
     assert (counted, len(rest), found.count()) == (240, 0, 240)
 
 
@@ -136,7 +136,7 @@ def test_explain_of_a_file_shows_its_ranges_and_verdicts(index: Index) -> None:
     assert facts["verdict"] == "kept"
     assert facts["conjuncts"][0]["ranges"]["a"]["lower"] == 50
     assert [group["verdict"] for group in facts["row_groups"]] == ["some row may match"] + ["no row matches"] * 4
-    skipped = found.explain(found.index.storage.uri_of("part-00019.parquet"))
+    skipped = found.explain(index.storage.uri_of("part-00019.parquet"))
     assert "skipped" in skipped.splitlines()[0]
     assert "a from 950 to 999" in skipped
     with pytest.raises(InvalidOption, match=r'Did you mean "part-'):

@@ -114,7 +114,7 @@ def test_a_killed_executor_and_speculation_leave_each_row_once(spark: SparkSessi
     table = zskip.open(folder)
     assert (table.version, table.snapshot.totals.rows) == (2, 400_000)
     named = set(table.index.paths(np.arange(len(table.index))).to_pylist())
-    older = set(zskip.open(folder, version=1).plan().relative_paths.to_pylist())
+    older = set(zskip.open(folder, version=1).plan().scan.relative_paths)
     assert {path.name for path in folder.glob("*.parquet")} == named | older
     assert not list(folder.glob("_zskip/staging-*"))
     rows = zs.table(spark, table)
@@ -145,7 +145,7 @@ def test_tasks_that_run_twice_at_a_time_leave_each_row_once(spark: SparkSession,
     assert (table.version, table.snapshot.totals.rows) == (3, 2 * cluster.ROWS)
     named = table.index.paths(np.arange(len(table.index))).to_pylist()
     assert len(set(named)) == len(named)
-    older = old.plan().relative_paths.to_pylist()
+    older = old.plan().scan.relative_paths
     assert {path.name for path in folder.glob("*.parquet")} == {*named, *older}
     # An attempt that goes on after the commit may still make its folder, which no table looks at.
     table.vacuum("0 days")

@@ -216,7 +216,6 @@ def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(sto
         plan.to_arrow,
         lambda: list(plan.to_batches()),
         plan.count,
-        plan.counts,
         lambda: plan.to_duckdb(con).fetchall(),
         lambda: zskip.sql("SELECT sum(id) FROM t WHERE a < 500", con, tables={"t": old}).fetchall(),
     ]

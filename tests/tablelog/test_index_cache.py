@@ -52,7 +52,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(index: Index, predicate: str) -> object:
     """All that a plan tells of the files and row groups that it keeps."""
     found = plan_of(index, predicate)
-    return found.paths, found.whole.tolist(), [one.row_groups for one in found.files], found.rows.to_pylist()
+    return (
+        found.paths,
+        found.scan.files.column("all_match").to_pylist(),
+        [one.row_groups for one in found.files],
+        found.scan.files.column("rows").to_pylist(),
+    )
 
 
 def test_a_cache_without_room_gives_the_same_plans(folder: Path) -> None:

@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 from zskip.audit.random_predicates import random_predicates
 from zskip.binder import bind
 from zskip.engines.arrow import row_group_batches
+from zskip.engines.duckdb import to_duckdb
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption
-from zskip.plan import Plan, plan
-from zskip.plan.plan import Groups
+from zskip.plan import Plan, Survivors, survey
+from zskip.plan.survivors import surviving_groups
+from zskip.scan import Scan
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -171,7 +173,7 @@ class Auditor:
         An engine is not asked what its SQL cannot say, unless the predicate was ``given``: then that is an error.
         """
         predicate = bind(text, self.index.snapshot.schema, **options)
-        found = plan(self.index, predicate)
+        found = survey(self.index, predicate)
         plain = options.get("dialect", "duckdb") == "duckdb" and not options.get("params")
         test = f"(\n{text}\n)" if plain else predicate.sql("duckdb")
         skipped = np.setdiff1d(np.arange(len(self.index), dtype=np.int64), found.numbers)
@@ -180,13 +182,15 @@ class Auditor:
         groups = 0
         if test is not None:
             wrong += self.offenders("skipped", found, read, test)
-            wrong += self.offenders("all match", found, self.drawn(found.numbers[found.whole]), f"{test} IS NOT TRUE")
+            wrong += self.offenders(
+                "all match", found, self.drawn(found.numbers[found.all_match]), f"{test} IS NOT TRUE"
+            )
             groups, inside = self.inside_kept_files(found)
             wrong += inside
         rows = {}
         for engine in self.engines:
             if engine == "arrow" or predicate.sql(engine) is not None or (given and engine == "spark"):
-                with self.naming_files(found):
+                with self.naming_files(found.numbers):
                     rows[engine] = self.fingerprint(found, engine)
         return Check(
             text,
@@ -206,7 +210,7 @@ class Auditor:
             return numbers
         return np.sort(self.dice.choice(numbers, self.sample, replace=False))
 
-    def offenders(self, claim: str, found: Plan, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
+    def offenders(self, claim: str, found: Survivors, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
         """The files, of those that should hold none, which hold rows that pass a test."""
         if self.count(found, numbers, test) == 0:
             return
@@ -216,16 +220,15 @@ class Auditor:
             if rows:
                 yield Wrong(claim, self.index.paths(alone)[0].as_py(), None, rows)
 
-    def count(self, found: Plan, numbers: np.ndarray, test: str) -> int:
+    def count(self, found: Survivors, numbers: np.ndarray, test: str) -> int:
         if not len(numbers):
             return 0
-        chosen = everything_in(found, numbers)
-        with self.naming_files(chosen):
-            relation = chosen.to_duckdb(self.connection)
+        with self.naming_files(numbers):
+            relation = to_duckdb(self.scan_of(numbers), self.connection)
             ((rows,),) = relation.filter(test).aggregate("count(*)").fetchall()
         return int(rows)
 
-    def inside_kept_files(self, found: Plan) -> tuple[int, list[Wrong]]:
+    def inside_kept_files(self, found: Survivors) -> tuple[int, list[Wrong]]:
         """Read the row groups that a plan skips in files that it keeps; how many, and those with matching rows."""
         partly = self.drawn(np.unique(found.groups.file))
         if not len(partly):
@@ -233,31 +236,35 @@ class Auditor:
         units = self.index.row_groups(partly, [])
         width = int(max(units.row_group.max(), found.groups.number.max(initial=0))) + 1
         kept = np.isin(units.file * width + units.row_group, found.groups.file * width + found.groups.number)
-        groups = Groups.of(units, ~kept, np.zeros(len(units), bool))
+        groups = surviving_groups(units, ~kept, np.zeros(len(units), bool))
+        where = condition(found.scan)
         wrong = []
         for number in np.unique(groups.file):
+            skipped = groups.take(groups.file == number)
             alone = replace(
-                found,
-                numbers=np.array([number]),
-                whole=np.zeros(1, bool),
-                groups=groups.take(groups.file == number),
-                changes=None,
+                self.scan_of(np.array([number])),
+                predicate=found.predicate,
+                groups=replace(skipped, file=skipped.file * 0),
             )
-            rows = sum(batch.num_rows for batch in row_group_batches(alone, pa.schema([]), condition(alone)))
+            rows = sum(batch.num_rows for batch in row_group_batches(alone, pa.schema([]), where))
             if rows:
-                chosen = tuple(alone.groups.number.tolist())
-                wrong.append(Wrong("skipped", self.index.paths(alone.numbers)[0].as_py(), chosen, rows))
+                wrong.append(Wrong("skipped", alone.relative_paths[0], tuple(skipped.number.tolist()), rows))
         return int((~kept).sum()), wrong
 
-    def fingerprint(self, found: Plan, engine: str) -> tuple[int, int]:
+    def scan_of(self, numbers: np.ndarray) -> Scan:
+        """All rows of some files, by number."""
+        return survey(self.index, None).narrowed(numbers).scan
+
+    def fingerprint(self, found: Survivors, engine: str) -> tuple[int, int]:
         """The count and the sum of the hashes of the rows that an engine gives, following a plan."""
         schema = self.index.snapshot.schema.arrow
+        planned = Plan(found)
         if engine == "duckdb":
-            batches: Iterable[pa.RecordBatch] = found.to_duckdb(self.connection).to_arrow_reader()
+            batches: Iterable[pa.RecordBatch] = planned.to_duckdb(self.connection).to_arrow_reader()
         elif engine == "arrow":
-            batches = found.to_batches()
+            batches = planned.to_batches()
         else:
-            batches = found.to_spark(self.spark or session()).toArrow().select(schema.names).to_batches()
+            batches = planned.to_spark(self.spark or session()).toArrow().select(schema.names).to_batches()
         count, total = 0, 0
         # Counted batch by batch, on a connection of its own: the one that reads has a result open, and a query that
         # pulled it would hide what is wrong with a file behind an error of its own.
@@ -270,23 +277,24 @@ class Auditor:
         return count, total
 
     @contextmanager
-    def naming_files(self, found: Plan) -> Iterator[None]:
-        """Name the file of a plan that cannot be read, where that is why an engine failed. Raises `CorruptFile`."""
+    def naming_files(self, numbers: np.ndarray) -> Iterator[None]:
+        """Name the one of some files that cannot be read, where that is why an engine failed. Raises `CorruptFile`."""
         import duckdb
 
         unread = (duckdb.Error, pa.ArrowInvalid)
         try:
             yield
         except unread as error:
-            for number in found.numbers:
-                alone = everything_in(found, np.array([number]))
+            for number in numbers:
+                alone = self.scan_of(np.array([number]))
                 try:
                     for _ in alone.to_batches():
                         pass
                 except unread as reason:
-                    path = self.index.storage.uri_of(self.index.paths(alone.numbers)[0].as_py())
                     said = str(reason).splitlines()[0]
-                    raise CorruptFile(f"{path} cannot be read: {said} Restore it, or write its rows anew.") from error
+                    raise CorruptFile(
+                        f"{alone.paths[0]} cannot be read: {said} Restore it, or write its rows anew."
+                    ) from error
             raise
 
     def invented(self, count: int, seed: int) -> list[str]:
@@ -294,8 +302,7 @@ class Auditor:
         numbers = np.arange(len(self.index), dtype=np.int64)
         if len(numbers) > SAMPLED_FILES:
             numbers = np.sort(self.dice.choice(numbers, SAMPLED_FILES, replace=False))
-        source = everything_in(plan(self.index, None), self.there(numbers))
-        rows = source.to_duckdb(self.connection).limit(SAMPLED_ROWS).to_arrow_table()
+        rows = to_duckdb(self.scan_of(self.there(numbers)), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
         return random_predicates(
             rows.cast(self.index.snapshot.schema.arrow), self.index.snapshot.schema, count, seed=seed
         )
@@ -304,12 +311,6 @@ class Auditor:
         lost = pc.is_in(self.index.paths(numbers), value_set=pa.array(sorted(self.missing), pa.string()))
         left: np.ndarray = numbers[~np.asarray(lost)]
         return left
-
-
-def everything_in(found: Plan, numbers: np.ndarray) -> Plan:
-    """The plan that reads these files, and all of their rows."""
-    whole = np.ones(len(numbers), bool)
-    return replace(found, predicate=None, numbers=numbers, whole=whole, groups=Groups.none(), changes=None)
 
 
 def session() -> Any:

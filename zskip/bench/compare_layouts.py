@@ -16,7 +16,7 @@ from zskip.binder.workload_sql import asked, spoken
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption
 from zskip.layouts import Share
-from zskip.plan import plan
+from zskip.plan import survey
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -73,6 +73,6 @@ def _score(
 
 
 def _sample(index: Index, con: duckdb.DuckDBPyConnection) -> pa.Table:
-    scan = planned_scan(plan(index, None), con, None)
+    scan = planned_scan(survey(index, None).scan, con, None)
     sampling = f"FROM ({scan.sql}) USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS) REPEATABLE (1)"
     return con.sql(sampling, params=dict(scan.parameters)).to_arrow_table().cast(index.snapshot.schema.arrow)

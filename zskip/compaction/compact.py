@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import plan as planning
 from zskip.compaction.choose import Group, worth_rewriting
 from zskip.compaction.recut import recut
 from zskip.compaction.splice import Trunk
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
+from zskip.plan import survey
 from zskip.stats import DataFiles
 from zskip.storage import Storage, abandon
 from zskip.tablelog import Index, LayoutRecord, Snapshot, commit, load
@@ -256,7 +256,7 @@ def _sampled(
 
 def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:
     """All rows as new files, by a layout that is fitted anew."""
-    rows = engine.planned(planning.plan(index, None))
+    rows = engine.scanned(survey(index, None).scan)
     written = engine.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
         _be_whole(index, np.arange(len(index)), written)

@@ -1,4 +1,4 @@
-"""The matching rows of a plan as Arrow batches: DuckDB scans and filters, and the table's own types come back.
+"""The matching rows of a scan as Arrow batches: DuckDB scans and filters, and the table's own types come back.
 
 Columns that DuckDB cannot carry without loss (wide decimals, extension types, names that differ only in case) are read
 by Arrow instead, row group by row group, and DuckDB only says which rows match.
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from pyarrow import types as t
 
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless, quoted
+from zskip.engines.duckdb.native_scan import literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
-from zskip.engines.duckdb.scan import literal, partition_values
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.schema import names_given
@@ -29,7 +29,7 @@ from zskip.schema import names_given
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.plan import Plan
+    from zskip.scan import Scan
 
 __all__ = ["count", "counts", "row_group_batches", "to_arrow", "to_batches"]
 
@@ -37,83 +37,79 @@ _BATCH_ROWS = 122_880
 _FILE = "_zskip_file"
 
 
-def to_arrow(plan: Plan, columns: Sequence[str] | None = None) -> pa.Table:
+def to_arrow(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
     """The matching rows as a table in the table's own order and types. Raises `UnknownColumn`, `UnsupportedSql`."""
-    schema = output_schema(plan, columns)
-    return pa.Table.from_batches(to_batches(plan, columns), schema)
+    schema = output_schema(scan, columns)
+    return pa.Table.from_batches(to_batches(scan, columns), schema)
 
 
-def to_batches(plan: Plan, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def to_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The matching rows as record batches, in bounded memory.
 
     Raises `UnknownColumn` and `UnsupportedSql` at once, and `TableNotFound` where a file has gone since the plan.
     """
-    schema = output_schema(plan, columns)
-    where = condition(plan)
-    if len(plan) == 0:
+    schema = output_schema(scan, columns)
+    where = condition(scan)
+    if len(scan) == 0:
         return iter(())
-    native = not ambiguous(plan.snapshot.schema.arrow.names) and all(lossless(field.type) for field in schema)
-    return _read(plan, _native_batches(plan, schema) if native else row_group_batches(plan, schema, where))
+    native = not ambiguous(scan.schema.arrow.names) and all(lossless(field.type) for field in schema)
+    return _read(scan, _native_batches(scan, schema) if native else row_group_batches(scan, schema, where))
 
 
-def _read(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with naming_what_is_gone(plan):
+def _read(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with naming_what_is_gone(scan):
         yield from batches
 
 
-def count(plan: Plan) -> int:
+def count(scan: Scan) -> int:
     """How many rows match. Files, and row groups, that match wholly are counted without being read."""
-    if plan.predicate is None or plan.all_match:
-        rows = pc.sum(plan.rows, skip_nulls=False, min_count=0).as_py()
-        if rows is not None:
-            return int(rows)
     counted: int
-    counted, rest = plan.without_counted()
+    counted, rest = scan.without_counted()
     if len(rest) == 0:
         return counted
-    if ambiguous(plan.snapshot.schema.arrow.names):
-        read: int = sum(batch.num_rows for batch in to_batches(rest, []))
-        return counted + read
+    if ambiguous(scan.schema.arrow.names):
+        return counted + sum(batch.num_rows for batch in to_batches(rest, []))
     con = connection(rest)
-    scan = planned_scan(rest, con, [])
+    read = planned_scan(rest, con, [])
     with naming_what_is_gone(rest):
-        (row,) = con.execute(f"SELECT count(*) FROM ({scan.sql})", dict(scan.parameters)).fetchall()
+        (row,) = con.execute(f"SELECT count(*) FROM ({read.sql})", dict(read.parameters)).fetchall()
     found: int = row[0]
     return counted + found
 
 
-def counts(plan: Plan) -> NDArray[np.int64]:
-    """How many rows match in each file of a plan, by one scan of the predicate's columns."""
-    if ambiguous(plan.snapshot.schema.arrow.names):
-        return np.array([count(plan.narrowed(plan.numbers[place : place + 1])) for place in range(len(plan))], np.int64)
-    found = np.zeros(len(plan), np.int64)
-    if len(plan):
-        con = connection(plan)
-        scan = planned_scan(plan, con, [], _FILE)
-        tally = f"SELECT {_FILE}, count(*) AS rows FROM ({scan.sql}) GROUP BY {_FILE}"
-        with naming_what_is_gone(plan):
-            read = con.sql(tally, params=dict(scan.parameters)).to_arrow_table()
-        place = pc.index_in(read.column(_FILE), value_set=pa.array(readable_paths(plan, con)))
-        found[np.asarray(place)] = np.asarray(read.column("rows"))
+def counts(scan: Scan) -> NDArray[np.int64]:
+    """How many rows match in each file, by one scan of the predicate's columns."""
+    if ambiguous(scan.schema.arrow.names):
+        alone = np.eye(len(scan), dtype=bool)
+        return np.array([count(scan.narrowed(kept)) for kept in alone], np.int64)
+    found = np.zeros(len(scan), np.int64)
+    if len(scan):
+        con = connection(scan)
+        read = planned_scan(scan, con, [], _FILE)
+        tally = f"SELECT {_FILE}, count(*) AS rows FROM ({read.sql}) GROUP BY {_FILE}"
+        with naming_what_is_gone(scan):
+            rows = con.sql(tally, params=dict(read.parameters)).to_arrow_table()
+        place = pc.index_in(rows.column(_FILE), value_set=pa.array(readable_paths(scan, con)))
+        found[np.asarray(place)] = np.asarray(rows.column("rows"))
     return found
 
 
-def connection(plan: Plan) -> duckdb.DuckDBPyConnection:
-    """A connection of zskip's own for one operation, with the plan's clock."""
+def connection(scan: Scan) -> duckdb.DuckDBPyConnection:
+    """A connection of zskip's own for one operation, with the predicate's clock."""
     import duckdb
 
     # A store's files are read with its own credentials, which a database that is kept would keep as well.
-    local = plan.index.storage.local is not None
+    local = scan.storage.local is not None
     con = _database(os.getpid()).cursor() if local else duckdb.connect()
     con.execute("SET enable_progress_bar = false")
-    if plan.predicate is not None:
-        con.execute("SET TimeZone = " + literal(plan.predicate.dialect.timezone))
+    if scan.predicate is not None:
+        con.execute("SET TimeZone = " + literal(scan.predicate.dialect.timezone))
     return con
 
 
 @functools.cache
 def _database(process: int) -> duckdb.DuckDBPyConnection:
-    """The database that this process reads local files with: to start one takes longer than many a plan's reading.
+    """The database that this process reads local files with: to start one takes longer than many a scan's reading.
 
     A process that was forked off has none of its parent's threads, and starts its own. Nothing is cached: a foreign
     file may be replaced within the tick of a clock.
@@ -123,9 +119,9 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(f":memory:zskip-{process}", config={"enable_external_file_cache": False})
 
 
-def output_schema(plan: Plan, columns: Sequence[str] | None) -> pa.Schema:
+def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:
     """The table's own fields, those of ``columns`` and in that order. Raises `UnknownColumn`."""
-    arrow = plan.snapshot.schema.arrow
+    arrow = scan.schema.arrow
     if columns is None:
         return arrow
     columns = names_given(columns, "columns")
@@ -135,11 +131,11 @@ def output_schema(plan: Plan, columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([arrow.field(name) for name in columns], arrow.metadata)
 
 
-def _native_batches(plan: Plan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """DuckDB reads and filters; each batch is cast to the table's types."""
-    con = connection(plan)
-    scan = planned_scan(plan, con, schema.names)
-    for batch in con.sql(scan.sql, params=dict(scan.parameters)).to_arrow_reader(_BATCH_ROWS):
+    con = connection(scan)
+    read = planned_scan(scan, con, schema.names)
+    for batch in con.sql(read.sql, params=dict(read.parameters)).to_arrow_reader(_BATCH_ROWS):
         if batch.num_rows:
             yield _cast(batch, schema)
 
@@ -159,24 +155,24 @@ def _empty_rows(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def row_group_batches(plan: Plan, schema: pa.Schema, where: str | None) -> Iterator[pa.RecordBatch]:
+def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Iterator[pa.RecordBatch]:
     """Arrow reads the planned row groups and no others; DuckDB says which of their rows match."""
-    con = connection(plan)
-    asked = [] if where is None or plan.predicate is None else plan.predicate.columns
-    roots = list(dict.fromkeys(plan.snapshot.schema.columns[path].parts[0] for path in asked))
-    roots += _also_named(where or "", [name for name in plan.snapshot.schema.arrow.names if name not in roots], roots)
+    con = connection(scan)
+    asked = [] if where is None or scan.predicate is None else scan.predicate.columns
+    roots = list(dict.fromkeys(scan.schema.columns[path].parts[0] for path in asked))
+    roots += _also_named(where or "", [name for name in scan.schema.arrow.names if name not in roots], roots)
     if ambiguous(roots):
         raise SchemaError(
             "DuckDB cannot tell columns apart whose names differ only in case, and the predicate reads two of them: "
             + ", ".join(f'"{root}"' for root in sorted(roots, key=str.lower))
             + "."
         )
-    table = plan.snapshot.schema.arrow
-    partitions = plan.snapshot.partition_by
-    filesystem = None if plan.index.storage.local is not None else plan.index.storage.filesystem()
-    for position, path in enumerate(plan.paths):
+    table = scan.schema.arrow
+    partitions = scan.partition_by
+    filesystem = None if scan.storage.local is not None else scan.storage.filesystem()
+    for position, path in enumerate(scan.paths):
         with pq.ParquetFile(path, filesystem=filesystem) as file:
-            groups = plan.row_groups_of(position)
+            groups = scan.row_groups_of(position)
             values = partition_values(path, {name: table.field(name).type for name in partitions})
             for group in range(file.num_row_groups) if groups is None else groups:
                 rows = _rows(file, group, table, dict.fromkeys([*schema.names, *roots]), values)

@@ -12,14 +12,14 @@ from zskip.errors import TableNotFound, ZskipError
 from zskip.tablelog import latest_version
 
 if TYPE_CHECKING:
-    from zskip.plan import Plan
+    from zskip.scan import Scan
 
 __all__ = ["naming_what_is_gone"]
 
 
 @contextmanager
-def naming_what_is_gone(*plans: Plan) -> Iterator[None]:
-    """Raise `TableNotFound`, with what helps, in place of an engine's error about plans whose files are gone."""
+def naming_what_is_gone(*scans: Scan) -> Iterator[None]:
+    """Raise `TableNotFound`, with what helps, in place of an engine's error about scans whose files are gone."""
     import duckdb
 
     try:
@@ -27,21 +27,21 @@ def naming_what_is_gone(*plans: Plan) -> Iterator[None]:
     except ZskipError:
         raise
     except (duckdb.Error, OSError) as error:
-        for plan in plans:
-            if said := _gone(plan):
+        for scan in scans:
+            if said := _gone(scan):
                 raise TableNotFound(said) from error
         raise
 
 
-def _gone(plan: Plan) -> str | None:
-    """What to say of the plan's files that are gone; None where all are there."""
-    storage, version = plan.index.storage, plan.snapshot.version
-    listed = storage.size_and_modified(plan.relative_paths.to_pylist())
+def _gone(scan: Scan) -> str | None:
+    """What to say of the scan's files that are gone; None where all are there."""
+    storage, version = scan.storage, scan.version
+    listed = storage.size_and_modified(scan.relative_paths)
     gone = listed.path.filter(pc.is_null(listed.size))
     if not len(gone):
         return None
-    what = f"{len(gone):,} of the {len(plan):,} files that were planned of {storage.uri} are gone, such as {gone[0]}. "
-    if not plan.snapshot.managed:
+    what = f"{len(gone):,} of the {len(scan):,} files that were planned of {storage.uri} are gone, such as {gone[0]}. "
+    if not scan.managed:
         return what + "The folder has changed since: plan again, and refresh() takes the change into the index."
     newest = latest_version(storage)
     if newest > version:

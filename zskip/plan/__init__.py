@@ -1,12 +1,13 @@
-"""What a query need not read: statistics are judged level by level, and the survivors stand as a plain value.
+"""What a query need not read: statistics are judged level by level, and the survivors handed to engines.
 
-``survey``: shard → file → row group · ``planned``, ``shares``: the values · ``explain``: why · ``freshness``: folders
-that may have changed.
+``planner``: shard → file → row group · ``survivors``, ``shares``: what is left, and how much is skipped · ``explain``:
+why · ``plan``: what a user holds · ``listed_changes``: folders that may have changed.
 """
 
 from zskip.plan.listed_changes import listed
-from zskip.plan.plan import Changes, Plan, PlannedFile
-from zskip.plan.planner import plan
+from zskip.plan.plan import Plan, PlannedFile
+from zskip.plan.planner import plan, survey
 from zskip.plan.shares import Share, Skipped
+from zskip.plan.survivors import Changes, Survivors
 
-__all__ = ["Changes", "Plan", "PlannedFile", "Share", "Skipped", "listed", "plan"]
+__all__ = ["Changes", "Plan", "PlannedFile", "Share", "Skipped", "Survivors", "listed", "plan", "survey"]

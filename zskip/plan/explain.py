@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,9 @@ import pyarrow.compute as pc
 from zskip.errors import InvalidOption, nearest
 from zskip.expr import Predicate
 from zskip.plan.shares import Share
+from zskip.plan.survivors import Survivors
 from zskip.pruning import Outcomes, outcomes, reasons
 from zskip.stats import ColumnStatistics, FileStatistics
-
-if TYPE_CHECKING:
-    from zskip.plan.plan import Plan
 
 __all__ = ["explain", "facts"]
 
@@ -25,45 +23,45 @@ _SHOWN_PATHS = 5
 _SHOWN_GROUPS = 20
 
 
-def facts(plan: Plan, file: str | None = None) -> Mapping[str, Any]:
+def facts(survivors: Survivors, file: str | None = None) -> Mapping[str, Any]:
     """What `explain` says, in plain values. Raises `InvalidOption` for a file that the table does not have."""
-    return _facts_of_plan(plan) if file is None else _facts_of_file(plan, file)
+    return _facts_of_plan(survivors) if file is None else _facts_of_file(survivors, file)
 
 
-def explain(plan: Plan, file: str | None = None) -> str:
+def explain(survivors: Survivors, file: str | None = None) -> str:
     """The facts as text: of the whole plan, or of one file beside its ranges."""
-    found = facts(plan, file)
+    found = facts(survivors, file)
     return _text_of_plan(found) if file is None else _text_of_file(found)
 
 
 # --- the whole plan ---
 
 
-def _facts_of_plan(plan: Plan) -> dict[str, Any]:
-    skipped = plan.skipped
-    predicate = plan.predicate
+def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
+    skipped = survivors.skipped
+    predicate = survivors.predicate
     found: dict[str, Any] = {
-        "table": plan.index.storage.uri,
-        "version": plan.snapshot.version,
+        "table": survivors.index.storage.uri,
+        "version": survivors.index.snapshot.version,
         "predicate": None if predicate is None else predicate.text,
         "dialect": None if predicate is None else predicate.dialect.name,
         "timezone": None if predicate is None else predicate.dialect.timezone,
         "skipped": {name: _share(getattr(skipped, name)) for name in skipped._fields},
-        "files_without_residual": int(plan.whole.sum()),
-        "conjuncts": [] if predicate is None else _conjuncts(plan, predicate),
+        "files_without_residual": int(survivors.all_match.sum()),
+        "conjuncts": [] if predicate is None else _conjuncts(survivors, predicate),
     }
-    if plan.changes is not None:
-        found["changes"] = {name: getattr(plan.changes, name).to_pylist() for name in ("new", "changed", "gone")}
+    if survivors.changes is not None:
+        found["changes"] = {name: getattr(survivors.changes, name).to_pylist() for name in ("new", "changed", "gone")}
     return found
 
 
-def _conjuncts(plan: Plan, predicate: Predicate) -> list[dict[str, Any]]:
-    index = plan.index
+def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any]]:
+    index = survivors.index
     columns = sorted(predicate.columns)
-    files = index.files(range(len(plan.snapshot.shards)), columns)
+    files = index.files(range(len(survivors.index.snapshot.shards)), columns)
     by_file = reasons(predicate, files.statistics)
     by_group = by_file
-    if any(shard.row_group_part is not None for shard in plan.snapshot.shards):
+    if any(shard.row_group_part is not None for shard in survivors.index.snapshot.shards):
         by_group = reasons(predicate, index.row_groups(files.numbers, columns).statistics)
     return [
         {
@@ -122,29 +120,29 @@ def _short(text: str, width: int = 90) -> str:
 # --- one file ---
 
 
-def _facts_of_file(plan: Plan, file: str) -> dict[str, Any]:
-    number = _number_of(plan, file)
+def _facts_of_file(survivors: Survivors, file: str) -> dict[str, Any]:
+    number = _number_of(survivors, file)
     chosen = np.array([number])
-    predicate = plan.predicate
-    path = plan.index.paths(chosen)[0].as_py()
+    predicate = survivors.predicate
+    path = survivors.index.paths(chosen)[0].as_py()
     found: dict[str, Any] = {
         "file": path,
-        "rows": plan.index.row_counts(chosen)[0].as_py(),
-        "bytes": plan.index.sizes(chosen)[0].as_py(),
+        "rows": survivors.index.row_counts(chosen)[0].as_py(),
+        "bytes": survivors.index.sizes(chosen)[0].as_py(),
         "predicate": None if predicate is None else predicate.text,
         "conjuncts": [],
         "row_groups": [],
         "verdict": "kept",
         "all_rows_match": predicate is None,
     }
-    if plan.changes is not None and path in plan.changes.changed.to_pylist():
+    if survivors.changes is not None and path in survivors.changes.changed.to_pylist():
         return {**found, "verdict": "kept", "reason": "the file has changed since the index was made"}
-    if plan.changes is not None and path in plan.changes.gone.to_pylist():
+    if survivors.changes is not None and path in survivors.changes.gone.to_pylist():
         return {**found, "verdict": "skipped", "reason": "the file is gone"}
     if predicate is None:
         return found
     columns = sorted(predicate.columns)
-    statistics = plan.index.file_statistics(chosen, columns)
+    statistics = survivors.index.file_statistics(chosen, columns)
     for conjunct in predicate.conjuncts:
         outcome = outcomes(conjunct, statistics.statistics(sorted(conjunct.columns)))
         found["conjuncts"].append(
@@ -155,7 +153,7 @@ def _facts_of_file(plan: Plan, file: str) -> dict[str, Any]:
             }
         )
     whole = outcomes(predicate, statistics.statistics(columns))
-    groups = plan.index.row_groups(chosen, columns)
+    groups = survivors.index.row_groups(chosen, columns)
     by_group = outcomes(predicate, groups.statistics)
     found["row_groups"] = [
         {"row_group": int(group), "verdict": _verdict(by_group, position)}
@@ -166,20 +164,20 @@ def _facts_of_file(plan: Plan, file: str) -> dict[str, Any]:
     return found
 
 
-def _number_of(plan: Plan, file: str) -> int:
+def _number_of(survivors: Survivors, file: str) -> int:
     """The number of the file with this path, in the table or as `Plan.paths` has it."""
     if not isinstance(file, str):
         raise InvalidOption(f"file= is the path of one of the table's files, not {file!r}.")
-    uri = plan.index.storage.uri
+    uri = survivors.index.storage.uri
     inner = file.removeprefix(uri).lstrip("/") if file.startswith(uri) else file
     paths: list[str] = []
-    for shard in range(len(plan.snapshot.shards)):
-        names = plan.index.shard_paths(shard)
+    for shard in range(len(survivors.index.snapshot.shards)):
+        names = survivors.index.shard_paths(shard)
         position = pc.index(names, pa.scalar(inner)).as_py()
         if position >= 0:
-            return int(plan.index.first_file[shard]) + int(position)
+            return int(survivors.index.first_file[shard]) + int(position)
         paths += names[: max(0, 1000 - len(paths))].to_pylist()
-    if plan.changes is not None and inner in plan.changes.new.to_pylist():
+    if survivors.changes is not None and inner in survivors.changes.new.to_pylist():
         raise InvalidOption(
             f'The file "{file}" is newer than the index, which knows nothing of it: it is read in full.'
         )

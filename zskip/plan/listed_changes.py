@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 
 from zskip import tablelog
-from zskip.plan.plan import Changes
+from zskip.plan.survivors import Changes
 from zskip.tablelog import Index
 
 __all__ = ["listed"]

@@ -1,4 +1,4 @@
-"""The survey: shards, then the files of surviving shards, then the row groups of surviving files.
+"""Planning: shards, then the files of surviving shards, then the row groups of surviving files.
 
 Each level is judged by the same evaluation over arrays, so that the cost of a selective plan follows its survivors
 and not the table. The levels are small materialized aggregates (Moerkotte 1998) of one another.
@@ -10,18 +10,25 @@ import numpy as np
 
 from zskip.binder import bind
 from zskip.expr import Predicate
-from zskip.plan.plan import Changes, Groups, Plan
+from zskip.plan.plan import Plan
+from zskip.plan.survivors import Changes, Survivors, surviving_groups
 from zskip.pruning import outcomes
+from zskip.scan import Groups
 from zskip.schema import Schema
 from zskip.tablelog import Index
 
-__all__ = ["plan"]
+__all__ = ["plan", "survey"]
 
 _SHARDS_AT_ONCE = 16
 """260,000 files: enough that a judgement costs nothing beside them, few enough for the processor's caches."""
 
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
+    """The plan of a predicate over an index: `survey` as its users see it."""
+    return Plan(survey(index, predicate, changes=changes))
+
+
+def survey(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
     """The files and row groups that may hold a row for which the predicate is TRUE; all of them where it is None.
 
     ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known
@@ -30,15 +37,15 @@ def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None =
     """
     if predicate is None:
         everything = np.arange(len(index), dtype=np.int64)
-        return Plan(index, None, everything, np.ones(len(everything), bool), Groups.none(), changes).without_stale()
+        return Survivors(index, None, everything, np.ones(len(everything), bool), changes=changes).without_stale()
     predicate = _bound_to(predicate, index.snapshot.schema)
     columns = sorted(predicate.columns)
-    files, whole = _surviving_files(index, predicate, columns, _surviving_shards(index, predicate, columns))
-    groups = _surviving_groups(index, predicate, columns, files[~whole])
+    files, all_match = _surviving_files(index, predicate, columns, _surviving_shards(index, predicate, columns))
+    groups = _surviving_groups(index, predicate, columns, files[~all_match])
     if groups is None:
-        return Plan(index, predicate, files, whole, Groups.none(), changes).without_stale()
-    alive = whole | np.isin(files, groups.file)
-    return Plan(index, predicate, files[alive], whole[alive], groups, changes).without_stale()
+        return Survivors(index, predicate, files, all_match, changes=changes).without_stale()
+    alive = all_match | np.isin(files, groups.file)
+    return Survivors(index, predicate, files[alive], all_match[alive], groups, changes).without_stale()
 
 
 def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
@@ -76,4 +83,4 @@ def _surviving_groups(index: Index, predicate: Predicate, columns: list[str], fi
         return None
     units = index.row_groups(files, columns)
     found = outcomes(predicate, units.statistics)
-    return Groups.of(units, found.may_match, found.all_match)
+    return surviving_groups(units, found.may_match, found.all_match)

@@ -12,17 +12,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from zskip.binder import bind
 from zskip.errors import InvalidOption, ZskipError
 from zskip.expr import Predicate, conjunction
-from zskip.plan import Changes, Plan
+from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
 from zskip.storage.opening import knows
@@ -62,17 +61,12 @@ def register_source(spark: SparkSession) -> None:
     spark.dataSource.register(_source(Semantics.of(spark), pushes))
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one task reads: files of the index by number, or the files that the index does not know as they are."""
-
-    numbers: tuple[int, ...]
-    changes: Changes | None = None
-
-
 @dataclass(slots=True)
-class Scan:
-    """A table's rows for the executors: which table, and the filters as texts with their values."""
+class Pushed:
+    """A table at one version, and Spark's filters on it as texts with their values. It is planned once, in the driver.
+
+    ``columns``: the schema that Spark expects of the rows.
+    """
 
     path: str
     version: int
@@ -106,32 +100,22 @@ class Scan:
                 continue  # Kept, because what cannot be read proves nothing.
         return alike(conjunction(found), schema) if found else None
 
-    def shares(self) -> list[Share]:
-        """The surviving files in runs of about 128 MB."""
-        table = self.table()
-        plan = table.plan(self.predicate(table.snapshot.schema))
-        run = np.cumsum(np.asarray(table.index.sizes(plan.numbers).fill_null(_PARTITION_BYTES))) // _PARTITION_BYTES
-        runs = np.split(plan.numbers, np.flatnonzero(np.diff(run)) + 1)
-        shares = [Share(tuple(numbers.tolist())) for numbers in runs if len(numbers)]
-        if plan.changes:
-            shares.append(Share((), plan.changes))
-        return shares or [Share(())]
+    def scans(self) -> list[Scan]:
+        """The surviving files in runs of about 128 MB, one for each task; one without a file where none survives.
 
-    def batches(self, share: Share) -> Iterator[pa.RecordBatch]:
-        """The rows of one share, in the types that Spark has for them."""
+        Without the predicate: Spark asks its filters of the rows again, by its own rules.
+        """
         table = self.table()
-        plan = table.plan(self.predicate(table.snapshot.schema))
-        mine = np.isin(plan.numbers, np.array(share.numbers, np.int64))
-        numbers = plan.numbers[mine]
-        groups = plan.groups.take(np.isin(plan.groups.file, numbers))
-        # Without the predicate: Spark asks it of the rows again, by its own rules.
-        part: Plan = replace(
-            plan, predicate=None, numbers=numbers, whole=plan.whole[mine], groups=groups, changes=share.changes
-        )
-        # A table of the catalog keeps the columns and types that it was made with.
-        target = arrow_schema(self.columns)
-        for batch in part.to_batches(target.names):
-            yield from pa.Table.from_batches([batch]).cast(target).to_batches()
+        scan = table.plan(self.predicate(table.snapshot.schema)).scan.unfiltered()
+        return scan.split(_PARTITION_BYTES) or [scan]
+
+
+def batches(scan: Scan, columns: StructType) -> Iterator[pa.RecordBatch]:
+    """The rows of one task, in the types that Spark has for them."""
+    # A table of the catalog keeps the columns and types that it was made with.
+    target = arrow_schema(columns)
+    for batch in scan.to_batches(target.names):
+        yield from pa.Table.from_batches([batch]).cast(target).to_batches()
 
 
 def said(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] | None:
@@ -164,22 +148,22 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
         pass
 
     class Reader(DataSourceReader):
-        def __init__(self, scan: Scan) -> None:
-            self.scan = scan
+        def __init__(self, pushed: Pushed) -> None:
+            self.pushed = pushed
 
         def partitions(self) -> Sequence[InputPartition]:
-            return [TablePartition(share) for share in self.scan.shares()]
+            return [TablePartition(scan) for scan in self.pushed.scans()]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return self.scan.batches(partition.value)
+            return batches(partition.value, self.pushed.columns)
 
     class PushingReader(Reader):
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
             """All filters are asked of the rows again, whatever is pushed: they choose the files."""
-            arrow = self.scan.table().schema
+            arrow = self.pushed.table().schema
             types = {field.name: field.type for field in arrow}
             found = (said(given, types) for given in filters)
-            self.scan.filters = [one for one in found if one is not None]
+            self.pushed.filters = [one for one in found if one is not None]
             return filters
 
     class Source(DataSource):
@@ -197,8 +181,8 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             kept = schema.fields[0].metadata.get(_TABLE)
             options = json.loads(kept) if kept and not self.options.get("path") else self.options
             table = _opened(options)
-            scan = Scan(table.uri, table.version, _storage_options(options), semantics, schema, [])
-            return (PushingReader if pushes else Reader)(scan)
+            pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, schema, [])
+            return (PushingReader if pushes else Reader)(pushed)
 
     return Source
 

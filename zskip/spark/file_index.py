@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from zskip.errors import CorruptFile
 from zskip.expr import Predicate
-from zskip.plan import Plan
+from zskip.scan import Scan
 from zskip.spark import catalyst
-from zskip.spark.handoff import Semantics, manifest, parquet_options, planned_files, spark_schema, spark_uri
+from zskip.spark.handoff import Semantics, manifest, named_files, parquet_options, spark_schema, spark_uri
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _MANIFEST_READERS = (
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 
 
-Replan: TypeAlias = "Callable[[Predicate | None], Plan]"
+Replan: TypeAlias = "Callable[[Predicate | None], Scan]"
 
 
 class Unsupported(Exception):
@@ -46,7 +46,7 @@ class Unsupported(Exception):
 def self_pruning(spark: SparkSession, index: Index, schema: pa.Schema, replan: Replan) -> DataFrame:
     """A DataFrame over all files of a snapshot, of which Spark reads those that its filters leave.
 
-    ``schema``: the columns that it has. ``replan``: gives the plan of a predicate on the snapshot, of None for all.
+    ``schema``: the columns that it has. ``replan``: gives the scan of a predicate on the snapshot, of None for all.
 
     Raises `Unsupported`.
     """
@@ -123,7 +123,7 @@ class FileIndex:
     def sizeInBytes(self) -> int:  # noqa: N802
         """Of the whole table: from it Spark decides what to broadcast."""
         size = self._index.snapshot.totals.bytes
-        return size if size is not None else sum(size for _, size in planned_files(self._replan(None)))
+        return size if size is not None else sum(self._replan(None).sizes)
 
     def partitionSchema(self) -> Any:  # noqa: N802
         return self._jvm.types(self._partitions)
@@ -155,22 +155,22 @@ class FileIndex:
         return f"zskip:{self._index.storage.uri}@{snapshot.version}:{snapshot.table_id}"
 
     def _survivors(self, wanted: Predicate, partition_filters: Any) -> Any:
-        files = planned_files(self._replan(wanted))
-        if not files:
+        scan = self._replan(wanted)
+        if not len(scan):
             return self._jvm.seq([])
-        return self._reader(files).listFiles(partition_filters, self._jvm.seq([]))
+        return self._reader(scan).listFiles(partition_filters, self._jvm.seq([]))
 
     def _everything(self) -> Any:
         with self._lock:
             if self._all_files is None or not self._index.snapshot.managed:
-                self._all_files = self._reader(planned_files(self._replan(None)))
+                self._all_files = self._reader(self._replan(None))
             return self._all_files
 
-    def _reader(self, files: Sequence[tuple[str, int]]) -> Any:
+    def _reader(self, scan: Scan) -> Any:
         """Spark's own file index over exactly these files."""
         options = {} if len(self._partitions) else {"recursiveFileLookup": "true"}
         types = self._jvm.types(self._partitions) if len(self._partitions) else None
-        with manifest([(spark_uri(self._index.storage, path), size) for path, size in files]) as folder:
+        with manifest(named_files(scan)) as folder:
             reader = self._jvm.manifest_reader()(
                 self._jvm.session,
                 self._jvm.path(folder),
@@ -178,8 +178,8 @@ class FileIndex:
                 self._jvm.class_("scala.Option").apply(types),
             )
         taken = reader.allFiles().size()
-        if taken != len(files):
-            raise CorruptFile(f"Spark takes {taken:,} of the {len(files):,} files that it was given.")
+        if taken != len(scan):
+            raise CorruptFile(f"Spark takes {taken:,} of the {len(scan):,} files that it was given.")
         return reader
 
 

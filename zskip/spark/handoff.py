@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,8 @@ from pyarrow import types as t
 from zskip.binder import bind
 from zskip.errors import CorruptFile, InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.expr import Predicate, conjunction
-from zskip.plan import Plan
-from zskip.plan import plan as survey
+from zskip.plan import Survivors, survey
+from zskip.scan import Scan
 from zskip.schema import Schema, logical_type, names_given
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from zskip.storage import Storage
-    from zskip.tablelog import Index
 
 __all__ = [
     "Semantics",
@@ -44,8 +43,8 @@ __all__ = [
     "column",
     "is_connect",
     "manifest",
+    "named_files",
     "parquet_options",
-    "planned_files",
     "read_files",
     "require_pyspark",
     "require_session",
@@ -58,47 +57,46 @@ __all__ = [
 _LIST_IN_THE_DRIVER = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 
 
-def to_spark(plan: Plan, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
-    """The rows that the plan's predicate selects, read from the surviving files alone.
+def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
+    """The rows that the predicate of the survivors selects, read from the surviving files alone.
 
     The session's settings are afterwards as they were. Raises `SchemaError` for a column that Spark cannot read (name
     the others in ``columns``), and `UnsupportedSql` where the predicate cannot be said in Spark's SQL.
     """
     require_session(spark)
-    schema = plan.snapshot.schema
-    where, plan = _in_session(plan, spark)
+    where, scan = _in_session(survivors, spark)
+    schema = scan.schema
     given = schema.arrow.names if columns is None else names_given(columns, "columns")
     wanted = [name if columns is None else schema.column(name).parts[0] for name in given]
-    filtered = sorted(plan.predicate.columns) if plan.predicate is not None else []
+    filtered = sorted(survivors.predicate.columns) if survivors.predicate is not None else []
     read = list(dict.fromkeys([*wanted, *(schema.columns[path].parts[0] for path in filtered)]))
     arrow = pa.schema([schema.arrow.field(name) for name in read])
-    rows = read_files(spark, plan.index, planned_files(plan), arrow)
+    rows = read_files(spark, scan, arrow)
     if where is not None:
         rows = rows.where(where)
     return rows if read == wanted else rows.select([column(name) for name in wanted])
 
 
-def _in_session(plan: Plan, spark: SparkSession) -> tuple[str | None, Plan]:
-    """The filter as Spark's SQL, and the plan of that text under the session's own zone and mode.
+def _in_session(survivors: Survivors, spark: SparkSession) -> tuple[str | None, Scan]:
+    """The filter as Spark's SQL, and the files that it leaves under the session's own zone and mode.
 
     The proof has to stand on the meaning that Spark will give the text, whatever it was planned under before.
     """
-    if plan.predicate is None:
-        return None, plan
-    where = plan.predicate.sql("spark")
+    if survivors.predicate is None:
+        return None, survivors.scan
+    where = survivors.predicate.sql("spark")
     if where is None:
         raise UnsupportedSql(
             'Spark\'s SQL cannot say this predicate with the same meaning. Plan it with dialect="spark".',
-            plan.predicate.text,
+            survivors.predicate.text,
         )
     semantics = Semantics.of(spark)
-    schema = plan.snapshot.schema
+    schema = survivors.index.snapshot.schema
     predicate = None
     if semantics.zone is not None:
         bound = bind(where, schema, dialect="spark", timezone=semantics.zone.key, ansi=semantics.ansi)
         predicate = alike(bound, schema)
-    replanned = survey(plan.index, predicate, changes=plan.changes)
-    return where, replace(replanned, predicate=plan.predicate)
+    return where, survey(survivors.index, predicate, changes=survivors.changes).scan
 
 
 def alike(predicate: Predicate, schema: Schema) -> Predicate | None:
@@ -145,29 +143,27 @@ class Semantics:
             return None
 
 
-def planned_files(plan: Plan) -> list[tuple[str, int]]:
-    """The surviving files, each by its path in the table and its size in bytes: a wrong one would cut it short."""
-    sizes = plan.bytes
-    if sizes.null_count:
-        sizes = plan.index.storage.size_and_modified(plan.relative_paths.to_pylist()).size
-    return list(zip(plan.relative_paths.to_pylist(), sizes.to_pylist(), strict=True))
+def named_files(scan: Scan) -> list[tuple[str, int]]:
+    """The files of a scan, each by its URI and its size in bytes: a wrong size would cut it short."""
+    uris = (spark_uri(scan.storage, path) for path in scan.relative_paths)
+    return list(zip(uris, scan.sizes, strict=True))
 
 
-def read_files(spark: SparkSession, index: Index, files: Sequence[tuple[str, int]], schema: pa.Schema) -> DataFrame:
-    """A DataFrame over exactly these files, each a path inside the table and its size in bytes.
+def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
+    """A DataFrame over exactly the files of a scan, unfiltered.
 
     Raises `CorruptFile` if Spark does not take all of them.
     """
     types = spark_schema(schema)
-    if not files:
+    if not len(scan):
         return spark.createDataFrame([], types)
-    named = [(spark_uri(index.storage, path), size) for path, size in files]
-    options = parquet_options(schema, index.snapshot.managed)
-    if index.snapshot.partition_by:
-        return _read_paths(spark, index.storage, [uri for uri, _ in named], types, options)
+    named = named_files(scan)
+    options = parquet_options(schema, scan.managed)
+    if scan.partition_by:
+        return _read_paths(spark, scan.storage, [uri for uri, _ in named], types, options)
     if not is_connect(spark):
         with manifest(named) as folder:
-            return _all_taken(_read_manifest(spark, folder, types, options), len(files))
+            return _all_taken(_read_manifest(spark, folder, types, options), len(scan))
     # A Connect server resolves the plan anew for each run: the manifest has to outlive the DataFrame. A server that
     # does not see this machine's disk is given paths.
     from pyspark.errors import AnalysisException
@@ -175,9 +171,9 @@ def read_files(spark: SparkSession, index: Index, files: Sequence[tuple[str, int
     folder = tempfile.mkdtemp(dir=_lasting_folder())
     _write_manifest(Path(folder), named)
     try:
-        return _all_taken(_read_manifest(spark, Path(folder).as_uri(), types, options), len(files))
+        return _all_taken(_read_manifest(spark, Path(folder).as_uri(), types, options), len(scan))
     except AnalysisException:
-        return _read_paths(spark, index.storage, [uri for uri, _ in named], types, options)
+        return _read_paths(spark, scan.storage, [uri for uri, _ in named], types, options)
 
 
 def parquet_options(schema: pa.Schema, managed: bool) -> dict[str, str]:

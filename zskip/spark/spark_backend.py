@@ -10,7 +10,7 @@ are the files moved into the table and their footers read. The commit is everybo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import layouts
-from zskip import plan as planning
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.layouts import Assignment
-from zskip.plan import Plan
+from zskip.plan import survey
+from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark import sampling, staging
 from zskip.spark.hadoop import HadoopStorage, open_storage
-from zskip.spark.handoff import arrow_schema, column, planned_files, read_files, require_session, setting, spark_schema
+from zskip.spark.handoff import arrow_schema, column, read_files, require_session, setting, spark_schema
 from zskip.storage import Storage
 from zskip.tablelog import Index
 from zskip.writer import Routing, WriteOptions, Written, storable_schema
@@ -50,8 +50,8 @@ def engine(session: SparkSession) -> Engine:
         raise MissingDependency(
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
-    opened, planned, stored = (partial(way, session) for way in (_opened, _planned, _stored))
-    return Engine(partial(open_storage, session), opened, planned, stored, _some, _write, recuts_at_once=True)
+    opened, scanned, stored = (partial(way, session) for way in (_opened, _scanned, _stored))
+    return Engine(partial(open_storage, session), opened, scanned, stored, _some, _write, recuts_at_once=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +75,19 @@ def _opened(session: SparkSession, source: Any, storage_options: Mapping[str, An
     return _Rows(df, storable_schema(arrow_schema(df.schema)))
 
 
-def _planned(session: SparkSession, plan: Plan) -> _Rows:
-    """The rows that a plan selects, by the predicate's own zone and mode, whatever the session's are."""
-    schema = plan.snapshot.schema.arrow
+def _scanned(session: SparkSession, scan: Scan) -> _Rows:
+    """The rows that a scan selects, by the predicate's own zone and mode, whatever the session's are."""
+    schema = scan.schema.arrow
     _be_writable(schema)
-    rows = read_files(session, plan.index, planned_files(plan), schema)
-    if plan.predicate is not None:
-        where = plan.predicate.sql("spark")
+    rows = read_files(session, scan, schema)
+    if scan.predicate is not None:
+        where = scan.predicate.sql("spark")
         if where is None:
             raise UnsupportedSql(
                 'Spark\'s SQL cannot say this predicate with the same meaning. Say it with dialect="spark".',
-                plan.predicate.text,
+                scan.predicate.text,
             )
-        meaning = plan.predicate.dialect
+        meaning = scan.predicate.dialect
         settings = {"spark.sql.session.timeZone": meaning.timezone, "spark.sql.ansi.enabled": str(meaning.ansi).lower()}
         with setting(session, settings):
             rows = rows.where(where)
@@ -95,7 +95,7 @@ def _planned(session: SparkSession, plan: Plan) -> _Rows:
 
 
 def _stored(session: SparkSession, index: Index, numbers: np.ndarray) -> _Rows:
-    return _planned(session, replace(planning.plan(index, None), numbers=numbers, whole=np.ones(len(numbers), bool)))
+    return _scanned(session, survey(index, None).narrowed(numbers).scan)
 
 
 def _some(rows: _Rows, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:

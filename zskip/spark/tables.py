@@ -13,7 +13,7 @@ from zskip import tablelog
 from zskip.binder import bind
 from zskip.spark.file_index import Unsupported, self_pruning
 from zskip.spark.hadoop import open_storage
-from zskip.spark.handoff import Semantics, column, is_connect, planned_files, read_files, require_session, to_spark
+from zskip.spark.handoff import Semantics, column, is_connect, read_files, require_session
 from zskip.spark.spark_sql import table_paths
 from zskip.table import Table
 
@@ -45,7 +45,8 @@ def table(
     if is_connect(spark):
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
     try:
-        rows = self_pruning(spark, found.index, schema, Table(found.storage, found.snapshot).plan)
+        replan = Table(found.storage, found.snapshot).plan
+        rows = self_pruning(spark, found.index, schema, lambda predicate: replan(predicate).scan)
     except Unsupported as error:
         return _all_files(spark, found, schema, str(error))
     return rows if rows.columns == schema.names else rows.select([column(name) for name in schema.names])
@@ -77,7 +78,7 @@ def read(
     require_session(spark)
     found = _opened(spark, path, version, storage_options)
     if where is None:
-        return to_spark(found.plan(), spark, columns)
+        return found.plan().to_spark(spark, columns)
     semantics = Semantics.of(spark)
     predicate = bind(
         where,
@@ -87,7 +88,7 @@ def read(
         ansi=semantics.ansi,
         case_sensitive=semantics.case_sensitive,
     )
-    return to_spark(found.plan(predicate), spark, columns)
+    return found.plan(predicate).to_spark(spark, columns)
 
 
 def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
@@ -138,7 +139,7 @@ def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str
     if message not in _SAID:
         _SAID.add(message)
         warnings.warn(f"{message} Use zskip.spark.read(spark, path, where=…).", RuntimeWarning, stacklevel=3)
-    return read_files(spark, found.index, planned_files(found.plan()), schema)
+    return read_files(spark, found.plan().scan, schema)
 
 
 _SAID: set[str] = set()

@@ -68,7 +68,9 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
             f'The scheme of "{url}" is not known. There are {known}; and in a Spark session, through zskip.spark, all '
             "that Hadoop has."
         )
-    return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"), chosen, hasty, _digest(options))
+    return ObjectStorage(
+        f"{scheme}://{bucket}", prefix.strip("/"), chosen, hasty, _digest(options), (url, dict(options))
+    )
 
 
 def _digest(options: Mapping[str, Any]) -> str:
@@ -83,13 +85,26 @@ class ObjectStorage:
 
     local = None
 
-    def __init__(self, bucket_uri: str, prefix: str, objects: Any, hasty: Callable[[], Any], options: str = "") -> None:
+    def __init__(
+        self,
+        bucket_uri: str,
+        prefix: str,
+        objects: Any,
+        hasty: Callable[[], Any],
+        options: str = "",
+        address: tuple[str, Mapping[str, Any]] = ("", {}),
+    ) -> None:
         self.uri: str = f"{bucket_uri}/{prefix}" if prefix else bucket_uri
         self.place = f"{self.uri} {options}"
         self._bucket_uri = bucket_uri
         self._prefix = f"{prefix}/" if prefix else ""
         self._objects = objects
         self._make_hasty = hasty
+        self._address = address
+
+    def __reduce__(self) -> tuple[Any, tuple[str, Mapping[str, Any]]]:
+        """By its URL and options: another process opens it anew, and takes the rest from its own environment."""
+        return open_remote, self._address
 
     def __repr__(self) -> str:
         return f"ObjectStorage({self.uri!r})"

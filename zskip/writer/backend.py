@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from zskip.plan import Plan
+from zskip.engines.arrow import to_batches
+from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import Index
@@ -37,7 +38,7 @@ class Engine:
     """What differs between this machine and a cluster.
 
     ``storage(url, storage_options)``: a table's folder ·
-    ``opened(source, storage_options)``: a caller's rows · ``planned(plan)``: a table's own rows, those that a plan
+    ``opened(source, storage_options)``: a caller's rows · ``scanned(scan)``: a table's own rows, those that a scan
     selects · ``stored(index, numbers)``: those of some of its files · ``sampled(rows, columns, size, total, seed)``:
     about ``size`` of ``total`` rows, with these top-level columns · ``write(rows, storage, schema, options, routing,
     rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: the
@@ -49,7 +50,7 @@ class Engine:
 
     storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
     opened: Callable[[Any, Mapping[str, Any] | None], Rows]
-    planned: Callable[[Plan], Rows]
+    scanned: Callable[[Scan], Rows]
     stored: Callable[[Index, np.ndarray], Rows]
     sampled: Callable[[Any, Sequence[str], int, int, int], pa.Table]
     write: Callable[
@@ -59,8 +60,8 @@ class Engine:
     recuts_at_once: bool
 
 
-def _planned(plan: Plan) -> Source:
-    return of_reader(pa.RecordBatchReader.from_batches(plan.snapshot.schema.arrow, plan.to_batches()))
+def _scanned(scan: Scan) -> Source:
+    return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan)))
 
 
 def _stored(index: Index, numbers: np.ndarray) -> Source:
@@ -90,4 +91,4 @@ def _write(
     return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots)
 
 
-LOCAL = Engine(open_storage, open_source, _planned, _stored, _sampled, _write, recuts_at_once=False)
+LOCAL = Engine(open_storage, open_source, _scanned, _stored, _sampled, _write, recuts_at_once=False)

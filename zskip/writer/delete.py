@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow.compute as pc
 
-from zskip import plan as planning
+from zskip.engines.arrow import counts
 from zskip.errors import CommitConflict, CorruptFile
 from zskip.expr import Predicate
-from zskip.plan import Plan
+from zskip.plan import Survivors, survey
 from zskip.stats import DataFiles
 from zskip.storage import Storage, abandon
 from zskip.tablelog import Index, Snapshot, commit
@@ -92,7 +92,7 @@ class _Deletion:
 
     def made(self, base: Snapshot) -> tuple[Snapshot, Deleted]:
         """The version without the rows; the newest one as it is where there are none."""
-        hit = planning.plan(Index(self.storage, base), self.matching)
+        hit = survey(Index(self.storage, base), self.matching)
         for _ in range(_ATTEMPTS):
             self._cut(base, hit)
             if not self.cuts:
@@ -103,24 +103,24 @@ class _Deletion:
                 base, hit = grown.newest, self._added(base, grown.newest)
         raise CommitConflict(f"{self.storage.uri}: others added rows to be deleted {_ATTEMPTS} times. Try again.")
 
-    def _cut(self, base: Snapshot, hit: Plan) -> None:
+    def _cut(self, base: Snapshot, hit: Survivors) -> None:
         """Write the files anew of which some rows go.
 
         Files of which a plan can't tell whether a row matches are asked first, by the predicate's columns alone: those
         in which none does are left as they are. A cluster does not ask: it would read them on one machine.
         """
-        partly, matched = hit.numbers[~hit.whole], None
+        partly, matched = hit.numbers[~hit.all_match], None
         if self.engine is LOCAL:
-            matched = hit.narrowed(partly).counts()
+            matched = counts(hit.narrowed(partly).scan)
             partly, matched = partly[matched > 0], matched[matched > 0]
-        whole = hit.numbers[hit.whole]
+        whole = hit.numbers[hit.all_match]
         if not len(whole) and not len(partly):
             return
-        left = planning.plan(hit.index, self.rest).narrowed(partly)
+        left = survey(hit.index, self.rest).narrowed(partly)
         routing, rows_per_file = routing_of(self.storage, base)
         kept = kept_options(base, self.options)
         written = self.engine.write(
-            self.engine.planned(left), self.storage, base.schema, kept, routing, rows_per_file, None
+            self.engine.scanned(left.scan), self.storage, base.schema, kept, routing, rows_per_file, None
         )
         if matched is not None and _rows(hit, partly) - written.rows != matched.sum():
             self._be_volatile(hit.narrowed(partly), matched, written)
@@ -132,9 +132,9 @@ class _Deletion:
         paths = [tuple(hit.index.paths(numbers).to_pylist()) for numbers in (whole, partly)]
         self.cuts.append(_Cut(paths[0], paths[1], written.files, rows))
 
-    def _be_volatile(self, hit: Plan, matched: np.ndarray, written: Written) -> None:
+    def _be_volatile(self, hit: Survivors, matched: np.ndarray, written: Written) -> None:
         """Refuse to take files for whole whose rows are neither matched nor left; unless the predicate draws lots."""
-        if not np.array_equal(hit.counts(), matched):
+        if not np.array_equal(counts(hit.scan), matched):
             return
         abandon(self.storage, written.files.path.to_pylist())
         raise CorruptFile(
@@ -169,14 +169,14 @@ class _Deletion:
         if len(self._added(base, newest)):
             raise _Grown(newest)
 
-    def _added(self, base: Snapshot, newest: Snapshot) -> Plan:
+    def _added(self, base: Snapshot, newest: Snapshot) -> Survivors:
         """The files to look at that ``newest`` has, and ``base`` has not."""
         shards = tuple(shard for shard in newest.shards if shard not in base.shards)
-        found = planning.plan(Index(self.storage, replace(newest, shards=shards)), self.matching)
+        found = survey(Index(self.storage, replace(newest, shards=shards)), self.matching)
         before = Index(self.storage, base)
         known = before.paths(np.arange(len(before), dtype=np.int64))
         return found.narrowed(found.numbers[~np.asarray(pc.is_in(found.relative_paths, value_set=known))])
 
 
-def _rows(plan: Plan, numbers: np.ndarray) -> int:
-    return int(pc.sum(plan.index.row_counts(numbers), min_count=0).as_py())
+def _rows(hit: Survivors, numbers: np.ndarray) -> int:
+    return int(pc.sum(hit.index.row_counts(numbers), min_count=0).as_py())

@@ -27,15 +27,16 @@ from zskip.binder.text_spans import what_is_wrong
 from zskip.engines.duckdb.conjuncts import Conjunct, Scopes, default_alias
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.engines.duckdb.meaning import Meaning
+from zskip.engines.duckdb.native_scan import literal, native_scan, reshaped
 from zskip.engines.duckdb.pointing import pointing_at
 from zskip.engines.duckdb.relation import opened, readable_paths
-from zskip.engines.duckdb.scan import literal, native_scan, reshaped
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 from zskip.expr import Predicate, conjunction
 from zskip.expr.recursion import read_with_room
 from zskip.plan import Plan, listed, plan
 from zskip.pruning import outcomes
+from zskip.scan import Scan
 from zskip.stats import ColumnStatistics, FileStatistics
 from zskip.storage import open_storage
 from zskip.tablelog import Index, load
@@ -93,8 +94,8 @@ def sql(
         statement, con, params=params, tables=tables, storage_options=storage_options, freshness=freshness
     )
     try:
-        plans = (plan for _, plan in rewritten.plans)
-        with pointing_at(statement, rewritten.sql), naming_what_is_gone(*plans):
+        scans = (planned.scan for _, planned in rewritten.plans)
+        with pointing_at(statement, rewritten.sql), naming_what_is_gone(*scans):
             return con.sql(rewritten.sql, params=rewritten.parameters)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
@@ -162,7 +163,7 @@ def rewrite(
             binding = _predicate(index, types, scopes.of(table), values, meaning) if prune else None
             planned = plan(index, binding, changes=listed(index) if freshness == "list" else None)
             start, end = table.this.meta["start"], table.this.meta["end"] + 1
-            edits.append((start, end, _read(planned, con, table, None if inlined else values)))
+            edits.append((start, end, _read(planned.scan, con, table, None if inlined else values)))
             plans.append((text[start:end], planned))
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
@@ -301,24 +302,23 @@ def _be_readable_later(tree: exp.Expr, tables: Sequence[exp.Table], text: str) -
         )
 
 
-def _read(planned: Plan, con: duckdb.DuckDBPyConnection, table: exp.Table, values: _Parameters | None) -> str:
+def _read(scan: Scan, con: duckdb.DuckDBPyConnection, table: exp.Table, values: _Parameters | None) -> str:
     """What stands in a table's place: a read of its survivors, under the name that the table had.
 
     The files and their schema are parameters among ``values``; None for a statement that may have none.
     """
-    rows = planned.rows
     files, schema = ("zskip_files", None) if values is None else values.two_fresh_names()
-    scan = native_scan(
-        readable_paths(planned, con),
-        planned.snapshot.schema.arrow,
-        partition_by=planned.snapshot.partition_by,
-        rows=None if rows.null_count else sum(rows.to_pylist()),
+    read = native_scan(
+        readable_paths(scan, con),
+        scan.schema.arrow,
+        partition_by=scan.partition_by,
+        rows=scan.rows,
         files_parameter=files,
         schema_parameter=schema,
-        whole=reshaped(planned.snapshot),
+        whole=reshaped(scan),
     )
-    said = scan.sql
-    for key, value in scan.parameters.items():
+    said = read.sql
+    for key, value in read.parameters.items():
         if values is None:
             said = said.replace(f"${key}", "[" + ", ".join(map(literal, value)) + "]", 1)
         else:

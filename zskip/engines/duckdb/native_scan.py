@@ -20,13 +20,13 @@ from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.schema import names_given
 
 if TYPE_CHECKING:
-    from zskip.tablelog import Snapshot
+    from zskip.scan import Scan
 
-__all__ = ["Scan", "literal", "native_scan", "partition_values", "reshaped", "without_patterns"]
+__all__ = ["Select", "literal", "native_scan", "partition_values", "reshaped", "without_patterns"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Select:
     """A SELECT statement and the values of its named parameters."""
 
     sql: str
@@ -46,7 +46,7 @@ def native_scan(
     files_parameter: str = "zskip_files",
     schema_parameter: str | None = "zskip_schema",
     whole: Collection[str] = (),
-) -> Scan:
+) -> Select:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
 
     ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
@@ -68,7 +68,7 @@ def native_scan(
     condition = "" if where is None else f" WHERE {where}"
     if not files:
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {quoted(name)}" for name, type in types.items())
-        return Scan(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'} WHERE false)", {})
+        return Select(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'} WHERE false)", {})
     stored = {name: type for name, type in types.items() if name not in partition_by}
     # DuckDB's own name for it, "filename", may be one of the table's columns.
     file = file_column or (_FILE if partition_by else None)
@@ -90,20 +90,20 @@ def native_scan(
     parameters: dict[str, Any] = {files_parameter: [without_patterns(file) for file in files]}
     if schema_parameter is not None:
         parameters[schema_parameter] = _schema_map(stored)
-    return Scan(f"SELECT {projection} FROM {source}{condition}", parameters)
+    return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
 
 
-def reshaped(snapshot: Snapshot) -> list[str]:
+def reshaped(scan: Scan) -> list[str]:
     """The structs of a table that some file may hold with other fields, or with its fields in another order.
 
     DuckDB finds a field that is read by itself at the place that it has in the table's type: in a file that has another
     one there, it takes that one's values, or fails and takes the whole database with it.
     """
-    grown = {snapshot.schema.columns[path].parts[0] for path in snapshot.added if path in snapshot.schema.columns}
+    grown = {scan.schema.columns[path].parts[0] for path in scan.added if path in scan.schema.columns}
     return [
         field.name
-        for field in snapshot.schema.arrow
-        if t.is_struct(field.type) and (not snapshot.managed or field.name in grown)
+        for field in scan.schema.arrow
+        if t.is_struct(field.type) and (not scan.managed or field.name in grown)
     ]
 
 

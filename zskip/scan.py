@@ -1,0 +1,191 @@
+"""`Scan`: which files and row groups to read, as a closed value that any engine reads and that other processes take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.expr import Predicate
+from zskip.registry import engine
+from zskip.schema import Schema
+from zskip.storage import Storage
+
+__all__ = ["FILE_FIELDS", "Groups", "Scan"]
+
+FILE_FIELDS = pa.schema(
+    {
+        "path": pa.string(),
+        "size": pa.int64(),
+        "modified": pa.int64(),
+        "rows": pa.int64(),
+        "all_match": pa.bool_(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Surviving row groups of files that match in part, ascending by ``file``, the place of their file in the scan.
+
+    ``number``: in its file · ``first_row``: how many rows of the file stand before it, −1 where unknown · ``rows``:
+    −1 where unknown · ``all_match``: every row matches · ``of_file``: how many row groups its file has.
+    """
+
+    file: np.ndarray
+    number: np.ndarray
+    first_row: np.ndarray
+    rows: np.ndarray
+    all_match: np.ndarray
+    of_file: np.ndarray
+
+    @classmethod
+    def none(cls) -> Groups:
+        """No row group was looked at."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, nothing, nothing, np.zeros(0, bool), nothing)
+
+    def take(self, chosen: np.ndarray) -> Groups:
+        """Some of them, by mask or by number."""
+        return Groups(*(getattr(self, name)[chosen] for name in self.__slots__))
+
+    def of_files(self, kept: np.ndarray) -> Groups:
+        """Those of the kept files (one flag a file), whose places are counted anew."""
+        chosen = self.take(kept[self.file])
+        return replace(chosen, file=(np.cumsum(kept) - 1)[chosen.file])
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """The rows that a predicate selects, and the files that hold them; never planned again.
+
+    ``files``: one row a file, in the table's order. ``path`` in the table · ``size`` in bytes · ``modified`` in
+    nanoseconds since the epoch · ``rows`` of the whole file · ``all_match``: every row of it matches. What is not
+    known is null. ``groups``: the row groups to read, of files that are read in part · ``deletes``: by path, the
+    ascending numbers (int64) of rows that another format has deleted.
+    ``table_id``, ``version`` and ``commit_id`` name the snapshot. ``managed``: zskip wrote the files, so that they
+    never change; a file of someone else's may be replaced after it was planned.
+    ``added``: columns that some files may lack.
+
+    It pickles: the storage as its address and options, so that a pickle of a table that was opened with explicit
+    credentials holds them.
+    """
+
+    storage: Storage
+    table_id: str
+    version: int
+    commit_id: str
+    managed: bool
+    schema: Schema
+    partition_by: tuple[str, ...]
+    added: frozenset[str]
+    predicate: Predicate | None
+    files: pa.Table
+    groups: Groups = field(default_factory=Groups.none)
+    deletes: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.files.num_rows)
+
+    def __repr__(self) -> str:
+        which = "every row" if self.predicate is None else str(self.predicate)
+        return f"<Scan of {self.storage.uri}, version {self.version}: {which}: {len(self):,} files>"
+
+    @cached_property
+    def relative_paths(self) -> list[str]:
+        """The files' paths in the table."""
+        return self.files.column("path").to_pylist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """The files' absolute paths or URLs."""
+        return [self.storage.uri_of(path) for path in self.relative_paths]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The files' sizes in bytes; the storage is asked where one is not known."""
+        known = self.files.column("size")
+        if known.null_count:
+            listed = self.storage.size_and_modified(self.relative_paths)
+            found = dict(zip(listed.path.to_pylist(), listed.size.to_pylist(), strict=True))
+            return [found[path] for path in self.relative_paths]
+        return known.to_pylist()  # type: ignore[no-any-return]
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the files hold; None where that is not known of one of them."""
+        return pc.sum(self.files.column("rows"), skip_nulls=False, min_count=0).as_py()  # type: ignore[no-any-return]
+
+    @cached_property
+    def all_match(self) -> bool:
+        """Whether every row of every file matches."""
+        return self.predicate is None or bool(self._all_match.all())
+
+    @cached_property
+    def filter(self) -> Predicate | None:
+        """What is left to ask of the rows; None where every row matches.
+
+        The filter stays over files of someone else's: they may be replaced until they are read.
+        """
+        return self.predicate if not self.all_match or not self.managed else None
+
+    @property
+    def _all_match(self) -> np.ndarray:
+        return self.files.column("all_match").to_numpy()  # type: ignore[no-any-return]
+
+    def narrowed(self, kept: np.ndarray) -> Scan:
+        """The scan of only some of its files: one flag a file."""
+        files = self.files.filter(pa.array(kept))
+        paths = set(files.column("path").to_pylist()) if self.deletes else set()
+        return replace(
+            self,
+            files=files,
+            groups=self.groups.of_files(kept),
+            deletes={path: rows for path, rows in self.deletes.items() if path in paths},
+        )
+
+    def split(self, most_bytes: int) -> list[Scan]:
+        """The scan in runs of its files, each of about that many bytes of files; none where no file is left."""
+        run = np.cumsum(np.array(self.sizes, np.int64)) // most_bytes
+        return [self.narrowed(run == one) for one in np.unique(run)]
+
+    def unfiltered(self) -> Scan:
+        """All rows of the same files and row groups, whether or not they match."""
+        every = pa.array(np.ones(len(self), bool))
+        files = self.files.set_column(self.files.schema.get_field_index("all_match"), "all_match", every)
+        return replace(self, predicate=None, files=files)
+
+    def without_counted(self) -> tuple[int, Scan]:
+        """How many rows match for certain, in files whose every match is proved, and the scan of the other files."""
+        known = self.files.column("rows").fill_null(0).to_numpy()
+        counted = self._all_match & self.files.column("rows").is_valid().to_numpy()
+        if self.deletes:
+            counted &= np.array([path not in self.deletes for path in self.relative_paths], bool)
+        starts = np.flatnonzero(np.diff(self.groups.file, prepend=-1))
+        rows = int(known[counted].sum())
+        if len(starts) and not self.deletes:
+            proved = np.logical_and.reduceat(self.groups.all_match & (self.groups.rows >= 0), starts)
+            rows += int(np.add.reduceat(self.groups.rows, starts)[proved].sum())
+            counted[self.groups.file[starts][proved]] = True
+        return rows, self.narrowed(~counted)
+
+    def row_groups_of(self, file: int) -> tuple[int, ...] | None:
+        """The row groups to read of the file at this place; None for all."""
+        first, last = np.searchsorted(self.groups.file, [file, file + 1])
+        if first == last or self.groups.of_file[first] == last - first:
+            return None
+        return tuple(self.groups.number[first:last].tolist())
+
+    # --- to Arrow: what another process reads; a `Plan` has the other engines too ---
+
+    def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The matching rows as record batches, in the table's order and types, in bounded memory."""
+        return engine("arrow").to_batches(self, columns)  # type: ignore[no-any-return]
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The matching rows as a table, in the table's order and types."""
+        return engine("arrow").to_arrow(self, columns)
