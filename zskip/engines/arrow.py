@@ -68,11 +68,12 @@ def count(scan: Scan) -> int:
     if len(rest) == 0:
         return counted
     if ambiguous(scan.schema.arrow.names):
-        return counted + sum(batch.num_rows for batch in to_batches(rest, []))
+        read = sum(int(batch.num_rows) for batch in to_batches(rest, []))
+        return counted + read
     con = connection(rest)
-    read = planned_scan(rest, con, [])
+    select = planned_scan(rest, con, [])
     with naming_what_is_gone(rest):
-        (row,) = con.execute(f"SELECT count(*) FROM ({read.sql})", dict(read.parameters)).fetchall()
+        (row,) = con.execute(f"SELECT count(*) FROM ({select.sql})", dict(select.parameters)).fetchall()
     found: int = row[0]
     return counted + found
 
