@@ -20,6 +20,7 @@ ZskipError
 │   ├── UnsupportedFormat        written by a newer zskip
 │   ├── UnsafePath               a path that leads out of the table
 │   ├── CommitConflict           another writer changed what this change was based on
+│   │   └── FilesRemoved         a vacuum removed, or is removing, files that this change needs
 │   ├── UncertainCommit          the store failed just then: the change may have been made, or not
 │   └── UnsupportedStore         the store cannot create a file only if it is absent
 └── MissingDependency (ImportError)  an optional package, or Java, is not there
@@ -36,6 +37,7 @@ __all__ = [
     "CommitConflict",
     "CorruptFile",
     "DamagedIndex",
+    "FilesRemoved",
     "IncomparableTypes",
     "InvalidOption",
     "MissingDependency",
@@ -146,6 +148,10 @@ class UnsafePath(TableError):
 
 class CommitConflict(TableError):
     """Another writer changed what this change was based on."""
+
+
+class FilesRemoved(CommitConflict):
+    """A vacuum removed files that a change needs, or is about to: the change took longer than the vacuum's time."""
 
 
 class UncertainCommit(TableError):

@@ -441,11 +441,12 @@ class Table:
     def restore(self, version: int) -> Table:
         """Make a new version that is as an older one was; what came between stays in the history.
 
-        Raises `TableNotFound` where that version, or one of its files, is gone.
+        Raises `TableNotFound` where that version, or one of its files, is gone, and `FilesRemoved` where a vacuum
+        removes one meanwhile: the table is then as it was before.
         """
         _be_version(version)
         older = tablelog.load(self._storage, version)
-        tablelog.be_there(self._storage, older)
+        tablelog.require_files(self._storage, older)
         snapshot = tablelog.commit(
             self._storage, self._newest(), "restore", restore=older, details={"restored": version}
         )
@@ -464,7 +465,7 @@ class Table:
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.
 
-        A reader or a writer that takes longer than that may lose its files: keep the time generous.
+        A reader that takes longer than that may lose its files, and a writer's commit is refused: keep it generous.
         """
         return tablelog.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
 

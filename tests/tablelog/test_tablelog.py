@@ -35,6 +35,7 @@ from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage, open_storage
 from zskip.storage import local as local_module
 from zskip.tablelog import log, values
+from zskip.tablelog.new_entry import create
 from zskip.tablelog.snapshot import from_bytes, to_bytes
 
 SCHEMA = Schema(pa.schema({"a": pa.int64()}))
@@ -575,7 +576,7 @@ def test_vacuum_of_a_long_log_holds_few_of_its_versions_at_once(
     snapshot = start(storage, "part-000001-0123456789abcdef.parquet")
     for version in range(2, 81):
         snapshot = replace(snapshot, version=version, parent=version - 1, time=snapshot.time + timedelta(seconds=1))
-        assert log.create(storage, snapshot)
+        assert create(storage, snapshot)
     held, ask = [], log.read_entry
 
     def watched(place: Storage, version: int) -> Snapshot | None:

@@ -1,14 +1,15 @@
 """The table log: the log of snapshots in a table's folder, and the shards of statistics beside the data.
 
-``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the table · ``commit``: how it changes ·
-``index``: what a plan reads · ``indexing``, ``freshness``: folders of others · ``repair``: what was lost · ``vacuum``:
-what no version needs any more.
+``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the table · ``commit``: how it changes
+(``new_entry``, ``kept_files``, ``shard_changes``) · ``index``: what a plan reads · ``indexing``, ``freshness``: folders
+of others · ``repair``: what was lost · ``vacuum``, ``vacuum_intent``: what no version needs any more.
 """
 
 from zskip.tablelog.commit import commit, layout_assignment
-from zskip.tablelog.freshness import Changes, be_there, changes
+from zskip.tablelog.freshness import Changes, changes
 from zskip.tablelog.index import CACHE_BYTES, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
+from zskip.tablelog.kept_files import require_files
 from zskip.tablelog.log import history, latest_version, load, versions
 from zskip.tablelog.repair import Repaired, repair
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
@@ -26,7 +27,6 @@ __all__ = [
     "Snapshot",
     "Totals",
     "Vacuumed",
-    "be_there",
     "changes",
     "commit",
     "history",
@@ -36,6 +36,7 @@ __all__ = [
     "load",
     "refresh",
     "repair",
+    "require_files",
     "vacuum",
     "versions",
 ]

@@ -10,18 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from zskip.errors import CommitConflict, TableExists, UncertainCommit, UnsafePath
+from zskip.errors import CommitConflict, FilesRemoved, TableExists, UncertainCommit, UnsafePath
 from zskip.schema import Schema
 from zskip.stats import DataFiles
-from zskip.storage.storage import Storage, unsafe_paths
+from zskip.storage.storage import Storage, abandon, unsafe_paths
 from zskip.tablelog import log
-from zskip.tablelog.index import Index
+from zskip.tablelog.kept_files import require_kept
+from zskip.tablelog.new_entry import ancestors, create, with_patience
 from zskip.tablelog.parts import Drafts, read_part
-from zskip.tablelog.shards import FILES_PER_SHARD, write_shards
+from zskip.tablelog.shard_changes import merged, part_paths, without
+from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
 from zskip.tablelog.values import Json
 from zskip.types import widens
@@ -29,7 +27,6 @@ from zskip.types import widens
 __all__ = ["commit", "layout_assignment"]
 
 _ATTEMPTS = 100
-_FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
 _LARGEST_INLINE, _LISTED_REMOVALS = 16_384, 1000
 
 
@@ -84,7 +81,10 @@ def commit(
     or the layout that this change sets. ``still`` is asked about their version, and raises `CommitConflict` where the
     change would have been another one, had it been there from the start.
 
-    Raises `CommitConflict`, `TableExists`, `UnsupportedStore` and `UncertainCommit`.
+    After its entry is there, a commit looks once more: whether it belongs to the table's history (`new_entry`), and
+    whether the files that it names are there and stay (`kept_files`). Else it is made again, or taken back.
+
+    Raises `CommitConflict`, `FilesRemoved`, `TableExists`, `UnsupportedStore` and `UncertainCommit`.
     """
     change = _Change(
         operation,
@@ -108,7 +108,7 @@ def commit(
         if add is not None:
             _be_safe(add)
             if managed:
-                storage.make_durable(add.path.to_pylist())
+                _make_durable(storage, add)
         made = attempt.first() if base is None else attempt.next(base)
     except _AlreadyCommitted as found:
         attempt.drafts.discard()
@@ -168,8 +168,10 @@ class _Attempt:
             details=change.details,
             applications=dict([] if change.batch is None else [change.batch]),
         )
+        self._require_files(candidate)
         if not self._create(candidate):
             raise TableExists(f"Another writer made a table at {storage.uri} just now.")
+        self._hold(candidate, None)
         return candidate
 
     def next(self, base: Snapshot) -> Snapshot:
@@ -179,7 +181,9 @@ class _Attempt:
             if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
                 raise _AlreadyCommitted(newest)
             candidate = self._applied(base, newest)
+            self._require_files(candidate)
             if self._create(candidate):
+                self._hold(candidate, newest)
                 return candidate
             self.drafts.discard(keep=self._kept())
             clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
@@ -204,7 +208,7 @@ class _Attempt:
         if change.restored is not None:
             kept = change.restored.shards
         else:
-            kept = () if change.replace_all else self._without(newest, layout)
+            kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
         # What the new files' statistics leave out is what the table did not have when they were written.
         since = base.version if change.schema is None else newest.version + 1
         candidate = replace(
@@ -217,14 +221,15 @@ class _Attempt:
             layout=layout,
             shards=(*kept, *self._shards(schema, since, layout)),
             operation=change.operation,
-            time=max(datetime.now(UTC), newest.time + timedelta(microseconds=1)),
+            time=_later(newest),
             parent=newest.version,
             details=change.details,
             applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
             added=_added(change, newest),
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
+            ancestors=ancestors(newest),
         )
-        return candidate if afresh else self._merged(candidate)
+        return candidate if afresh else merged(self.drafts, candidate)
 
     def _shards(self, schema: Schema, since: int, layout: LayoutRecord | None) -> tuple[Shard, ...]:
         """The shards of the files to add: written once, unless their columns depend on the version."""
@@ -232,60 +237,99 @@ class _Attempt:
         if add is None or not len(add):
             return ()
         if self._added is None or self._added[0].version != since:
-            self._added = self._write(add, schema, since, layout)
+            self._added = write_shards(self.drafts, add, schema, since, () if layout is None else layout.columns)
         return self._added
-
-    def _write(self, files: DataFiles, schema: Schema, since: int, layout: LayoutRecord | None) -> tuple[Shard, ...]:
-        return write_shards(self.drafts, files, schema, since, () if layout is None else layout.columns)
 
     def _kept(self) -> set[str]:
         """The parts that the next attempt needs again."""
         layout = self.change.layout
         apart = () if layout is None or layout.part is None else (layout.part.path,)
-        return {*_parts(self._added or ()), *apart}
+        return {*part_paths(self._added or ()), *apart}
 
-    def _without(self, snapshot: Snapshot, layout: LayoutRecord | None) -> tuple[Shard, ...]:
-        """The snapshot's shards without the files to remove: a shard that holds none of them stays as it is."""
-        gone = pa.array(sorted(set(self.change.remove)), pa.string())
-        if not len(gone):
-            return snapshot.shards
-        index = Index(self.storage, snapshot)
-        kept: list[Shard] = []
-        found = 0
-        for number, shard in enumerate(snapshot.shards):
-            hit = pc.is_in(index.shard_paths(number), gone).to_numpy(zero_copy_only=False)
-            found += int(hit.sum())
-            if not hit.any():
-                kept.append(shard)
-            elif not hit.all():
-                rest = index.data_files([number]).take(np.flatnonzero(~hit))
-                kept.extend(self._write(rest, snapshot.schema, snapshot.version, layout))
-        if found < len(gone):
+    def _without_removed(self, snapshot: Snapshot) -> tuple[Shard, ...]:
+        kept, found = without(self.drafts, snapshot, self.change.remove)
+        if found < (wanted := len(set(self.change.remove))):
             raise CommitConflict(
-                f"{self.storage.uri}: {len(gone) - found} of the {len(gone)} files to be removed are not in version "
+                f"{self.storage.uri}: {wanted - found} of the {wanted} files to be removed are not in version "
                 f"{snapshot.version}: another writer removed or rewrote them. Open the table again and repeat."
             )
-        return tuple(kept)
+        return kept
 
-    def _merged(self, candidate: Snapshot) -> Snapshot:
-        """The same files in fewer shards: whenever so many of about one size have come together, they become one.
+    # --- a vacuum beside it ---
 
-        So any number of small commits leaves few shards, and each file's statistics are rewritten a few times only
-        (O'Neil 1996, the log-structured merge-tree).
-        """
-        while (crowd := _crowd(candidate.shards)) is not None:
-            files = Index(self.storage, candidate).data_files(crowd)
-            one = self._write(files, candidate.schema, candidate.version, candidate.layout)
-            rest = [shard for number, shard in enumerate(candidate.shards) if number not in crowd]
-            place = crowd[-1] + 1 - len(crowd)
-            candidate = replace(candidate, shards=(*rest[:place], *one, *rest[place:]))
-        return candidate
+    def _require_files(self, candidate: Snapshot) -> None:
+        """Raise `FilesRemoved` where a vacuum removes a file that only this commit keeps, or has removed it."""
+        change = self.change
+        fresh = [*self.drafts.paths & {*part_paths(candidate.shards), *_layout_part(candidate)}]
+        if change.add is not None and candidate.managed:
+            fresh += change.add.path.to_pylist()
+        require_kept(self.storage, fresh, candidate if change.restored is not None else None, change.restored)
+
+    def _hold(self, made: Snapshot, before: Snapshot | None) -> None:
+        """Look once more at the files of a version that is in the log, and take it back where some are not there."""
+        try:
+            with_patience(lambda: self._require_files(made))
+        except FilesRemoved as error:
+            taken_back = self._take_back(made, before)
+            raise FilesRemoved(
+                f"{error} Version {made.version} was taken back. Repeat the change."
+                if taken_back
+                else f"{error} Others have built on version {made.version} meanwhile: restore(version={made.parent})."
+            ) from error
+        except OSError as error:
+            raise UncertainCommit(
+                f"{self.storage.uri}: version {made.version} was made, and the store failed when its files were looked "
+                "at once more. Open the table, and see with verify() whether it can be read."
+            ) from error
+
+    def _take_back(self, made: Snapshot, before: Snapshot | None) -> bool:
+        """Make a version without the change; whether that could be done: others may have built on it."""
+        if before is None:
+            abandon(self.storage, [log.entry_path(made.version)])
+            return True
+        for _ in range(_ATTEMPTS):
+            newest = log.load(self.storage)
+            undone = self._undone(newest, made, before)
+            if undone is None or create(self.storage, undone):
+                break
+        if undone is not None:
+            log.write_hint(self.storage, undone.version)
+        return undone is not None
+
+    def _undone(self, newest: Snapshot, made: Snapshot, before: Snapshot) -> Snapshot | None:
+        """The version after ``newest``, as if ``made`` had never been; None where that cannot be told."""
+        change = self.change
+        if newest.version == made.version:
+            state = before
+        elif change.add is not None and not (change.remove or change.replace_all or change.restored):
+            mine = {shard.file_part.path for shard in self._added or ()}
+            rest = tuple(shard for shard in newest.shards if shard.file_part.path not in mine)
+            if len(rest) == len(newest.shards):
+                rest, _ = without(self.drafts, newest, change.add.path.to_pylist())
+            state = replace(newest, shards=rest)
+            if change.batch is not None:
+                applications = {name: number for name, number in newest.applications.items() if name != change.batch[0]}
+                earlier = {name: number for name, number in before.applications.items() if name == change.batch[0]}
+                state = replace(state, applications={**applications, **earlier})
+        else:
+            return None
+        return replace(
+            state,
+            version=newest.version + 1,
+            commit_id=secrets.token_hex(16),
+            operation="take back",
+            time=_later(newest),
+            parent=newest.version,
+            details={"taken_back": made.version},
+            removed=(),
+            ancestors=ancestors(newest),
+        )
 
     def _create(self, candidate: Snapshot) -> bool:
         """Create the log entry; whether it is there and ours."""
         self.uncertain = True
         try:
-            self.uncertain = log.create(self.storage, candidate)
+            self.uncertain = create(self.storage, candidate)
         except UncertainCommit:
             raise
         except Exception:
@@ -301,20 +345,12 @@ class _AlreadyCommitted(Exception):
         self.snapshot = snapshot
 
 
-def _parts(shards: Sequence[Shard]) -> list[str]:
-    return [part.path for shard in shards for part in (shard.file_part, shard.row_group_part) if part is not None]
+def _layout_part(snapshot: Snapshot) -> list[str]:
+    return [snapshot.layout.part.path] if snapshot.layout is not None and snapshot.layout.part is not None else []
 
 
-def _crowd(shards: Sequence[Shard]) -> list[int] | None:
-    """The first `_FANOUT` small shards of one order of magnitude, by number; None where there are not so many."""
-    levels: dict[int, list[int]] = {}
-    for number, shard in enumerate(shards):
-        if shard.totals.files < _SMALL:
-            level = levels.setdefault((max(shard.totals.files, 1).bit_length() - 1) // 3, [])
-            level.append(number)
-            if len(level) == _FANOUT:
-                return level
-    return None
+def _later(snapshot: Snapshot) -> datetime:
+    return max(datetime.now(UTC), snapshot.time + timedelta(microseconds=1))
 
 
 def _holds(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:
@@ -340,6 +376,13 @@ def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:
         () if change.schema is None else [path for path in change.schema.columns if path not in newest.schema.columns]
     )
     return {**newest.added, **dict.fromkeys(later, newest.version + 1)}
+
+
+def _make_durable(storage: Storage, files: DataFiles) -> None:
+    try:
+        storage.make_durable(files.path.to_pylist())
+    except FileNotFoundError as error:
+        raise FilesRemoved(f"{storage.uri}: a vacuum removed files before they were committed: {error}") from error
 
 
 def _be_safe(files: DataFiles) -> None:

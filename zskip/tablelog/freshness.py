@@ -9,12 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import TableNotFound
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog.index import Index
-from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["Changes", "be_there", "changes", "data_files"]
+__all__ = ["Changes", "changes", "data_files", "only"]
 
 _PARQUET = r"(?i)\.(parquet|parq|pq)$"
 
@@ -40,20 +38,6 @@ def data_files(storage: Storage) -> Listing:
     """The Parquet files of a folder: by their names' ends, none that is empty of name or hidden by _ or a dot."""
     listing = storage.list("", hidden=False)
     return listing.take(np.flatnonzero(np.asarray(pc.match_substring_regex(listing.path, _PARQUET))))
-
-
-def be_there(storage: Storage, snapshot: Snapshot) -> None:
-    """Raise `TableNotFound` where one of a snapshot's files is gone."""
-    index = Index(storage, snapshot)
-    names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
-    known = pa.concat_arrays(names) if names else pa.array([], pa.string())
-    gone = known.filter(pc.invert(pc.is_in(known, value_set=storage.list("").path)))
-    if len(gone):
-        shown = ", ".join(gone.slice(0, 3).to_pylist()) + (", …" if len(gone) > 3 else "")
-        raise TableNotFound(
-            f"Version {snapshot.version} of {storage.uri} needs {len(gone):,} of {len(known):,} files that are gone: "
-            f"{shown}. Put them back, or choose a later version."
-        )
 
 
 def changes(index: Index) -> Changes:

@@ -7,22 +7,19 @@ the listing longer, one that is missing makes it whole. Entries between that wer
 
 from __future__ import annotations
 
-import errno
 import re
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from zskip.errors import DamagedIndex, TableError, TableNotFound, UncertainCommit, UnsupportedStore
+from zskip.errors import DamagedIndex, TableError, TableNotFound
 from zskip.storage.storage import Storage
-from zskip.tablelog.snapshot import Snapshot, from_bytes, to_bytes
+from zskip.tablelog.snapshot import Snapshot, from_bytes
 
 __all__ = [
     "GO_BACK",
     "HINT",
     "LOG",
-    "create",
     "entry_path",
     "hinted",
     "history",
@@ -30,6 +27,7 @@ __all__ = [
     "load",
     "read_entry",
     "versions",
+    "write_hint",
 ]
 
 LOG = "_zskip/log"
@@ -39,9 +37,6 @@ _ENTRY = re.compile(r"[0-9]{20}\.json")
 _LARGEST_ENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
 _LONGEST_KEPT, _MOST_KEPT = 1 << 16, 64
-_ASKS = 5
-# What a disk says that has done nothing. Of a network's errors the entry may be on its way still.
-_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 
 
 def entry_path(version: int) -> str:
@@ -155,59 +150,6 @@ def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
         snapshot = read_entry(storage, version)
         if snapshot is not None:
             yield snapshot
-
-
-def create(storage: Storage, snapshot: Snapshot) -> bool:
-    """Create the entry of a new version; False where another writer came first.
-
-    Raises `UncertainCommit` where it cannot be told whether the entry is there, any other error where it is not.
-    """
-    path, data = entry_path(snapshot.version), to_bytes(snapshot)
-    for attempt in range(_ASKS):
-        try:
-            if storage.put_if_absent(path, data):
-                return True
-        except UnsupportedStore:
-            raise
-        except OSError as error:
-            found = _found(storage, snapshot, error)
-            if found is None:
-                if error.errno in _REFUSED:
-                    raise
-                if attempt == _ASKS - 1:
-                    raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from error
-                # It may be on its way still: the same bytes can be sent again under the same name without harm.
-                time.sleep(0.05 * 2**attempt)
-                continue
-            if found.commit_id == snapshot.commit_id:
-                _outlast(storage, snapshot)
-                return True
-            return False
-        found = read_entry(storage, snapshot.version)
-        # The store's client may have sent it twice, and lost the first answer.
-        return found is not None and found.commit_id == snapshot.commit_id
-    return False
-
-
-def _found(storage: Storage, snapshot: Snapshot, cause: OSError) -> Snapshot | None:
-    try:
-        return read_entry(storage, snapshot.version)
-    except OSError:
-        raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from cause
-
-
-def _outlast(storage: Storage, snapshot: Snapshot) -> None:
-    try:
-        storage.make_durable([entry_path(snapshot.version)])
-    except OSError as error:
-        raise UncertainCommit(_unsure(storage, snapshot, "was made, and may be lost with the power")) from error
-
-
-def _unsure(storage: Storage, snapshot: Snapshot, what: str) -> str:
-    return (
-        f"{storage.uri}: version {snapshot.version} {what}, since the store failed at its log entry. Open the table "
-        "and see whether it is there before you repeat the change; an append with batch= can be repeated at once."
-    )
 
 
 def write_hint(storage: Storage, version: int) -> None:

@@ -67,6 +67,11 @@ class Drafts:
         blocks = (memoryview(data)[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
         return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """The parts that were written, some of them perhaps not whole."""
+        return frozenset(self._begun)
+
     def discard(self, keep: Collection[str] = ()) -> None:
         """Remove the parts that were written, those that were not written whole as well, but for some to keep."""
         useless = [path for path in self._begun if path not in keep]

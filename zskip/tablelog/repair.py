@@ -30,6 +30,7 @@ from zskip.tablelog import log
 from zskip.tablelog.freshness import data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import refresh
+from zskip.tablelog.new_entry import ancestors, create
 from zskip.tablelog.parts import Drafts, Part, read_part
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import Shard, Snapshot, Totals, to_bytes
@@ -116,6 +117,7 @@ def _readable(storage: Storage, go_back: bool) -> tuple[Snapshot, int | None]:
         parent=older.version,
         details={"restored": older.version},
         removed=(),
+        ancestors=(),  # those of the entries that were lost are not known
     )
     storage.put(log.entry_path(newest), to_bytes(restored))
     return restored, older.version
@@ -200,8 +202,9 @@ def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lo
         parent=snapshot.version,
         details={"parts": [part.path for part in lost]},
         removed=(),
+        ancestors=ancestors(snapshot),
     )
-    if not log.create(storage, made):
+    if not create(storage, made):
         return None
     log.write_hint(storage, made.version)
     return made

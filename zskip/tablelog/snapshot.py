@@ -22,9 +22,22 @@ from zskip.tablelog import values
 from zskip.tablelog.parts import Part
 from zskip.tablelog.values import Json
 
-__all__ = ["FORMAT", "Bounds", "LayoutRecord", "Shard", "Snapshot", "Totals", "from_bytes", "to_bytes"]
+__all__ = [
+    "ANCESTORS",
+    "ANCESTOR_DIGITS",
+    "FORMAT",
+    "Bounds",
+    "LayoutRecord",
+    "Shard",
+    "Snapshot",
+    "Totals",
+    "from_bytes",
+    "to_bytes",
+]
 
 FORMAT = 1
+# How many of the commits before it a version names, and by how many digits of their ids.
+ANCESTORS, ANCESTOR_DIGITS = 64, 16
 _LARGEST_ENTRY = 1 << 28
 # More than any table has; what a plan holds of it in memory stays within some bytes for each.
 _MOST_FILES, _MOST_FILES_A_SHARD, _MOST_ROW_GROUPS_A_SHARD = 1 << 28, 1 << 20, 1 << 26
@@ -150,6 +163,7 @@ class Snapshot:
     None. ``applications``: the last batch that each application has appended, so that none is appended twice.
     ``added``: the version that added a column, for those that were not there from the start. ``removed``: the paths of
     the files that the parent had and this version has not, where they are few: by these a repair tells lost names.
+    ``ancestors``: how the ids of the commits before this one begin, the parent's first, at most `ANCESTORS` of them.
     """
 
     version: int
@@ -167,6 +181,7 @@ class Snapshot:
     applications: Mapping[str, int] = field(default_factory=dict)
     added: Mapping[str, int] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    ancestors: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         totals = self.totals
@@ -228,6 +243,7 @@ class Snapshot:
             "applications": dict(self.applications),
             "added": dict(self.added),
             "removed": list(self.removed),
+            "ancestors": list(self.ancestors),
             "layout": None if self.layout is None else self.layout.to_json(),
             "schema": base64.b64encode(self.schema.arrow.serialize().to_pybytes()).decode(),
             "shards": [shard.to_json() for shard in self.shards],
@@ -254,6 +270,7 @@ class Snapshot:
             applications={str(name): int(batch) for name, batch in _get(json, "applications", dict).items()},
             added={str(path): int(version) for path, version in _get(json, "added", dict).items()},
             removed=tuple(str(path) for path in _get(json, "removed", list)) if "removed" in json else (),
+            ancestors=tuple(str(id) for id in _get(json, "ancestors", list)) if "ancestors" in json else (),
         )
 
 

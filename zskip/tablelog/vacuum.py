@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
-from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.snapshot import ANCESTORS, Snapshot
+from zskip.tablelog.vacuum_intent import declare
 
 __all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
 
 # What zskip itself writes: data files by their own names, parts, what Spark stages, files that were never published.
 DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
-_OURS = rf"{DATA_FILE}|^_zskip/(stats|layout)/[^/]+$|{_STAGING}|(^|/)\.[^/]*\.[0-9a-f]{{16}}\.tmp$"
+_OURS = rf"{DATA_FILE}|^_zskip/((stats|layout)/|log/vacuum-)[^/]+$|{_STAGING}|(^|/)\.[^/]*\.[0-9a-f]{{16}}\.tmp$"
 _INDEX_ONLY = r"^_zskip/"
 # Whose folders are tables of their own, wherever they lie.
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
@@ -44,7 +45,8 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     A file that no version names is removed only when it is itself older than that, since it may belong to a commit
     that is on its way, and only where its name is one that zskip gives: nothing of others, nothing of another table
     that lies in this one's folder. In a folder that zskip only indexes, no data file is ever removed. Log entries go
-    first, oldest first, then files, so that a crash leaves orphans and no version without its files.
+    first, oldest first, then files, so that a crash leaves orphans and no version without its files. Before it looks
+    at the log for the last time it says there what it is about to remove (`vacuum_intent`).
 
     Raises `TableNotFound`, and `DamagedIndex` where a version that is kept cannot be read: nothing is removed then.
     """
@@ -60,14 +62,17 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     named = _named(storage, [version for version in versions if version >= kept_from])
     gone = _orphans(storage, named, horizon, managed=newest.managed)
     if not dry_run:
-        for start in range(0, len(expired), _ENTRIES_AT_ONCE):
-            entries = expired[start : start + _ENTRIES_AT_ONCE]
-            storage.delete([log.entry_path(version) for version in entries])
-        # A version that was restored meanwhile names its files again.
-        later = _named(storage, log.versions(storage, newest.version + 1))
-        gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
-        storage.delete(gone.path.to_pylist())
-        _remove_empty_staging(storage, gone.path)
+        # Of so many at once a store removes any first; whoever looks at the log (`new_entry`) counts on the order.
+        for start in range(0, len(expired), ANCESTORS):
+            storage.delete([log.entry_path(version) for version in expired[start : start + ANCESTORS]])
+        if len(gone):
+            intent = declare(storage, _nanoseconds(horizon), kept_from)
+            # What was committed meanwhile, of a version that was restored or by a writer that stood still, stays.
+            later = _named(storage, log.versions(storage, newest.version + 1))
+            gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
+            storage.delete(gone.path.to_pylist())
+            _remove_empty_staging(storage, gone.path)
+            storage.delete([intent.path])
     return Vacuumed(tuple(gone.path.to_pylist()), pc.sum(gone.size, min_count=0).as_py(), tuple(expired))
 
 
@@ -80,8 +85,12 @@ def _orphans(storage: Storage, named: pa.StringArray, horizon: datetime, *, mana
     others = pc.struct_field(pc.extract_regex(listing.path, _OTHER_TABLE), "folder").drop_null().unique()
     for folder in others.to_pylist():
         ours &= ~np.asarray(pc.starts_with(listing.path, folder))
-    old = np.asarray(pc.less_equal(listing.modified, int(horizon.timestamp() * 1e9)))
+    old = np.asarray(pc.less_equal(listing.modified, _nanoseconds(horizon)))
     return listing.take(ours & old & ~np.asarray(pc.is_in(listing.path, value_set=named)))
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1e9)
 
 
 def _matches(paths: pa.StringArray, pattern: str) -> np.ndarray:

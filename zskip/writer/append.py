@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, InvalidOption, nearest
+from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, nearest
 from zskip.schema import Schema
 from zskip.storage import Storage, abandon
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load
@@ -125,13 +125,17 @@ def append(
             )
             break
         except BaseException as error:
-            if undone and (not isinstance(error, CommitConflict) or attempt == _ATTEMPTS - 1):
-                remove()
-            if not isinstance(error, CommitConflict) or attempt == _ATTEMPTS - 1:
+            other_table = isinstance(error, CommitConflict) and not isinstance(error, FilesRemoved)
+            if not other_table or attempt == _ATTEMPTS - 1:
+                if undone:
+                    remove()
                 raise
         # Another writer grew the schema, or laid the table out anew. The files fit that table too, if they fit at all.
         undone.clear()
         newest = load(storage)
+        if newest.table_id != base.table_id:
+            remove()
+            raise CommitConflict(f"{storage.uri}: the table was replaced by another one. Open it, and append again.")
         if newest.partition_by != base.partition_by:
             remove()
             raise CommitConflict(f"{storage.uri}: version {newest.version} has other partitions. Append again.")

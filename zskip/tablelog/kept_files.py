@@ -1,0 +1,82 @@
+"""Whether the files that a version needs are there, and stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound
+from zskip.storage.storage import Listing, Storage
+from zskip.tablelog.index import Index
+from zskip.tablelog.shard_changes import part_paths
+from zskip.tablelog.snapshot import Snapshot
+from zskip.tablelog.vacuum_intent import intents
+
+__all__ = ["require_files", "require_kept"]
+
+_FEW = 64
+
+
+def require_files(storage: Storage, snapshot: Snapshot) -> None:
+    """Raise `TableNotFound` where one of a snapshot's files is gone, `DamagedIndex` where its statistics are."""
+    index = Index(storage, snapshot)
+    names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
+    parts = part_paths(snapshot.shards)
+    if snapshot.layout is not None and snapshot.layout.part is not None:
+        parts.append(snapshot.layout.part.path)
+    known = pa.concat_arrays([*names, pa.array(parts, pa.string())])
+    gone = known.filter(pc.invert(pc.is_in(known, value_set=storage.list("").path)))
+    if len(gone):
+        raise TableNotFound(
+            f"Version {snapshot.version} of {storage.uri} needs {len(gone):,} of {len(known):,} files that are gone: "
+            f"{_shown(gone)}. Put them back, or choose a later version."
+        )
+
+
+def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | None, restored: Snapshot | None) -> None:
+    """Raise `FilesRemoved` where a file that a commit names first is gone, or is what a vacuum is about to remove.
+
+    ``fresh``: paths of files that no version before it names. ``candidate``: the version that it makes, where that
+    has the files of ``restored``, an older one that may have expired.
+    """
+    # In this order: a vacuum that ends between the two has removed what it wanted.
+    pending = intents(storage)
+    status = _status(storage, fresh)
+    gone = status.path.filter(pc.is_null(status.size))
+    if len(gone):
+        raise FilesRemoved(
+            f"{storage.uri}: a vacuum removed {len(gone):,} files before they were committed: {_shown(gone)}. "
+            "The write took longer than the vacuum's time."
+        )
+    if restored is not None and candidate is not None:
+        try:
+            require_files(storage, candidate)
+        except (TableNotFound, DamagedIndex) as error:
+            raise FilesRemoved(
+                f"{storage.uri}: a vacuum removed files of version {restored.version} while it was restored: {error}"
+            ) from error
+    for intent in pending:
+        old = status.path.filter(pc.less_equal(status.modified, intent.horizon))
+        if len(old) or (restored is not None and restored.version < intent.kept_from):
+            what = _shown(old) if restored is None else f"version {restored.version}"
+            raise FilesRemoved(
+                f"{storage.uri}: a vacuum that is under way removes {what}. If none is running, one was broken off: "
+                f"remove {intent.path}."
+            )
+
+
+def _status(storage: Storage, paths: Sequence[str]) -> Listing:
+    """Size and time of some files; a null size where one is gone."""
+    if len(paths) <= _FEW or storage.local is not None:
+        return storage.size_and_modified(paths)
+    # A thousand of a listing cost what one costs that is asked for by name.
+    listing = storage.list("")
+    wanted = pa.array(sorted(paths), pa.string())
+    place = pc.index_in(wanted, value_set=listing.path)
+    return Listing(wanted, *(column.take(place) for column in (listing.size, listing.modified, listing.etag)))
+
+
+def _shown(paths: pa.StringArray) -> str:
+    return ", ".join(paths.slice(0, 3).to_pylist()) + (", …" if len(paths) > 3 else "")

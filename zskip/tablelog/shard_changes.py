@@ -1,0 +1,74 @@
+"""Shards of a version from those of the one before: without some files, and with many small shards made one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.stats import DataFiles
+from zskip.tablelog.index import Index
+from zskip.tablelog.parts import Drafts
+from zskip.tablelog.shards import FILES_PER_SHARD, write_shards
+from zskip.tablelog.snapshot import Shard, Snapshot
+
+__all__ = ["merged", "part_paths", "without"]
+
+_FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
+
+
+def part_paths(shards: Sequence[Shard]) -> list[str]:
+    """The paths of the parts of some shards."""
+    return [part.path for shard in shards for part in (shard.file_part, shard.row_group_part) if part is not None]
+
+
+def without(drafts: Drafts, snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Shard, ...], int]:
+    """A snapshot's shards without some files, and how many of these it had. A shard that has none stays as it is."""
+    gone = pa.array(sorted(set(paths)), pa.string())
+    if not len(gone):
+        return snapshot.shards, 0
+    index = Index(drafts.storage, snapshot)
+    kept: list[Shard] = []
+    found = 0
+    for number, shard in enumerate(snapshot.shards):
+        hit = pc.is_in(index.shard_paths(number), gone).to_numpy(zero_copy_only=False)
+        found += int(hit.sum())
+        if not hit.any():
+            kept.append(shard)
+        elif not hit.all():
+            kept.extend(_written(drafts, index.data_files([number]).take(np.flatnonzero(~hit)), snapshot))
+    return tuple(kept), found
+
+
+def merged(drafts: Drafts, snapshot: Snapshot) -> Snapshot:
+    """The same files in fewer shards: whenever so many of about one size have come together, they become one.
+
+    So any number of small commits leaves few shards, and each file's statistics are rewritten a few times only
+    (O'Neil 1996, the log-structured merge-tree).
+    """
+    while (crowd := _crowd(snapshot.shards)) is not None:
+        one = _written(drafts, Index(drafts.storage, snapshot).data_files(crowd), snapshot)
+        rest = [shard for number, shard in enumerate(snapshot.shards) if number not in crowd]
+        place = crowd[-1] + 1 - len(crowd)
+        snapshot = replace(snapshot, shards=(*rest[:place], *one, *rest[place:]))
+    return snapshot
+
+
+def _written(drafts: Drafts, files: DataFiles, snapshot: Snapshot) -> tuple[Shard, ...]:
+    first = () if snapshot.layout is None else snapshot.layout.columns
+    return write_shards(drafts, files, snapshot.schema, snapshot.version, first)
+
+
+def _crowd(shards: Sequence[Shard]) -> list[int] | None:
+    """The first `_FANOUT` small shards of one order of magnitude, by number; None where there are not so many."""
+    levels: dict[int, list[int]] = {}
+    for number, shard in enumerate(shards):
+        if shard.totals.files < _SMALL:
+            level = levels.setdefault((max(shard.totals.files, 1).bit_length() - 1) // 3, [])
+            level.append(number)
+            if len(level) == _FANOUT:
+                return level
+    return None
