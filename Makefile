@@ -1,6 +1,7 @@
 # Everything starts from a fresh clone: the first target that you call makes .venv and installs into it.
 
 VENV := .venv
+WORKERS ?= 2
 AZURITE := $(VENV)/azurite
 BENCH := build/bench
 BIN := $(VENV)/bin
@@ -8,10 +9,10 @@ READY := $(VENV)/.ready
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fuzz torture bench docs clean
+.PHONY: help demo test test-all lint fuzz torture bench docs clean
 
 help:  ## what there is to make
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | column -t -s '|'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | column -t -s '|'
 
 $(READY): pyproject.toml
 	@python=""; \
@@ -35,9 +36,15 @@ $(AZURITE): $(READY)
 demo: $(READY)  ## build a table from real network logs and look things up in it
 	$(BIN)/zskip demo
 
-test: $(READY) $(AZURITE)  ## all tests: units, properties, doctests, code blocks of the docs, notebooks, Spark
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not spark" --doctest-modules zskip tests
-	$(BIN)/python -m pytest -m spark tests
+# One worker runs what needs Spark, in one Java machine; the others run everything else beside it.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 25 --doctest-modules zskip tests
+
+test: $(READY) $(AZURITE)  ## what guards every promise: units, properties, code blocks of the docs, Spark; some 8 minutes
+	$(PYTEST) -m "not slow"
+
+test-all: $(READY) $(AZURITE)  ## all tests: the long forms, the notebooks and the torture as well; about an hour
+	$(PYTEST)
+	$(MAKE) torture
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff format --check .

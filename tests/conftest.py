@@ -1,4 +1,4 @@
-"""What every test may use: the real data that is committed under fixtures/."""
+"""What every test may use: the real data that is committed under fixtures/; and which tests need Spark."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import FIXTURES
+from tests import FIXTURES, ROOT
 
 # A deadline would make a test of how busy the machine is.
 settings.register_profile("zskip", deadline=None)
 settings.load_profile("zskip")
+
+SPARK = ROOT / "tests" / "spark"
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in tests/spark needs Spark. What needs Spark runs in one worker, in one Java machine."""
+    for item in items:
+        if item.path.is_relative_to(SPARK):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

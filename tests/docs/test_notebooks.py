@@ -18,6 +18,7 @@ def needs_spark(notebook: Path) -> bool:
     return "pyspark" in notebook.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "notebook",
     [pytest.param(path, marks=[pytest.mark.spark] if needs_spark(path) else [], id=path.stem) for path in NOTEBOOKS],

@@ -86,7 +86,7 @@ def tables(draw: random.Random, units: int) -> tuple[pa.Table, Statistics]:
 SCHEMA = Schema(pa.schema({name: type for name, (type, _) in TYPES.items()}))
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("zone", ["UTC", pytest.param("Europe/Berlin", marks=pytest.mark.slow)])
 def test_no_outcome_of_duckdb_is_missing(zone: str) -> None:
     con = duckdb.connect()
     con.execute(f"SET TimeZone='{zone}'")
