@@ -3,7 +3,7 @@
 A text goes through them in this order:
 
 1. ``bind``: the door · ``bind_cache``: what was bound before
-2. ``sql_text``: a text with parts replaced, and the way back · ``lists``, ``chains``: long ones, read apart ·
+2. ``sql_text``: a text with parts replaced, and the way back · ``lists``: long ones, read apart ·
    ``bind_constants``: parameters and now() become constants · ``split``: the skeleton of AND, OR, NOT and parentheses
 3. ``leaf_binder``: one leaf of the skeleton and a schema become a node of the tree, by the rules of ``predicates/`` and
    ``functions/`` · ``fast_path``: the commonest leaves, without the parser · ``computable``: what DuckDB may be asked

@@ -14,11 +14,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder import bind_cache
 from zskip.binder.bind_constants import freeze, reads_clock
-from zskip.binder.chains import chained, stand_for_chains
-from zskip.binder.fast_path import plain_column
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.lists import shortened, stands_for_lists
-from zskip.binder.names import Names, exact_name
+from zskip.binder.names import Names
 from zskip.binder.reading import named_as_words, unheard
 from zskip.binder.split import Part, nesting, skeleton
 from zskip.binder.sql_text import Parameters, Source, be_parameters
@@ -27,10 +25,13 @@ from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.expr import tree
 from zskip.expr.bound import Dialect, Predicate
 from zskip.expr.recursion import DEEPEST, TOO_DEEP, read_with_room
-from zskip.expr.tree import Node, Reference
+from zskip.expr.tree import Node
 from zskip.schema import Schema
 
 __all__ = ["bind"]
+
+_MOST_CONJUNCTS = 1000
+"""Parts of an AND that are predicates of their own, proved and left out one by one; more of them are one."""
 
 
 def bind(
@@ -101,21 +102,12 @@ def _zone(name: str) -> str:
 
 
 def _read(source: Source, parser: sqlglot.Dialect, names: Names) -> tuple[Source, list[Token]]:
-    """The text with its long lists and chains taken out, and its tokens."""
-    dialect = names.dialect.name
-
-    def named(text: str) -> tuple[Reference, str] | None:
-        tokens = parser.tokenize(text)
-        column = plain_column(names, tokens[0]) if len(tokens) == 1 else None
-        return None if column is None else (Reference(column.path, column.type), exact_name(column, names.dialect))
-
-    listed = shortened(source, dialect)
-    short = chained(listed, dialect, named)
-    for each in [short, listed] if short is not listed else [listed]:
-        tokens = _tokens(parser, each, names)
-        if stands_for_lists(tokens, each) and stand_for_chains(tokens, each):
-            return each, tokens
-    return source, _tokens(parser, source, names)
+    """The text with its long lists taken out, and its tokens."""
+    short = shortened(source, names.dialect.name)
+    tokens = _tokens(parser, short, names)
+    if short is not source and not stands_for_lists(tokens, short):
+        return source, _tokens(parser, source, names)
+    return short, tokens
 
 
 def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token]:
@@ -161,7 +153,7 @@ class _Binding:
 
     def predicate(self, part: Part) -> Predicate:
         """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
-        if part.kind == "and":
+        if part.kind == "and" and len(part.parts) <= _MOST_CONJUNCTS:
             parts = tuple(each for inner in part.parts for each in self.predicate(inner).conjuncts)
             node = tree.and_([each.tree for each in parts])
         else:
@@ -171,16 +163,20 @@ class _Binding:
 
     def _node(self, part: Part) -> Node:
         match part.kind:
-            case "and":
-                return tree.and_([self._node(each) for each in part.parts])
-            case "or":
-                return tree.or_([self._node(each) for each in part.parts])
+            case "and" | "or":
+                joined = tree.and_ if part.kind == "and" else tree.or_
+                return self._chain(part) or joined([self._node(each) for each in part.parts])
             case "not":
                 return tree.not_(self._node(part.parts[0]))
         plain = self.binder.plain(self.tokens[part.start : part.end])
         if plain is not None:
             return plain
         return self.binder.leaf(self._parse(part), lambda: self._frozen(part))
+
+    def _chain(self, part: Part) -> Node | None:
+        if any(each.kind != "leaf" for each in part.parts):
+            return None
+        return self.binder.chain([self.tokens[each.start : each.end] for each in part.parts], part.kind == "and")
 
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]

@@ -65,6 +65,8 @@ def number(text: str, negative: bool = False) -> pa.Scalar:
     >>> number("5.50")
     <pyarrow.Decimal128Scalar: Decimal('5.50')>
     """
+    if len(text) <= 18 and text.isascii() and text.isdigit():
+        return pa.scalar(-int(text) if negative else int(text), pa.int64())
     text = ("-" if negative else "") + text.replace("_", "")
     if re.fullmatch(r"-?\d+", text):
         value = int(text)

@@ -1,18 +1,19 @@
-"""``column op constant``, the commonest leaf of all: bound from its tokens, without the parser."""
+"""``column op constant``, the commonest leaf of all, and long chains of it: bound from tokens, without the parser."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pyarrow as pa
+from pyarrow import types as t
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.constants import number
 from zskip.binder.context import Binding
 from zskip.binder.names import Names
+from zskip.binder.predicates.membership import among_integers
 from zskip.binder.predicates.operands import are_comparable, fitted
-from zskip.binder.sql_text import LongChain
-from zskip.expr import literals
+from zskip.expr import literals, tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Node, Reference
 from zskip.schema import Column
@@ -29,6 +30,9 @@ _SIGNS: dict[TokenType, str] = {
 }
 
 
+_CHAIN = 100
+"""Terms that are worth a look at whether they are all alike."""
+
 _PLAIN_CONSTANTS = {(TokenType.NUMBER,), (TokenType.STRING,), (TokenType.DASH, TokenType.NUMBER)}
 
 
@@ -44,10 +48,7 @@ class Plain:
         self._terms: dict[tuple[TokenType, str], Reference | None] = {}
 
     def comparison(self, tokens: Sequence[Token]) -> Node | None:
-        """``column op constant``, or a chain of them; None for everything else, and for what is wrong."""
-        if len(tokens) == 1 and tokens[0].token_type is TokenType.NUMBER:
-            chain = self.binding.source.lists.get(tokens[0].text)
-            return chain.tree if isinstance(chain, LongChain) else None
+        """``column op constant``; None for everything else, and for what is wrong."""
         op = _SIGNS.get(tokens[1].token_type) if len(tokens) in (3, 4) else None
         if op is None:
             return None
@@ -73,12 +74,46 @@ class Plain:
         self.binding.names.note(name.start, name.end + 1, self.binding.schema.columns[term.path])
         return found
 
+    def chain(self, terms: Sequence[Sequence[Token]], conjunction: bool) -> Node | None:
+        """``c = 1 OR c = 2 …`` as one IN, ``c <> 1 AND c <> 2 …`` as one NOT IN; None for everything else.
+
+        Of whole numbers beside an integer and texts beside a text: a hundred thousand bind as fast as a list of them.
+        """
+        if len(terms) < _CHAIN or len(terms[0]) != 3 or self.binding.dialect.name not in ("duckdb", "spark"):
+            return None
+        (first, _, constant), sign = terms[0], TokenType.NEQ if conjunction else TokenType.EQ
+        alike = (first.token_type, first.text, sign, constant.token_type)
+        if any(len(each) != 3 or _form(*each) != alike for each in terms):
+            return None
+        column, texts = self._term(first), [each[2].text for each in terms]
+        if column is None:
+            return None
+        if constant.token_type is TokenType.NUMBER and t.is_integer(column.type):
+            if not all(
+                len(text) <= 18 and text.isdecimal() and text not in self.binding.source.lists for text in texts
+            ):
+                return None
+            found = among_integers(column, pa.array([int(text) for text in texts], pa.int64()))
+        elif constant.token_type is TokenType.STRING and t.is_string(column.type):
+            if any("\\" in text for text in texts):
+                return None
+            found = tree.in_(column, pa.array(texts, pa.string()))
+        else:
+            return None
+        for name, _, _ in terms:
+            self.binding.names.note(name.start, name.end + 1, self.binding.schema.columns[column.path])
+        return tree.not_(found) if conjunction else found
+
     def _term(self, name: Token) -> Reference | None:
         key = (name.token_type, name.text)
         if key not in self._terms:
             column = plain_column(self.binding.names, name)
             self._terms[key] = None if column is None else Reference(column.path, column.type)
         return self._terms[key]
+
+
+def _form(name: Token, sign: Token, constant: Token) -> tuple[TokenType, str, TokenType, TokenType]:
+    return name.token_type, name.text, sign.token_type, constant.token_type
 
 
 def plain_column(names: Names, token: Token) -> Column | None:

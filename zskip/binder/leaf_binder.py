@@ -45,6 +45,10 @@ class Binder:
         """The predicate of a leaf that needs no parser; None for every other."""
         return self._plain.comparison(tokens)
 
+    def chain(self, terms: Sequence[Sequence[Token]], conjunction: bool) -> Node | None:
+        """The predicate of an AND or OR of such leaves that are all alike; None for every other."""
+        return self._plain.chain(terms, conjunction)
+
     def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
         """The predicate of a whole leaf of the skeleton, whose text is at hand."""
         found = self.predicate(node)

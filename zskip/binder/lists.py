@@ -74,12 +74,11 @@ def shortened(source: Source, dialect: str) -> Source:
 
 def stands_for_lists(tokens: Sequence[Token], source: Source) -> bool:
     """Whether the number of every list stands in the code, and there only, as the one thing within an IN."""
-    lists = {number for number, each in source.lists.items() if isinstance(each, LongList)}
     found = 0
     for index, token in enumerate(tokens):
-        if token.token_type is TokenType.NUMBER and token.text in lists:
+        if token.token_type is TokenType.NUMBER and token.text in source.lists:
             around = [each.token_type for each in tokens[max(0, index - 2) : index + 2]]
             if around != [TokenType.IN, TokenType.L_PAREN, TokenType.NUMBER, TokenType.R_PAREN]:
                 return False
             found += 1
-    return found == len(lists)
+    return found == len(source.lists)

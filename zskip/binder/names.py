@@ -24,6 +24,7 @@ class Names:
     def __init__(self, schema: Schema, dialect: Dialect, source: Source, case_sensitive: bool) -> None:
         self.schema, self.dialect, self.source, self.case_sensitive = schema, dialect, source, case_sensitive
         self._noted: list[tuple[int, int, str]] = []
+        self._exact: dict[str, str] = {}
 
     def named(self, start: int, end: int) -> str:
         """A range of the frozen text with every column that was bound in it by its exact, quoted name."""
@@ -58,7 +59,13 @@ class Names:
 
     def note(self, start: int, end: int, column: Column) -> None:
         """Notes that a column was bound in this place."""
-        entry = (start, end, exact_name(column, self.dialect))
+        name = self._exact.get(column.path)
+        if name is None:
+            name = self._exact[column.path] = exact_name(column, self.dialect)
+        entry = (start, end, name)
+        if not self._noted or self._noted[-1] < entry:
+            self._noted.append(entry)
+            return
         index = bisect.bisect_left(self._noted, entry)
         if self._noted[index : index + 1] != [entry]:
             self._noted.insert(index, entry)

@@ -11,9 +11,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from zskip.errors import InvalidOption
-from zskip.expr.tree import Node
 
-__all__ = ["LongChain", "LongList", "Parameters", "Source", "be_parameters"]
+__all__ = ["LongList", "Parameters", "Source", "be_parameters"]
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
@@ -34,15 +33,6 @@ class LongList:
 
 
 @dataclass(frozen=True, slots=True)
-class LongChain:
-    """A chain of comparisons, bound: ``text`` says for the engine what it is. ``kind``: "any", "none" or "row"."""
-
-    kind: str
-    text: str
-    tree: Node
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
     """A text that is parsed, made of the user's ``original`` by replacing parts of it, once or more.
 
@@ -54,10 +44,10 @@ class Source:
     frozen: str
     edges: tuple[tuple[int, int, bool], ...] = ((0, 0, False),)
     below: Source | None = None
-    lists: Mapping[str, LongList | LongChain] = field(default_factory=dict)
+    lists: Mapping[str, LongList] = field(default_factory=dict)
 
     def replaced(
-        self, replacements: Iterable[tuple[int, int, str]], lists: Mapping[str, LongList | LongChain] | None = None
+        self, replacements: Iterable[tuple[int, int, str]], lists: Mapping[str, LongList] | None = None
     ) -> Source:
         """This text with other text from some start to some end, again and again."""
         pieces: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyarrow import types as t
@@ -16,7 +16,7 @@ from zskip.expr import tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
 
-__all__ = ["any_of_rows", "any_row", "comparison", "distinct", "row_of", "row_pairs"]
+__all__ = ["any_row", "comparison", "distinct", "row_of", "row_pairs"]
 
 
 def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:
@@ -62,11 +62,7 @@ def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> li
 def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
     """TRUE where the parts of any row are equal, side by side; elsewhere FALSE, or NULL."""
     legs = [tree.and_([_alike(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
-    return any_of_rows(legs)
-
-
-def any_of_rows(legs: Sequence[Node]) -> Node:
-    """TRUE where any leg is: what engines say elsewhere, beside NULL, is their own."""
+    # What engines say elsewhere, beside NULL, is their own.
     rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
     return tree.choose(tree.or_(legs), tree.and_([]), rest)
 

@@ -13,12 +13,11 @@ from zskip.binder.nodes import place
 from zskip.binder.predicates.comparisons import any_row, row_of, row_pairs
 from zskip.binder.predicates.operands import compared, fitted, must_compare, rounds
 from zskip.binder.refusals import opaque
-from zskip.binder.sql_text import LongList
 from zskip.expr import tree
 from zskip.expr.literals import Refused, integer_limits, unified
 from zskip.expr.tree import Literal, Node, Scalar
 
-__all__ = ["between", "in_"]
+__all__ = ["among_integers", "between", "in_"]
 
 
 def between(binding: Binding, node: exp.Expr) -> Node:
@@ -66,7 +65,7 @@ def _long_list(binding: Binding, node: exp.Expr) -> pa.Array | None:
     """The long list for which the one constant of an IN stands."""
     only = node.expressions[0] if len(node.expressions) == 1 else None
     found = binding.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
-    return found.values if isinstance(found, LongList) else None
+    return None if found is None else found.values
 
 
 def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) -> Node:
@@ -76,11 +75,15 @@ def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) 
     if term.type == values.type:
         return tree.in_(term, values)
     if t.is_integer(term.type) and t.is_integer(values.type):
-        low, high = integer_limits(term.type)
-        low, high = max(low, -(2**63)), min(high, 2**63 - 1)
-        inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
-        return tree.in_(term, values.filter(inside).cast(term.type))
+        return among_integers(term, values)
     return _in_list(binding, term, list(values), node)
+
+
+def among_integers(term: Scalar, values: pa.Array) -> Node:
+    """``term IN values``, of an integer and of int64: what the term's type does not hold it never equals."""
+    low, high = integer_limits(term.type)
+    inside = pc.and_(pc.greater_equal(values, max(low, -(2**63))), pc.less_equal(values, min(high, 2**63 - 1)))
+    return tree.in_(term, values.filter(inside).cast(term.type))
 
 
 def _bracketed(binding: Binding, node: exp.Expr) -> bool:
