@@ -7,7 +7,7 @@ A text goes through them in this order:
    ``bind_constants``: parameters and now() become constants · ``split``: the skeleton of AND, OR, NOT and parentheses
 3. ``leaf_binder``: one leaf of the skeleton and a schema become a node of the tree, by the rules of ``predicates/`` and
    ``functions/`` · ``fast_path``: the commonest leaves, without the parser · ``computable``: what DuckDB may be asked
-   of, ``shared``: and Spark's meaning in its words
+   to compute
 4. for those: ``context``: what a rule may ask of the binding · ``constants``: literals as Arrow scalars ·
    ``names``: columns · ``choices``: values under a CASE · ``nodes``, ``text_spans``: where things stand ·
    ``refusals``: what is opaque, and what is an error

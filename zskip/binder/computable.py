@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlglot import exp
-
 from zskip.binder.context import Binding
-from zskip.binder.shared import in_duckdb
 from zskip.expr import tree
 from zskip.expr.functions import is_computable
-from zskip.expr.literals import Refused
 from zskip.expr.tree import Computable, Node, Reference
 from zskip.schema import Column
 
@@ -24,21 +20,18 @@ _MOST_COLUMNS = 8
 """Columns of such a condition."""
 
 
-def computable(binding: Binding, node: Node, leaf: exp.Expr, text: Callable[[], str]) -> Node:
+def computable(binding: Binding, node: Node, text: Callable[[], str]) -> Node:
     """The node, with its text where DuckDB may say of single values what ranges do not show."""
-    if binding.dialect.name not in ("duckdb", "spark") or not tree.is_doubtful(node):
+    if binding.dialect.name != "duckdb" or not tree.is_doubtful(node):
         return node
     columns = [binding.schema.columns[path] for path in sorted(tree.columns(node))]
     if not 0 < len(columns) <= _MOST_COLUMNS or not _are_computable(columns):
         return node
-    try:
-        sql = text() if binding.dialect.name == "duckdb" else in_duckdb(binding, leaf)
-    except Refused:
-        return node
+    sql = text()
     if len(sql) > _LONGEST:
         return node
     references = tuple(Reference(column.path, column.type) for column in columns)
-    return Computable(node, references, sql, binding.dialect.timezone, plain=binding.dialect.name != "duckdb")
+    return Computable(node, references, sql, binding.dialect.timezone)
 
 
 def _are_computable(columns: Sequence[Column]) -> bool:

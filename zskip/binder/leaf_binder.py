@@ -58,7 +58,7 @@ class Binder:
         size = tree.size(found)
         if size > _MOST_PARTS and size > len(text()):
             found = opaque(self, node, "choices within choices, of too many parts")
-        return computable(self, found, node, text)
+        return computable(self, found, text)
 
     def predicate(self, node: exp.Expr) -> Node:
         """An expression that stands where TRUE, FALSE or NULL is wanted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zskip.expr.functions import COMPUTED, FUNCTIONS, SHARED
+from zskip.expr.functions import COMPUTED, FUNCTIONS
 
 __all__ = ["predicates_page"]
 
@@ -41,10 +41,7 @@ def predicates_page() -> str:
     computed = "\n".join(
         f"| {subject} | {' '.join(f'`{_escaped(name)}`' for name in names)} |" for subject, names in COMPUTED.items()
     )
-    shared = "\n".join(
-        f"| `{_escaped(each.spelled)}` | {', '.join(each.arguments)} | {each.result} |" for each in SHARED.values()
-    )
-    return _PAGE.format(language=language, functions=functions, computed=computed, shared=shared)
+    return _PAGE.format(language=language, functions=functions, computed=computed)
 
 
 def _escaped(name: str) -> str:
@@ -81,22 +78,16 @@ holds for a column of any type where both bounds are one value, as in a folder o
 What none of the rules above knows, DuckDB computes then, value by value: `upper(country) = 'DE'` is exact over files of
 one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. A condition over up to eight columns is
 computed for every combination of their values, NULL among them, where a unit has at most 1,024 of them: so
-`a || '-' || b = 'x-y'` prunes in a folder of one `a` and one `b` a file. In the dialect `duckdb` it is asked of one
-condition, of at most 4,096 characters, that holds nothing but constants, comparisons, casts, CASE, COALESCE and these
-functions:
+`a || '-' || b = 'x-y'` prunes in a folder of one `a` and one `b` a file. It is asked in the dialect `duckdb` alone, of
+one condition, of at most 4,096 characters, that holds nothing but constants, comparisons, casts, CASE, COALESCE and
+these functions:
 
 | subject | functions |
 | --- | --- |
 {computed}
 
-In the dialect `spark` it is asked of conditions that hold nothing but constants, comparisons, `IN`, `BETWEEN`, `AND`,
-`OR`, `NOT`, `CASE`, `COALESCE`, `NULLIF`, and these functions over these types, which Spark computes alike. Only plain
-values are computed, over which both engines agree: texts of printable ASCII, dates of the years 1000 to 9999, finite
-floats. All others are kept.
-
-| function | of | gives |
-| --- | --- | --- |
-{shared}
+In the dialect `spark` nothing is computed by DuckDB, for the two engines differ in more functions than they share:
+there, single values decide conditions over the functions of the table above, and all others keep.
 
 It computes in a private database in memory that opens no file, loads no extension and whose settings are locked; the
 condition is first read by DuckDB's own parser, as data, and refused where it holds anything else. A value for which it

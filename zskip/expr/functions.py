@@ -9,12 +9,8 @@ DuckDB may be asked to compute for them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as t
 
 __all__ = [
@@ -22,12 +18,8 @@ __all__ = [
     "COMPUTED_TYPES",
     "FUNCTIONS",
     "GROWING",
-    "SHARED",
     "Function",
-    "Shared",
-    "are_plain",
     "is_computable",
-    "is_plain_text",
 ]
 
 
@@ -168,101 +160,3 @@ def is_computable(type: pa.DataType) -> bool:
         pa.float32(),
         pa.float64(),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What Spark and DuckDB compute alike: a function's arguments and its result, and its text in DuckDB.
-
-    The types are words: string, boolean, date, integer (signed, up to 64 bits), float (of 64 bits), number (either
-    of the two; of a result: float where any argument is); all others are constants.
-    """
-
-    spelled: str
-    arguments: tuple[str, ...]
-    result: str
-    duckdb: str
-
-
-def _date_part(name: str, duckdb: str = "") -> Shared:
-    return Shared(f"{name}(d)", ("date",), "integer", f"CAST({duckdb or name + '({0})'} AS INTEGER)")
-
-
-SHARED: dict[str, Shared] = {
-    "upper": Shared("upper(s)", ("string",), "string", "upper({0})"),
-    "lower": Shared("lower(s)", ("string",), "string", "lower({0})"),
-    "length": Shared("length(s)", ("string",), "integer", "CAST(length({0}) AS INTEGER)"),
-    "trim": Shared("trim(s)", ("string",), "string", "trim({0})"),
-    "ltrim": Shared("ltrim(s)", ("string",), "string", "ltrim({0})"),
-    "rtrim": Shared("rtrim(s)", ("string",), "string", "rtrim({0})"),
-    "reverse": Shared("reverse(s)", ("string",), "string", "reverse({0})"),
-    "left": Shared("left(s, n)", ("string", "a count"), "string", "left({0}, {1})"),
-    "right": Shared("right(s, n)", ("string", "a count"), "string", "right({0}, {1})"),
-    "substring": Shared(
-        "substr(s, p, n)", ("string", "a positive integer", "a count"), "string", "substr({0}, {1}, {2})"
-    ),
-    "concat": Shared("concat(s, t, …)", ("string", "string"), "string", "({0} || {1})"),
-    "dpipe": Shared("s || t", ("string", "string"), "string", "({0} || {1})"),
-    "replace": Shared("replace(s, 'a', t)", ("string", "a text", "string"), "string", "replace({0}, {1}, {2})"),
-    "strposition": Shared(
-        "instr(s, 'a'), locate('a', s)", ("string", "a text"), "integer", "CAST(instr({0}, {1}) AS INTEGER)"
-    ),
-    "contains": Shared("contains(s, t)", ("string", "string"), "boolean", "contains({0}, {1})"),
-    "startswith": Shared("startswith(s, t)", ("string", "string"), "boolean", "starts_with({0}, {1})"),
-    "endswith": Shared("endswith(s, t)", ("string", "string"), "boolean", "suffix({0}, {1})"),
-    "like": Shared("s LIKE 'p'", ("string", "a pattern"), "boolean", "({0} LIKE {1})"),
-    "cast": Shared("CAST(i AS STRING)", ("integer",), "string", "CAST({0} AS VARCHAR)"),
-    "date_format": Shared("date_format(d, 'yyyy-MM-dd')", ("date", "a format"), "string", "strftime({0}, {1})"),
-    "add": Shared("x + y", ("number", "number"), "number", "({0} + {1})"),
-    "sub": Shared("x - y", ("number", "number"), "number", "({0} - {1})"),
-    "mul": Shared("x * y", ("number", "number"), "number", "({0} * {1})"),
-    "neg": Shared("-x", ("number",), "number", "(-{0})"),
-    "abs": Shared("abs(x)", ("number",), "number", "abs({0})"),
-    "div": Shared("x / c", ("number", "a positive integer"), "float", "(CAST({0} AS DOUBLE) / {1})"),
-    "intdiv": Shared("i DIV c", ("integer", "a positive integer"), "integer", "(CAST({0} AS BIGINT) // {1})"),
-    "mod": Shared("i % c", ("integer", "a positive integer"), "integer", "({0} % {1})"),
-    "bitwiseand": Shared("i & j", ("integer", "integer"), "integer", "({0} & {1})"),
-    "bitwiseor": Shared("i | j", ("integer", "integer"), "integer", "({0} | {1})"),
-    "bitwisexor": Shared("i ^ j", ("integer", "integer"), "integer", "xor({0}, {1})"),
-    "bitwisenot": Shared("~i", ("integer",), "integer", "(~{0})"),
-    "year": _date_part("year"),
-    "quarter": _date_part("quarter"),
-    "month": _date_part("month"),
-    "weekofyear": _date_part("weekofyear"),
-    "day": _date_part("day"),
-    "dayofmonth": _date_part("dayofmonth"),
-    "dayofyear": _date_part("dayofyear"),
-    "dayofweek": _date_part("dayofweek", "dayofweek({0}) + 1"),
-    "lastday": Shared("last_day(d)", ("date",), "date", "last_day({0})"),
-    "datediff": Shared("datediff(d, e)", ("date", "date"), "integer", "CAST(date_diff('day', {1}, {0}) AS INTEGER)"),
-}
-"""By the parser's names: what may be computed for the dialect `spark`, over plain values and with plain constants."""
-
-
-_PLAIN = r"\A[ -~]*\z"
-
-
-def is_plain_text(text: str) -> bool:
-    """Of printable ASCII: beyond it, engines differ in what is a character, a space, or a capital."""
-    return text.isascii() and (text.isprintable() or not text)
-
-
-def are_plain(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which values are those over which Spark and DuckDB compute alike what stands in `SHARED`, NULL among them.
-
-    Strings of printable ASCII, dates of years with four digits, finite floats.
-
-    >>> are_plain(pa.array(["Ab ", "é", None])).tolist()
-    [True, False, True]
-    """
-    type = values.type
-    if t.is_string(type):
-        plain = pc.match_substring_regex(values, _PLAIN)
-    elif t.is_date(type):
-        first, last = (pa.scalar(day, type) for day in (date(1000, 1, 1), date(9999, 12, 31)))
-        plain = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
-    elif t.is_floating(type):
-        plain = pc.is_finite(values)
-    else:
-        return np.ones(len(values), bool)
-    return np.asarray(pc.fill_null(plain, True).to_numpy(zero_copy_only=False), bool)

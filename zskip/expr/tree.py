@@ -202,15 +202,13 @@ class Opaque:
 class Computable:
     """``part`` with the text by which DuckDB can compute it for single values of the columns that it reads.
 
-    ``timezone`` is the session's. ``plain``: only plain values may be asked of, over which the predicate's own engine
-    and DuckDB agree.
+    ``timezone`` is the session's.
     """
 
     part: Node
     columns: tuple[Reference, ...]
     sql: str
     timezone: str
-    plain: bool = False
 
 
 Node = Compare | In | IsNull | Contains | And | Or | Not | Is | Choose | Opaque | Computable

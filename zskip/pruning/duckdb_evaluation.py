@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from zskip.expr.functions import COMPUTED, COMPUTED_TYPES, GROWING, are_plain
+from zskip.expr.functions import COMPUTED, COMPUTED_TYPES, GROWING
 from zskip.expr.tree import Computable
 from zskip.pruning.outcomes import Outcomes
 from zskip.schema import split_path
@@ -55,9 +55,6 @@ def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Arra
     A value for which it raises stays as it was found.
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
-    if question.plain:
-        for column in question.columns:
-            unsure &= are_plain(values[column.path])
     asked = np.flatnonzero(unsure)
     named = [values[column.path] for column in question.columns]
     if not len(asked) or sum(each.nbytes for each in named) * len(question.sql) > _MOST_WORK:
