@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -544,6 +545,31 @@ class Table:
             lit[self._survey(where, freshness="trust", **options).numbers] = True
         known = {"file": self._index.paths(every), "bytes": self._index.sizes(every)}
         return boxes(self._index.files(None, paths).statistics, *paths, survivors=lit, details=known)
+
+    def explore(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        where: str | Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        workload: Workload = (),
+    ) -> Path:
+        """Write one HTML file that shows which files a predicate needs, and why; it needs no network.
+
+        The files stand as boxes on any two of ``columns``, and column by column as ranges. The constants of ``where``
+        can be changed in the page, which proves again. ``columns``: by default those of the predicate and the layout,
+        six at most; ``workload``: predicates, or a file of them, of which the page lists what each reads.
+
+        Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files, and `MissingDependency` without
+        Bokeh.
+        """
+        from zskip.explore import page
+
+        predicate = bind(where, self.snapshot.schema) if isinstance(where, str) else where
+        target = Path(path)
+        queries = queries_of(workload) if workload else ()
+        target.write_text(page(self._index, predicate, columns=columns, workload=queries), encoding="utf-8")
+        return target
 
     def plot_depth(self, columns: Sequence[str] | None = None) -> altair.HConcatChart:
         """Draw how many files a look-up reads: a histogram for each column of the layout, or of ``columns``.

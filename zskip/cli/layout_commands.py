@@ -60,6 +60,20 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--output", type=Path, metavar="FILE", help=".png, .svg, .pdf, .html (boxes.png or depth.png)")
     add_storage(command)
 
+    command = add_command(
+        commands,
+        "explore",
+        explore,
+        "write a page that shows which files a predicate needs, and why",
+        "zskip explore lake/conn --where \"src_ip = '10.47.1.100'\" --output conn.html",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--where", metavar="PREDICATE", help="the predicate, whose constants the page lets you change")
+    command.add_argument("--columns", type=names, metavar="A,B", help="the columns to draw, six at most by default")
+    command.add_argument("--workload", type=Path, metavar="FILE", help="a file of predicates: what each reads")
+    command.add_argument("--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
+    add_storage(command)
+
 
 def advise(given: argparse.Namespace) -> None:
     from zskip import table as tables
@@ -101,4 +115,11 @@ def plot(given: argparse.Namespace) -> None:
     table = opened(given)
     chart = table.plot_depth(given.columns or None) if given.depth else table.plot(*given.columns, where=given.where)
     target = save(chart, given.output or Path("depth.png" if given.depth else "boxes.png"))
+    out().print(f"wrote {target}")
+
+
+def explore(given: argparse.Namespace) -> None:
+    table = opened(given)
+    queries = statements(given.workload) if given.workload else ()
+    target = table.explore(given.output, where=given.where, columns=given.columns, workload=queries)
     out().print(f"wrote {target}")

@@ -1,0 +1,195 @@
+"""The page of `explore`, in a real browser: what it shows equals the plan, also after a constant was changed in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import zskip
+from zskip.errors import InvalidOption
+from zskip.schema import Schema
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage import open_storage
+from zskip.tablelog import commit
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1280,1600",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if not BROWSER or not DRIVER:
+        pytest.skip("There is no chromium and chromedriver here: apt install chromium-driver brings both")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.set_script_timeout(120)
+    yield driver
+    driver.quit()
+
+
+def show(browser: Any, page: Path) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get(page.as_uri())
+    WebDriverWait(browser, 60).until(lambda each: each.execute_script("return document.body.dataset.ready"))
+    assert browser.execute_script("return document.body.dataset.ready") == "yes", text_of(browser, "result")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def text_of(browser: Any, name: str) -> str:
+    return str(browser.execute_script("return document.getElementById(arguments[0]).textContent", name))
+
+
+def kept(browser: Any) -> list[int]:
+    return [int(file) for file in browser.execute_script("return Array.from(zskipPage.kept)")]
+
+
+def change(browser: Any, constant: int, text: str) -> None:
+    """Type a constant into its field, as a reader would."""
+    browser.execute_script(
+        "const field = document.getElementsByName('constant' + arguments[0])[0];"
+        "field.value = arguments[1]; field.dispatchEvent(new Event('change'));",
+        constant,
+        text,
+    )
+
+
+def planned(table: zskip.Table, where: str) -> list[int]:
+    paths = {Path(path).name for path in table.plan(where, freshness="trust").paths}
+    every = [Path(path).name for path in table.plan(freshness="trust").paths]
+    return [int(path in paths) for path in every]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> zskip.Table:
+    random = Random(5)
+    rows = 4_000
+
+    def some(make: Any, nulls: float = 0.1) -> list[Any]:
+        return [None if random.random() < nulls else make() for _ in range(rows)]
+
+    return zskip.write(
+        pa.table(
+            {
+                "i": pa.array(some(lambda: random.randrange(-500, 500)), pa.int64()),
+                "f": pa.array(some(lambda: random.choice([random.gauss(0, 9), float("nan"), -0.0, 0.0]), 0.02)),
+                "s": some(lambda: random.choice(["", "a", "ab", "é", "Z", "zz", "\U0001f600"]) + random.choice("xyz")),
+                "d": some(lambda: date(2024, 1, 1) + timedelta(random.randrange(400))),
+                "t": pa.array(
+                    some(lambda: datetime(2024, 1, 1, tzinfo=UTC) + timedelta(minutes=random.randrange(10**5))),
+                    pa.timestamp("us", "UTC"),
+                ),
+                "m": pa.array(some(lambda: Decimal(random.randrange(-9999, 9999)).scaleb(-2)), pa.decimal128(9, 2)),
+            }
+        ),
+        tmp_path_factory.mktemp("explore") / "hostile",
+        by=["i", "s", "d", "f"],
+        files=40,
+        row_group_rows=30,
+    )
+
+
+# A predicate with a place for each constant, and constants to begin with and to change to, as the page shows them.
+CASES = [
+    ("i >= {0} AND i < {1}", ["-100", "50"], ["17", "18"]),
+    ("i > {0} AND i < {1}", ["3", "9"], ["7", "8"]),
+    ("i = {0} OR i = {1}", ["-400", "499"], ["1000", "0"]),
+    ("NOT (i <= {0}) AND s = '{1}'", ["300", "abx"], ["480", "\U0001f600y"]),
+    ("s > '{0}' AND s < '{1}'", ["a", "b"], ["abz", "abz0"]),
+    ("s >= '{0}' AND d < DATE '{1}'", ["z", "2024-03-01"], ["é", "2024-01-01"]),
+    ("f > {0} OR i < {1}", ["15.5", "-490"], ["20", "-499"]),
+    ("f <= {0} AND f >= {1}", ["0", "-0.5"], ["-8", "-9"]),
+    ("i IS NULL AND d >= DATE '{0}'", ["2025-01-01"], ["2024-06-01"]),
+    ("t >= TIMESTAMPTZ '{0}+00' AND m < {1}", ["2024-03-01 00:00:00", "-90.5"], ["2024-01-02 12:30:00", "0.01"]),
+    ("i IN ({0}, {1}, 7) AND lower(s) = 'ax'", ["1", "2"], ["-77", "450"]),
+    ("(i < {0}) IS NOT TRUE AND m > {1}", ["-480", "99"], ["490", "-99.99"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", [case[0] for case in CASES])
+def test_what_the_page_keeps_is_what_the_plan_keeps(
+    browser: Any, hostile: zskip.Table, tmp_path: Path, where: str
+) -> None:
+    before, after = next((old, new) for text, old, new in CASES if text == where)
+    show(browser, hostile.explore(tmp_path / "page.html", where=where.format(*before)))
+    assert kept(browser) == planned(hostile, where.format(*before))
+    for number, text in enumerate(after):
+        change(browser, number, text)
+    assert kept(browser) == planned(hostile, where.format(*after))
+    assert text_of(browser, "result").startswith(f"{sum(kept(browser))} files of ")
+
+
+def test_a_file_says_why_and_a_wrong_constant_changes_nothing(
+    browser: Any, hostile: zskip.Table, tmp_path: Path
+) -> None:
+    show(
+        browser, hostile.explore(tmp_path / "page.html", where="i > 450 AND s = 'ax'", workload=["d IS NULL", "i = 3"])
+    )
+    browser.execute_script("zskipTell(0)")
+    assert "i > 450" in text_of(browser, "file")
+    assert any(words in text_of(browser, "file") for words in ("no row can match", "some rows may match"))
+    assert "row group" in text_of(browser, "file")
+    assert len(browser.find_elements("css selector", "#workload tr")) == 2
+    before = kept(browser)
+    change(browser, 0, "many")
+    assert kept(browser) == before
+    assert browser.execute_script("return document.getElementsByName('constant0')[0].validationMessage")
+
+
+def test_text_from_a_table_is_only_text(browser: Any, tmp_path: Path) -> None:
+    bad = "</script><script>document.body.dataset.harmed = 'yes'</script>"
+    table = zskip.write(pa.table({bad: ["a", bad], "n": [1, 2]}), tmp_path / "t", by=["n"], files=2)
+    show(browser, table.explore(tmp_path / "page.html", where="n = 1"))
+    browser.execute_script("zskipTell(1)")
+    assert not browser.execute_script("return document.body.dataset.harmed")
+
+
+def many_files(folder: Path, count: int) -> zskip.Table:
+    """The index of a table of so many files with random boxes: no data is written, and a page reads none."""
+    random = np.random.default_rng(3)
+    exact, none = pa.array(np.ones(count, bool)), pa.array(np.zeros(count, np.int64))
+    columns = {}
+    for name in ("a", "b"):
+        lower = random.integers(0, 10**6, count)
+        upper = lower + random.integers(0, 2_000, count)
+        columns[name] = ColumnStatistics(pa.array(lower), pa.array(upper), none, none, exact, exact)
+    units = FileStatistics(pa.array(np.full(count, 100_000)), columns)
+    names = pa.array([f"part-{number}.parquet" for number in range(count)])
+    sizes, unknown = pa.array(np.full(count, 10_000_000)), pa.nulls(count, pa.int64())
+    data = DataFiles(names, sizes, unknown, pa.nulls(count, pa.string()), units, units, np.arange(count + 1))
+    schema = Schema(pa.schema({"a": pa.int64(), "b": pa.int64()}))
+    commit(open_storage(str(folder)), None, "index", add=data, schema=schema, managed=False)
+    return zskip.open(folder)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_files_are_shown_in_under_five_megabytes(browser: Any, tmp_path: Path) -> None:
+    table = many_files(tmp_path / "many", 100_000)
+    page = table.explore(tmp_path / "page.html", where="a BETWEEN 500000 AND 501000 AND b < 100000")
+    assert page.stat().st_size < 5_000_000
+    show(browser, page)
+    assert kept(browser) == planned(table, "a BETWEEN 500000 AND 501000 AND b < 100000")
+
+
+def test_a_table_without_files_is_refused(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t", by=["a"])
+    assert table.plan().paths == []
+    with pytest.raises(InvalidOption, match="no files"):
+        table.explore(tmp_path / "page.html")

@@ -1,0 +1,195 @@
+"""`explore`: one HTML page that shows a plan, and proves it again as the reader changes its constants.
+
+``export``: what the page is given · ``proof.js``: the planner's proof over ranges, in the page · ``page.js``,
+``page.html``: what is shown. Bokeh draws (``pip install "zskip[plot]"``); the page needs no network.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from zskip import plan as planning
+from zskip.binder import bind
+from zskip.errors import InvalidOption, MissingDependency
+from zskip.explore.export import Arrays, columns_of, tree_of
+from zskip.expr import Predicate
+from zskip.expr.tree import Opaque, Reference, walk
+from zskip.tablelog import Index
+
+__all__ = ["page"]
+
+_MOST_COLUMNS = 6
+_MOST_ROW_GROUPS = 100_000
+_MOST_PATHS = 20_000
+"""Names of more files would be most of the page."""
+
+
+def page(
+    index: Index,
+    predicate: Predicate | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    workload: Sequence[str] = (),
+) -> str:
+    """The page as text.
+
+    ``columns``: paths of the columns that can be drawn, by default those of the predicate and of the layout, six at
+    most · ``workload``: predicates whose share of files and rows is listed beside.
+
+    Raises `UnknownColumn`, `NotOrderable` and `SqlError`, `InvalidOption` for a table without files, and
+    `MissingDependency` without Bokeh.
+    """
+    if not len(index):
+        raise InvalidOption(f"{index.storage.uri} has no files to show.")
+    references = _columns(index, predicate, columns)
+    paths = sorted({reference.path for reference in references} | (predicate.columns if predicate else set()))
+    units = index.files(None, paths).statistics
+    statistics, group_file = [units], None
+    groups = int(index.row_group_counts(np.arange(len(index))).sum())
+    if index.has_row_groups and len(index) < groups <= _MOST_ROW_GROUPS:
+        row_groups = index.row_groups(np.arange(len(index), dtype=np.int64), paths)
+        statistics, group_file = [units, row_groups.statistics], row_groups.file
+    exported, levels = columns_of(references, statistics)
+    arrays = Arrays()
+    facts: dict[str, Any] = {
+        "columns": [asdict(column) for column in exported],
+        "tree": None if predicate is None else tree_of(predicate, exported, levels, arrays),
+        "conjuncts": [],
+        "levels": [
+            {
+                "units": len(level.statistics),
+                "places": {
+                    path: {"lower": arrays.add(lower), "upper": arrays.add(upper), "flags": arrays.add(flags)}
+                    for path, (lower, upper, flags) in level.bounds.items()
+                },
+            }
+            for level in levels
+        ],
+        "row_counts": arrays.add(np.asarray(pc.fill_null(units.row_count, 0), np.float64)),
+        "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
+        "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
+        "workload": [_share_read(index, text) for text in workload],
+    }
+    if group_file is not None:
+        facts["group_files"] = arrays.add(group_file.astype(np.uint32))
+    if predicate is not None:
+        facts["conjuncts"] = _conjuncts(predicate, facts["tree"])
+    snapshot = index.snapshot
+    layout = "no layout" if snapshot.layout is None else f"layout {snapshot.layout.name}"
+    return _filled(
+        facts,
+        arrays,
+        title=index.storage.uri.rstrip("/").rpartition("/")[2],
+        subtitle=f"version {snapshot.version}, {len(index):,} files, {layout}",
+        predicate="every row" if predicate is None else predicate.text,
+    )
+
+
+def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | None) -> list[Reference]:
+    schema = index.snapshot.schema
+    if given is not None:
+        chosen = [column.path for column in schema.orderable(given)]
+    else:
+        layout = () if index.snapshot.layout is None else index.snapshot.layout.columns
+        read = sorted(predicate.columns) if predicate else []
+        both = [path for path in read if path in layout]
+        orderable = [path for path, column in schema.columns.items() if column.orderable]
+        wanted = dict.fromkeys([*both, *layout, *read, *orderable])
+        chosen = [path for path in wanted if path in schema.columns and schema.columns[path].orderable][:_MOST_COLUMNS]
+    if not chosen:
+        raise InvalidOption(f"{index.storage.uri} has no column with ranges to show.")
+    return [Reference(path, schema.columns[path].type) for path in chosen]
+
+
+def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each conjunct: its text, which part of the exported tree it is (None: all of it), and why it proves little."""
+    parts = predicate.conjuncts
+    trees = tree["parts"] if len(parts) > 1 and tree["is"] == "and" and len(tree["parts"]) == len(parts) else None
+    found = []
+    for number, part in enumerate(parts):
+        opaque = [node.reason for node in walk(part.tree) if isinstance(node, Opaque)]
+        if trees is None and number:
+            break
+        own = tree if trees is None else trees[number]
+        text = part.text if trees is not None else predicate.text
+        note = (
+            "; ".join(dict.fromkeys(opaque)) if opaque else "" if own["is"] != "fixed" else "proved when this was made"
+        )
+        found.append({"text": text, "part": None if trees is None else number, "note": note})
+    return found
+
+
+def _share_read(index: Index, text: str) -> dict[str, Any]:
+    plan = planning.plan(index, bind(text, index.snapshot.schema))
+    return {"text": text, "files": len(plan), "rows": pc.sum(plan.rows, min_count=0).as_py()}
+
+
+def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str, predicate: str) -> str:
+    folder = files("zskip.explore")
+    picture, strips, scripts, libraries = _drawing(
+        [column["path"] for column in facts["columns"]], facts["levels"][0]["units"]
+    )
+    escaped = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c")
+    return Template(folder.joinpath("page.html").read_text("utf-8")).substitute(
+        title=html.escape(title),
+        subtitle=html.escape(subtitle),
+        predicate=html.escape(predicate),
+        libraries=libraries,
+        picture=picture,
+        strips=strips,
+        plots=scripts,
+        facts=escaped,
+        arrays=base64.b64encode(zlib.compress(arrays.block, 9)).decode(),
+        proof=folder.joinpath("proof.js").read_text("utf-8"),
+        page=folder.joinpath("page.js").read_text("utf-8"),
+    )
+
+
+def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
+    """Bokeh's figures without data, which the page fills: the boxes, a strip for each column; scripts and libraries."""
+    try:
+        from bokeh.embed import components
+        from bokeh.models import ColumnDataSource, TapTool
+        from bokeh.plotting import figure
+        from bokeh.resources import Resources
+    except ImportError as error:
+        raise MissingDependency('The page needs Bokeh: pip install "zskip[plot]"') from error
+
+    def boxes(name: str) -> ColumnDataSource:
+        return ColumnDataSource({key: [] for key in ("left", "right", "bottom", "top", "color")}, name=name)
+
+    def drawn(plot: figure, source: ColumnDataSource) -> None:
+        plot.quad(
+            left="left", right="right", bottom="bottom", top="top", fill_color="color", line_color="color",
+            fill_alpha=0.3, line_alpha=0.9, nonselection_fill_alpha=0.3, source=source,
+        )  # fmt: skip
+
+    style: dict[str, Any] = {"output_backend": "webgl", "tools": "pan,wheel_zoom,box_zoom,reset,save"}
+    picture = figure(width=640, height=520, name="picture", x_range=(0, 1), y_range=(0, 1), **style)
+    picture.add_tools(TapTool())
+    drawn(picture, boxes("boxes"))
+    for axis, line in (("across", picture.vspan), ("up", picture.hspan)):
+        marks = ColumnDataSource({"at": []}, name=f"{axis}-constants")
+        line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_color="#1d2b36", line_dash="dashed")
+    strips = []
+    for path in paths:
+        strip = figure(width=560, height=220, x_range=(0, 1), y_range=(0, count), **style)
+        strip.x_range.name = f"strip-range:{path}"
+        strip.yaxis.axis_label = "file"
+        strip.xaxis[0].name = f"strip-axis:{path}"
+        drawn(strip, boxes(f"strip:{path}"))
+        strips.append(strip)
+    scripts, parts = components([picture, *strips])
+    libraries = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
+    return parts[0], "".join(parts[1:]), scripts, libraries

@@ -1,0 +1,215 @@
+"""What the page is given: the ranges of every file, and the predicate as a tree whose constants the reader can change.
+
+Bounds travel as the planner compares them, `zskip.pruning.spans`: numbers, dates and times as float64, which holds
+them exactly up to 2**53, strings as ranks among all bounds of the column. A part of the predicate that the page cannot
+prove itself travels as the planner's own outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import types as t
+
+from zskip import pruning
+from zskip.expr import Predicate
+from zskip.expr.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
+from zskip.pruning.spans import Span, key_family, key_limits, keys, of_column
+from zskip.stats import Statistics
+
+__all__ = ["Arrays", "ExportedColumn", "Level", "columns_of", "tree_of"]
+
+_EXACT = 1 << 53
+_MOST_CONSTANTS = 64
+"""A comparison with more constants is not for changing by hand: it travels as its outcomes."""
+
+
+class Arrays:
+    """Arrays that are sent in one block of bytes, each in the narrowest form that holds it exactly."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._length = 0
+
+    @property
+    def block(self) -> bytes:
+        """All arrays, one after the other, each beginning at a multiple of eight bytes."""
+        return b"".join(self._blocks)
+
+    def add(self, values: NDArray[Any]) -> dict[str, Any]:
+        """Where an array lies in the block, and how it is read: ``value = base + number``."""
+        base = 0.0
+        if values.dtype == np.float64:
+            finite = values[np.isfinite(values)]
+            whole = len(finite) == len(values) and bool((finite == np.floor(finite)).all())
+            if whole and len(finite) and finite.max() - finite.min() < 1 << 32:
+                base = float(finite.min())
+                shifted = values - base
+                values = shifted.astype(np.uint16 if shifted.max() < 1 << 16 else np.uint32)
+        raw = np.ascontiguousarray(values).tobytes()
+        place = {"at": self._length, "length": len(values), "type": values.dtype.name, "base": base}
+        padded = raw + bytes(-len(raw) % 8)
+        self._blocks.append(padded)
+        self._length += len(padded)
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedColumn:
+    """One column: how its texts are read and shown, and at each level where its bounds and flags lie.
+
+    ``kind``: "number", "date", "time" or "text" · ``scale``: units of the key in one unit of what is shown (a decimal's
+    digits, microseconds in a millisecond) · ``discrete``: no value lies between two neighbouring whole keys ·
+    ``texts``: of a "text", the distinct bounds in order, as strings of bytes · ``exact``: the page may compare its
+    bounds with constants.
+    """
+
+    path: str
+    kind: str
+    scale: float
+    discrete: bool
+    exact: bool
+    texts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Units of a proof, all files or all row groups: their statistics, and each column's bounds as numbers."""
+
+    statistics: Statistics
+    bounds: dict[str, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]]
+
+
+def columns_of(
+    references: Sequence[Reference], statistics: Sequence[Statistics]
+) -> tuple[list[ExportedColumn], list[Level]]:
+    """The columns, and the levels with each column's bounds as numbers that keep their order."""
+    levels = [Level(each, {}) for each in statistics]
+    exported = []
+    for reference in references:
+        spans = [of_column(each.columns.get(reference.path), reference.type, len(each)) for each in statistics]
+        column = _text_column(reference, spans, levels)
+        exported.append(column if column is not None else _number_column(reference, spans, levels))
+    return exported, levels
+
+
+def _flags(span: Span) -> NDArray[np.uint8]:
+    flags: NDArray[np.uint8] = (span.value + 2 * span.null + 4 * span.nan).astype(np.uint8)
+    return flags
+
+
+def _text_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn | None:
+    """A column of strings or binary. Its bounds are odd ranks, 1, 3, 5, …: a constant may lie between two of them."""
+    if key_family(reference.type) != "bytes" or t.is_decimal(reference.type):
+        return None
+    every = pa.chunked_array([bound for span in spans for bound in (span.lower, span.upper)], pa.binary())
+    distinct = pc.unique(every.drop_null())
+    distinct = distinct.take(pc.sort_indices(distinct))
+    for span, level in zip(spans, levels, strict=True):
+        lower, upper = (
+            2.0 * np.asarray(pc.fill_null(pc.index_in(bound, distinct), -1), np.float64) + 1.0
+            for bound in (span.lower, span.upper)
+        )
+        upper = np.where(np.asarray(pc.is_null(span.upper)), np.inf, upper)
+        level.bounds[reference.path] = lower, upper, _flags(span)
+    texts = [value.decode("latin-1") for value in distinct.to_pylist()]
+    return ExportedColumn(reference.path, "text", 1.0, False, t.is_string(reference.type), texts)
+
+
+def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn:
+    type = reference.type
+    exact = key_family(type) in ("int", "float") and not (t.is_unsigned_integer(type) and type.bit_width == 64)
+    for span, level in zip(spans, levels, strict=True):
+        if not exact:
+            nothing = np.zeros(len(span))
+            level.bounds[reference.path] = nothing - np.inf, nothing + np.inf, _flags(span)
+            continue
+        ends = []
+        for bound, limit, infinite in zip((span.lower, span.upper), _limits(type), (-np.inf, np.inf), strict=True):
+            number = np.asarray(bound).astype(np.float64)
+            unknown = np.asarray(bound) == limit
+            if key_family(type) == "int":
+                exact = exact and bool((np.abs(number[~unknown]) <= _EXACT).all())
+            ends.append(np.where(unknown, infinite, number))
+        level.bounds[reference.path] = ends[0], ends[1], _flags(span)
+    kind, scale = _shown(type)
+    return ExportedColumn(reference.path, kind, scale, key_family(type) == "int", exact)
+
+
+def _limits(type: pa.DataType) -> tuple[float, float]:
+    return key_limits(type) if key_family(type) == "int" else (-np.inf, np.inf)
+
+
+def _shown(type: pa.DataType) -> tuple[str, float]:
+    if t.is_date(type):
+        return "date", 1.0 / 86_400_000 if t.is_date32(type) else 1.0
+    if t.is_timestamp(type):
+        return "time", {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}[type.unit]
+    if t.is_decimal(type):
+        return "number", float(10**type.scale)
+    return "number", 1.0
+
+
+def tree_of(
+    predicate: Predicate, columns: Sequence[ExportedColumn], levels: Sequence[Level], arrays: Arrays
+) -> dict[str, Any]:
+    """The predicate as nodes of JSON. Constants carry the number that they compare as, or their text."""
+    known = {column.path: column for column in columns if column.exact}
+
+    def constant(value: pa.Scalar, column: ExportedColumn) -> dict[str, Any]:
+        if column.kind == "text":
+            return {"text": value.as_py()}
+        key = keys(pa.array([value.as_py()], value.type))
+        return {"key": float(key[0])}
+
+    def fixed(node: Node) -> dict[str, Any]:
+        masks = []
+        for level in levels:
+            found = pruning.outcomes(replace(predicate, tree=node, parts=()), level.statistics)
+            masks.append(arrays.add(_mask(found)))
+        return {"is": "fixed", "masks": masks}
+
+    def exported(node: Node) -> dict[str, Any]:
+        match node:
+            case And(parts) | Or(parts):
+                return {"is": "and" if isinstance(node, And) else "or", "parts": [exported(part) for part in parts]}
+            case Not(part):
+                return {"is": "not", "part": exported(part)}
+            case Is(part, outcome):
+                return {"is": "is", "part": exported(part), "outcome": outcome}
+            case IsNull(Reference(path, _)) if path in known:
+                return {"is": "null", "column": path}
+            case Compare(op, Reference(path, _), Literal(value)) if _sendable(known.get(path), [value]):
+                return {"is": "compare", "op": op, "column": path, "constant": constant(value, known[path])}
+            case Compare(op, Literal(value), Reference(path, _)) if _sendable(known.get(path), [value]):
+                turned = {"<": ">", "<=": ">=", "=": "="}[op]
+                return {"is": "compare", "op": turned, "column": path, "constant": constant(value, known[path])}
+            case In(Reference(path, _), values, or_null) if _sendable(known.get(path), list(values)):
+                constants = [constant(value, known[path]) for value in values]
+                return {"is": "in", "column": path, "constants": constants, "or_null": or_null}
+        return fixed(node)
+
+    return exported(predicate.tree)
+
+
+def _sendable(column: ExportedColumn | None, values: Sequence[pa.Scalar]) -> bool:
+    """Whether the page compares these constants with this column as the planner does."""
+    if column is None or len(values) > _MOST_CONSTANTS or not all(value.is_valid for value in values):
+        return False
+    if column.kind == "text":
+        return True
+    numbers = np.asarray(keys(pa.array([value.as_py() for value in values], values[0].type)) if values else [])
+    return bool(np.isfinite(numbers).all() and (not column.discrete or (np.abs(numbers) <= _EXACT).all()))
+
+
+def _mask(found: pruning.Outcomes) -> NDArray[np.uint8]:
+    mask: NDArray[np.uint8] = (
+        found.can_be_true + 2 * found.can_be_false + 4 * found.can_be_null + 8 * found.can_fail
+    ).astype(np.uint8)
+    return mask

@@ -1,0 +1,314 @@
+// The page: reads what was exported, draws with Bokeh, and proves again whenever a constant changes.
+"use strict";
+
+const READ = "#d1495b", SKIPPED = "#8fa8bf";
+const $ = (id) => document.getElementById(id);
+
+async function loaded() {
+  const page = JSON.parse($("facts").textContent);
+  const packed = Uint8Array.from(atob($("arrays").textContent.trim()), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const block = await new Response(stream).arrayBuffer();
+  const kinds = {uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int64: BigInt64Array, float64: Float64Array};
+  page.array = (place) => {
+    const raw = new kinds[place.type](block, place.at, place.length);
+    return place.base ? Float64Array.from(raw, (value) => value + place.base) : raw;
+  };
+  page.column = Object.fromEntries(page.columns.map((column) => [column.path, column]));
+  for (const level of page.levels) {
+    level.bounds = Object.fromEntries(Object.entries(level.places).map(([path, places]) => [
+      path, Object.fromEntries(Object.entries(places).map(([name, place]) => [name, page.array(place)]))]));
+  }
+  for (const part of page.conjuncts) part.tree = part.part === null ? page.tree : page.tree.parts[part.part];
+  page.rows = page.array(page.row_counts);
+  page.bytes = page.array(page.sizes);
+  if (page.levels.length > 1) page.fileOfGroup = page.array(page.group_files);
+  return page;
+}
+
+// --- values as people read and write them ---
+
+function shown(column, key) {
+  if (!Number.isFinite(key)) return "unknown";
+  if (column.kind === "text") {
+    const bytes = Uint8Array.from(column.texts[(key - 1) / 2] ?? "", (letter) => letter.charCodeAt(0));
+    return new TextDecoder().decode(bytes);
+  }
+  if (column.kind === "date") return new Date(key / column.scale).toISOString().slice(0, 10);
+  if (column.kind === "time") return new Date(key / column.scale).toISOString().replace("T", " ").replace("Z", "");
+  return String(key / column.scale);
+}
+
+function keyOf(column, text) {
+  const number = column.kind === "date" ? Date.parse(text + "T00:00:00Z") * column.scale
+    : column.kind === "time" ? Date.parse(text.trim().replace(" ", "T") + "Z") * column.scale
+    : Number(text) * column.scale;
+  if (text.trim() === "" || !Number.isFinite(number)) throw new Error(`“${text}” is no ${column.kind}`);
+  return column.discrete ? Math.round(number) : number;
+}
+
+function quantity(number, unit) {
+  return `${number.toLocaleString("en")} ${unit}`;
+}
+
+function percent(part, whole) {
+  return whole ? `${(100 * part / whole).toFixed(1)} %` : "–";
+}
+
+function cell(row, text, tag = "td") {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  row.append(element);
+  return element;
+}
+
+// --- drawing ---
+
+function drawn(page, path) {
+  // Unknown ends reach to the edge of what is known, so that a box of unknown extent is seen.
+  const {lower, upper} = page.levels[0].bounds[path];
+  let least = Infinity, greatest = -Infinity;
+  for (const value of lower) if (Number.isFinite(value) && value < least) least = value;
+  for (const value of upper) if (Number.isFinite(value) && value > greatest) greatest = value;
+  if (least > greatest) [least, greatest] = [0, 1];
+  const scale = page.column[path].kind === "date" || page.column[path].kind === "time" ? page.column[path].scale : 1;
+  const place = (values, edge) => Float64Array.from(values, (value) => (Number.isFinite(value) ? value : edge) / scale);
+  const around = scale === 1 && page.column[path].discrete ? 0.5 : 0;
+  return {
+    lower: place(lower, least).map((value) => value - around), upper: place(upper, greatest).map((value) => value + around),
+  };
+}
+
+function fit(range, lower, upper) {
+  const least = lower.reduce((a, b) => Math.min(a, b), Infinity);
+  const greatest = upper.reduce((a, b) => Math.max(a, b), -Infinity);
+  const margin = (greatest - least || 1) * 0.02;
+  range.setv({start: least - margin, end: greatest + margin});
+}
+
+// An axis shows a column: its label, dates as dates, texts and decimals as themselves.
+function showColumn(axis, page, path) {
+  const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
+  const time = column.kind === "date" || column.kind === "time";
+  axis.axis_label = path;
+  axis.ticker = model(time ? "DatetimeTicker" : "BasicTicker");
+  axis.formatter = time ? model("DatetimeTickFormatter")
+    : column.kind === "number" && column.scale === 1 ? model("BasicTickFormatter", {use_scientific: false})
+    : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
+}
+
+function colors(kept) {
+  return Array.from(kept, (flag) => flag ? READ : SKIPPED);
+}
+
+function start(page) {
+  const documents = Bokeh.documents[0];
+  const model = (name) => documents.get_model_by_name(name);
+  const boxes = model("boxes"), files = page.levels[0].units;
+  const paths = page.columns.map((column) => column.path);
+  window.zskipLabel = (path, tick) => {
+    const column = page.column[path];
+    if (column.kind !== "text") return shown(column, tick);
+    const bound = 2 * Math.round((tick - 1) / 2) + 1; // the bound next to the tick
+    return Math.abs(bound - tick) <= 1 && column.texts[(bound - 1) / 2] !== undefined ? shown(column, bound).slice(0, 24) : "";
+  };
+
+  for (const [id, wanted] of [["across", 0], ["up", Math.min(1, paths.length - 1)]]) {
+    for (const path of paths) $(id).add(new Option(path, path));
+    $(id).value = paths[wanted];
+    $(id).onchange = () => { place(); };
+  }
+
+  function place() {
+    const across = drawn(page, $("across").value), up = drawn(page, $("up").value);
+    boxes.data = {left: across.lower, right: across.upper, bottom: up.lower, top: up.upper, color: colors(page.kept)};
+    const figure = model("picture");
+    showColumn(figure.below[0], page, $("across").value);
+    showColumn(figure.left[0], page, $("up").value);
+    fit(figure.x_range, across.lower, across.upper);
+    fit(figure.y_range, up.lower, up.upper);
+    mark();
+  }
+
+  // Where the constants of the predicate stand on the two axes.
+  function mark() {
+    const lines = {across: [], up: []};
+    for (const [id, path] of [["across", $("across").value], ["up", $("up").value]]) {
+      const column = page.column[path];
+      const scale = column.kind === "date" || column.kind === "time" ? column.scale : 1;
+      for (const constant of page.editable) if (constant.path === path) lines[id].push(constant.constant.place / scale);
+    }
+    const figure = model("picture");
+    model("across-constants").data = {at: Float64Array.from(lines.across)};
+    model("up-constants").data = {at: Float64Array.from(lines.up)};
+    return figure;
+  }
+
+  function drawStrips() {
+    for (const path of paths) {
+      const strip = model(`strip:${path}`), own = drawn(page, path);
+      const number = Float64Array.from({length: files}, (_, file) => file);
+      strip.data = {left: own.lower, right: own.upper, bottom: number, top: number.map((file) => file + 0.9),
+        color: colors(page.kept)};
+      showColumn(model(`strip-axis:${path}`), page, path);
+      fit(model(`strip-range:${path}`), own.lower, own.upper);
+    }
+  }
+
+  function prove() {
+    const kept = page.tree ? survivors(page.tree, page) : new Uint8Array(files).fill(1);
+    page.kept = kept;
+    let count = 0, rows = 0, all = 0, bytes = 0, allBytes = 0;
+    for (let file = 0; file < files; file++) {
+      all += page.rows[file]; allBytes += page.bytes[file];
+      if (kept[file]) { count++; rows += page.rows[file]; bytes += page.bytes[file]; }
+    }
+    if (boxes.data.left.length) {
+      const color = colors(kept);
+      for (const source of [boxes, ...paths.map((path) => model(`strip:${path}`))]) source.data = {...source.data, color};
+    }
+    $("result").textContent = `${quantity(count, "files")} of ${files.toLocaleString("en")} are read, `
+      + `${percent(rows, all)} of the rows, ${percent(bytes, allBytes)} of the bytes`;
+    const body = $("conditions");
+    body.replaceChildren();
+    for (const part of page.conjuncts) {
+      const masks = masksOf(part.tree, 0, page), row = document.createElement("tr");
+      let skipped = 0, whole = 0;
+      for (const mask of masks) { skipped += !(mask & TRUE); whole += mask === TRUE; }
+      cell(row, part.text);
+      cell(row, skipped.toLocaleString("en"));
+      cell(row, percent(skipped, files));
+      cell(row, whole.toLocaleString("en"));
+      cell(row, part.note);
+      body.append(row);
+    }
+    document.body.dataset.kept = String(count);
+    if (page.chosen !== undefined) tell(page.chosen);
+  }
+
+  // Why one file is read or skipped.
+  function tell(file) {
+    page.chosen = file;
+    const element = $("file");
+    element.replaceChildren();
+    const title = document.createElement("h3");
+    title.textContent = `${page.paths ? page.paths[file] : `file ${file}`}: ${page.kept[file] ? "read" : "skipped"}, `
+      + quantity(page.rows[file], "rows");
+    element.append(title);
+    const table = document.createElement("table");
+    for (const part of page.conjuncts) {
+      const mask = masksOf(part.tree, 0, page)[file], row = document.createElement("tr");
+      cell(row, part.text);
+      cell(row, mask === TRUE ? "every row matches" : mask & TRUE ? "some rows may match" : "no row can match");
+      table.append(row);
+    }
+    for (const path of paths) {
+      const bounds = page.levels[0].bounds[path], row = document.createElement("tr");
+      cell(row, path);
+      cell(row, `${shown(page.column[path], bounds.lower[file])} to ${shown(page.column[path], bounds.upper[file])}`
+        + (bounds.flags[file] & 2 ? ", may hold NULL" : "") + (bounds.flags[file] & 4 ? ", may hold NaN" : ""));
+      table.append(row);
+    }
+    element.append(table);
+    if (page.levels.length > 1) {
+      const groups = page.tree ? masksOf(page.tree, 1, page) : null;
+      const list = document.createElement("ol");
+      list.start = 0;
+      for (let group = 0; group < page.fileOfGroup.length; group++) {
+        if (page.fileOfGroup[group] !== file) continue;
+        const item = document.createElement("li");
+        const alive = page.kept[file] && (!groups || groups[group] & TRUE);
+        item.textContent = `row group ${alive ? "read" : "skipped"}: ` + paths.map((path) => {
+          const bounds = page.levels[1].bounds[path];
+          return `${path} ${shown(page.column[path], bounds.lower[group])} to ${shown(page.column[path], bounds.upper[group])}`;
+        }).join(", ");
+        list.append(item);
+      }
+      element.append(list);
+    }
+  }
+
+  // A field for each constant, and a slider where values have distances.
+  function fields() {
+    for (const one of page.editable) {
+      const column = page.column[one.path], constant = one.constant, row = document.createElement("div");
+      const label = document.createElement("label"), field = document.createElement("input");
+      label.textContent = `${one.path} ${one.op} `;
+      field.value = column.kind === "text" ? constant.text : shown(column, constant.key);
+      field.name = `constant${one.number}`;
+      label.append(field);
+      row.append(label);
+      let slider = null;
+      const changed = (text) => {
+        try {
+          if (column.kind === "text") constant.text = text; else constant.key = keyOf(column, text);
+          field.setCustomValidity("");
+        } catch (error) {
+          field.setCustomValidity(error.message);
+          field.reportValidity();
+          return;
+        }
+        prove();
+        mark();
+      };
+      if (column.kind !== "text") {
+        const {lower, upper} = page.levels[0].bounds[one.path];
+        const known = [...lower, ...upper].filter(Number.isFinite);
+        slider = document.createElement("input");
+        slider.type = "range";
+        slider.min = known.reduce((a, b) => Math.min(a, b), Infinity);
+        slider.max = known.reduce((a, b) => Math.max(a, b), -Infinity);
+        slider.step = column.discrete ? 1 : "any";
+        slider.value = constant.key;
+        slider.oninput = () => {
+          field.value = shown(column, column.discrete ? Math.round(Number(slider.value)) : Number(slider.value));
+          changed(field.value);
+        };
+        row.append(slider);
+      }
+      field.onchange = () => {
+        changed(field.value);
+        if (slider && !field.validationMessage) slider.value = constant.key;
+      };
+      $("constants").append(row);
+    }
+  }
+
+  page.editable = [];
+  const gather = (node) => {
+    if (node.is === "compare") page.editable.push({path: node.column, op: node.op, constant: node.constant});
+    if (node.is === "in") for (const constant of node.constants) page.editable.push({path: node.column, op: "in", constant});
+    (node.parts ?? (node.part ? [node.part] : [])).forEach(gather);
+  };
+  if (page.tree) gather(page.tree);
+  page.editable.forEach((one, number) => { one.number = number; });
+  fields();
+  prove();
+  drawStrips();
+  place();
+  boxes.selected.properties.indices.change.connect(() => {
+    const [file] = boxes.selected.indices;
+    if (file !== undefined) tell(file);
+  });
+  for (const one of page.workload) {
+    const row = document.createElement("tr");
+    cell(row, one.text);
+    cell(row, one.files.toLocaleString("en"));
+    cell(row, percent(one.files, files));
+    cell(row, percent(one.rows, page.rows.reduce((a, b) => a + b, 0)));
+    $("workload").append(row);
+  }
+  $("workload-section").hidden = !page.workload.length;
+  window.zskipPage = page;
+  window.zskipTell = tell;
+  document.body.dataset.ready = "yes";
+}
+
+function whenDrawn(then) {
+  if (window.Bokeh && Bokeh.documents.length) then(); else setTimeout(() => whenDrawn(then), 20);
+}
+
+whenDrawn(() => loaded().then(start).catch((error) => {
+  document.body.dataset.ready = "failed";
+  $("result").textContent = String(error.stack ?? error);
+}));
