@@ -123,16 +123,14 @@ def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any
             break
         own = tree if trees is None else trees[number]
         text = part.text if trees is not None else predicate.text
-        note = (
-            "; ".join(dict.fromkeys(opaque)) if opaque else "" if own["is"] != "fixed" else "proved when this was made"
-        )
+        note = "; ".join(dict.fromkeys(opaque)) or ("proved when this was made" if own["is"] == "fixed" else "")
         found.append({"text": text, "part": None if trees is None else number, "note": note})
     return found
 
 
 def _share_read(index: Index, text: str) -> dict[str, Any]:
     plan = planning.plan(index, bind(text, index.snapshot.schema))
-    return {"text": text, "files": len(plan), "rows": pc.sum(plan.rows, min_count=0).as_py()}
+    return {"text": text, "files": len(plan), "rows": pc.sum(plan.scan.files["rows"], min_count=0).as_py()}
 
 
 def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str, predicate: str) -> str:
