@@ -563,13 +563,11 @@ class Table:
         Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files, and `MissingDependency` without
         Bokeh.
         """
-        from zskip.explore import page
+        from zskip.explore import page, save
 
         predicate = bind(where, self.snapshot.schema) if isinstance(where, str) else where
-        target = Path(path)
         queries = queries_of(workload) if workload else ()
-        target.write_text(page(self._index, predicate, columns=columns, workload=queries), encoding="utf-8")
-        return target
+        return save(page(self._index, predicate, columns=columns, workload=queries), path)
 
     def plot_depth(self, columns: Sequence[str] | None = None) -> altair.HConcatChart:
         """Draw how many files a look-up reads: a histogram for each column of the layout, or of ``columns``.
