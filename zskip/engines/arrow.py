@@ -25,6 +25,7 @@ from zskip.engines.duckdb.relation import condition, planned_scan, readable_path
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.schema import names_given
+from zskip.stats.foreign import open_parquet
 
 if TYPE_CHECKING:
     import duckdb
@@ -172,7 +173,7 @@ def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Itera
     partitions = scan.partition_by
     filesystem = None if scan.storage.local is not None else scan.storage.filesystem()
     for position, path in enumerate(scan.paths):
-        with pq.ParquetFile(path, filesystem=filesystem) as file:
+        with open_parquet(path, filesystem=filesystem) as file:
             groups = scan.row_groups_of(position)
             values = partition_values(path, {name: table.field(name).type for name in partitions})
             for group in range(file.num_row_groups) if groups is None else groups:

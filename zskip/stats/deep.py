@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import types as t
 
 from zskip.errors import CorruptFile
@@ -16,6 +15,7 @@ from zskip.schema import Column, Schema, may_hold_nan
 from zskip.stats import collect, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.footers import Readable, hull
+from zskip.stats.foreign import open_parquet
 from zskip.types import widened, widens
 
 __all__ = ["completed"]
@@ -64,7 +64,7 @@ def _scanned(
     source = (
         storage.uri_of(path) if storage.local is not None else pa.BufferReader(storage.read_range(path, 0, 1 << 62))
     )
-    with pq.ParquetFile(source) as file:
+    with open_parquet(source) as file:
         metadata = file.metadata
         own = Schema(file.schema_arrow)
         origin = trust.writer(metadata.created_by, metadata.metadata or {})

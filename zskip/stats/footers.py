@@ -17,7 +17,7 @@ from zskip.stats import footer_reads, hive_columns, trust
 from zskip.stats.batch_footers import joined
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.footer_reads import Listed, Readable
-from zskip.stats.foreign import told_apart
+from zskip.stats.foreign import open_parquet, told_apart
 from zskip.stats.plain_decoder import Spelled, extremes
 from zskip.stats.thrift import Footers, parse
 from zskip.types import widened, widens
@@ -135,7 +135,7 @@ def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first:
     for found in parsed:
         example = int(found.files[0])
         try:
-            whole = pq.ParquetFile(pa.BufferReader(ends[example]))
+            whole = open_parquet(pa.BufferReader(ends[example]))
             leaves = whole.metadata.schema
             schema = Schema(told_apart(whole.schema_arrow, whole.metadata))
             columns = [leaves.column(number) for number in range(len(leaves.names))]

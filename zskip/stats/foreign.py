@@ -1,4 +1,4 @@
-"""Types of Parquet that Arrow takes for others, whose order and equality are not theirs."""
+"""Types of Parquet that Arrow takes for others: with another order, other equality, or a smaller range."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import types as t
 
 from zskip.schema import TIME_TZ
 
-__all__ = ["told_apart"]
+__all__ = ["open_parquet", "told_apart"]
+
+
+def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
+    """A Parquet file, its INT96 timestamps as microseconds, as DuckDB and Spark take them.
+
+    Arrow's own choice is nanoseconds, which wrap around outside the years 1677 to 2262: 9999-12-31 becomes 1816-03-30.
+    """
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
 
 
 def told_apart(schema: pa.Schema, file: Any) -> pa.Schema:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import types as t
 
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
-from zskip.stats.foreign import told_apart
+from zskip.stats.foreign import open_parquet, told_apart
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import Index, Snapshot, load
 from zskip.writer import hive, sources
@@ -173,12 +173,13 @@ def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_F
 def _of_parquet(files: Sequence[_File]) -> Source:
     """Parquet by row group. Footers are read once, by threads; files may differ in schema as tables may evolve."""
     with ThreadPoolExecutor(8) as pool:
-        footers = list(pool.map(_footer, files))
+        found = list(pool.map(_footer, files))
+    footers = [footer for footer, _ in found]
     folders = _folder_values(files)
     try:
         schemas = [
-            (file.name, storable_schema(_with_folders(told_apart(footer.schema.to_arrow_schema(), footer), values)))
-            for file, footer, values in zip(files, footers, folders, strict=True)
+            (file.name, storable_schema(_with_folders(told_apart(schema, footer), values)))
+            for file, (footer, schema), values in zip(files, found, folders, strict=True)
         ]
     except pa.ArrowException as error:
         raise CorruptFile(f"A footer holds no schema that Arrow knows: {error}") from error
@@ -192,10 +193,10 @@ def _of_parquet(files: Sequence[_File]) -> Source:
         if getattr(opened, "number", None) != number:
             opened.number, opened.reader = (
                 number,
-                pq.ParquetFile(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=encoded),
+                open_parquet(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=encoded),
             )
         wanted = schema.names if columns is None else list(columns)
-        there = [name for name in footer.schema.to_arrow_schema().names if name in set(wanted)]
+        there = [name for name in found[number][1].names if name in set(wanted)]
         try:
             rows = opened.reader.read_row_group(group, columns=there, use_threads=False)
         except (pa.ArrowException, OSError) as error:
@@ -213,9 +214,10 @@ def _of_parquet(files: Sequence[_File]) -> Source:
     return Source(schema, sum(footer.num_rows for footer in footers), True, parts, encoded=frozenset(encoded))
 
 
-def _footer(file: _File) -> pq.FileMetaData:
+def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
     try:
-        return pq.read_metadata(file.opened())
+        with open_parquet(file.opened()) as parquet:
+            return parquet.metadata, parquet.schema_arrow
     except PermissionError:
         raise
     except (pa.ArrowException, OSError) as error:
