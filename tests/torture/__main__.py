@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.torture` fails every verb at every call in every way, kills lives, races writers."""
+"""The long form: `python -m tests.torture` fails every verb at every call, kills lives, races and stops writers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from tests.torture.disk import FAULTS
 from tests.torture.lives import STEPS
 from tests.torture.races import race
 from tests.torture.rounds import Rig, workshop
+from tests.torture.stalls import stalls
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
-    parser.add_argument("what", nargs="*", help="crashes, instants, races (all of them by default)")
+    parser.add_argument("what", nargs="*", help="crashes, instants, races, stalls (all by default)")
     parser.add_argument("--step", action="append", choices=STEPS, help="one verb (all by default)")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="one way to fail (all by default)")
     parser.add_argument("--every", type=int, default=1, help="fail at each so manieth call only")
     parser.add_argument("--lives", type=int, default=500, help="how many lives are killed at random instants")
     parser.add_argument("--writers", type=int, default=8, help="of a race")
     parser.add_argument("--commits", type=int, default=25, help="of each writer of a race")
+    parser.add_argument("--rounds", type=int, default=500, help="of stalls, on a disk and over S3's protocol each")
     parser.add_argument("--seed", type=int, default=0, help="of lives and races")
     chosen = parser.parse_args()
     report = _Report()
-    what = chosen.what or ["crashes", "instants", "races"]
+    what = chosen.what or ["crashes", "instants", "races", "stalls"]
     with workshop() as rig:
         if "crashes" in what:
             for step in chosen.step or STEPS:
@@ -41,6 +43,9 @@ def main() -> int:
         report.round("race on a disk", lambda: _race_on_a_disk(chosen.writers, chosen.commits, chosen.seed))
         for scheme in STORES:
             _race_over(scheme, chosen.writers, chosen.commits, chosen.seed, report)
+    if "stalls" in what:
+        report.round("stalls on a disk", lambda: _stalls_on_a_disk(chosen.rounds, chosen.seed))
+        _stalls_over("s3", chosen.rounds, chosen.seed, report)
     print(report)
     return int(report.wrong > 0)
 
@@ -105,6 +110,22 @@ def _race_over(scheme: str, writers: int, commits: int, seed: int, report: _Repo
                 f"over {scheme}://: {race(f'{url}/table', options, writers=writers, commits=commits, seed=seed)}",
                 flush=True,
             ),
+        )
+
+
+def _stalls_on_a_disk(rounds: int, seed: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="zskip-torture-") as folder:
+        print(f"on a disk: {stalls(folder, None, rounds=rounds, seed=seed)}", flush=True)
+
+
+def _stalls_over(scheme: str, rounds: int, seed: int, report: _Report) -> None:
+    if missing := unavailable(scheme):
+        print(f"no stalls over {scheme}://: {missing}", flush=True)
+        return
+    with STORES[scheme]() as (url, options):
+        report.round(
+            f"stalls over {scheme}://",
+            lambda: print(f"over {scheme}://: {stalls(url, options, rounds=rounds, seed=seed)}", flush=True),
         )
 
 

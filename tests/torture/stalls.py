@@ -1,0 +1,233 @@
+"""Stalls: processes that stop (SIGSTOP) in the middle of a verb, for longer than a vacuum's time, and go on."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import zskip
+from zskip.errors import FilesRemoved, UncertainCommit
+from zskip.storage.local import LocalStorage
+
+__all__ = ["Stalls", "stalls"]
+
+Options = Mapping[str, Any] | None
+VACUUM_SECONDS = 0.2
+WRITERS, BATCH_ROWS = 2, 5
+ROUNDS_A_TABLE = 20
+PATIENCE_SECONDS = 120
+# At each of these calls, before or after, a process may stop.
+CALLS = ("list", "names", "read", "read_range", "put", "put_once", "put_if_absent", "open_writer", "make_durable",
+         "delete", "size_and_modified")  # fmt: skip
+VERBS = ("append", "append", "append", "append", "delete", "optimize", "vacuum")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a writer is to do. ``numbers``: a batch's first id and the one behind its last · ``stop``: at which call."""
+
+    verb: str
+    numbers: tuple[int, int]
+    stop: int
+
+
+@dataclass(slots=True)
+class Stalls:
+    """What some rounds came to: how many there were, how often a process stopped, and how its verbs ended."""
+
+    rounds: int = 0
+    stopped: int = 0
+    ended: collections.Counter[str] = field(default_factory=collections.Counter)
+
+    def __str__(self) -> str:
+        ended = ", ".join(f"{count} {what}" for what, count in sorted(self.ended.items()))
+        return f"{self.rounds} rounds, {self.stopped} times a process stopped; {ended}"
+
+
+def stalls(url: str, options: Options, *, rounds: int, seed: int = 0) -> Stalls:
+    """Stop writers in so many rounds; after each the newest version holds what was acknowledged, and nothing else."""
+    dice = np.random.default_rng(seed)
+    done = Stalls()
+    with _writers(options) as writers:
+        for number in range(rounds):
+            if number % ROUNDS_A_TABLE == 0:
+                place, ids = f"{url}/{number}", set(range(20))
+                zskip.write(_rows(0, 20), place, by=["id"], storage_options=options)
+            try:
+                ids = _round(writers, place, options, ids, 1000 * (number + 1), dice, done)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}, round {number}: {type(error).__name__}: {error}") from error
+            done.rounds += 1
+    return done
+
+
+def _round(
+    writers: list[_Writer],
+    url: str,
+    options: Options,
+    ids: set[int],
+    first: int,
+    dice: np.random.Generator,
+    done: Stalls,
+) -> set[int]:
+    """One round; the ids that the table holds after it."""
+    orders = []
+    for number, writer in enumerate(writers):
+        verb = str(dice.choice(VERBS))
+        start = first + 100 * number if verb != "delete" else int(dice.choice(sorted(ids)))
+        orders.append(Order(verb, (start, start + BATCH_ROWS), int(dice.integers(1, 60))))
+        writer.begin(url, orders[-1])
+    done.stopped += sum([writer.has_stopped() for writer in writers])
+    for number in range(int(dice.integers(0, 4))):
+        start = first + 500 + 100 * number
+        try:
+            zskip.open(url, storage_options=options).append(_rows(start, start + BATCH_ROWS))
+        except FilesRemoved:  # the store's clock counts seconds: to a vacuum that stands still these files are old
+            done.ended["append beside a vacuum FilesRemoved"] += 1
+        else:
+            ids |= set(range(start, start + BATCH_ROWS))
+    time.sleep(1.1 * VACUUM_SECONDS)
+    zskip.open(url, storage_options=options).vacuum(timedelta(seconds=VACUUM_SECONDS))
+    for number in dice.permutation(len(writers)):
+        writers[number].go_on()
+    uncertain: set[int] = set()
+    for writer, order in zip(writers, orders, strict=True):
+        ended = writer.ended()
+        done.ended[f"{order.verb} {ended or 'done'}"] += 1
+        batch = set(range(*order.numbers))
+        if ended == UncertainCommit.__name__:
+            uncertain |= batch
+        elif not ended and order.verb == "append":
+            ids |= batch
+        elif not ended and order.verb == "delete":
+            ids -= batch
+    table = zskip.open(url, storage_options=options)
+    found = set(table.to_arrow(["id"]).column("id").to_pylist())
+    assert found - uncertain == ids - uncertain, f"lost: {sorted(ids - found)}, back: {sorted(found - ids)}; {orders}"
+    assert table.snapshot.totals.rows == len(found), "the index counts other rows"
+    versions = [entry.version for entry in table.history()]
+    assert versions == list(range(table.version, table.version - len(versions), -1)), f"a stray entry: {versions}"
+    return found
+
+
+def _rows(start: int, stop: int) -> pa.Table:
+    return pa.table({"id": range(start, stop)})
+
+
+# --- the processes ---
+
+
+@contextmanager
+def _writers(options: Options) -> Iterator[list[_Writer]]:
+    writers = [_Writer(options) for _ in range(WRITERS)]
+    try:
+        yield writers
+    finally:
+        for writer in writers:
+            writer.process.kill()
+            writer.process.join()
+
+
+class _Writer:
+    """A process that does as it is told, and stops itself on the way."""
+
+    def __init__(self, options: Options) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._line, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, options), daemon=True)
+        self.process.start()
+
+    def begin(self, url: str, order: Order) -> None:
+        self._line.send((url, order))
+
+    def has_stopped(self) -> bool:
+        """Wait until the process has stopped, or is done; which of them."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            if self._line.poll(0.002):
+                return False
+            with open(f"/proc/{self.process.pid}/stat", encoding="utf-8") as file:
+                if file.read().rpartition(")")[2].split()[0] == "T":
+                    return True
+        raise AssertionError(f"a writer neither stopped nor ended in {PATIENCE_SECONDS} s")
+
+    def go_on(self) -> None:
+        os.kill(self.process.pid or 0, signal.SIGCONT)
+
+    def ended(self) -> str:
+        """The name of the error that the verb ended with; empty where it was acknowledged."""
+        assert self._line.poll(PATIENCE_SECONDS), f"a writer did not end in {PATIENCE_SECONDS} s"
+        name, text = self._line.recv()
+        assert name != "Unexpected", text
+        return str(name)
+
+
+_calls = 0
+_stop_at = 0
+
+
+def _serve(line: Any, options: Options) -> None:
+    global _calls, _stop_at
+    kinds: list[Any] = [LocalStorage]
+    if options is not None:
+        from zskip.storage.remote import ObjectStorage
+
+        kinds.append(ObjectStorage)
+    for kind in kinds:
+        for name in CALLS:
+            setattr(kind, name, _stopping(getattr(kind, name)))
+    while True:
+        url, order = line.recv()
+        _calls, _stop_at = 0, order.stop
+        try:
+            _act(zskip.open(url, storage_options=options), order)
+            line.send(("", ""))
+        except OSError as error:
+            line.send((type(error).__name__, str(error)))
+        except Exception as error:
+            line.send(("Unexpected", f"{order}: {type(error).__name__}: {error}"))
+
+
+def _act(table: zskip.Table, order: Order) -> None:
+    start, stop = order.numbers
+    match order.verb:
+        case "append":
+            table.append(_rows(start, stop))
+        case "delete":
+            table.delete(f"id >= {start} AND id < {stop}")
+        case "optimize":
+            table.optimize()
+        case "vacuum":
+            table.vacuum(timedelta(seconds=VACUUM_SECONDS))
+
+
+def _stopping(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call, with a stop of the whole process before it or after it, where that is its turn."""
+
+    @functools.wraps(call)
+    def stopping(*given: Any, **named: Any) -> Any:
+        _stop_here()
+        answer = call(*given, **named)
+        _stop_here()
+        return answer
+
+    return stopping
+
+
+def _stop_here() -> None:
+    global _calls
+    _calls += 1
+    if _calls == _stop_at:
+        os.kill(os.getpid(), signal.SIGSTOP)
