@@ -69,5 +69,9 @@ bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python benchmarks/spark.py --folder $(BENCH)/spark
 	$(BIN)/python benchmarks/tightness.py
 
+docs: $(READY)  ## the site, in build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 clean:  ## remove what make made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -194,3 +194,8 @@ def test_a_broken_block_is_noticed(tmp_path: Path) -> None:
 )
 def test_what_needs_a_shell_gets_one(command: str, arguments: list[str] | None) -> None:
     assert zskip_arguments(command) == arguments
+
+
+def test_the_site_leads_to_every_page() -> None:
+    listed = re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
