@@ -121,7 +121,9 @@ class DataFiles:
 
     ``path``: string, relative to the table, with forward slashes · ``size``: bytes · ``modified``: nanoseconds since
     the epoch, null where unknown · ``etag``: string, null where the store has none · ``first_row_group``: int64, one
-    slot per file and one more: the row groups of file i are ``first_row_group[i]`` to ``first_row_group[i + 1]``.
+    slot per file and one more: the row groups of file i are ``first_row_group[i]`` to ``first_row_group[i + 1]`` ·
+    ``deletes``: the numbers of each file's deleted rows, ascending, 64 bits each and little-endian, null where there are
+    none; the statistics are those of the rows that are left. None where no file has any.
     """
 
     path: pa.StringArray
@@ -131,6 +133,7 @@ class DataFiles:
     files: FileStatistics
     row_groups: FileStatistics
     first_row_group: np.ndarray
+    deletes: pa.BinaryArray | None = None
 
     def __len__(self) -> int:
         return len(self.path)
@@ -150,6 +153,7 @@ class DataFiles:
             self.files.take(files),
             self.row_groups.take(groups),
             first,
+            None if self.deletes is None else self.deletes.take(chosen),
         )
 
     @staticmethod
@@ -164,7 +168,14 @@ class DataFiles:
             FileStatistics.concat([part.files for part in parts]),
             FileStatistics.concat([part.row_groups for part in parts]),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            _deletes(parts),
         )
+
+
+def _deletes(parts: Sequence[DataFiles]) -> pa.BinaryArray | None:
+    if all(part.deletes is None for part in parts):
+        return None
+    return pa.concat_arrays([pa.nulls(len(part), pa.binary()) if part.deletes is None else part.deletes for part in parts])
 
 
 def _any(flags: pa.BooleanArray) -> bool:

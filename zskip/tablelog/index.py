@@ -55,11 +55,15 @@ class Index:
 
     A file's number is its place in the snapshot: shard by shard, in layout order; ``first_file[i]`` is the first of
     shard i, and the last slot the number of files. ``cache_bytes``: the most that is kept of what was read; what was
-    used longest ago goes first, and is read again when it is asked for.
+    used longest ago goes first, and is read again when it is asked for. ``parts``: where the statistics lie, if not
+    beside the data files.
     """
 
-    def __init__(self, storage: Storage, snapshot: Snapshot, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, storage: Storage, snapshot: Snapshot, cache_bytes: int = CACHE_BYTES, parts: Storage | None = None
+    ) -> None:
         self.storage = storage
+        self.parts = storage if parts is None else parts
         self.snapshot = snapshot
         self.cache_bytes = cache_bytes
         self.has_row_groups = any(shard.row_group_part is not None for shard in snapshot.shards)
@@ -101,7 +105,7 @@ class Index:
 
     def _reader(self, shard: int, part: Part, rows: int) -> ShardReader:
         lacking = self.snapshot.lacking(self.snapshot.shards[shard])
-        return ShardReader(self.storage, part, rows, self.snapshot.schema, lacking)
+        return ShardReader(self.parts, part, rows, self.snapshot.schema, lacking)
 
     def _file_reader(self, shard: int) -> ShardReader:
         record = self.snapshot.shards[shard]
@@ -213,6 +217,10 @@ class Index:
         counts = self._file_column("row_groups", files, pa.int32())
         return np.asarray(counts).astype(np.int64)
 
+    def deletes(self, files: np.ndarray) -> pa.BinaryArray:
+        """The deleted rows of files by number (ascending), as `DataFiles.deletes` keeps them."""
+        return self._file_column("deletes", files, pa.binary())
+
     def file_statistics(self, files: np.ndarray, paths: Sequence[str]) -> FileStatistics:
         """Bounds, counts and exactness of files by number (ascending): more than a proof of skipping needs."""
         parts = [self._file_reader(shard).statistics(paths).take(rows) for shard, rows in self._by_shard(files)]
@@ -232,7 +240,7 @@ class Index:
         record = self.snapshot.shards[shard]
         if first[-1] != record.totals.row_groups or (counts < 0).any():
             counted = f"counts {first[-1]:,} row groups, and its snapshot {record.totals.row_groups:,}"
-            raise DamagedIndex(lost(self.storage, record.file_part, counted))
+            raise DamagedIndex(lost(self.parts, record.file_part, counted))
         return first
 
     def row_groups(self, files: np.ndarray, paths: Sequence[str]) -> RowGroupUnits:
@@ -269,6 +277,7 @@ class Index:
             files,
             files if groups is None else groups.statistics(paths),
             self._first_row_group(shard),
+            self.deletes(numbers),
         )
 
     @cached_property

@@ -37,6 +37,7 @@ _BOUNDED_COLUMNS = 64
 _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 _PROVING = ("lower", "upper", "null_count", "nan_count")
 _FLAT = ("lower", "upper")
+_UNREPEATED = ("path", "etag", "deletes")
 _LARGEST_EXPANSION, _ALWAYS_FINE, _STEP_BYTES = 1000, 1 << 28, 1 << 26
 _PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
 
@@ -69,6 +70,8 @@ def _write_shard(drafts: Drafts, files: DataFiles, version: int, bounded: Sequen
         "etag": files.etag,
         "row_groups": pa.array(groups, pa.int32()),
     }
+    if files.deletes is not None and files.deletes.null_count < len(files):
+        described["deletes"] = files.deletes
     file_part = _publish(drafts, {**described, **_flat(files.files)})
     row_group_part = None
     if (groups != 1).any():
@@ -106,7 +109,7 @@ def _kept(bounds: pa.Array) -> pa.Array:
 def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
     table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
-    repeated = [name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in ("path", "etag")]
+    repeated = [name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in _UNREPEATED]
     # Neighbours in layout order have bounds near each other: their differences need few bits, and any engine adds them.
     near = [name for name, values in columns.items() if name not in repeated and _is_integer(values.type)]
     pq.write_table(

@@ -1,0 +1,330 @@
+"""`DeltaSource`: a Delta table as a source: its log read whole by deltalake, and commit by commit from then on."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+
+from zskip.errors import MissingDependency, TableNotFound, UnsupportedFormat
+from zskip.schema import Schema, is_orderable, join_path, logical_type
+from zskip.sources.deletion_vectors import positions
+from zskip.sources.source import STORED_AS, Content, content_files, deleted_rows, live_statistics
+from zskip.stats import ColumnStatistics
+from zskip.storage.local import LocalStorage
+from zskip.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["DeltaSource", "is_delta"]
+
+_FEATURES = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""Features for readers that are understood here; any other one may change which rows a file holds."""
+
+_IGNORED = frozenset({"commitInfo", "txn", "domainMetadata", "cdc"})
+_PHYSICAL = b"delta.columnMapping.physicalName"
+_EXACT_DOUBLES = 1 << 53
+
+
+def is_delta(storage: Storage) -> bool:
+    """Whether a Delta table lies in a folder."""
+    return bool(storage.names("_delta_log", after="0") or storage.names("_delta_log"))
+
+
+@dataclass(frozen=True)
+class DeltaSource:
+    """A Delta table at its newest version, or at ``fixed``: a version or a time. ``options`` are deltalake's."""
+
+    storage: Storage
+    options: Mapping[str, str] = field(default_factory=dict)
+    fixed: int | datetime | None = None
+
+    @property
+    def format(self) -> str:
+        return "delta"
+
+    def table(self) -> DeltaTable:
+        """The table, opened by deltalake. Raises `TableNotFound` and `UnsupportedFormat`."""
+        try:
+            import deltalake
+        except ImportError as error:
+            raise MissingDependency('Delta tables need deltalake: pip install "zskip[delta]"') from error
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            version = self.fixed if isinstance(self.fixed, int) else None
+            table = deltalake.DeltaTable(self.storage.uri, version, dict(self.options) or None)
+            if isinstance(self.fixed, datetime):
+                table.load_as_version(self.fixed)
+        except TableNotFoundError as error:
+            raise TableNotFound(f"There is no Delta table at {self.storage.uri}: {error}") from error
+        except DeltaError as error:
+            raise UnsupportedFormat(f"deltalake cannot read the Delta table at {self.storage.uri}: {error}") from error
+        return table
+
+    # --- following ---
+
+    def is_current(self, state: Mapping[str, Any]) -> bool:
+        version, mark = int(state["version"]), state["mark"]
+        if isinstance(self.fixed, datetime) or self._mark(version) != mark:
+            return False
+        return self.fixed is not None or (mark != "" and not self.storage.exists(_commit(version + 1)))
+
+    def read(self) -> Content:
+        table = self.table()
+        _require_features(table, self.storage.uri)
+        version = int(table.version())
+        schema = pa.schema(table.schema().to_arrow())
+        partition_by = tuple(table.metadata().partition_columns)
+        deleted = {}
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            deleted = _selected(pa.table(table.deletion_vectors()), self.storage.uri)
+        state = {"source": "delta", "version": version, "mark": self._mark(version), "head": _head(table)}
+        return _content(table, schema, partition_by, deleted, None, state)
+
+    def changes(self, state: Mapping[str, Any]) -> Content | None:
+        version, mark = int(state["version"]), state["mark"]
+        if self.fixed is not None or not mark or self._mark(version) != mark:
+            return None
+        added: dict[str, dict[str, Any]] = {}
+        removed: dict[str, None] = {}
+        while self.storage.exists(_commit(version + 1)):
+            version += 1
+            actions = [json.loads(line) for line in self.storage.read(_commit(version)).splitlines()]
+            if not all(action.keys() <= {"add", "remove", *_IGNORED} for action in actions):
+                return None
+            # A file whose deletes change is removed and added in one commit, in any order.
+            for gone in (action["remove"] for action in actions if "remove" in action):
+                removed[gone["path"]] = None
+                if _vector_id(added.get(gone["path"], {})) == _vector_id(gone):
+                    added.pop(gone["path"], None)
+            added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+        deleted = {
+            unquote(path): rows
+            for path, add in added.items()
+            if (vector := add.pop("deletionVector", None)) and len(rows := positions(self.storage, vector))
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            # The same library reads the statistics of a few commits that reads those of a whole table.
+            log = Path(folder) / "_delta_log"
+            log.mkdir()
+            actions = [*state["head"], *({"add": add} for add in added.values())]
+            (log / "00000000000000000000.json").write_text("\n".join(map(json.dumps, actions)), "utf-8")
+            table = DeltaSource(LocalStorage(Path(folder))).table()
+            schema = pa.schema(table.schema().to_arrow())
+            partition_by = tuple(table.metadata().partition_columns)
+            news = {**state, "version": version, "mark": self._mark(version)}
+            gone = tuple(map(unquote, removed))
+            return _content(table, schema, partition_by, deleted, gone, news)
+
+    def _mark(self, version: int) -> str:
+        """What tells a commit from another of that number, of a table that was made anew; empty where it is gone."""
+        found = self.storage.size_and_modified([_commit(version)])
+        if found.size.null_count:
+            return ""
+        return f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
+
+
+# --- the log ---
+
+
+def _commit(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
+
+
+def _vector_id(action: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells the deletes of an action from those of another one for the same file."""
+    vector = action.get("deletionVector") or {}
+    return (vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset"))
+
+
+def _require_features(table: DeltaTable, uri: str) -> None:
+    """Raise `UnsupportedFormat` for a protocol of which something is not understood."""
+    protocol = table.protocol()
+    unknown = sorted(set(protocol.reader_features or ()) - _FEATURES)
+    if unknown or protocol.min_reader_version > 3:
+        what = f'the feature "{unknown[0]}"' if unknown else f"reader version {protocol.min_reader_version}"
+        raise UnsupportedFormat(
+            f"The Delta table at {uri} uses {what}, which zskip does not know and could read wrongly. "
+            "Read it with an engine that does."
+        )
+
+
+def _head(table: DeltaTable) -> list[dict[str, Any]]:
+    """The protocol and the metadata as the first actions of a log."""
+    protocol, metadata = table.protocol(), table.metadata()
+    said: dict[str, Any] = {
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+    }
+    if protocol.min_reader_version >= 3:
+        said["readerFeatures"] = list(protocol.reader_features or ())
+    if protocol.min_writer_version >= 7:
+        said["writerFeatures"] = list(protocol.writer_features or ())
+    described = {
+        "id": str(metadata.id),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": list(metadata.partition_columns),
+        "configuration": dict(metadata.configuration),
+        "createdTime": metadata.created_time,
+    }
+    return [{"protocol": said}, {"metaData": described}]
+
+
+def _selected(vectors: pa.Table, uri: str) -> dict[str, np.ndarray]:
+    """The deleted rows of each file, from the rows that deltalake says are selected."""
+    found = {}
+    prefix = uri.rstrip("/") + "/"
+    for path, selected in zip(vectors.column("filepath"), vectors.column("selection_vector"), strict=True):
+        address = unquote(path.as_py().removeprefix("file://"))
+        kept = np.asarray(selected.values.to_numpy(zero_copy_only=False), bool)
+        found[address.removeprefix(prefix)] = np.flatnonzero(~kept)
+    return found
+
+
+# --- statistics ---
+
+
+def _content(
+    table: DeltaTable,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    deleted: Mapping[str, np.ndarray],
+    removed: tuple[str, ...] | None,
+    state: Mapping[str, Any],
+) -> Content:
+    adds = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
+    path = _decoded(_column(adds, "path", pa.string()).cast(pa.string()))
+    rows = _column(adds, "num_records", pa.int64())
+    foreign = path.filter(pc.match_substring_regex(path, r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"))
+    if len(foreign):
+        raise UnsupportedFormat(
+            f"The Delta table names the file {foreign[0]}, which is outside of its folder, as shallow clones do. "
+            "zskip reads tables that hold their own files."
+        )
+    deletes, live = pa.nulls(len(path), pa.binary()), rows
+    if deleted:
+        vectors = [deleted.get(name) for name in path.to_pylist()]
+        deletes = pa.array([None if vector is None else deleted_rows(vector) for vector in vectors], pa.binary())
+        live = pc.subtract(rows, pa.array([0 if vector is None else len(vector) for vector in vectors], pa.int64()))
+    columns = dict(_partition_columns(adds, schema, partition_by, live))
+    for parts, stored, type in _leaves(schema):
+        if parts[0] not in partition_by and is_orderable(type):
+            found = _statistics(adds, stored, logical_type(type))
+            columns[join_path(parts)] = live_statistics(found, rows, live)
+    modified = pc.multiply(_column(adds, "modification_time", pa.int64()), 1_000_000)
+    files = content_files(path, _column(adds, "size_bytes", pa.int64()), modified, live, columns, deletes)
+    fields = [_stored_field(one) for one in schema]
+    return Content(Schema(pa.schema(fields)), partition_by, files, removed, state)
+
+
+def _column(adds: pa.Table, name: str, type: pa.DataType) -> pa.Array:
+    if name not in adds.column_names:
+        return pa.nulls(len(adds), type)
+    column = adds.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if len(column) else pa.array([], column.type)
+
+
+def _decoded(paths: pa.StringArray) -> pa.StringArray:
+    """Paths of the log, in which a per cent sign stands before the code of a character."""
+    if not pc.any(pc.match_substring(paths, "%")).as_py():
+        return paths
+    return pa.array(map(unquote, paths.to_pylist()), pa.string())
+
+
+def _leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], pa.DataType]]:
+    """Each leaf of structs by its names, the names under which the files hold it, and its type."""
+    waiting: list[tuple[tuple[str, ...], tuple[str, ...], pa.Field]] = [((), (), one) for one in reversed(schema)]
+    while waiting:
+        above, stored, one = waiting.pop()
+        parts, inner = (*above, one.name), (*stored, _physical(one))
+        if t.is_struct(one.type):
+            waiting += [(parts, inner, one.type.field(n)) for n in reversed(range(one.type.num_fields))]
+        else:
+            yield parts, inner, one.type
+
+
+def _physical(one: pa.Field) -> str:
+    return (one.metadata or {}).get(_PHYSICAL, one.name.encode()).decode()
+
+
+def _stored_field(one: pa.Field) -> pa.Field:
+    """A field as the index keeps it: plain, but for the name that the files have for it."""
+    name = _physical(one)
+    return pa.field(one.name, _stored_type(one.type), one.nullable, {STORED_AS: name.encode()} if name != one.name else None)
+
+
+def _stored_type(type: pa.DataType) -> pa.DataType:
+    if t.is_struct(type):
+        return pa.struct([_stored_field(one) for one in type])
+    if t.is_list(type) or t.is_large_list(type):
+        return pa.list_(_stored_field(type.value_field))
+    if t.is_map(type):
+        return pa.map_(_stored_field(type.key_field), _stored_field(type.item_field))
+    return logical_type(type)
+
+
+def _partition_columns(
+    adds: pa.Table, schema: pa.Schema, partition_by: tuple[str, ...], live: pa.Int64Array
+) -> Iterator[tuple[str, ColumnStatistics]]:
+    for name in partition_by:
+        type = logical_type(schema.field(name).type)
+        values = _field(_column(adds, "partition", pa.null()), (name,), type)
+        if t.is_string(type):
+            # The format has no empty text there: it is NULL.
+            values = pc.if_else(pc.equal(values, ""), pa.scalar(None, type), values)
+        null = pc.is_null(values)
+        exact = pa.array(np.ones(len(adds), bool))
+        zeros = pa.array(np.zeros(len(adds), np.int64))
+        yield join_path([name]), ColumnStatistics(values, values, pc.if_else(null, live, zeros), zeros, exact, exact)
+
+
+def _field(values: pa.Array, parts: tuple[str, ...], type: pa.DataType) -> pa.Array:
+    """A leaf of nested structs, NULL where a struct above it is; unknown throughout where there is no such leaf."""
+    for part in parts:
+        if not t.is_struct(values.type) or (place := values.type.get_field_index(part)) < 0:
+            return pa.nulls(len(values), type)
+        values = pc.struct_field(values, [place])
+    return values if values.type == type else values.cast(type)
+
+
+def _statistics(adds: pa.Table, stored: tuple[str, ...], type: pa.DataType) -> ColumnStatistics:
+    """What the log says of a column, for all rows of each file."""
+    lower, upper = (_field(_column(adds, name, pa.null()), stored, type) for name in ("min", "max"))
+    exact = pa.array(np.full(len(adds), not (t.is_string(type) or t.is_timestamp(type) or t.is_decimal(type))))
+    if t.is_timestamp(type):
+        # Some writers cut both to milliseconds.
+        upper = pc.add(upper, pa.scalar(999, pa.duration("us"))).cast(type)
+    if t.is_decimal(type):
+        # delta-rs writes them as doubles, which hold no more digits than these.
+        limit = pa.scalar(_EXACT_DOUBLES, pa.int64()).cast(pa.float64()).as_py() / 10**type.scale
+        lower, upper = (
+            pc.if_else(pc.less(pc.abs(bound.cast(pa.float64())), limit), bound, pa.scalar(None, type))
+            for bound in (lower, upper)
+        )
+    nulls = _field(_column(adds, "null_count", pa.null()), stored, pa.int64())
+    zeros = pa.array(np.zeros(len(adds), np.int64))
+    nans = pa.nulls(len(adds), pa.int64()) if t.is_floating(type) else zeros
+    return ColumnStatistics(lower, upper, nulls, nans, exact, exact)

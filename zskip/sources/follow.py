@@ -1,0 +1,87 @@
+"""The side-car of a table in another format: an index of zskip's own that follows the format's log."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.errors import CommitConflict, DamagedIndex, TableExists, TableNotFound
+from zskip.sources.source import Content, Source
+from zskip.storage.storage import Storage
+from zskip.tablelog import Index, Snapshot, commit, latest_version, load
+
+__all__ = ["follow"]
+
+_ATTEMPTS = 5
+
+
+def follow(source: Source, parts: Storage) -> Snapshot:
+    """The snapshot of what a table holds now, from the side-car in ``parts``, which is brought up to date.
+
+    What is unchanged is not read again; a few commits are read by themselves; all else is read whole.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _followed(source, parts)
+        except (CommitConflict, TableExists):
+            # Another process follows the same table: it may have done all that was to do.
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def _followed(source: Source, parts: Storage) -> Snapshot:
+    known = _known(source, parts)
+    if known is not None:
+        if source.is_current(known.details):
+            return known
+        content = source.changes(known.details)
+        if content is not None:
+            return _added(source, parts, known, content)
+    content = source.read()
+    return commit(
+        parts,
+        known,
+        source.format,
+        add=content.files if len(content.files) else None,
+        replace_all=known is not None,
+        schema=content.schema,
+        managed=False,
+        partition_by=content.partition_by,
+        details=content.state,
+        still=_refuse,
+    )
+
+
+def _known(source: Source, parts: Storage) -> Snapshot | None:
+    """The side-car's newest snapshot; None where there is none yet, or none that can be read: it is made anew."""
+    if not latest_version(parts):
+        return None
+    try:
+        return load(parts)
+    except (DamagedIndex, TableNotFound):
+        parts.delete(parts.list("_zskip").path.to_pylist())
+        return None
+
+
+def _added(source: Source, parts: Storage, known: Snapshot, content: Content) -> Snapshot:
+    """The next snapshot, from what was added and removed since."""
+    index = Index(source.storage, known, parts=parts)
+    there = pa.concat_arrays([pa.array([], pa.string()), index.recorded_paths(np.arange(len(index)))])
+    # A file that is added again, with other statistics or deletes, replaces itself.
+    leaving = pa.array(dict.fromkeys([*(content.removed or ()), *content.files.path.to_pylist()]), pa.string())
+    return commit(
+        parts,
+        known,
+        source.format,
+        add=content.files if len(content.files) else None,
+        remove=leaving.filter(pc.is_in(leaving, value_set=there)).to_pylist(),
+        managed=False,
+        details=content.state,
+        still=_refuse,
+    )
+
+
+def _refuse(newest: Snapshot) -> None:
+    raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile.")

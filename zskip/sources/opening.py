@@ -1,0 +1,106 @@
+"""Which kind of table lies at an address, and where the side-car of another format's table is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from zskip.errors import InvalidOption, MissingDependency
+from zskip.sources.delta import DeltaSource, is_delta
+from zskip.sources.follow import follow
+from zskip.sources.source import Source
+from zskip.storage import Storage, open_storage
+from zskip.storage.local import LocalStorage
+from zskip.tablelog import CACHE_BYTES, Index, latest_version, load
+
+__all__ = ["attach", "open_index", "source_of"]
+
+
+def open_index(
+    table: Any,
+    *,
+    version: int | str | None = None,
+    as_of: datetime | None = None,
+    cache_bytes: int = CACHE_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Index:
+    """The index of the table at a path or URL, or of a table object of deltalake or pyiceberg.
+
+    A Delta or Iceberg table is followed: its side-car lies in its own folder where `attach` put it there, else in a
+    cache folder of this user's. ``version`` and ``as_of`` are the format's own: versions of zskip's and Delta's tables,
+    snapshot ids, branches and tags of Iceberg's. Raises `TableNotFound`, `UnsupportedFormat` and `InvalidOption`.
+    """
+    source = source_of(table, version, as_of, storage_options)
+    if source is None:
+        if isinstance(version, str):
+            raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
+        storage = open_storage(table, storage_options)
+        return Index(storage, load(storage, version, as_of), cache_bytes)
+    parts = _side_car(source)
+    return Index(source.storage, follow(source, parts), cache_bytes, parts)
+
+
+def source_of(
+    table: Any,
+    version: int | str | None = None,
+    as_of: datetime | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Source | None:
+    """The Delta or Iceberg table at an address, or that an object of their libraries is; None for a table of zskip's."""
+    kind = f"{type(table).__module__}.{type(table).__name__}"
+    if kind == "deltalake.table.DeltaTable":
+        chosen = version if version is not None else as_of
+        storage = open_storage(table.table_uri, storage_options)
+        return DeltaSource(storage, _texts(storage_options), _fixed(chosen))
+    if not isinstance(table, str | os.PathLike):
+        raise InvalidOption(
+            f"A table is a path, a URL, a deltalake.DeltaTable or a pyiceberg Table, not {table!r}."
+        )
+    storage = open_storage(table, storage_options)
+    if is_delta(storage):
+        return DeltaSource(storage, _texts(storage_options), _fixed(version if version is not None else as_of))
+    return None
+
+
+def attach(table: Any, *, storage_options: Mapping[str, Any] | None = None) -> Index:
+    """Keep the side-car of a Delta or Iceberg table in its own folder, under ``_zskip/``, for all who read it there.
+
+    The readers and vacuums of both formats leave such folders alone. Raises `InvalidOption` for a table of zskip's.
+    """
+    source = source_of(table, storage_options=storage_options)
+    if source is None:
+        raise InvalidOption(f"{table} is neither a Delta nor an Iceberg table: it has nothing to attach to.")
+    return Index(source.storage, follow(source, source.storage), parts=source.storage)
+
+
+def _side_car(source: Source) -> Storage:
+    """Where the index of a source is kept: with the table, if it was attached there, else in the user's cache folder."""
+    storage = source.storage
+    if source.fixed is None and latest_version(storage) and load(storage).details.get("source") == source.format:
+        return storage
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise MissingDependency(
+            f'Tables of other formats need platformdirs: pip install "zskip[{source.format}]"'
+        ) from error
+    name = hashlib.sha256(f"{source.format} {storage.place} {source.fixed}".encode()).hexdigest()[:32]
+    folder = user_cache_path("zskip") / "sources" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return LocalStorage(Path(folder))
+
+
+def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:
+    if isinstance(chosen, str) or isinstance(chosen, bool):
+        raise InvalidOption(f"A version of a Delta table is a whole number, not {chosen!r}.")
+    if isinstance(chosen, datetime):
+        return chosen if chosen.tzinfo else chosen.replace(tzinfo=UTC)
+    return chosen
+
+
+def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
+    return {name: str(value) for name, value in (options or {}).items()}

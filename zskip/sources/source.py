@@ -1,0 +1,101 @@
+"""`Source`: what is asked of a table of another format, and `Content`, what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.schema import Schema
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.stats.trust import Writer, believed
+from zskip.storage.storage import Storage
+
+__all__ = ["FIELD_ID", "STORED_AS", "Content", "Source", "content_files", "deleted_rows", "live_statistics"]
+
+STORED_AS, FIELD_ID = b"zskip.stored_as", b"zskip.field_id"
+"""Metadata of a field: the name, or the id, under which the data files hold it, where that is not the field's own."""
+
+_LOG = Writer("zskip", (1,))
+"""A format's log says how bounds are made: cut strings are rounded up, and nothing is cleared to zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a table holds, or what changed in it since an earlier state.
+
+    ``removed``: paths that are no longer live, None where ``files`` is all there is · ``state``: what the next call
+    needs to follow from here, with the format's own ``version`` in it.
+    """
+
+    schema: Schema
+    partition_by: tuple[str, ...]
+    files: DataFiles
+    removed: tuple[str, ...] | None
+    state: Mapping[str, Any]
+
+
+class Source(Protocol):
+    """A table in a format with a log of its own."""
+
+    @property
+    def format(self) -> str:
+        """The format's name: "delta" or "iceberg"."""
+
+    @property
+    def storage(self) -> Storage:
+        """The folder that the paths of data files start from."""
+
+    def is_current(self, state: Mapping[str, Any]) -> bool:
+        """Whether nothing was committed since that state."""
+
+    def read(self) -> Content:
+        """All live files. Raises `UnsupportedFormat` for a feature of the format that would be read wrongly."""
+
+    def changes(self, state: Mapping[str, Any]) -> Content | None:
+        """What was committed since that state; None where only `read` can tell."""
+
+
+def live_statistics(statistics: ColumnStatistics, rows: pa.Int64Array, live: pa.Int64Array) -> ColumnStatistics:
+    """A log's statistics of all rows of each file as those of its live rows.
+
+    ``rows``: before deletes, ``live``: after. Where rows are deleted the bounds still hold, but may be no row's value,
+    and of the NULLs only none and all survive as a count.
+    """
+    statistics = believed(statistics, rows, _LOG)
+    untouched = pc.fill_null(pc.equal(rows, live), False)
+    nulls = statistics.null_count
+    none, every = pc.fill_null(pc.equal(nulls, 0), False), pc.fill_null(pc.equal(nulls, rows), False)
+    unknown = pa.scalar(None, pa.int64())
+    return ColumnStatistics(
+        statistics.lower,
+        statistics.upper,
+        pc.if_else(pc.or_(untouched, none), nulls, pc.if_else(every, live, unknown)),
+        pc.if_else(pc.or_(untouched, pc.fill_null(pc.equal(statistics.nan_count, 0), False)), statistics.nan_count, unknown),
+        pc.and_kleene(statistics.lower_exact, untouched),
+        pc.and_kleene(statistics.upper_exact, untouched),
+    )
+
+
+def content_files(
+    path: pa.StringArray,
+    size: pa.Int64Array,
+    modified: pa.Int64Array,
+    live: pa.Int64Array,
+    columns: Mapping[str, ColumnStatistics],
+    deletes: pa.BinaryArray,
+) -> DataFiles:
+    """Files whose row groups are not known: each is one unit of a proof."""
+    units = FileStatistics(live, columns)
+    first = np.arange(len(path) + 1, dtype=np.int64)
+    etag = pa.nulls(len(path), pa.string())
+    return DataFiles(path, size, modified, etag, units, units, first, deletes if deletes.null_count < len(deletes) else None)
+
+
+def deleted_rows(numbers: np.ndarray) -> bytes:
+    """Row numbers of a file in the form that `DataFiles.deletes` keeps: ascending, 64 bits, little-endian."""
+    return np.unique(numbers).astype("<i8").tobytes()
