@@ -14,9 +14,10 @@ __all__ = ["listed"]
 def listed(index: Index) -> Changes | None:
     """List the folder of a table whose files may change, and compare it with the index; None where nothing can differ.
 
-    Files that zskip wrote never change, and statistics that were handed over are trusted: neither is listed.
+    Files that zskip wrote never change, statistics that were handed over are trusted, and the files of a Delta or
+    Iceberg table are those of its log: none of these is listed.
     """
-    if index.snapshot.managed or index.snapshot.details.get("source") == "statistics":
+    if index.snapshot.managed or index.snapshot.details.get("source") in ("statistics", "delta", "iceberg"):
         return None
     found = tablelog.changes(index)
     again = index.recorded_paths(found.changed)

@@ -15,10 +15,11 @@ from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.trust import Writer, believed
 from zskip.storage.storage import Storage
 
-__all__ = ["FIELD_ID", "STORED_AS", "Content", "Source", "content_files", "deleted_rows", "live_statistics"]
+__all__ = ["DEFAULT", "FIELD_ID", "STORED_AS", "Content", "Source", "content_files", "deleted_rows", "live_statistics"]
 
-STORED_AS, FIELD_ID = b"zskip.stored_as", b"zskip.field_id"
-"""Metadata of a field: the name, or the id, under which the data files hold it, where that is not the field's own."""
+STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
+"""Metadata of a field: the name, or the id, under which the data files hold it, where that is not the field's own, and
+the value of the rows of files that lack it, as text."""
 
 _LOG = Writer("zskip", (1,))
 """A format's log says how bounds are made: cut strings are rounded up, and nothing is cleared to zero."""

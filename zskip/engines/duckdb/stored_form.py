@@ -1,0 +1,164 @@
+"""How rows of a Delta or Iceberg table stand in its data files: other names, no partition values, deleted rows.
+
+| what differs | how it is read |
+| --- | --- |
+| a column has another name in the files, or is found by its field id | the key of ``read_parquet(schema=…)`` |
+| a field inside a column has another name | the column is taken apart and put together again |
+| a partition column stands in the log and not in the files | a list with a value for each file, by ``file_index`` |
+| rows are deleted | a list with a bit string for each file: 1 where the row of that number is gone |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+
+if TYPE_CHECKING:
+    from zskip.plan import Plan
+
+__all__ = ["StoredForm", "deleted_numbers", "stored_columns", "stored_form"]
+
+_STORED_AS, _FIELD_ID, _DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
+_NUMBER = "(file_index + 1)::BIGINT"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredForm:
+    """One slot per planned file: the values of its partition columns, and its deleted rows as text of 0 and 1."""
+
+    values: Mapping[str, list[Any]]
+    deleted: list[str | None]
+
+    def columns(self, types: Mapping[str, str], parameter: str) -> list[str]:
+        """The partition columns, as they stand in a SELECT from the files."""
+        return [
+            f"CAST(list_extract(${parameter}_value_{place}, {_NUMBER}) AS {types[name]}) AS {quoted(name)}"
+            for place, name in enumerate(self.values)
+        ]
+
+    def is_live(self, parameter: str) -> str | None:
+        """The condition that a row is not deleted; None where no row of these files is."""
+        if not any(self.deleted):
+            return None
+        bits = f"list_extract(CAST(${parameter}_deleted AS BIT[]), {_NUMBER})"
+        return (
+            f"CASE WHEN file_row_number < coalesce(bit_length({bits}), 0) "
+            f"THEN get_bit({bits}, file_row_number::INTEGER) = 0 ELSE true END"
+        )
+
+    def parameters(self, parameter: str) -> dict[str, Any]:
+        """What `columns` and `is_live` name."""
+        given: dict[str, Any] = {f"{parameter}_value_{place}": values for place, values in enumerate(self.values.values())}
+        return given | ({f"{parameter}_deleted": self.deleted} if any(self.deleted) else {})
+
+
+def stored_form(plan: Plan) -> StoredForm | None:
+    """What the files of a plan need to be read as the table's rows; None for files that are the table's rows."""
+    if plan.snapshot.details.get("source") not in ("delta", "iceberg"):
+        return None
+    index, schema = plan.index, plan.snapshot.schema.arrow
+    names = plan.snapshot.partition_by
+    known = index.file_statistics(plan.numbers, [_path(plan, name) for name in names]).columns
+    values = {name: _texts(known[_path(plan, name)].lower, schema.field(name).type) for name in names}
+    return StoredForm(values, [_bits(deleted) for deleted in deleted_numbers(plan)])
+
+
+def deleted_numbers(plan: Plan) -> list[np.ndarray | None]:
+    """The numbers of the deleted rows of each planned file, ascending; None where it has none."""
+    found = plan.index.deletes(plan.numbers)
+    if found.null_count == len(found):
+        return [None] * len(plan)
+    return [None if one is None else np.frombuffer(one, "<i8") for one in found.to_pylist()]
+
+
+def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], dict[str, str]]:
+    """The columns as the MAP of ``schema=``, by the names or ids that the files know, and those to be renamed inside.
+
+    The second is an expression for each column that holds fields of other names.
+    """
+    columns: dict[str | int, dict[str, Any]] = {}
+    inside: dict[str, str] = {}
+    for field in schema:
+        said = field.metadata or {}
+        key: str | int = int(said[_FIELD_ID]) if _FIELD_ID in said else said.get(_STORED_AS, field.name.encode()).decode()
+        default = said.get(_DEFAULT)
+        columns[key] = {
+            "name": field.name,
+            "type": duckdb_type(_stored_type(field.type)),
+            "default_value": None if default is None else default.decode(),
+        }
+        if (renamed := _renamed(quoted(field.name), field.type, 0)) is not None:
+            inside[field.name] = renamed
+    return columns, inside
+
+
+def _stored_type(type: pa.DataType) -> pa.DataType:
+    """The type with the names of its fields that the files have."""
+    if t.is_struct(type):
+        return pa.struct([pa.field(_stored_name(field), _stored_type(field.type)) for field in type])
+    if t.is_list(type) or t.is_large_list(type):
+        return pa.list_(_stored_type(type.value_type))
+    if t.is_map(type):
+        return pa.map_(_stored_type(type.key_type), _stored_type(type.item_type))
+    return type
+
+
+def _stored_name(field: pa.Field) -> str:
+    return (field.metadata or {}).get(_STORED_AS, field.name.encode()).decode()
+
+
+def _renamed(value: str, type: pa.DataType, depth: int) -> str | None:
+    """A value of the stored type as one of the table's; None where they are the same."""
+    one = f"x{depth}"
+    if t.is_struct(type) and type.num_fields:
+        parts = [f"{value}.{quoted(_stored_name(field))}" for field in type]
+        inner = [_renamed(part, field.type, depth) for part, field in zip(parts, type, strict=True)]
+        if not any(inner) and all(_stored_name(field) == field.name for field in type):
+            return None
+        packed = ", ".join(
+            f"{quoted(field.name)} := {made or part}" for field, made, part in zip(type, inner, parts, strict=True)
+        )
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({packed}) END"
+    if t.is_list(type) or t.is_large_list(type):
+        made = _renamed(one, type.value_type, depth + 1)
+        return None if made is None else f"list_transform({value}, lambda {one}: {made})"
+    if t.is_map(type):
+        key, item = (_renamed(f"{one}.{part}", inner, depth + 1) for part, inner in _entry(type))
+        if key is None and item is None:
+            return None
+        entry = f"struct_pack(key := {key or f'{one}.key'}, value := {item or f'{one}.value'})"
+        return f"map_from_entries(list_transform(map_entries({value}), lambda {one}: {entry}))"
+    return None
+
+
+def _entry(type: pa.MapType) -> tuple[tuple[str, pa.DataType], tuple[str, pa.DataType]]:
+    return ("key", type.key_type), ("value", type.item_type)
+
+
+def _path(plan: Plan, name: str) -> str:
+    return plan.snapshot.schema.column(name).path
+
+
+def _texts(values: pa.Array, type: pa.DataType) -> list[Any]:
+    """Values as DuckDB's CAST takes them."""
+    return (values if t.is_binary(type) else values.cast(pa.string())).to_pylist()
+
+
+def _bits(deleted: np.ndarray | None) -> str | None:
+    """A text of 0 and 1, one for each row up to the last that is deleted.
+
+    >>> _bits(np.array([0, 3]))
+    '1001'
+    """
+    if deleted is None or not len(deleted):
+        return None
+    bits = np.full(int(deleted[-1]) + 1, ord("0"), np.uint8)
+    bits[deleted] = ord("1")
+    return bits.tobytes().decode()
