@@ -37,15 +37,20 @@ def positions(storage: Storage, vector: Mapping[str, Any]) -> np.ndarray:
         start, size = int(vector.get("offset") or 0), int(vector["sizeInBytes"])
         framed = storage.read_range(path, start, size + 8)
         if len(framed) < size + 8 or _SIZE_AND_MAGIC.unpack_from(framed)[0] != size:
-            raise CorruptFile(f"The deletion vector in {storage.uri_of(path)} at byte {start:,} is not one of {size:,} bytes.")
+            raise CorruptFile(
+                f"The deletion vector in {storage.uri_of(path)} at byte {start:,} is not one of {size:,} bytes."
+            )
         data = framed[4 : 4 + size]
     else:
         raise UnsupportedFormat(
-            f'The deletion vector {said} is kept outside of the table (storage type "{kind}"), which zskip does not read.'
+            f'The deletion vector {said} is kept outside of the table (storage type "{kind}"), and zskip reads what is '
+            "inside of it."
         )
     rows = bitmap_rows(data)
     if len(rows) != int(vector["cardinality"]):
-        raise CorruptFile(f"A deletion vector of {storage.uri} holds {len(rows):,} rows, not {vector['cardinality']:,}.")
+        raise CorruptFile(
+            f"A deletion vector of {storage.uri} holds {len(rows):,} rows, not {vector['cardinality']:,}."
+        )
     return rows
 
 

@@ -19,7 +19,15 @@ from pyarrow import types as t
 from zskip.errors import MissingDependency, TableNotFound, UnsupportedFormat
 from zskip.schema import Schema, is_orderable, join_path, logical_type
 from zskip.sources.deletion_vectors import positions
-from zskip.sources.source import STORED_AS, Content, content_files, deleted_rows, live_statistics
+from zskip.sources.source import (
+    FIELD_ID,
+    STORED_AS,
+    Content,
+    content_files,
+    deleted_rows,
+    live_statistics,
+    plain_field,
+)
 from zskip.stats import ColumnStatistics
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
@@ -43,7 +51,7 @@ _FEATURES = frozenset(
 """Features for readers that are understood here; any other one may change which rows a file holds."""
 
 _IGNORED = frozenset({"commitInfo", "txn", "domainMetadata", "cdc"})
-_PHYSICAL = b"delta.columnMapping.physicalName"
+_PHYSICAL, _ID = b"delta.columnMapping.physicalName", b"delta.columnMapping.id"
 _EXACT_DOUBLES = 1 << 53
 
 
@@ -236,7 +244,8 @@ def _content(
             columns[join_path(parts)] = live_statistics(found, rows, live)
     modified = pc.multiply(_column(adds, "modification_time", pa.int64()), 1_000_000)
     files = content_files(path, _column(adds, "size_bytes", pa.int64()), modified, live, columns, deletes)
-    fields = [_stored_field(one) for one in schema]
+    by_id = table.metadata().configuration.get("delta.columnMapping.mode") == "id"
+    fields = [plain_field(one, _by_id(one) if by_id else _stored_as(one), _stored_as) for one in schema]
     return Content(Schema(pa.schema(fields)), partition_by, files, removed, state)
 
 
@@ -244,7 +253,13 @@ def _column(adds: pa.Table, name: str, type: pa.DataType) -> pa.Array:
     if name not in adds.column_names:
         return pa.nulls(len(adds), type)
     column = adds.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if len(column) else pa.array([], column.type)
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if len(column)
+        else pa.array([], column.type)
+    )
 
 
 def _decoded(paths: pa.StringArray) -> pa.StringArray:
@@ -267,23 +282,16 @@ def _leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], tuple[str, ...
 
 
 def _physical(one: pa.Field) -> str:
-    return (one.metadata or {}).get(_PHYSICAL, one.name.encode()).decode()
+    return str((one.metadata or {}).get(_PHYSICAL, one.name.encode()), "utf-8")
 
 
-def _stored_field(one: pa.Field) -> pa.Field:
-    """A field as the index keeps it: plain, but for the name that the files have for it."""
+def _stored_as(one: pa.Field) -> dict[bytes, bytes]:
     name = _physical(one)
-    return pa.field(one.name, _stored_type(one.type), one.nullable, {STORED_AS: name.encode()} if name != one.name else None)
+    return {STORED_AS: name.encode()} if name != one.name else {}
 
 
-def _stored_type(type: pa.DataType) -> pa.DataType:
-    if t.is_struct(type):
-        return pa.struct([_stored_field(one) for one in type])
-    if t.is_list(type) or t.is_large_list(type):
-        return pa.list_(_stored_field(type.value_field))
-    if t.is_map(type):
-        return pa.map_(_stored_field(type.key_field), _stored_field(type.item_field))
-    return logical_type(type)
+def _by_id(one: pa.Field) -> dict[bytes, bytes]:
+    return {FIELD_ID: (one.metadata or {})[_ID]}
 
 
 def _partition_columns(

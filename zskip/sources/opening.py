@@ -12,6 +12,7 @@ from typing import Any
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.sources.delta import DeltaSource, is_delta
 from zskip.sources.follow import follow
+from zskip.sources.iceberg import IcebergSource, newest_metadata
 from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
@@ -50,19 +51,28 @@ def source_of(
     as_of: datetime | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Source | None:
-    """The Delta or Iceberg table at an address, or that an object of their libraries is; None for a table of zskip's."""
+    """The Delta or Iceberg table at an address, or that an object of their libraries is; None for any other."""
+    chosen = version if version is not None else as_of
     kind = f"{type(table).__module__}.{type(table).__name__}"
     if kind == "deltalake.table.DeltaTable":
-        chosen = version if version is not None else as_of
         storage = open_storage(table.table_uri, storage_options)
         return DeltaSource(storage, _texts(storage_options), _fixed(chosen))
+    if kind in ("pyiceberg.table.Table", "pyiceberg.table.StaticTable"):
+        storage = open_storage(table.location(), storage_options)
+        return IcebergSource.at(storage, table.metadata_location, _texts(storage_options), chosen, table)
     if not isinstance(table, str | os.PathLike):
-        raise InvalidOption(
-            f"A table is a path, a URL, a deltalake.DeltaTable or a pyiceberg Table, not {table!r}."
-        )
+        raise InvalidOption(f"A table is a path, a URL, a deltalake.DeltaTable or a pyiceberg Table, not {table!r}.")
+    text = os.fspath(table).rstrip("/")
+    folder, _, name = text.rpartition("/")
+    if name.endswith(".metadata.json"):
+        storage = open_storage(folder.rpartition("/")[0] or ".", storage_options)
+        address = storage.uri_of(f"{folder.rpartition('/')[2]}/{name}")
+        return IcebergSource.at(storage, address, _texts(storage_options), chosen)
     storage = open_storage(table, storage_options)
     if is_delta(storage):
-        return DeltaSource(storage, _texts(storage_options), _fixed(version if version is not None else as_of))
+        return DeltaSource(storage, _texts(storage_options), _fixed(chosen))
+    if metadata := newest_metadata(storage):
+        return IcebergSource.at(storage, storage.uri_of(metadata), _texts(storage_options), chosen)
     return None
 
 
@@ -78,7 +88,7 @@ def attach(table: Any, *, storage_options: Mapping[str, Any] | None = None) -> I
 
 
 def _side_car(source: Source) -> Storage:
-    """Where the index of a source is kept: with the table, if it was attached there, else in the user's cache folder."""
+    """Where the index of a source is kept: with the table, if it was attached, else in the user's cache folder."""
     storage = source.storage
     if source.fixed is None and latest_version(storage) and load(storage).details.get("source") == source.format:
         return storage
@@ -95,7 +105,7 @@ def _side_car(source: Source) -> Storage:
 
 
 def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:
-    if isinstance(chosen, str) or isinstance(chosen, bool):
+    if isinstance(chosen, str | bool):
         raise InvalidOption(f"A version of a Delta table is a whole number, not {chosen!r}.")
     if isinstance(chosen, datetime):
         return chosen if chosen.tzinfo else chosen.replace(tzinfo=UTC)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as t
 
-from zskip.schema import Schema
+from zskip.schema import Schema, logical_type
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.trust import Writer, believed
 from zskip.storage.storage import Storage
 
-__all__ = ["DEFAULT", "FIELD_ID", "STORED_AS", "Content", "Source", "content_files", "deleted_rows", "live_statistics"]
+__all__ = [
+    "DEFAULT",
+    "FIELD_ID",
+    "STORED_AS",
+    "Content",
+    "Source",
+    "content_files",
+    "deleted_rows",
+    "live_statistics",
+    "plain_field",
+]
 
 STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
 """Metadata of a field: the name, or the id, under which the data files hold it, where that is not the field's own, and
@@ -51,6 +63,10 @@ class Source(Protocol):
     def storage(self) -> Storage:
         """The folder that the paths of data files start from."""
 
+    @property
+    def fixed(self) -> int | str | datetime | None:
+        """The version, name or time that was asked for; None for the newest state."""
+
     def is_current(self, state: Mapping[str, Any]) -> bool:
         """Whether nothing was committed since that state."""
 
@@ -76,7 +92,9 @@ def live_statistics(statistics: ColumnStatistics, rows: pa.Int64Array, live: pa.
         statistics.lower,
         statistics.upper,
         pc.if_else(pc.or_(untouched, none), nulls, pc.if_else(every, live, unknown)),
-        pc.if_else(pc.or_(untouched, pc.fill_null(pc.equal(statistics.nan_count, 0), False)), statistics.nan_count, unknown),
+        pc.if_else(
+            pc.or_(untouched, pc.fill_null(pc.equal(statistics.nan_count, 0), False)), statistics.nan_count, unknown
+        ),
         pc.and_kleene(statistics.lower_exact, untouched),
         pc.and_kleene(statistics.upper_exact, untouched),
     )
@@ -94,9 +112,31 @@ def content_files(
     units = FileStatistics(live, columns)
     first = np.arange(len(path) + 1, dtype=np.int64)
     etag = pa.nulls(len(path), pa.string())
-    return DataFiles(path, size, modified, etag, units, units, first, deletes if deletes.null_count < len(deletes) else None)
+    return DataFiles(
+        path, size, modified, etag, units, units, first, deletes if deletes.null_count < len(deletes) else None
+    )
 
 
 def deleted_rows(numbers: np.ndarray) -> bytes:
     """Row numbers of a file in the form that `DataFiles.deletes` keeps: ascending, 64 bits, little-endian."""
     return np.unique(numbers).astype("<i8").tobytes()
+
+
+def plain_field(
+    one: pa.Field, marks: Mapping[bytes, bytes], inside: Callable[[pa.Field], Mapping[bytes, bytes]] | None = None
+) -> pa.Field:
+    """A field with plain types, and with no metadata but ``marks``, and for the fields in it what ``inside`` gives."""
+
+    def plain(type: pa.DataType) -> pa.DataType:
+        if t.is_struct(type):
+            return pa.struct([within(inner) for inner in type])
+        if t.is_list(type) or t.is_large_list(type):
+            return pa.list_(within(type.value_field))
+        if t.is_map(type):
+            return pa.map_(within(type.key_field), within(type.item_field))
+        return logical_type(type)
+
+    def within(inner: pa.Field) -> pa.Field:
+        return plain_field(inner, {} if inside is None else inside(inner), inside)
+
+    return pa.field(one.name, plain(one.type), one.nullable, dict(marks) or None)

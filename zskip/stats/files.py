@@ -122,8 +122,8 @@ class DataFiles:
     ``path``: string, relative to the table, with forward slashes · ``size``: bytes · ``modified``: nanoseconds since
     the epoch, null where unknown · ``etag``: string, null where the store has none · ``first_row_group``: int64, one
     slot per file and one more: the row groups of file i are ``first_row_group[i]`` to ``first_row_group[i + 1]`` ·
-    ``deletes``: the numbers of each file's deleted rows, ascending, 64 bits each and little-endian, null where there are
-    none; the statistics are those of the rows that are left. None where no file has any.
+    ``deletes``: the numbers of each file's deleted rows, ascending, 64 bits each and little-endian, null where there
+    are none; the statistics are those of the rows that are left. None where no file has any.
     """
 
     path: pa.StringArray
@@ -175,7 +175,9 @@ class DataFiles:
 def _deletes(parts: Sequence[DataFiles]) -> pa.BinaryArray | None:
     if all(part.deletes is None for part in parts):
         return None
-    return pa.concat_arrays([pa.nulls(len(part), pa.binary()) if part.deletes is None else part.deletes for part in parts])
+    return pa.concat_arrays(
+        [pa.nulls(len(part), pa.binary()) if part.deletes is None else part.deletes for part in parts]
+    )
 
 
 def _any(flags: pa.BooleanArray) -> bool:

@@ -55,7 +55,9 @@ class StoredForm:
 
     def parameters(self, parameter: str) -> dict[str, Any]:
         """What `columns` and `is_live` name."""
-        given: dict[str, Any] = {f"{parameter}_value_{place}": values for place, values in enumerate(self.values.values())}
+        given: dict[str, Any] = {
+            f"{parameter}_value_{place}": values for place, values in enumerate(self.values.values())
+        }
         return given | ({f"{parameter}_deleted": self.deleted} if any(self.deleted) else {})
 
 
@@ -87,7 +89,9 @@ def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], 
     inside: dict[str, str] = {}
     for field in schema:
         said = field.metadata or {}
-        key: str | int = int(said[_FIELD_ID]) if _FIELD_ID in said else said.get(_STORED_AS, field.name.encode()).decode()
+        key: str | int = (
+            int(said[_FIELD_ID]) if _FIELD_ID in said else said.get(_STORED_AS, field.name.encode()).decode()
+        )
         default = said.get(_DEFAULT)
         columns[key] = {
             "name": field.name,
@@ -111,7 +115,7 @@ def _stored_type(type: pa.DataType) -> pa.DataType:
 
 
 def _stored_name(field: pa.Field) -> str:
-    return (field.metadata or {}).get(_STORED_AS, field.name.encode()).decode()
+    return str((field.metadata or {}).get(_STORED_AS, field.name.encode()), "utf-8")
 
 
 def _renamed(value: str, type: pa.DataType, depth: int) -> str | None:
@@ -148,7 +152,8 @@ def _path(plan: Plan, name: str) -> str:
 
 def _texts(values: pa.Array, type: pa.DataType) -> list[Any]:
     """Values as DuckDB's CAST takes them."""
-    return (values if t.is_binary(type) else values.cast(pa.string())).to_pylist()
+    texts: list[Any] = (values if t.is_binary(type) else values.cast(pa.string())).to_pylist()
+    return texts
 
 
 def _bits(deleted: np.ndarray | None) -> str | None:

@@ -1,0 +1,398 @@
+"""`IcebergSource`: an Iceberg table as a source: its snapshots read by pyiceberg, manifest by manifest."""
+
+from __future__ import annotations
+
+import io as buffers
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
+from zskip.schema import Column, Schema
+from zskip.sources.iceberg_bounds import decoded
+from zskip.sources.source import (
+    DEFAULT,
+    FIELD_ID,
+    Content,
+    content_files,
+    deleted_rows,
+    live_statistics,
+    plain_field,
+)
+from zskip.stats import ColumnStatistics
+from zskip.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from pyiceberg.schema import Schema as IcebergSchema
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["IcebergSource", "newest_metadata"]
+
+_NUMBERED = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json")
+_PARQUET_ID = b"PARQUET:field_id"
+_LATEST_FORMAT = 3
+
+
+def newest_metadata(storage: Storage) -> str | None:
+    """The path of the newest metadata file of the Iceberg table in a folder; None where there is none.
+
+    Without a catalog the version hint says it, else the highest number.
+    """
+    names = [name for name in storage.names("metadata") if _NUMBERED.fullmatch(name)]
+    if not names:
+        return None
+    if storage.exists("metadata/version-hint.text"):
+        hint = storage.read("metadata/version-hint.text").decode().strip()
+        for name in (f"v{hint}.metadata.json", f"{hint}.metadata.json", hint):
+            if name in names:
+                return f"metadata/{name}"
+    return f"metadata/{max(names, key=lambda name: (int(_NUMBERED.fullmatch(name)[1]), name))}"  # type: ignore[index]
+
+
+@dataclass(frozen=True)
+class IcebergSource:
+    """An Iceberg table as one metadata file has it, at its current snapshot or at ``fixed``: an id, a ref or a time.
+
+    ``metadata``: the address of that file · ``table``: as pyiceberg opened it, if it did · ``mark``: what tells the
+    metadata file from another one of its name · ``options`` are pyiceberg's properties.
+    """
+
+    storage: Storage
+    metadata: str
+    mark: str = ""
+    table: Table | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    fixed: int | str | datetime | None = None
+
+    @property
+    def format(self) -> str:
+        return "iceberg"
+
+    @staticmethod
+    def at(
+        folder: Storage,
+        metadata: str,
+        options: Mapping[str, str],
+        fixed: int | str | datetime | None = None,
+        table: Table | None = None,
+    ) -> IcebergSource:
+        """The table whose metadata file has this address, in the table's folder."""
+        address = metadata.removeprefix("file://") if folder.local is not None else metadata
+        found = folder.size_and_modified([address.removeprefix(folder.uri.rstrip("/") + "/")])
+        mark = f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
+        return IcebergSource(folder, address, mark, table, options, fixed)
+
+    def opened(self) -> Table:
+        """The table, opened by pyiceberg. Raises `TableNotFound`."""
+        if self.table is not None:
+            return self.table
+        try:
+            from pyiceberg.table import StaticTable
+        except ImportError as error:
+            raise MissingDependency('Iceberg tables need pyiceberg: pip install "zskip[iceberg]"') from error
+        try:
+            return StaticTable.from_metadata(self.metadata, dict(self.options))
+        except (OSError, ValueError) as error:
+            raise TableNotFound(f"There is no Iceberg table at {self.metadata}: {error}") from error
+
+    # --- following ---
+
+    def is_current(self, state: Mapping[str, Any]) -> bool:
+        if isinstance(self.fixed, str | datetime):
+            return False
+        return self.fixed is not None or (state["metadata"], state["mark"]) == (self.metadata, self.mark)
+
+    def read(self) -> Content:
+        table = self.opened()
+        schema = _schema(table, self.metadata)
+        data, deletes = self._manifests(table)
+        entries = [entry for manifest in data for entry in manifest.fetch_manifest_entry(table.io)]
+        return self._content(table, schema, entries, self._deleted(table, entries, deletes), None, data, deletes)
+
+    def changes(self, state: Mapping[str, Any]) -> Content | None:
+        if self.fixed is not None:
+            return None
+        table = self.opened()
+        data, deletes = self._manifests(table)
+        if [one.manifest_path for one in deletes] != state["deletes"] or table.schema().schema_id != state["schema"]:
+            return None
+        if str(table.metadata.table_uuid) != state["uuid"]:
+            return None
+        known, now = set(state["manifests"]), {one.manifest_path for one in data}
+        if deletes and known != now:
+            # Which of the known deletes touch a new file depends on both their ages.
+            return None
+        entries = {
+            entry.data_file.file_path: entry
+            for manifest in data
+            if manifest.manifest_path not in known
+            for entry in manifest.fetch_manifest_entry(table.io)
+        }
+        before = {
+            entry.data_file.file_path
+            for path in known - now
+            for entry in _manifest(path, state["manifests"][path]).fetch_manifest_entry(table.io)
+        }
+        gone = tuple(self._relative(path) for path in before - entries.keys())
+        added = [entry for path, entry in entries.items() if path not in before]
+        return self._content(table, _schema(table, self.metadata), added, {}, gone, data, deletes)
+
+    def _manifests(self, table: Table) -> tuple[list[ManifestFile], list[ManifestFile]]:
+        """The manifests of data files and those of deletes, of the chosen snapshot."""
+        from pyiceberg.manifest import ManifestContent
+
+        snapshot = self._snapshot(table)
+        found = [] if snapshot is None else snapshot.manifests(table.io)
+        deletes = [one for one in found if one.content == ManifestContent.DELETES]
+        return [one for one in found if one.content == ManifestContent.DATA], deletes
+
+    def _snapshot(self, table: Table) -> Snapshot | None:
+        if self.fixed is None:
+            return table.current_snapshot()
+        if isinstance(self.fixed, datetime):
+            found = table.snapshot_as_of_timestamp(int(self.fixed.timestamp() * 1000))
+        elif isinstance(self.fixed, str):
+            found = table.snapshot_by_name(self.fixed)
+        else:
+            found = table.snapshot_by_id(self.fixed)
+        if found is None:
+            raise TableNotFound(f"The Iceberg table at {self.metadata} has no snapshot {self.fixed}.")
+        return found
+
+    # --- content ---
+
+    def _relative(self, address: str) -> str:
+        path = address.removeprefix("file://") if self.storage.local is not None else address
+        root = self.storage.uri.rstrip("/") + "/"
+        if not path.startswith(root):
+            raise UnsupportedFormat(
+                f"The Iceberg table at {self.storage.uri} names the file {address}, which is outside of its folder, as "
+                "write.data.path makes them and as a folder has that was moved. zskip reads tables that hold their "
+                "own files."
+            )
+        return path.removeprefix(root)
+
+    def _content(
+        self,
+        table: Table,
+        schema: Schema,
+        entries: Sequence[ManifestEntry],
+        deleted: Mapping[str, np.ndarray],
+        removed: tuple[str, ...] | None,
+        data: Sequence[ManifestFile],
+        deletes: Sequence[ManifestFile],
+    ) -> Content:
+        files = [entry.data_file for entry in entries]
+        for file in files:
+            if file.file_format.value != "PARQUET":
+                raise UnsupportedFormat(f"{file.file_path} is {file.file_format.value}; zskip reads tables of Parquet.")
+        path = pa.array([self._relative(file.file_path) for file in files], pa.string())
+        if table.properties.get("schema.name-mapping.default"):
+            self._require_ids(path.to_pylist())
+        rows = pa.array([file.record_count for file in files], pa.int64())
+        gone = [deleted.get(file.file_path) for file in files]
+        live = pa.array(
+            [file.record_count - (0 if one is None else len(one)) for file, one in zip(files, gone, strict=True)],
+            pa.int64(),
+        )
+        vectors = pa.array([None if one is None else deleted_rows(one) for one in gone], pa.binary())
+        ids = _ids(table.schema())
+        columns = {
+            column.path: live_statistics(_statistics(files, ids[column.parts], column, len(files)), rows, live)
+            for column in schema
+            if column.orderable and column.parts in ids
+        }
+        size = pa.array([file.file_size_in_bytes for file in files], pa.int64())
+        snapshot = self._snapshot(table)
+        state = {
+            "source": "iceberg",
+            "version": None if snapshot is None else snapshot.snapshot_id,
+            "metadata": self.metadata,
+            "mark": self.mark,
+            "uuid": str(table.metadata.table_uuid),
+            "schema": table.schema().schema_id,
+            "manifests": {one.manifest_path: _brief(one) for one in data},
+            "deletes": [one.manifest_path for one in deletes],
+        }
+        modified = pa.nulls(len(files), pa.int64())
+        return Content(schema, (), content_files(path, size, modified, live, columns, vectors), removed, state)
+
+    def _require_ids(self, paths: Iterable[str]) -> None:
+        """Raise `UnsupportedFormat` for a file whose columns are only known by a mapping of names."""
+        filesystem = self.storage.filesystem()
+        for path in paths:
+            with pq.ParquetFile(self.storage.uri_of(path), filesystem=filesystem) as file:
+                fields = list(file.schema_arrow)
+            if not all(_PARQUET_ID in (one.metadata or {}) for one in fields):
+                raise UnsupportedFormat(
+                    f"{self.storage.uri_of(path)} has no field ids: it was added to the Iceberg table by the names of "
+                    "its columns, which zskip does not follow. Write it into the table by an Iceberg engine."
+                )
+
+    def _deleted(
+        self, table: Table, entries: Sequence[ManifestEntry], manifests: Sequence[ManifestFile]
+    ) -> dict[str, np.ndarray]:
+        """The numbers of the deleted rows by data file. Raises `UnsupportedFormat` for deletes by value."""
+        from pyiceberg.manifest import DataFileContent
+
+        ages = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
+        found: dict[str, list[np.ndarray]] = {}
+        delete_entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+        vectors: dict[str, list[ManifestEntry]] = {}
+        for entry in delete_entries:
+            file = entry.data_file
+            if file.content == DataFileContent.EQUALITY_DELETES:
+                raise UnsupportedFormat(
+                    f"The Iceberg table at {self.storage.uri} has equality deletes ({file.file_path}): which rows are "
+                    "deleted is only known by reading them. Compact the table with the engine that wrote them."
+                )
+            if file.file_format.value == "PUFFIN":
+                vectors.setdefault(file.file_path, []).append(entry)
+                continue
+            for path, rows in _position_deletes(table.io, file).items():
+                if ages.get(path, 1 << 62) <= (entry.sequence_number or 0):
+                    found.setdefault(path, []).append(rows)
+        for address, several in vectors.items():
+            for path, rows in _puffin(table.io, address, len(several), ages.keys()).items():
+                found.setdefault(path, []).append(rows)
+        return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+def _brief(manifest: ManifestFile) -> list[int]:
+    """What is needed to read a manifest again that the table no longer names."""
+    return [manifest.manifest_length, manifest.partition_spec_id]
+
+
+def _manifest(path: str, brief: Sequence[int]) -> ManifestFile:
+    from pyiceberg.manifest import ManifestContent, ManifestFile
+
+    length, spec = brief
+    return ManifestFile.from_args(
+        manifest_path=path,
+        manifest_length=length,
+        partition_spec_id=spec,
+        content=ManifestContent.DATA,
+        sequence_number=0,
+        min_sequence_number=0,
+        added_snapshot_id=0,
+    )
+
+
+def _position_deletes(io: FileIO, file: DataFile) -> dict[str, np.ndarray]:
+    if file.file_format.value != "PARQUET":
+        raise UnsupportedFormat(f"The deletes in {file.file_path} are {file.file_format.value}; zskip reads Parquet.")
+    with io.new_input(file.file_path).open() as opened:
+        rows = pq.read_table(buffers.BytesIO(opened.read()), columns=["file_path", "pos"])
+    paths, places = np.unique(np.asarray(rows.column("file_path").to_pylist(), object).astype(str), return_inverse=True)
+    numbers = rows.column("pos").to_numpy()
+    return {str(path): numbers[places == place] for place, path in enumerate(paths)}
+
+
+def _puffin(io: FileIO, address: str, entries: int, live: Iterable[str]) -> dict[str, np.ndarray]:
+    """The deletion vectors of live files in a Puffin file. Raises `CorruptFile` where it holds others beside them."""
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+    from pyiceberg.table.puffin import PuffinFile
+
+    with io.new_input(address).open() as opened:
+        vectors = deletion_vectors_from_puffin_file(PuffinFile(opened.read()))
+    known = set(live)
+    found = {
+        one.referenced_data_file: one.to_vector().to_numpy() for one in vectors if one.referenced_data_file in known
+    }
+    if len(found) > entries:
+        raise CorruptFile(f"{address} holds deletion vectors for {len(found)} live files, and {entries} are named.")
+    return found
+
+
+# --- columns ---
+
+
+def _schema(table: Table, metadata: str) -> Schema:
+    """The table's schema with the field ids of its columns. Raises `UnsupportedFormat` for what cannot be followed."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    if table.metadata.format_version > _LATEST_FORMAT:
+        raise UnsupportedFormat(
+            f"{metadata} is of Iceberg format {table.metadata.format_version}, which zskip does not know."
+        )
+    names: dict[int, str] = {}
+    for schema in table.metadata.schemas:
+        for parts, number in _ids(schema).items():
+            if len(parts) > 1 and names.setdefault(number, parts[-1]) != parts[-1]:
+                raise UnsupportedFormat(
+                    f'The Iceberg table at {metadata} renamed the nested field "{names[number]}" to "{parts[-1]}". '
+                    "zskip follows renames of whole columns."
+                )
+    _refuse_reused(table)
+    arrow = schema_to_pyarrow(table.schema())
+    defaults = {one.field_id: one.initial_default for one in table.schema().fields if one.initial_default is not None}
+
+    def marks(one: pa.Field) -> dict[bytes, bytes]:
+        number = (one.metadata or {})[_PARQUET_ID]
+        default = defaults.get(int(number))
+        return {FIELD_ID: number} | ({} if default is None else {DEFAULT: str(default).encode()})
+
+    return Schema(pa.schema([plain_field(one, marks(one)) for one in arrow]))
+
+
+def _refuse_reused(table: Table) -> None:
+    """Raise `UnsupportedFormat` for a nested field whose name an earlier field had: DuckDB finds it by its name."""
+    numbers: dict[tuple[int, str], int] = {}
+    for schema in table.metadata.schemas:
+        every = _ids(schema)
+        for parts, number in every.items():
+            if len(parts) > 1 and numbers.setdefault((every[parts[:-1]], parts[-1]), number) != number:
+                raise UnsupportedFormat(
+                    f'The Iceberg table at {table.location()} has a nested field "{parts[-1]}" in the place of a '
+                    "dropped one of that name, which zskip cannot tell apart."
+                )
+
+
+def _ids(schema: IcebergSchema) -> dict[tuple[str, ...], int]:
+    """The id of every column, and of every field of structs, by its names."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    found: dict[tuple[str, ...], int] = {}
+
+    def visit(type: Any, above: tuple[str, ...]) -> None:
+        if isinstance(type, StructType):
+            for one in type.fields:
+                found[(*above, one.name)] = one.field_id
+                visit(one.field_type, (*above, one.name))
+        elif isinstance(type, ListType):
+            found[(*above, "element")] = type.element_id
+            visit(type.element_type, (*above, "element"))
+        elif isinstance(type, MapType):
+            for name, number, inner in (
+                ("key", type.key_id, type.key_type),
+                ("value", type.value_id, type.value_type),
+            ):
+                found[(*above, name)] = number
+                visit(inner, (*above, name))
+
+    visit(schema.as_struct(), ())
+    return found
+
+
+def _statistics(files: Sequence[DataFile], number: int, column: Column, units: int) -> ColumnStatistics:
+    """What the manifests say of a column, for all rows of each file."""
+    type = column.type
+    lower, upper = (
+        decoded([(bounds or {}).get(number) for bounds in every], type)
+        for every in ([file.lower_bounds for file in files], [file.upper_bounds for file in files])
+    )
+    nulls = pa.array([(file.null_value_counts or {}).get(number) for file in files], pa.int64())
+    zeros = pa.array(np.zeros(units, np.int64))
+    nans = pa.array([(file.nan_value_counts or {}).get(number) for file in files], pa.int64())
+    cut = pa.types.is_string(type) or pa.types.is_binary(type)
+    exact = pa.array(np.full(units, not cut))
+    return ColumnStatistics(lower, upper, nulls, nans if pa.types.is_floating(type) else zeros, exact, exact)
