@@ -69,7 +69,8 @@ class Scan:
     ascending numbers (int64) of rows that another format has deleted.
     ``table_id``, ``version`` and ``commit_id`` name the snapshot. ``managed``: zskip wrote the files, so that they
     never change; a file of someone else's may be replaced after it was planned.
-    ``added``: columns that some files may lack.
+    ``added``: columns that some files may lack. ``source``: the other format whose table it is, "delta" or "iceberg" ·
+    ``values``: what its log says of each file's partition columns, by name.
 
     It pickles: the storage as its address and options, so that a pickle of a table that was opened with explicit
     credentials holds them.
@@ -87,6 +88,8 @@ class Scan:
     files: pa.Table
     groups: Groups = field(default_factory=Groups.none)
     deletes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    source: str | None = None
+    values: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.files.num_rows)
@@ -146,6 +149,7 @@ class Scan:
             files=files,
             groups=self.groups.of_files(kept),
             deletes={path: rows for path, rows in self.deletes.items() if path in paths},
+            values={name: values.filter(pa.array(kept)) for name, values in self.values.items()},
         )
 
     def split(self, most_bytes: int) -> list[Scan]:

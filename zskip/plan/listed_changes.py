@@ -17,7 +17,7 @@ def listed(index: Index) -> Changes | None:
     Files that zskip wrote never change, statistics that were handed over are trusted, and the files of a Delta or
     Iceberg table are those of its log: none of these is listed.
     """
-    if index.snapshot.managed or index.snapshot.details.get("source") in ("statistics", "delta", "iceberg"):
+    if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
         return None
     found = tablelog.changes(index)
     again = index.recorded_paths(found.changed)

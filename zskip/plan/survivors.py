@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -144,7 +145,22 @@ class Survivors:
             self.predicate,
             pa.Table.from_arrays(files, schema=FILE_FIELDS),
             replace(self.groups, file=places) if snapshot.managed else Groups.none(),
+            **({} if self.index.source is None else self._of_source),
         )
+
+    @property
+    def _of_source(self) -> dict[str, Any]:
+        """What only another format's tables have: deleted rows, and partition values that are in no path."""
+        index, snapshot = self.index, self.index.snapshot
+        gone = index.deletes(self.numbers)
+        deletes = {}
+        if gone.null_count < len(gone):
+            pairs = zip(self.relative_paths.to_pylist(), gone.to_pylist(), strict=True)
+            deletes = {path: np.frombuffer(rows, "<i8") for path, rows in pairs if rows is not None}
+        columns = {name: snapshot.schema.column(name).path for name in snapshot.partition_by}
+        known = index.file_statistics(self.numbers, list(columns.values())).columns
+        values = {name: known[path].lower for name, path in columns.items()}
+        return {"source": index.source, "deletes": deletes, "values": values}
 
     def row_groups_of(self, position: int) -> tuple[int, ...] | None:
         """The row groups that may hold a match in the file at this place; None for all."""

@@ -73,6 +73,12 @@ class Index:
         self._kept_bytes = 0
         self._lock = threading.Lock()
 
+    @property
+    def source(self) -> str | None:
+        """The other format whose log this index follows, "delta" or "iceberg"; None for a table of zskip's."""
+        found = self.snapshot.details.get("source")
+        return found if found in ("delta", "iceberg") else None
+
     def __len__(self) -> int:
         return int(self.first_file[-1])
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import types as t
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+from zskip.engines.duckdb.stored_form import StoredForm, stored_columns
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.schema import names_given
 
@@ -46,6 +47,7 @@ def native_scan(
     files_parameter: str = "zskip_files",
     schema_parameter: str | None = "zskip_schema",
     whole: Collection[str] = (),
+    form: StoredForm | None = None,
 ) -> Select:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
 
@@ -53,7 +55,8 @@ def native_scan(
     ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
     ``file_column``: the name of one more column, which holds each row's file · ``whole``: columns that are read whole
     before a field is taken out of them · ``schema_parameter``: None where the schema is to stand in the text, which
-    DuckDB reads more slowly. No file at all gives no row, with the right types.
+    DuckDB reads more slowly · ``form``: how the rows stand in the files, where that is not as they stand in the table.
+    No file at all gives no row, with the right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = schema.names if columns is None else list(names_given(columns, "columns"))
@@ -69,6 +72,11 @@ def native_scan(
     if not files:
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {quoted(name)}" for name, type in types.items())
         return Select(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'} WHERE false)", {})
+    if form is not None:
+        columns_of = pa.schema([field for field in schema if field.name not in partition_by])
+        source = _form_source(columns_of, types, rows, file_column, files_parameter, whole, form)
+        parameters = {files_parameter: [without_patterns(file) for file in files], **form.parameters(files_parameter)}
+        return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
     stored = {name: type for name, type in types.items() if name not in partition_by}
     # DuckDB's own name for it, "filename", may be one of the table's columns.
     file = file_column or (_FILE if partition_by else None)
@@ -87,10 +95,36 @@ def native_scan(
         source = f"(SELECT {everything} FROM {source}{'' if within is None else f' WHERE {within}'})"
     elif within is not None:
         condition = f" WHERE {within}" + ("" if where is None else f" AND (\n{where}\n)")
-    parameters: dict[str, Any] = {files_parameter: [without_patterns(file) for file in files]}
+    parameters = {files_parameter: [without_patterns(file) for file in files]}
     if schema_parameter is not None:
         parameters[schema_parameter] = _schema_map(stored)
     return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
+
+
+def _form_source(
+    schema: pa.Schema,
+    types: Mapping[str, str],
+    rows: int | None,
+    file_column: str | None,
+    parameter: str,
+    whole: Collection[str],
+    form: StoredForm,
+) -> str:
+    """The table's rows from files in which they stand in another form; ``schema`` has what stands in the files."""
+    columns, renamed = stored_columns(schema)
+    entries = []
+    for key, column in columns.items():
+        default = "NULL" if column["default_value"] is None else literal(column["default_value"])
+        name = str(key) if isinstance(key, int) else literal(key)
+        said = f"name: {literal(column['name'])}, type: {literal(column['type'])}, default_value: {default}"
+        entries.append(f"{name}: {{{said}}}")
+    stored = f"MAP {{{', '.join(entries)}}}"
+    source = f"read_parquet(${parameter}, {_options(schema, stored, rows, file_column)})"
+    taken_whole = {name: f"COALESCE({quoted(name)}, NULL)" for name in whole if name in schema.names} | renamed
+    replaced = ", ".join(f"{value} AS {quoted(name)}" for name, value in taken_whole.items())
+    selected = ", ".join([f"* REPLACE ({replaced})" if replaced else "*", *form.columns(types, parameter)])
+    live = form.is_live(parameter)
+    return f"(SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'})"
 
 
 def reshaped(scan: Scan) -> list[str]:

@@ -11,6 +11,7 @@ from pyarrow import types as t
 from zskip.engines.duckdb.meaning import same_meaning
 from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped
 from zskip.engines.duckdb.remote_files import KnownFile, register_storage
+from zskip.engines.duckdb.stored_form import stored_form
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, UnsupportedSql
 
@@ -69,6 +70,7 @@ def planned_scan(
         file_column=file_column,
         rows=scan.rows,
         whole=reshaped(scan),
+        form=stored_form(scan),
     )
 
 

@@ -30,6 +30,7 @@ from zskip.engines.duckdb.meaning import Meaning
 from zskip.engines.duckdb.native_scan import literal, native_scan, reshaped
 from zskip.engines.duckdb.pointing import pointing_at
 from zskip.engines.duckdb.relation import opened, readable_paths
+from zskip.engines.duckdb.stored_form import stored_form
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlError, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 from zskip.expr import Predicate, conjunction
@@ -316,11 +317,13 @@ def _read(scan: Scan, con: duckdb.DuckDBPyConnection, table: exp.Table, values: 
         files_parameter=files,
         schema_parameter=schema,
         whole=reshaped(scan),
+        form=stored_form(scan),
     )
     said = read.sql
     for key, value in read.parameters.items():
         if values is None:
-            said = said.replace(f"${key}", "[" + ", ".join(map(literal, value)) + "]", 1)
+            inlined = "[" + ", ".join("NULL" if one is None else literal(one) for one in value) + "]"
+            said = re.sub(rf"\${key}\b", lambda _, inlined=inlined: inlined, said)  # type: ignore[misc]
         else:
             values.add(key, value)
     alias = "" if table.args.get("alias") else f" AS {quoted(default_alias(table.name))}"

@@ -21,9 +21,9 @@ from pyarrow import types as t
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 
 if TYPE_CHECKING:
-    from zskip.plan import Plan
+    from zskip.scan import Scan
 
-__all__ = ["StoredForm", "deleted_numbers", "stored_columns", "stored_form"]
+__all__ = ["StoredForm", "stored_columns", "stored_form"]
 
 _STORED_AS, _FIELD_ID, _DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
 _NUMBER = "(file_index + 1)::BIGINT"
@@ -61,23 +61,13 @@ class StoredForm:
         return given | ({f"{parameter}_deleted": self.deleted} if any(self.deleted) else {})
 
 
-def stored_form(plan: Plan) -> StoredForm | None:
-    """What the files of a plan need to be read as the table's rows; None for files that are the table's rows."""
-    if plan.snapshot.details.get("source") not in ("delta", "iceberg"):
+def stored_form(scan: Scan) -> StoredForm | None:
+    """What the files of a scan need to be read as the table's rows; None for files that are the table's rows."""
+    if scan.source is None:
         return None
-    index, schema = plan.index, plan.snapshot.schema.arrow
-    names = plan.snapshot.partition_by
-    known = index.file_statistics(plan.numbers, [_path(plan, name) for name in names]).columns
-    values = {name: _texts(known[_path(plan, name)].lower, schema.field(name).type) for name in names}
-    return StoredForm(values, [_bits(deleted) for deleted in deleted_numbers(plan)])
-
-
-def deleted_numbers(plan: Plan) -> list[np.ndarray | None]:
-    """The numbers of the deleted rows of each planned file, ascending; None where it has none."""
-    found = plan.index.deletes(plan.numbers)
-    if found.null_count == len(found):
-        return [None] * len(plan)
-    return [None if one is None else np.frombuffer(one, "<i8") for one in found.to_pylist()]
+    fields = scan.schema.arrow
+    values = {name: _texts(values, fields.field(name).type) for name, values in scan.values.items()}
+    return StoredForm(values, [_bits(scan.deletes.get(path)) for path in scan.relative_paths])
 
 
 def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], dict[str, str]]:
@@ -98,7 +88,7 @@ def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], 
             "type": duckdb_type(_stored_type(field.type)),
             "default_value": None if default is None else default.decode(),
         }
-        if (renamed := _renamed(quoted(field.name), field.type, 0)) is not None:
+        if (renamed := _renamed(f"COALESCE({quoted(field.name)}, NULL)", field.type, 0)) is not None:
             inside[field.name] = renamed
     return columns, inside
 
@@ -144,10 +134,6 @@ def _renamed(value: str, type: pa.DataType, depth: int) -> str | None:
 
 def _entry(type: pa.MapType) -> tuple[tuple[str, pa.DataType], tuple[str, pa.DataType]]:
     return ("key", type.key_type), ("value", type.item_type)
-
-
-def _path(plan: Plan, name: str) -> str:
-    return plan.snapshot.schema.column(name).path
 
 
 def _texts(values: pa.Array, type: pa.DataType) -> list[Any]:
