@@ -20,7 +20,7 @@ from zskip.registry import register
 
 if TYPE_CHECKING:
     from zskip.engines.duckdb import sql
-    from zskip.table import Table, advise, index, open, repair, write  # noqa: A004  # the name that a user says
+    from zskip.table import Table, advise, attach, index, open, repair, write  # noqa: A004  # the name that a user says
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "ZskipError",
     "__version__",
     "advise",
+    "attach",
     "index",
     "open",
     "repair",
@@ -47,6 +48,7 @@ __all__ = [
 _HOMES = {
     "Table": "zskip.table",
     "advise": "zskip.table",
+    "attach": "zskip.table",
     "index": "zskip.table",
     "sql": "zskip.engines.duckdb",
     "open": "zskip.table",

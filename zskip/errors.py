@@ -17,7 +17,7 @@ ZskipError
 │   ├── NoParquet                the path holds no Parquet file
 │   ├── CorruptFile              a data file that is not what its name says
 │   ├── DamagedIndex             a side-car part is missing or fails its checksum
-│   ├── UnsupportedFormat        written by a newer zskip
+│   ├── UnsupportedFormat        written by a newer zskip, or a feature of another format
 │   ├── UnsafePath               a path that leads out of the table
 │   ├── CommitConflict           another writer changed what this change was based on
 │   │   └── FilesRemoved         a vacuum removed, or is removing, files that this change needs
@@ -139,7 +139,7 @@ class DamagedIndex(TableError):
 
 
 class UnsupportedFormat(TableError):
-    """The table was written by a newer version of the format."""
+    """The table was written by a newer zskip, or uses what zskip does not read or write of another format."""
 
 
 class UnsafePath(TableError):

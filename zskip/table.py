@@ -8,23 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from zskip import advisor, registry, tablelog
+from zskip import advisor, registry, sources, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice
 from zskip.binder import bind
 from zskip.compaction import compact
 from zskip.compaction.compact import Optimized
 from zskip.engines.arrow import to_arrow
-from zskip.errors import CommitConflict, InvalidOption, TableExists, nearest
+from zskip.errors import CommitConflict, InvalidOption, TableExists, UnsupportedFormat, nearest
 from zskip.expr import Predicate
 from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan, Survivors
 from zskip.schema import Schema, names_given
+from zskip.sources import Source
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import CACHE_BYTES, Index, Repaired, Snapshot, Vacuumed
 from zskip.writer import WriteOptions, append, open_source
@@ -38,8 +39,10 @@ from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
     import altair
+    from deltalake import DeltaTable
+    from pyiceberg.table import Table as IcebergTable
 
-__all__ = ["Table", "Version", "advise", "index", "open", "repair", "write"]
+__all__ = ["Table", "Version", "advise", "attach", "index", "open", "repair", "write"]
 
 _MODES = ("error", "append", "overwrite")
 _ATTEMPTS = 5
@@ -146,26 +149,45 @@ def index(
 
 
 def open(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
     *,
-    version: int | None = None,
+    version: int | str | None = None,
     as_of: datetime | str | None = None,
     cache_limit: int | str = CACHE_BYTES,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """The table at a path or URL: its newest version, or an older one by number or by time.
 
+    A Delta or an Iceberg table is opened where it lies, by its path or as an object of deltalake or pyiceberg: plans
+    and reads follow its log. ``version`` is the format's own then: a version of Delta's; the id of a snapshot, a branch
+    or a tag of Iceberg's.
+
     ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
     that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default, and 16 bytes a file and a column
-    of numbers keep all of them. Raises `TableNotFound`, `InvalidOption`.
+    of numbers keep all of them. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
+    other format that would be read wrongly.
     """
     most = bytes_of(cache_limit, "cache_limit")
-    storage = open_storage(path, storage_options)
     if version is not None and as_of is not None:
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
-    if version is not None:
-        _be_version(version)
-    return Table(storage, tablelog.load(storage, version, _moment(as_of)), most)
+    moment = _moment(as_of)
+    source = sources.source_of(path, version, moment, storage_options)
+    if source is not None:
+        return Table.of_source(source, most)
+    storage = open_storage(cast("str", path), storage_options)
+    return Table(storage, tablelog.load(storage, None if version is None else _be_version(version), moment), most)
+
+
+def attach(
+    path: str | os.PathLike[str] | DeltaTable | IcebergTable, *, storage_options: Mapping[str, Any] | None = None
+) -> Table:
+    """Keep the index of a Delta or an Iceberg table in the table's own folder, in ``_zskip/``, and open the table.
+
+    Without it each user's cache folder has one. The readers and vacuums of both formats leave such folders alone.
+    Raises `InvalidOption` for a table of zskip's own.
+    """
+    sources.attach(path, storage_options=storage_options)
+    return open(path, storage_options=storage_options)
 
 
 def repair(
@@ -199,6 +221,9 @@ def advise(
     `Table.advise`. ``files``: how many the new table is to have, 100 by default. Raises `InvalidOption`, `SqlError`.
     """
     if isinstance(source, str | os.PathLike):
+        found = sources.source_of(source, storage_options=storage_options)
+        if found is not None:
+            return Table.of_source(found).advise(workload, files=files, seed=seed)
         storage = open_storage(source, storage_options)
         if tablelog.latest_version(storage):
             return Table(storage, tablelog.load(storage)).advise(workload, files=files, seed=seed)
@@ -245,6 +270,15 @@ class Table:
     def __init__(self, storage: Storage, snapshot: Snapshot, cache_bytes: int = CACHE_BYTES) -> None:
         self._storage = storage
         self._index = Index(storage, snapshot, cache_bytes)
+        self._source: Source | None = None
+
+    @classmethod
+    def of_source(cls, source: Source, cache_bytes: int = CACHE_BYTES) -> Table:
+        """A table of another format, as its log has it now."""
+        index = sources.index_of(source, cache_bytes)
+        table = cls(index.storage, index.snapshot)
+        table._index, table._source = index, source
+        return table
 
     def __repr__(self) -> str:
         totals = self.snapshot.totals
@@ -275,8 +309,8 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The number of this version; the first is 1."""
-        return self.snapshot.version
+        """The number of this version; the first is 1. Of a Delta or Iceberg table: its own version or snapshot."""
+        return self.snapshot.version if self._source is None else int(self.snapshot.details["version"])
 
     @property
     def uri(self) -> str:
@@ -426,6 +460,7 @@ class Table:
         """The versions that can still be opened, the newest first; the first ``limit`` of them."""
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidOption(f"limit= is a number of versions, not {limit!r}.")
+        self._require_own()
         return [
             Version(
                 snapshot.version,
@@ -446,6 +481,7 @@ class Table:
         removes one meanwhile: the table is then as it was before.
         """
         _be_version(version)
+        self._require_own()
         older = tablelog.load(self._storage, version)
         tablelog.require_files(self._storage, older)
         snapshot = tablelog.commit(
@@ -456,6 +492,9 @@ class Table:
 
     def refresh(self) -> Table:
         """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index."""
+        if self._source is not None:
+            self._index = sources.index_of(self._source, self._index.cache_bytes)
+            return self
         newest = self._newest()
         if not newest.managed:
             newest = tablelog.refresh(Index(self._storage, newest))
@@ -468,6 +507,7 @@ class Table:
 
         A reader that takes longer than that may lose its files, and a writer's commit is refused: keep it generous.
         """
+        self._require_own()
         return tablelog.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
 
     # --- looking closer ---
@@ -524,8 +564,11 @@ class Table:
 
     def _read_seconds(self, some: np.ndarray, total: int) -> float:
         """How long reading all rows takes, from some of the files."""
-        paths = self._index.paths(np.sort(some)).to_pylist()
         started = time.perf_counter()
+        if self._source is not None:
+            rows = len(to_arrow(planning.survey(self._index, None).narrowed(np.sort(some)).scan))
+            return float((time.perf_counter() - started) * total / max(1, rows))
+        paths = self._index.paths(np.sort(some)).to_pylist()
         read = sum(part().num_rows for part in stored_rows(self._storage, self.snapshot, paths).parts(None))
         return float((time.perf_counter() - started) * total / max(1, read))
 
@@ -579,7 +622,16 @@ class Table:
         return depth_histogram(self.clustering(columns))
 
     def _newest(self) -> Snapshot:
+        self._require_own()
         return tablelog.load(self._storage)
+
+    def _require_own(self) -> None:
+        """Raise `UnsupportedFormat` where another format's log says what the table is."""
+        if self._source is not None:
+            raise UnsupportedFormat(
+                f"{self.uri} is a table of {self._source.format.capitalize()}'s: the libraries of that format change "
+                "its rows and know its versions. zskip plans on it, reads it and advises on it."
+            )
 
     def _move_to(self, snapshot: Snapshot) -> None:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes)
@@ -595,9 +647,10 @@ def _moment(as_of: datetime | str | None) -> datetime | None:
     return moment
 
 
-def _be_version(version: object) -> None:
+def _be_version(version: object) -> int:
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
+    return version
 
 
 def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:

@@ -1,9 +1,10 @@
 """Tables of other formats, planned where they lie: a Delta or Iceberg log followed into an index of zskip's own.
 
 ``source``: what a format must say of itself · ``delta`` and ``iceberg``: the two · ``follow``: the side-car that keeps
-up with a log · ``opening``: which of them lies at an address.
+up with a log · ``locate``: which of them lies at an address.
 """
 
-from zskip.sources.opening import attach, open_index
+from zskip.sources.locate import attach, index_of, open_index, source_of
+from zskip.sources.source import Source
 
-__all__ = ["attach", "open_index"]
+__all__ = ["Source", "attach", "index_of", "open_index", "source_of"]

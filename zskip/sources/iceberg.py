@@ -215,7 +215,7 @@ class IcebergSource:
         snapshot = self._snapshot(table)
         state = {
             "source": "iceberg",
-            "version": None if snapshot is None else snapshot.snapshot_id,
+            "version": 0 if snapshot is None else snapshot.snapshot_id,
             "metadata": self.metadata,
             "mark": self.mark,
             "uuid": str(table.metadata.table_uuid),

@@ -8,6 +8,7 @@
 | paths, globs, folders, URLs of Parquet                  | by row group, in parallel                      |
 | paths, globs, folders, URLs of CSV or JSON              | by DuckDB, lazily                              |
 | the path of a zskip table                               | the files of its newest snapshot               |
+| the path of a Delta or Iceberg table                    | its live rows, once                            |
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.errors import InvalidOption
-from zskip.writer.paths import open_paths
+from zskip.plan import survey
+from zskip.sources import index_of, source_of
+from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.sources import Source, of_dataset, of_reader, of_table
 
 __all__ = ["open_source"]
@@ -35,6 +38,12 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         return source
     if isinstance(source, (str, os.PathLike)) or _are_paths(source):
         paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+        found = None
+        if len(paths) == 1 and is_folder(os.fspath(paths[0])):
+            found = source_of(paths[0], storage_options=storage_options)
+        if found is not None:
+            scan = survey(index_of(found), None).scan
+            return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, scan.to_batches()))
         return open_paths([os.fspath(path) for path in paths], storage_options)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])

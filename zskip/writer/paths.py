@@ -26,7 +26,7 @@ from zskip.writer.sources import Part, Source
 from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.transit_types import compact_strings, with_encoded
 
-__all__ = ["open_paths", "stored_rows"]
+__all__ = ["is_folder", "open_paths", "stored_rows"]
 
 KINDS = {
     ".parquet": "parquet",
@@ -70,6 +70,13 @@ def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None =
     if len(kinds) > 1:
         raise InvalidOption(f"The paths mix {' and '.join(kinds)} files; write them one kind after another.")
     return _of_parquet(files) if kinds == ["parquet"] else _of_text(files, kinds[0])
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder's; of a URL, whether it may be: it is no pattern, and ends as no file does."""
+    if "://" in path:
+        return not glob.has_magic(path) and not _has_known_ending(path)
+    return os.path.isdir(path)
 
 
 def _kind(name: str) -> str:

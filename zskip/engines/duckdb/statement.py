@@ -38,9 +38,9 @@ from zskip.expr.recursion import read_with_room
 from zskip.plan import Plan, listed, plan
 from zskip.pruning import outcomes
 from zskip.scan import Scan
+from zskip.sources import open_index
 from zskip.stats import ColumnStatistics, FileStatistics
-from zskip.storage import open_storage
-from zskip.tablelog import Index, load
+from zskip.tablelog import Index
 
 if TYPE_CHECKING:
     import duckdb
@@ -277,14 +277,13 @@ def _opened(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """The newest state of the table at a path; what was loaded of that very state before is used again."""
     if _NO_FOLDER.search(path) and not os.path.isdir(path):
         return None
-    storage = open_storage(path, options)
     try:
-        snapshot = load(storage)
+        index = open_index(path, storage_options=options)
     except TableNotFound:
         return None
-    kept = _INDEXES.get(storage.uri)
-    if kept is None or kept.snapshot.commit_id != snapshot.commit_id or options:
-        kept = Index(storage, snapshot)
+    storage, kept = index.storage, _INDEXES.get(index.storage.uri)
+    if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id or options:
+        kept = index
         if len(_INDEXES) >= _KEPT_INDEXES:
             _INDEXES.clear()
         _INDEXES[storage.uri] = kept

@@ -18,7 +18,7 @@ from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
 from zskip.tablelog import CACHE_BYTES, Index, latest_version, load
 
-__all__ = ["attach", "open_index", "source_of"]
+__all__ = ["attach", "index_of", "open_index", "source_of"]
 
 
 def open_index(
@@ -36,11 +36,16 @@ def open_index(
     snapshot ids, branches and tags of Iceberg's. Raises `TableNotFound`, `UnsupportedFormat` and `InvalidOption`.
     """
     source = source_of(table, version, as_of, storage_options)
-    if source is None:
-        if isinstance(version, str):
-            raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
-        storage = open_storage(table, storage_options)
-        return Index(storage, load(storage, version, as_of), cache_bytes)
+    if source is not None:
+        return index_of(source, cache_bytes)
+    if isinstance(version, str):
+        raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
+    storage = open_storage(table, storage_options)
+    return Index(storage, load(storage, version, as_of), cache_bytes)
+
+
+def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:
+    """What a Delta or Iceberg table holds now. Raises what `open_index` raises."""
     parts = _side_car(source)
     return Index(source.storage, follow(source, parts), cache_bytes, parts)
 
