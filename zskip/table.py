@@ -186,8 +186,7 @@ def attach(
     Without it each user's cache folder has one. The readers and vacuums of both formats leave such folders alone.
     Raises `InvalidOption` for a table of zskip's own.
     """
-    sources.attach(path, storage_options=storage_options)
-    return open(path, storage_options=storage_options)
+    return Table.of_source(sources.attach(path, storage_options=storage_options))
 
 
 def repair(

@@ -81,7 +81,7 @@ def source_of(
     return None
 
 
-def attach(table: Any, *, storage_options: Mapping[str, Any] | None = None) -> Index:
+def attach(table: Any, *, storage_options: Mapping[str, Any] | None = None) -> Source:
     """Keep the side-car of a Delta or Iceberg table in its own folder, under ``_zskip/``, for all who read it there.
 
     The readers and vacuums of both formats leave such folders alone. Raises `InvalidOption` for a table of zskip's.
@@ -89,7 +89,8 @@ def attach(table: Any, *, storage_options: Mapping[str, Any] | None = None) -> I
     source = source_of(table, storage_options=storage_options)
     if source is None:
         raise InvalidOption(f"{table} is neither a Delta nor an Iceberg table: it has nothing to attach to.")
-    return Index(source.storage, follow(source, source.storage), parts=source.storage)
+    follow(source, source.storage)
+    return source
 
 
 def _side_car(source: Source) -> Storage:
