@@ -91,7 +91,11 @@ there, single values decide conditions over the functions of the table above, an
 
 It computes in a private database in memory that opens no file, loads no extension and whose settings are locked; the
 condition is first read by DuckDB's own parser, as data, and refused where it holds anything else. A value for which it
-raises an error is kept. Binary columns, times and timestamps of other units than microseconds are not computed, for
+raises an error is kept. Trying values takes at most a tenth of a second of a plan's processor time, in batches whose
+cost is bounded before they run; values that this does not reach, strings of more than 4,096 bytes, and expressions of
+which one value could take too long, as a regular expression that repeats thousands of times, are kept.
+
+Binary columns, times and timestamps of other units than microseconds are not computed, for
 their type in a file may be another one.
 
 ## Constants

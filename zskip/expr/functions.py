@@ -17,7 +17,6 @@ __all__ = [
     "COMPUTED",
     "COMPUTED_TYPES",
     "FUNCTIONS",
-    "GROWING",
     "Function",
     "is_computable",
 ]
@@ -131,9 +130,6 @@ COMPUTED: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What DuckDB may be asked to compute for single values, by subject: each gives one answer for one value, always, and
 reads nothing else. The names are those of DuckDB's parser, to which casts, comparisons and CASE are no functions."""
-
-GROWING: frozenset[str] = frozenset({"replace", "regexp_replace", "hex", "to_hex", "bin", "to_binary"})
-"""Of these, those whose result is longer than their argument by a factor: nested, they would fill the memory."""
 
 COMPUTED_TYPES: frozenset[str] = frozenset({
     "BOOLEAN", "BOOL", "TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",

@@ -12,7 +12,7 @@ from zskip.binder import bind
 from zskip.expr import Predicate
 from zskip.plan.plan import Plan
 from zskip.plan.survivors import Changes, Survivors, surviving_groups
-from zskip.pruning import outcomes
+from zskip.pruning import Budget, outcomes
 from zskip.scan import Groups
 from zskip.schema import Schema
 from zskip.tablelog import Index
@@ -40,8 +40,10 @@ def survey(index: Index, predicate: Predicate | None, *, changes: Changes | None
         return Survivors(index, None, everything, np.ones(len(everything), bool), changes=changes).without_stale()
     predicate = _bound_to(predicate, index.snapshot.schema)
     columns = sorted(predicate.columns)
-    files, all_match = _surviving_files(index, predicate, columns, _surviving_shards(index, predicate, columns))
-    groups = _surviving_groups(index, predicate, columns, files[~all_match])
+    budget = Budget()
+    shards = _surviving_shards(index, predicate, columns, budget)
+    files, all_match = _surviving_files(index, predicate, columns, shards, budget)
+    groups = _surviving_groups(index, predicate, columns, files[~all_match], budget)
     if groups is None:
         return Survivors(index, predicate, files, all_match, changes=changes).without_stale()
     alive = all_match | np.isin(files, groups.file)
@@ -56,31 +58,33 @@ def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
     return bind(predicate.frozen, schema, dialect=said.name, timezone=said.timezone, ansi=said.ansi)
 
 
-def _surviving_shards(index: Index, predicate: Predicate, columns: list[str]) -> np.ndarray:
+def _surviving_shards(index: Index, predicate: Predicate, columns: list[str], budget: Budget) -> np.ndarray:
     """The numbers of shards that may hold a match. A single shard's files say more than the shard does."""
     if len(index.snapshot.shards) < 2:
         return np.arange(len(index.snapshot.shards))
-    return np.flatnonzero(outcomes(predicate, index.shards(columns)).may_match)
+    return np.flatnonzero(outcomes(predicate, index.shards(columns), budget=budget).may_match)
 
 
 def _surviving_files(
-    index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray
+    index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray, budget: Budget
 ) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the files of these shards that may hold a match, and of each whether all of its rows do."""
     kept = [(np.zeros(0, np.int64), np.zeros(0, bool))]
     for start in range(0, len(shards), _SHARDS_AT_ONCE):
         units = index.files(shards[start : start + _SHARDS_AT_ONCE], columns)
-        found = outcomes(predicate, units.statistics)
+        found = outcomes(predicate, units.statistics, budget=budget)
         may_match = np.flatnonzero(found.may_match)
         kept.append((units.numbers[may_match], found.all_match[may_match]))
     numbers, whole = zip(*kept, strict=True)
     return np.concatenate(numbers), np.concatenate(whole)
 
 
-def _surviving_groups(index: Index, predicate: Predicate, columns: list[str], files: np.ndarray) -> Groups | None:
+def _surviving_groups(
+    index: Index, predicate: Predicate, columns: list[str], files: np.ndarray, budget: Budget
+) -> Groups | None:
     """The row groups of these files that may hold a match; None where a row group says no more than its file."""
     if not len(files) or not index.has_row_groups:
         return None
     units = index.row_groups(files, columns)
-    found = outcomes(predicate, units.statistics)
+    found = outcomes(predicate, units.statistics, budget=budget)
     return surviving_groups(units, found.may_match, found.all_match)

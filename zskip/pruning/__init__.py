@@ -8,10 +8,11 @@ it are proved · ``evidence``: what is known beyond ranges · ``reasons``: what 
 
 from __future__ import annotations
 
+from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import outcomes
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Outcomes
 from zskip.pruning.reasons import Reason, reasons
 from zskip.pruning.residuals import residuals
 
-__all__ = ["Evidence", "Outcomes", "Reason", "outcomes", "reasons", "residuals"]
+__all__ = ["Budget", "Evidence", "Outcomes", "Reason", "outcomes", "reasons", "residuals"]

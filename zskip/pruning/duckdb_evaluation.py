@@ -12,15 +12,17 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
-from zskip.expr.functions import COMPUTED, COMPUTED_TYPES, GROWING
+from zskip.expr.functions import COMPUTED, COMPUTED_TYPES
 from zskip.expr.tree import Computable
+from zskip.pruning.budget import Budget
+from zskip.pruning.evaluation_cost import TooCostly, children, cost
 from zskip.pruning.outcomes import Outcomes
 from zskip.schema import split_path
 
@@ -31,15 +33,18 @@ __all__ = ["computed"]
 
 _TRUE, _FALSE, _NULL, _RAISED = 1, 0, 2, -1
 
-_MOST_WORK = 1 << 28
-"""Bytes of values times characters of text: a bound on the work, and on the memory, of one question."""
+_LONGEST = 4096
+"""Bytes of a string that is computed with."""
 
 _KEPT = 64
 """Answers that are remembered: a plan asks the same of shards, files and row groups, and once more for its reasons."""
 
+_IDLE = 4
+"""Connections that are kept for later, of each time zone; and time zones that have any."""
+
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
-    "memory_limit": "256MB",
+    "memory_limit": "64MB",
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -47,20 +52,24 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 _lock = threading.Lock()
 _answers: OrderedDict[tuple[str, str, bytes], np.ndarray] = OrderedDict()
+_idle: dict[tuple[str, int], list[Evaluator]] = {}
 
 
-def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Array]) -> Outcomes:
-    """``found``, whose units are these values of the question's columns, narrowed by what DuckDB says of each.
+def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Array], budget: Budget) -> Outcomes:
+    """``found``, whose units are these values of the question's columns, narrowed by what DuckDB computes for each.
 
-    A value for which it raises stays as it was found.
+    A value for which it raises stays as it was found, and so does one that the budget does not reach.
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
+    for column in question.columns:
+        each = values[column.path]
+        if pa.types.is_string(each.type):
+            unsure &= _lengths(each) <= _LONGEST
     asked = np.flatnonzero(unsure)
-    named = [values[column.path] for column in question.columns]
-    if not len(asked) or sum(each.nbytes for each in named) * len(question.sql) > _MOST_WORK:
-        return found
-    said = _said(question, [each.take(pa.array(asked)) for each in named])
-    if said is None:
+    answer = None
+    if len(asked) and not budget.is_spent:
+        answer = _answer(question, [values[column.path].take(pa.array(asked)) for column in question.columns], budget)
+    if answer is None:
         return found
     narrowed = []
     for mask, outcome in (
@@ -70,15 +79,20 @@ def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Arra
         (found.can_fail, _RAISED),
     ):
         mask = mask.copy()
-        mask[asked] &= (said == outcome) | (said == _RAISED)
+        mask[asked] &= (answer == outcome) | (answer == _RAISED)
         narrowed.append(mask)
     return Outcomes(*narrowed)
 
 
-def _said(question: Computable, values: Sequence[pa.Array]) -> np.ndarray | None:
-    """TRUE, FALSE, NULL or an error for each value; None where DuckDB is not asked, or refuses."""
-    import duckdb
+def _lengths(texts: pa.StringArray) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False))
 
+
+def _answer(question: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
+    """TRUE, FALSE, NULL or an error for each value; an error, too, for those that the budget does not reach.
+
+    None where DuckDB is not asked, or refuses.
+    """
     named = {split_path(column.path): each for column, each in zip(question.columns, values, strict=True)}
     rows = pa.table(_nested(named))
     key = (question.sql, question.timezone, _digest(rows))
@@ -87,25 +101,107 @@ def _said(question: Computable, values: Sequence[pa.Array]) -> np.ndarray | None
         if known is not None:
             _answers.move_to_end(key)
             return known
+    with budget.paused():
+        evaluator = _borrowed(question.timezone)
+    answer = evaluator.answer(question.sql, named, rows, budget)
+    _give_back(evaluator)
+    if answer is not None and len(answer) == len(rows):
+        with _lock:
+            _answers[key] = answer
+            if len(_answers) > _KEPT:
+                _answers.popitem(last=False)
+    if answer is not None and len(answer) < len(rows):
+        answer = np.append(answer, np.full(len(rows) - len(answer), _RAISED, answer.dtype))
+    return answer
+
+
+def _borrowed(timezone: str) -> Evaluator:
+    """An evaluator that nobody else uses meanwhile: threads do not wait for one another."""
+    try:
+        return _idle[timezone, os.getpid()].pop()
+    except (KeyError, IndexError):
+        return Evaluator(timezone)
+
+
+def _give_back(evaluator: Evaluator) -> None:
+    idle = _idle.setdefault((evaluator.timezone, os.getpid()), [])
+    idle.append(evaluator)
+    del idle[_IDLE:]
+    if len(_idle) > _IDLE:
+        _idle.pop(next(iter(list(_idle))), None)
+
+
+class Evaluator:
+    """A private database in memory, in one time zone, that can reach nothing but what it is handed."""
+
+    def __init__(self, timezone: str) -> None:
+        import duckdb
+
+        self.timezone = timezone
+        self.con = duckdb.connect(":memory:", config=_SETTINGS)
+        self.con.execute("SET TimeZone = ?", [timezone]).fetchall()
+        # It would move constants across a comparison, and x + 10 < 0 would no longer raise where the sum overflows.
+        self.con.execute("PRAGMA disable_optimizer").fetchall()
+        self.con.execute("SET lock_configuration = true").fetchall()
+        self.functions = _functions(self.con)
+
+    def answer(
+        self, sql: str, columns: Mapping[tuple[str, ...], pa.Array], rows: pa.Table, budget: Budget
+    ) -> np.ndarray | None:
+        """What the expression gives for the first rows, as many as the budget allows; None where it is refused."""
+        import duckdb
+
+        lengths = {
+            name: int(_lengths(each).max(initial=0)) if pa.types.is_string(each.type) else 64
+            for name, each in columns.items()
+        }
         try:
-            con, allowed = _database(question.timezone, os.getpid())
-            if not _is_harmless(question.sql, named, con, allowed):
+            expression = self._harmless(sql, columns)
+            if expression is None:
                 return None
-            con.register("zskip_values", rows)
-            try:
-                answer = con.execute(
-                    f"SELECT coalesce(TRY(coalesce(((\n{question.sql}\n)::BOOLEAN)::TINYINT, {_NULL})), {_RAISED}) "
-                    "AS said FROM zskip_values"
-                ).fetchnumpy()["said"]
-            finally:
-                con.unregister("zskip_values")
-        except duckdb.Error:
+            batch = cost(expression, lengths).batch
+            answers = [np.empty(0, np.int8)]
+            for start in range(0, len(rows), batch):
+                if budget.is_spent:
+                    break
+                answers.append(self._answer_batch(sql, rows.slice(start, batch)))
+        except (duckdb.Error, TooCostly, RecursionError):
             # It is no predicate over this type, or too large a one: its engine will say so, if it comes to that.
             return None
-        _answers[key] = np.asarray(answer)
-        if len(_answers) > _KEPT:
-            _answers.popitem(last=False)
-        return _answers[key]
+        return np.concatenate(answers)
+
+    def _answer_batch(self, sql: str, rows: pa.Table) -> np.ndarray:
+        self.con.register("zskip_values", rows)
+        try:
+            found = self.con.execute(
+                f"SELECT coalesce(TRY(coalesce(((\n{sql}\n)::BOOLEAN)::TINYINT, {_NULL})), {_RAISED}) "
+                "AS answer FROM zskip_values"
+            ).fetchnumpy()["answer"]
+        finally:
+            self.con.unregister("zskip_values")
+        return np.asarray(found)
+
+    def _harmless(self, sql: str, columns: Collection[tuple[str, ...]]) -> dict[str, Any] | None:
+        """DuckDB's own reading of the text, where it is one expression over the columns, of functions that it may be
+        asked for."""
+        if sql.count("(") > 200:
+            return None
+        read = json.loads(self.con.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0])
+        if read["error"] or len(read["statements"]) != 1:
+            return None
+        select = read["statements"][0]["node"]
+        if (
+            select["type"] != "SELECT_NODE"
+            or select["from_table"]["type"] != "EMPTY"
+            or len(select["select_list"]) != 1
+            or any(select.get(name) != nothing for name, nothing in _EMPTY.items())
+            or select["cte_map"] != {"map": []}
+            or select["group_expressions"]
+        ):
+            return None
+        expression: dict[str, Any] = select["select_list"][0]
+        known = all(_is_known(each, columns, self.functions) for each in _expressions(expression))
+        return expression if known else None
 
 
 def _digest(rows: pa.Table) -> bytes:
@@ -130,22 +226,13 @@ def _nested(values: Mapping[tuple[str, ...], pa.Array]) -> dict[str, pa.Array]:
     return found
 
 
-@lru_cache(maxsize=8)
-def _database(timezone: str, process: int) -> tuple[duckdb.DuckDBPyConnection, frozenset[str]]:
-    """A private database of this process, in one time zone; and the functions of `COMPUTED` that this DuckDB, too,
-    holds for deterministic and without effects."""
-    import duckdb
-
-    con = duckdb.connect(":memory:", config=_SETTINGS)
-    con.execute("SET TimeZone = ?", [timezone]).fetchall()
-    # It would move constants across a comparison, and x + 10 < 0 would no longer raise where the sum overflows.
-    con.execute("PRAGMA disable_optimizer").fetchall()
-    con.execute("SET lock_configuration = true").fetchall()
+def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """The functions of `COMPUTED` that this DuckDB, too, holds for deterministic and without effects."""
     unsteady = con.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type NOT IN ('scalar', 'macro') OR stability <> 'CONSISTENT' OR has_side_effects"
     ).fetchall()
-    return con, frozenset(name for names in COMPUTED.values() for name in names) - {name for (name,) in unsteady}
+    return frozenset(name for names in COMPUTED.values() for name in names) - {name for (name,) in unsteady}
 
 
 # ── what may be asked ──
@@ -178,41 +265,13 @@ _OPERATORS = {
 _EMPTY: dict[str, object] = {"where_clause": None, "having": None, "qualify": None, "sample": None, "modifiers": []}
 
 
-def _is_harmless(
-    sql: str, named: Collection[tuple[str, ...]], con: duckdb.DuckDBPyConnection, allowed: frozenset[str]
-) -> bool:
-    """Whether DuckDB reads the text as one expression over the columns, of functions that it may be asked for."""
-    if sql.count("(") > 200:
-        return False
-    read = json.loads(con.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0])
-    if read["error"] or len(read["statements"]) != 1:
-        return False
-    select = read["statements"][0]["node"]
-    if (
-        select["type"] != "SELECT_NODE"
-        or select["from_table"]["type"] != "EMPTY"
-        or len(select["select_list"]) != 1
-        or any(select.get(name) != nothing for name, nothing in _EMPTY.items())
-        or select["cte_map"] != {"map": []}
-        or select["group_expressions"]
-    ):
-        return False
-    expressions = list(_expressions(select["select_list"][0]))
-    grown = sum(each.get("function_name") in GROWING for each in expressions)
-    return grown <= 1 and all(_is_known(each, named, allowed) for each in expressions)
-
-
-def _expressions(node: Any) -> Iterator[dict[str, Any]]:
+def _expressions(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every expression of DuckDB's syntax tree."""
-    waiting = [node]
+    waiting = [root]
     while waiting:
         each = waiting.pop()
-        if isinstance(each, dict):
-            if "class" in each:
-                yield each
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
+        yield each
+        waiting.extend(children(each))
 
 
 def _is_known(expression: dict[str, Any], named: Collection[tuple[str, ...]], allowed: frozenset[str]) -> bool:

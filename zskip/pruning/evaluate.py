@@ -31,6 +31,7 @@ from zskip.expr.tree import (
     Reference,
     Scalar,
 )
+from zskip.pruning.budget import Budget
 from zskip.pruning.comparison import compared
 from zskip.pruning.duckdb_evaluation import computed
 from zskip.pruning.enumeration import can_be_tried, tried
@@ -49,11 +50,17 @@ ANYTHING = TRUE | FALSE | NULL | FAIL
 
 
 def outcomes(
-    predicate: Predicate, statistics: Statistics, evidence: Evidence | None = None, *, computing: bool = True
+    predicate: Predicate,
+    statistics: Statistics,
+    evidence: Evidence | None = None,
+    *,
+    budget: Budget | None = None,
+    computing: bool = True,
 ) -> Outcomes:
     """What the predicate may yield for the rows of each unit: a superset of what they really yield.
 
-    ``evidence`` is asked of the units that ranges leave undecided.
+    ``evidence`` is asked of the units that ranges leave undecided. ``budget``: the time for trying values, where
+    several calls share it; ``computing``: whether DuckDB may compute what no rule knows.
 
     >>> import pyarrow as pa
     >>> from zskip.binder import bind
@@ -66,10 +73,13 @@ def outcomes(
     >>> found.may_match.tolist(), found.all_match.tolist()
     ([False, True], [False, True])
     """
-    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), Terms(statistics, computing=computing)))
+    budget = budget or Budget()
+    terms = Terms(statistics, budget, computing=computing)
+    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), terms))
     left = np.flatnonzero(found.may_match & ~found.all_match)
     if evidence is not None and len(left):
-        few = Terms(statistics.take(left), computing=computing, evidence=EvidenceOfUnits(evidence, left))
+        narrower = EvidenceOfUnits(evidence, left)
+        few = Terms(statistics.take(left), budget, computing=computing, evidence=narrower)
         found = found.updated(left, with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), few)))
     empty = pc.equal(statistics.row_count, 0)
     if pc.any(empty).as_py():
@@ -288,15 +298,16 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
     match proof:
         case Tried(part, columns):
             found = _ask(part, terms)
-            if terms.points is not None:
+            if terms.points is not None or terms.budget.is_spent:
                 return found
             spans = [terms[column] for column in columns]
-            return tried(found, spans, terms.statistics, columns, lambda points: _ask(part, terms.at(points)))
+            with terms.budget:
+                return tried(found, spans, terms.statistics, columns, lambda points: _ask(part, terms.at(points)))
         case Computed(part, question):
             found = _ask(part, terms)
             if terms.points is None or not terms.computing:
                 return found
-            return computed(found, question, terms.points.values)
+            return computed(found, question, terms.points.values, terms.budget)
         case Steps():
             return proof.outcomes(terms[proof.term], terms.evidence)
         case Rows():

@@ -8,6 +8,7 @@ import numpy as np
 
 from zskip.expr import Predicate
 from zskip.expr.tree import Computable, Opaque, walk
+from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import outcomes
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Statistics
@@ -48,11 +49,12 @@ class Reason:
 
 def reasons(predicate: Predicate, statistics: Statistics) -> list[Reason]:
     """One `Reason` per conjunct, in their order."""
-    return [_reason(part, statistics) for part in predicate.conjuncts]
+    budget = Budget()
+    return [_reason(part, statistics, budget) for part in predicate.conjuncts]
 
 
-def _reason(part: Predicate, statistics: Statistics) -> Reason:
-    found = outcomes(part, statistics)
+def _reason(part: Predicate, statistics: Statistics, budget: Budget) -> Reason:
+    found = outcomes(part, statistics, budget=budget)
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
     opaque = tuple((node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
     unknown = tuple(
@@ -60,15 +62,15 @@ def _reason(part: Predicate, statistics: Statistics) -> Reason:
     )
     hint = next((hint for _, reason in opaque for words, hint in REWRITES.items() if words in reason.lower()), None)
     return Reason(
-        part.text, len(statistics), removed, proved, opaque + unknown, hint, _computed(part, found, statistics)
+        part.text, len(statistics), removed, proved, opaque + unknown, hint, _computed(part, found, statistics, budget)
     )
 
 
-def _computed(part: Predicate, found: Outcomes, statistics: Statistics) -> int:
+def _computed(part: Predicate, found: Outcomes, statistics: Statistics, budget: Budget) -> int:
     """The units of which less were known without DuckDB."""
     if not any(isinstance(node, Computable) for node in walk(part.tree)):
         return 0
-    by_ranges = outcomes(part, statistics, computing=False)
+    by_ranges = outcomes(part, statistics, budget=budget, computing=False)
     told = (
         (by_ranges.can_be_true & ~found.can_be_true)
         | (by_ranges.can_be_false & ~found.can_be_false)

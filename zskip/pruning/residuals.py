@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zskip.expr import Predicate, conjunction
+from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import outcomes
 from zskip.stats import Statistics
 
@@ -25,7 +26,8 @@ def residuals(predicate: Predicate, statistics: Statistics) -> tuple[list[Predic
     more than 256 conjuncts it is all or nothing.
     """
     parts = predicate.conjuncts if len(predicate.conjuncts) <= _MOST_PARTS else (predicate,)
-    needed = np.stack([~outcomes(part, statistics).all_match for part in parts], axis=1)
+    budget = Budget()
+    needed = np.stack([~outcomes(part, statistics, budget=budget).all_match for part in parts], axis=1)
     patterns, numbers, counts = np.unique(needed, axis=0, return_inverse=True, return_counts=True)
     numbers = numbers.reshape(-1).astype(np.int64)
     if len(patterns) > _MOST:

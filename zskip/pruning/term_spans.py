@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zskip.expr.tree import Call, Foreign, Literal, Reference, Scalar
+from zskip.pruning.budget import Budget
 from zskip.pruning.enumeration import Points
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.extremes import STRINGS
@@ -15,33 +16,44 @@ from zskip.stats import Statistics
 __all__ = ["Terms"]
 
 
+_REMEMBERED = 64
+"""Terms whose spans are kept for another look: those of a predicate with thousands would fill the memory."""
+
 EVALUATE = {**ARITHMETIC, **MOMENTS, **STRINGS}
 """By the name of the function, as in `zskip.expr.functions.FUNCTIONS`."""
 
 
 class Terms:
-    """The spans of scalars over the units of some statistics; ``points`` where each unit is a single value, of which
-    DuckDB may be asked where ``computing``; ``evidence`` of the units where there is any."""
+    """The spans of scalars over the units of some statistics.
+
+    ``points`` where each unit is a single value, for which DuckDB may compute where ``computing``; ``budget`` for
+    trying values; ``evidence`` of the units where there is any.
+    """
 
     def __init__(
         self,
         statistics: Statistics,
+        budget: Budget,
+        *,
         points: Points | None = None,
         computing: bool = True,
         evidence: Evidence | None = None,
     ) -> None:
-        self.statistics, self.points, self.computing, self.evidence = statistics, points, computing, evidence
+        self.statistics, self.budget, self.points, self.computing = statistics, budget, points, computing
+        self.evidence = evidence
         self._known: dict[Scalar, Span] = {}
 
     def at(self, points: Points) -> Terms:
         """The same terms over single values."""
-        return Terms(points.statistics, points, self.computing)
+        return Terms(points.statistics, self.budget, points=points, computing=self.computing)
 
     def __len__(self) -> int:
         return len(self.statistics)
 
     def __getitem__(self, term: Scalar) -> Span:
         if term not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             self._known[term] = self._span(term)
         return self._known[term]
 

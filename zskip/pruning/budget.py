@@ -1,0 +1,51 @@
+"""`Budget`: what one plan may spend on trying values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Budget"]
+
+SECONDS = 0.1
+
+
+class Budget:
+    """Seconds of processor time that are left for enumeration; what they do not reach is kept.
+
+    Time counts between entering and leaving, on the thread that does so. Processor time, so that a busy machine prunes
+    as well as an idle one.
+
+    >>> Budget(0).is_spent
+    True
+    """
+
+    __slots__ = ("_left", "_started")
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._left = seconds
+        self._started: float | None = None
+
+    def __enter__(self) -> None:
+        self._started = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        if self._started is not None:
+            self._left -= time.thread_time() - self._started
+        self._started = None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        running = 0.0 if self._started is None else time.thread_time() - self._started
+        return running >= self._left
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """For what is done once in a process and not in every plan."""
+        before = time.thread_time()
+        try:
+            yield
+        finally:
+            self._left += time.thread_time() - before
