@@ -248,7 +248,13 @@ class Grammar:
                 lambda: f"date_diff('{self.one(PARTS[:5])}', {self.timestamp(depth - 1)}, {self.timestamp(0)})",
             ]
         else:
-            choices += [lambda: f"({x()} DIV {small()})", lambda: f"unix_timestamp({self.zoned(depth - 1)})"]
+            narrow = ("100Y", "2Y", "-1Y", "300S", "32767S", "CAST(3 AS TINYINT)", "5L")
+            choices += [
+                lambda: f"({x()} DIV {small()})",
+                lambda: f"unix_timestamp({self.zoned(depth - 1)})",
+                lambda: f"({self.leaf(NUMBERS, self.number)} {self.one('+-*')} {self.one(narrow)})",
+                lambda: f"(unix_date({self.date(depth - 1)}) * {self.one(['2', '200000'])})",
+            ]
         return self.first_of(choices)
 
     def string(self, depth: int) -> str:

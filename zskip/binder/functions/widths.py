@@ -99,11 +99,12 @@ def scale(scalar: Scalar) -> int:
 def held(scalar: Scalar, dialect: Dialect) -> pa.DataType:
     """The integer type in which the engine holds a scalar; what arithmetic gives is held here in 64 bits."""
     match scalar:
-        case Literal(value):
+        case Literal(value) if value.type == pa.int64():
             return pa.int32() if value.is_valid and -(2**31) <= value.as_py() < 2**31 else pa.int64()
+        # Only a constant with a type of its own has another one: 5Y, CAST(5 AS TINYINT).
         case Call(_, _, _, (pa.DataType() as narrow, bool())):
             return narrow
-        case Call("part" | "difference") if dialect.name == "spark":
+        case Call("part" | "difference") | Call("epoch", _, _, ("day",)) if dialect.name == "spark":
             return pa.int32()
         case Call("least" | "greatest", arguments):
             types = [held(each, dialect) for each in arguments if not isinstance(each, Literal)]
@@ -116,10 +117,11 @@ def narrow(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
     sizes, unsigned = [], []
     for scalar, other in ((left, right), (right, left)):
         type = held(scalar, dialect)
-        if isinstance(scalar, Literal) and not isinstance(other, Literal) and dialect.name == "duckdb":
+        untyped = isinstance(scalar, Literal) and scalar.type == pa.int64() and not isinstance(other, Literal)
+        if untyped and dialect.name == "duckdb":
             # DuckDB reads a constant in the type beside it, where that can hold it.
             low, high = integer_limits(held(other, dialect))
-            if low <= scalar.value.as_py() <= high:
+            if isinstance(scalar, Literal) and low <= scalar.value.as_py() <= high:
                 continue
         sizes.append(type.bit_width)
         unsigned.append(t.is_unsigned_integer(type))
