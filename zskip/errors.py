@@ -14,6 +14,7 @@ ZskipError
 ├── TableError (OSError)
 │   ├── TableNotFound            no snapshot at this path, or not that version
 │   ├── TableExists              a table is there already
+│   ├── ForeignTable             a table of Delta, Iceberg or Hudi, whose own log says which files are live
 │   ├── NoParquet                the path holds no Parquet file
 │   ├── CorruptFile              a data file that is not what its name says
 │   ├── DamagedIndex             a side-car part is missing or fails its checksum
@@ -38,6 +39,7 @@ __all__ = [
     "CorruptFile",
     "DamagedIndex",
     "FilesRemoved",
+    "ForeignTable",
     "IncomparableTypes",
     "InvalidOption",
     "MissingDependency",
@@ -124,6 +126,10 @@ class TableNotFound(TableError):
 
 class TableExists(TableError):
     """There is a table already, and nothing said that it may be replaced."""
+
+
+class ForeignTable(TableError):
+    """A folder of Delta, Iceberg or Hudi: its files by name alone bring rows back that were deleted."""
 
 
 class NoParquet(TableError):

@@ -86,7 +86,8 @@ def write(
     ``memory_limit``: by default half of what is free; larger inputs go through spill files in ``temp_directory``.
     ``session``: a Spark session that does the work; the source is one of its DataFrames, or paths.
 
-    Raises `TableExists`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`, `CorruptFile`.
+    Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
+    `CorruptFile`.
     After an error nothing is left behind.
     """
     if mode not in _MODES:
@@ -139,7 +140,7 @@ def index(
     ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``. What is absent or null is
     unknown. The files need not exist before they are read, and nothing is listed.
 
-    Raises `TableExists`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
+    Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
     """
     storage = open_storage(path, storage_options)
     given = None if schema is None else Schema(schema)

@@ -91,6 +91,7 @@ class HadoopStorage:
         from pyspark.errors import PySparkException
 
         self._promised = atomic_rename
+        self._session = spark
         self._gateway: Any = spark.sparkContext._gateway
         self._java: Any = cast(Any, spark.sparkContext._jvm)
         self._hadoop: Any = self._java.org.apache.hadoop.fs
@@ -112,6 +113,12 @@ class HadoopStorage:
 
     def uri_of(self, path: str) -> str:
         return f"{self.uri}/{table_path(path)}"
+
+    def parent(self) -> HadoopStorage | None:
+        above = self._at("").getParent()
+        if above is None:
+            return None
+        return HadoopStorage(self._session, str(above.toString()), atomic_rename=self._promised)
 
     def _at(self, path: str) -> Any:
         """A file's Java ``Path``; the table's own for the empty path."""

@@ -45,6 +45,9 @@ class LocalStorage:
     def uri_of(self, path: str) -> str:
         return f"{self.uri.rstrip('/')}/{table_path(path)}"
 
+    def parent(self) -> LocalStorage | None:
+        return None if self.local.parent == self.local else LocalStorage(self.local.parent)
+
     @cached_property
     def _real_root(self) -> str:
         return os.path.realpath(self.local)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import obstore
 import pyarrow as pa
@@ -96,6 +96,7 @@ class ObjectStorage:
     ) -> None:
         self.uri: str = f"{bucket_uri}/{prefix}" if prefix else bucket_uri
         self.place = f"{self.uri} {options}"
+        self._options = options
         self._bucket_uri = bucket_uri
         self._prefix = f"{prefix}/" if prefix else ""
         self._objects = objects
@@ -111,6 +112,13 @@ class ObjectStorage:
 
     def uri_of(self, path: str) -> str:
         return f"{self.uri}/{table_path(path)}"
+
+    def parent(self) -> ObjectStorage | None:
+        if not self._prefix:
+            return None
+        above = self._prefix.rstrip("/").rpartition("/")[0]
+        address = f"{self._bucket_uri}/{quote(above)}", self._address[1]
+        return ObjectStorage(self._bucket_uri, above, self._objects, self._make_hasty, self._options, address)
 
     def _key(self, path: str) -> str:
         return self._prefix + table_path(path)

@@ -93,6 +93,9 @@ class Storage(Protocol):
     def uri_of(self, path: str) -> str:
         """The address of a file of the table, as Arrow, DuckDB and Spark take it."""
 
+    def parent(self) -> Storage | None:
+        """The folder that this one lies in; None for the outermost, such as a bucket."""
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file."""
 

@@ -15,6 +15,7 @@ from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
 from zskip.schema import Column, Schema, logical_type
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, deep, footers, hive_columns
 from zskip.storage.storage import Listing, Storage
+from zskip.storage.table_formats import refuse_foreign_files
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
@@ -43,7 +44,7 @@ def index_files(
     group, to be trusted in place of footers (`from_statistics`); the files need not be there then. ``read``: who reads
     the footers, and with ``deep_scan`` the rows, of the listed files, if not this machine.
 
-    Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
+    Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
     if latest_version(storage):
         raise TableExists(f"There is an index at {storage.uri} already. Open it with zskip.open, and refresh() it.")
@@ -56,6 +57,7 @@ def index_files(
         listing = data_files(storage)
         if not len(listing):
             raise NoParquet(f"There is no Parquet file in {storage.uri}.")
+        refuse_foreign_files(storage, listing.path)
         _outlive_the_tick(storage, listing)
         schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads)
         details = {"source": "rows" if deep_scan else "footers"}
@@ -77,6 +79,7 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
     differs = changes(index) if found is None else found
     if not differs:
         return snapshot
+    refuse_foreign_files(storage, differs.listing.path)
     again = index.recorded_paths(differs.changed).to_pylist()
     fresh = only(differs.listing, [*again, *differs.added.path.to_pylist()])
     deep_scan = snapshot.details.get("source") == "rows"

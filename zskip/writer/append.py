@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, nearest
 from zskip.schema import Schema
 from zskip.storage import Storage, abandon
+from zskip.storage.table_formats import refuse_folder
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load
 from zskip.writer import hive
 from zskip.writer.backend import LOCAL, Engine, Rows
@@ -54,7 +55,9 @@ def create(
     batch: tuple[str, int] | None = None,
 ) -> Snapshot:
     """Write a table; in place of all rows of ``base``, where there is one. ``batch``: whose first rows they are."""
-    if base is not None:
+    if base is None:
+        refuse_folder(storage)
+    else:
         be_managed(storage, base)
     schema = Schema(source.schema)
     for name in options.partition_by:

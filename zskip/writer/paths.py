@@ -19,6 +19,7 @@ from pyarrow import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.stats.foreign import open_parquet, told_apart
 from zskip.storage import Storage, open_storage
+from zskip.storage.table_formats import refuse_foreign_files
 from zskip.tablelog import Index, Snapshot, load
 from zskip.writer import hive, sources
 from zskip.writer.evolution import united
@@ -63,7 +64,8 @@ class _File:
 def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> Source:
     """The rows of files, in the order of the paths, and inside a glob or folder in the order of their names.
 
-    Raises `NoParquet` where there is no file to read, `CorruptFile` for one that cannot be read.
+    Raises `NoParquet` where there is no file to read, `CorruptFile` for one that cannot be read, and `ForeignTable`
+    for files of Delta, Iceberg or Hudi, which by their names alone bring deleted rows back.
     """
     files = [file for path in paths for file in _expanded(path, storage_options)]
     kinds = sorted({_kind(file.name) for file in files})
@@ -99,6 +101,10 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
         found = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
     if not found:
         raise NoParquet(f'There is no Parquet, CSV or JSON file at "{path}".')
+    whole = [os.path.splitdrive(os.path.abspath(file.name)) for file in found]
+    for drive in {drive for drive, _ in whole}:
+        names = [name.replace(os.sep, "/").lstrip("/") for one, name in whole if one == drive]
+        refuse_foreign_files(open_storage(drive + os.sep), pa.array(names, pa.string()))
     return found
 
 
@@ -130,6 +136,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     chosen = [name for name in names if (_globbed(name, pattern) if pattern else _has_known_ending(name))]
     if not chosen:
         raise NoParquet(f'There is no Parquet, CSV or JSON file at "{url}".')
+    refuse_foreign_files(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
 
 

@@ -1,0 +1,86 @@
+"""Folders of Delta, Iceberg and Hudi are refused: by name alone their files bring deleted rows back to life."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.errors import ForeignTable
+from zskip.storage import Storage, open_storage
+
+ROWS = pa.table({"id": [1, 2, 3]})
+LOGS = {
+    "Delta": "_delta_log/00000000000000000000.json",
+    "Iceberg": "metadata/00000-1b.metadata.json",
+    "Hudi": ".hoodie/hoodie.properties",
+}
+
+
+@pytest.fixture(params=["disk", "memory"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return open_storage(tmp_path / "lake" if request.param == "disk" else f"memory://{tmp_path.name}/lake")
+
+
+def put(storage: Storage, *paths: str) -> None:
+    file = io.BytesIO()
+    pq.write_table(ROWS, file)
+    for path in paths:
+        storage.put(path, file.getvalue() if path.endswith(".parquet") else b"{}")
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("inner", ["", "day=1/", "data/a/b/"])
+def test_tables_of_other_formats_are_not_indexed(kind: str, inner: str, lake: Storage) -> None:
+    put(lake, f"t/{LOGS[kind]}", f"t/{inner}1.parquet")
+    for folder in ("", "t", f"t/{inner}".rstrip("/")):
+        with pytest.raises(ForeignTable, match=rf"lake/t is an? {kind} table.*zskip\.(open|write)"):
+            zskip.index(f"{lake.uri}/{folder}".rstrip("/"))
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_tables_of_other_formats_are_no_sources(kind: str, lake: Storage, tmp_path: Path) -> None:
+    put(lake, f"t/{LOGS[kind]}", "t/day=1/1.parquet", "other/2.parquet")
+    at = lake.uri
+    sources: list[Any] = [
+        at,
+        f"{at}/t",
+        f"{at}/t/day=1",
+        f"{at}/t/day=1/1.parquet",
+        f"{at}/t/*/*.parquet",
+        f"{at}/**/*.parquet",
+        [f"{at}/other/2.parquet", f"{at}/t/day=1/1.parquet"],
+    ]
+    for source in sources:
+        with pytest.raises(ForeignTable, match=f"{kind} table"):
+            zskip.write(source, tmp_path / "out", by="id")
+    assert not (tmp_path / "out").exists()
+    assert zskip.write(f"{at}/other", tmp_path / "out", by="id").snapshot.totals.rows == 3
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_nothing_is_written_into_a_table_of_another_format(kind: str, lake: Storage) -> None:
+    put(lake, f"t/{LOGS[kind]}", "t/1.parquet")
+    before = lake.list("").path
+    for folder in ("t", "t/day=1"):
+        with pytest.raises(ForeignTable, match=f"{kind} table"):
+            zskip.write(ROWS, f"{lake.uri}/{folder}", by="id")
+    assert lake.list("").path == before
+
+
+def test_an_indexed_folder_that_becomes_a_table_of_another_format_is_not_refreshed(lake: Storage) -> None:
+    put(lake, "t/1.parquet")
+    table = zskip.index(f"{lake.uri}/t")
+    put(lake, f"t/{LOGS['Delta']}", "t/2.parquet")
+    with pytest.raises(ForeignTable, match="Delta table"):
+        table.refresh()
+
+
+def test_a_folder_called_metadata_is_no_iceberg_table(lake: Storage) -> None:
+    put(lake, "t/metadata/notes.json", "t/metadata/1.parquet", "t/2.parquet")
+    assert zskip.index(f"{lake.uri}/t").snapshot.totals.files == 2

@@ -1,0 +1,92 @@
+"""Folders that are tables of other formats: which of their files are live, only their own logs say.
+
+| format | its log |
+| --- | --- |
+| Delta | `_delta_log/` |
+| Iceberg | `metadata/….metadata.json` |
+| Hudi | `.hoodie/` |
+
+A file below such a folder may be dead, replaced, or hold rows that were deleted: taken by its name alone it brings them
+back to life. So neither `zskip.index` nor `zskip.write` takes one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.errors import ForeignTable, UnsafePath
+from zskip.storage.storage import Storage
+
+__all__ = ["refuse_folder", "refuse_foreign_files"]
+
+_LOGS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata"}
+_ENTRIES = {"Delta": r".+", "Hudi": r".+", "Iceberg": r"[^/]+\.metadata\.json"}
+_ANY = r"(^|/)(_delta_log/|\.hoodie/|metadata/[^/]+\.metadata\.json$)"
+_WAYS = {
+    "Delta": "Open it with zskip.open: that takes its live rows.",
+    "Iceberg": "Open it with zskip.open: that takes its live rows.",
+    "Hudi": "zskip does not read Hudi: read its live rows with an engine that does, and give these to zskip.write.",
+}
+
+
+def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
+    """Raise `ForeignTable` where one of some files belongs to a table of another format."""
+    folders = {""}
+    for folder in pc.unique(pc.replace_substring_regex(files, r"[^/]*$", "")).to_pylist():
+        folders.update(_with_those_above(folder))
+    for folder, kind in _tables(storage, folders):
+        if folder in folders:
+            raise ForeignTable(_message(storage.uri_of(folder.rstrip("/")) if folder else storage.uri, kind))
+    refuse_folder(storage.parent())
+
+
+def _tables(storage: Storage, folders: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The folders that are tables of another format, and of which; of a local disk those among ``folders``."""
+    if storage.local is not None:
+        for folder in sorted(folders):
+            yield from ((folder, kind) for kind in _LOGS if _has_log(storage, folder, kind))
+        return
+    found = storage.list("").path
+    for path in found.filter(pc.match_substring_regex(found, _ANY)).to_pylist():
+        for kind, log in _LOGS.items():
+            if match := re.fullmatch(rf"((?:.*/)?){re.escape(log)}/{_ENTRIES[kind]}", path):
+                yield match[1], kind
+
+
+def _has_log(storage: Storage, folder: str, kind: str) -> bool:
+    try:
+        names = storage.names(f"{folder}{_LOGS[kind]}")
+    except (PermissionError, UnsafePath):  # whoever may read a folder need not be allowed to look above it
+        return False
+    return any(re.fullmatch(_ENTRIES[kind], name) for name in names)
+
+
+def refuse_folder(storage: Storage | None) -> None:
+    """Raise `ForeignTable` where a folder, or one that it lies in, is a table of another format."""
+    while storage is not None:
+        for kind in _LOGS:
+            if _has_log(storage, "", kind):
+                raise ForeignTable(_message(storage.uri, kind))
+        storage = storage.parent()
+
+
+def _with_those_above(folder: str) -> Iterator[str]:
+    """A folder and those that it lies in, each with its slash; not the outermost.
+
+    >>> list(_with_those_above("a/b/"))
+    ['a/b/', 'a/']
+    """
+    while folder:
+        yield folder
+        folder = folder[: folder.rstrip("/").rfind("/") + 1]
+
+
+def _message(uri: str, kind: str) -> str:
+    return (
+        f"{uri} is {'an' if kind[0] == 'I' else 'a'} {kind} table: its files hold rows that were deleted or replaced, "
+        f"and only its own log tells which. {_WAYS[kind]}"
+    )
