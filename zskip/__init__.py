@@ -19,6 +19,7 @@ from zskip.errors import (
 from zskip.registry import register
 
 if TYPE_CHECKING:
+    from zskip.demo_data import demo_data
     from zskip.engines.duckdb import sql
     from zskip.table import Table, advise, attach, index, open, repair, write  # noqa: A004  # the name that a user says
 
@@ -37,6 +38,7 @@ __all__ = [
     "__version__",
     "advise",
     "attach",
+    "demo_data",
     "index",
     "open",
     "repair",
@@ -49,6 +51,7 @@ _HOMES = {
     "Table": "zskip.table",
     "advise": "zskip.table",
     "attach": "zskip.table",
+    "demo_data": "zskip.demo_data",
     "index": "zskip.table",
     "sql": "zskip.engines.duckdb",
     "open": "zskip.table",

@@ -8,19 +8,19 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zskip.cli.arguments import Commands, add_command, add_json
 from zskip.cli.terminal import grid, out, print_json, size, working
+from zskip.demo_data import demo_data
 
 if TYPE_CHECKING:
     import duckdb
 
     from zskip.layouts.depth import ColumnDepth
 
-__all__ = ["LOOKUPS", "add_commands", "bundled_logs"]
+__all__ = ["LOOKUPS", "add_commands"]
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 
@@ -44,13 +44,6 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--layout", default="auto", help="auto, tiles, tree, hilbert, zorder or linear (auto)")
     command.add_argument("--keep", type=Path, metavar="FOLDER", help="write the table there and leave it")
     add_json(command)
-
-
-def bundled_logs() -> Path:
-    """The Zeek logs that come with zskip: in an installed package its own folder, in a checkout `fixtures/`."""
-    package = Path(str(files("zskip")))
-    installed = package / "data" / "zeek.parquet"
-    return installed if installed.exists() else package.parent / "fixtures" / "zeek.parquet"
 
 
 def median_time(work: Callable[[], Any], times: int = 5) -> float:
@@ -103,11 +96,11 @@ def run(given: argparse.Namespace) -> int:
 
     from zskip import table as tables
 
-    source = bundled_logs()
+    source = demo_data()
     with contextlib.ExitStack() as stack:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zskip-demo-")))
         start = time.perf_counter()
-        with working(f"laying out {source.name} as {given.files} files by {', '.join(BY)}"):
+        with working(f"laying out {Path(source).name} as {given.files} files by {', '.join(BY)}"):
             table = tables.write(str(source), str(folder / "zeek"), by=BY, layout=given.layout, files=given.files)
         seconds_write = time.perf_counter() - start
         with working("laying out the same rows by a plain sort, for comparison"):
