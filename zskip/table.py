@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +25,7 @@ from zskip.expr import Predicate
 from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan, Survivors
 from zskip.schema import Schema, names_given
+from zskip.sketches import named_sketches
 from zskip.sources import Source
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import CACHE_BYTES, Index, Repaired, Snapshot, Vacuumed
@@ -35,6 +36,7 @@ from zskip.writer.delete import Deleted, delete
 from zskip.writer.options import be_seed, bytes_of, span_of
 from zskip.writer.paths import stored_rows
 from zskip.writer.row_sample import Sample
+from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def write(
     weights: Mapping[str, float] | Sequence[float] | None = None,
     workload: Workload | None = None,
     partition_by: str | Sequence[str] = (),
+    sketches: Mapping[str, str | Sequence[str]] | None = None,
     mode: str = "error",
     memory_limit: int | str | None = None,
     temp_directory: str | os.PathLike[str] | None = None,
@@ -82,6 +85,8 @@ def write(
     ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default) says how large the files are.
     ``weights``: how often each column is asked for; ``workload``: predicates or SELECT statements that stand for the
     queries to come, or a file of them.
+    ``sketches``: columns that are looked up by value or by text but are in no layout, with the kind of sketch that is
+    kept of each: ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md says when they pay.
     ``mode``: what to do where a table is already: "error", "append" (after that table's own layout) or "overwrite".
     ``memory_limit``: by default half of what is free; larger inputs go through spill files in ``temp_directory``.
     ``session``: a Spark session that does the work; the source is one of its DataFrames, or paths.
@@ -103,6 +108,7 @@ def write(
         weights=weights,
         workload=None if workload is None else queries_of(workload),
         partition_by=partition_by,
+        sketches=sketches or {},
         memory_limit=memory_limit,
         temp_directory=temp_directory,
         threads=threads,
@@ -126,6 +132,7 @@ def index(
     schema: pa.Schema | None = None,
     statistics: pa.Table | None = None,
     deep: bool = False,
+    sketches: Mapping[str, str | Sequence[str]] | None = None,
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
@@ -133,7 +140,7 @@ def index(
 
     Statistics come from the footers, as far as they may be trusted; ``deep``: and from the rows, for what the footers
     lack. ``schema``: of the rows, where the footers are not to say it. A plan lists the folder and keeps what has
-    changed since; `Table.refresh` takes it into the index.
+    changed since; `Table.refresh` takes it into the index. ``sketches``: as for `write`; their columns are read.
 
     ``statistics``, with ``schema``: a table that says what footers would, and is trusted: one row per file, or per row
     group where it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of ``c.lower``,
@@ -144,9 +151,11 @@ def index(
     """
     storage = open_storage(path, storage_options)
     given = None if schema is None else Schema(schema)
-    return Table(
-        storage, tablelog.index_files(storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads)
-    )
+    snapshot = tablelog.index_files(storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads)
+    if sketches:
+        names = named_sketches(sketches, snapshot.schema)
+        snapshot = complete_sketches(storage, snapshot, WriteOptions(threads=threads), names)[0]
+    return Table(storage, snapshot)
 
 
 def open(
@@ -199,12 +208,18 @@ def repair(
 ) -> Repaired:
     """Make an index whose parts were damaged or lost readable again, from the data files' footers.
 
-    What footers do not tell is unknown from then on, and plans keep more. ``go_back``: where the newest log entry
-    itself is lost, make the newest version that can be read the table again, without what came after it.
+    What footers do not tell is unknown from then on, and plans keep more; sketches are made anew from the rows.
+    ``go_back``: where the newest log entry itself is lost, make the newest version that can be read the table again,
+    without what came after it.
 
     Raises `DamagedIndex` where what is lost cannot be restored, and says why; nothing is changed then.
     """
-    return tablelog.repair(open_storage(path, storage_options), go_back=go_back, threads=threads)[1]
+    storage = open_storage(path, storage_options)
+    snapshot, repaired = tablelog.repair(storage, go_back=go_back, threads=threads)
+    if not snapshot.sketches:
+        return repaired
+    snapshot, segments = complete_sketches(storage, snapshot, WriteOptions(threads=threads), repair=True)
+    return replace(repaired, version=snapshot.version, parts=(*repaired.parts, *segments))
 
 
 def advise(
@@ -423,6 +438,26 @@ class Table:
         self._move_to(snapshot)
         return done
 
+    def add_sketches(self, sketches: Mapping[str, str | Sequence[str]], **options: Any) -> Table:
+        """Make sketches of columns, as ``{"uid": "values"}``, from the rows that are there; later appends follow.
+
+        The columns are read, nothing else. A sketch that the table has already gets the files that it does not know.
+        Options as for `append`, without ``session``. Raises `InvalidOption`, `UnknownColumn`, `CorruptFile` and
+        `CommitConflict`.
+        """
+        self._newest()  # refuses a table of another format
+        base = self.refresh().snapshot
+        names = named_sketches(sketches, base.schema)
+        self._move_to(complete_sketches(self._storage, base, _resources(options), names)[0])
+        return self
+
+    def drop_sketches(self, columns: str | Sequence[str]) -> Table:
+        """Take away all sketches of these columns. Raises `InvalidOption` for a column that has none."""
+        base = self._newest()
+        found = [base.schema.column(name).path for name in names_given(columns, "columns")]
+        self._move_to(drop_sketches(self._storage, base, found))
+        return self
+
     def optimize(
         self,
         *,
@@ -498,6 +533,7 @@ class Table:
         newest = self._newest()
         if not newest.managed:
             newest = tablelog.refresh(Index(self._storage, newest))
+            newest = complete_sketches(self._storage, newest, WriteOptions())[0] if newest.sketches else newest
         if newest.version != self.version:
             self._move_to(newest)
         return self

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +21,8 @@ from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
 from zskip.plan import survey
 from zskip.stats import DataFiles
-from zskip.storage import Storage, abandon
-from zskip.tablelog import Index, LayoutRecord, Snapshot, commit, load
+from zskip.storage import Storage
+from zskip.tablelog import Index, LayoutRecord, SketchRecord, Snapshot, commit, load, with_segments
 from zskip.writer.append import be_managed, kept_options, recorded, removal, routing_of
 from zskip.writer.backend import LOCAL, Engine
 from zskip.writer.options import WriteOptions
@@ -96,15 +97,21 @@ def optimize(
         None if dry_run else skipped,
         dry_run,
     )
-    if dry_run or not len(chosen):
+    left = None if max_bytes is None else max_bytes - before.bytes_rewritten
+    merge = _may_merge(base, left)
+    if dry_run or not (len(chosen) or (merge and any(len(sketch.segments) > 1 for sketch in base.sketches))):
         return base, before
+    if not len(chosen):
+        details = {"full": False, "settled": all_of_them, "files_rewritten": 0, "bytes_rewritten": 0}
+        merged = commit(storage, base, "optimize", details=details, merge_sketches=True)
+        return merged, replace(before, version=merged.version)
     kept = wanted or kept_options(base, options)
     if full:
         new = _refitted(index, kept, engine)
-        rewrites, layout = [_Rewrite(everything, new.files)], recorded(new, kept)
+        rewrites, layout = [_Rewrite(everything, new)], recorded(new, kept)
     else:
         rewrites, layout = _recut(index, groups, kept, engine), None
-    snapshot, made = _committed(index, rewrites, layout, all_of_them)
+    snapshot, made = _committed(index, rewrites, layout, all_of_them, merge)
     done = replace(
         before,
         version=snapshot.version,
@@ -127,11 +134,11 @@ class _Rewrite:
     """Files by number, and the files that are to take their place: one whole, which applies or does not."""
 
     numbers: np.ndarray
-    files: DataFiles
+    written: Written
 
 
 def _committed(
-    index: Index, rewrites: list[_Rewrite], layout: LayoutRecord | None, all_of_them: bool
+    index: Index, rewrites: list[_Rewrite], layout: LayoutRecord | None, all_of_them: bool, merge_sketches: bool
 ) -> tuple[Snapshot, np.ndarray]:
     """Commit the rewrites whose files are all still there, and say which files those are, by number."""
     storage, base, planned = index.storage, index.snapshot, len(rewrites)
@@ -145,7 +152,7 @@ def _committed(
                 storage,
                 base,
                 "optimize",
-                add=DataFiles.concat([each.files for each in rewrites]),
+                add=DataFiles.concat([each.written.files for each in rewrites]),
                 remove=index.paths(numbers).to_pylist(),
                 layout=layout,
                 details={
@@ -155,6 +162,8 @@ def _committed(
                     "bytes_rewritten": pc.sum(sizes, min_count=0).as_py(),
                 },
                 undo=lambda: undone.append(True),
+                sketches=_grown_by(rewrites),
+                merge_sketches=merge_sketches,
             )
             return snapshot, numbers
         except BaseException as error:
@@ -169,10 +178,15 @@ def _committed(
                     left = []  # it was not for want of files
                 for each in rewrites:
                     if not any(each is one for one in left):
-                        abandon(storage, each.files.path.to_pylist())
+                        removal(storage, each.written)()
             if not left:
                 raise
             rewrites = left
+
+
+def _grown_by(rewrites: list[_Rewrite]) -> Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]]:
+    segments = [each.written.sketches for each in rewrites]
+    return lambda before: reduce(with_segments, segments, before)
 
 
 def _still_there(index: Index, rewrites: list[_Rewrite]) -> list[_Rewrite]:
@@ -202,6 +216,11 @@ def _groups(storage: Storage, index: Index, sizes: np.ndarray, max_bytes: int | 
         sizes,
         max_bytes,
     )
+
+
+def _may_merge(base: Snapshot, max_bytes: int | None) -> bool:
+    """Whether all segments of the table's sketches together are within what may be rewritten."""
+    return bool(base.sketches) and (max_bytes is None or sum(sketch.bytes for sketch in base.sketches) <= max_bytes)
 
 
 def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tuple[list[Group], bool]:
@@ -235,11 +254,11 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: En
             cut = recut(trunks, routing, bundle, sample, total, base.schema, kept, rows_per_file)
             rows = engine.stored(index, numbers)
             new = engine.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
-            made.append(_Rewrite(numbers, new.files))
+            made.append(_Rewrite(numbers, new))
             _be_whole(index, numbers, new)
     except BaseException:
         for each in made:
-            abandon(storage, each.files.path.to_pylist())
+            removal(storage, each.written)()
         raise
     return made
 

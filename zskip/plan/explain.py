@@ -16,6 +16,7 @@ from zskip.plan.shares import Share
 from zskip.plan.survivors import Survivors
 from zskip.pruning import Outcomes, outcomes, reasons
 from zskip.stats import ColumnStatistics, FileStatistics
+from zskip.tablelog import sketches_of
 
 __all__ = ["explain", "facts"]
 
@@ -50,6 +51,9 @@ def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
         "files_without_residual": int(survivors.all_match.sum()),
         "conjuncts": [] if predicate is None else _conjuncts(survivors, predicate),
     }
+    found["unreadable_sketches"] = {
+        f"{name.kind} of {name.column}": why for name, why in sketches_of(survivors.index).unreadable.items()
+    }
     if survivors.changes is not None:
         found["changes"] = {name: getattr(survivors.changes, name).to_pylist() for name in ("new", "changed", "gone")}
     return found
@@ -59,10 +63,12 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
     index = survivors.index
     columns = sorted(predicate.columns)
     files = index.files(range(len(survivors.index.snapshot.shards)), columns)
-    by_file = reasons(predicate, files.statistics)
+    sketches = sketches_of(index)
+    by_file = reasons(predicate, files.statistics, sketches.evidence(files.numbers, columns))
     by_group = by_file
     if any(shard.row_group_part is not None for shard in survivors.index.snapshot.shards):
-        by_group = reasons(predicate, index.row_groups(files.numbers, columns).statistics)
+        groups = index.row_groups(files.numbers, columns)
+        by_group = reasons(predicate, groups.statistics, sketches.evidence(groups.file, columns))
     return [
         {
             "text": alone.text,
@@ -71,6 +77,7 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
             "opaque": [{"sql": sql, "why": why} for sql, why in alone.opaque],
             "rewrite": alone.rewrite,
             "computed": {"files": alone.computed, "row_groups": group.computed},
+            "by_sketches": {"files": alone.by_evidence, "row_groups": group.by_evidence},
         }
         for alone, group in zip(by_file, by_group, strict=True)
     ]
@@ -91,6 +98,8 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
     for conjunct in found["conjuncts"]:
         files, groups = conjunct["files"], conjunct["row_groups"]
         lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(conjunct['text'])}")
+        if conjunct["by_sketches"]["files"]:
+            lines.append(f"{'':33}{conjunct['by_sketches']['files']:,} of these files by sketches")
         told = conjunct["computed"]
         if told["files"] or told["row_groups"]:
             of = f"{told['files']:,} files, {told['row_groups']:,} row groups"
@@ -100,6 +109,8 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
         lines += [f"{'':33}not used: {_short(part['sql'])}: {part['why']}" for part in conjunct["opaque"]]
         if conjunct["rewrite"]:
             lines.append(f"{'':33}would prune: {conjunct['rewrite']}")
+    for name, why in found["unreadable_sketches"].items():
+        lines.append(f"the sketch {name} cannot be read, and skips nothing of what it does not know: {why}")
     for kind, paths in found.get("changes", {}).items():
         if paths:
             shown = ", ".join(paths[:_SHOWN_PATHS]) + (", …" if len(paths) > _SHOWN_PATHS else "")
@@ -143,8 +154,10 @@ def _facts_of_file(survivors: Survivors, file: str) -> dict[str, Any]:
         return found
     columns = sorted(predicate.columns)
     statistics = survivors.index.file_statistics(chosen, columns)
+    sketches = sketches_of(survivors.index)
+    evidence = sketches.evidence(chosen, columns)
     for conjunct in predicate.conjuncts:
-        outcome = outcomes(conjunct, statistics.statistics(sorted(conjunct.columns)))
+        outcome = outcomes(conjunct, statistics.statistics(sorted(conjunct.columns)), evidence)
         found["conjuncts"].append(
             {
                 "text": conjunct.text,
@@ -152,9 +165,9 @@ def _facts_of_file(survivors: Survivors, file: str) -> dict[str, Any]:
                 "ranges": {column: _range(statistics, column) for column in sorted(conjunct.columns)},
             }
         )
-    whole = outcomes(predicate, statistics.statistics(columns))
+    whole = outcomes(predicate, statistics.statistics(columns), evidence)
     groups = survivors.index.row_groups(chosen, columns)
-    by_group = outcomes(predicate, groups.statistics)
+    by_group = outcomes(predicate, groups.statistics, sketches.evidence(groups.file, columns))
     found["row_groups"] = [
         {"row_group": int(group), "verdict": _verdict(by_group, position)}
         for position, group in enumerate(groups.row_group)

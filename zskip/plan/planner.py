@@ -15,7 +15,7 @@ from zskip.plan.survivors import Changes, Survivors, surviving_groups
 from zskip.pruning import Budget, outcomes
 from zskip.scan import Groups
 from zskip.schema import Schema
-from zskip.tablelog import Index
+from zskip.tablelog import Index, sketches_of
 
 __all__ = ["plan", "survey"]
 
@@ -69,10 +69,10 @@ def _surviving_files(
     index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray, budget: Budget
 ) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the files of these shards that may hold a match, and of each whether all of its rows do."""
-    kept = [(np.zeros(0, np.int64), np.zeros(0, bool))]
+    kept, sketches = [(np.zeros(0, np.int64), np.zeros(0, bool))], sketches_of(index)
     for start in range(0, len(shards), _SHARDS_AT_ONCE):
         units = index.files(shards[start : start + _SHARDS_AT_ONCE], columns)
-        found = outcomes(predicate, units.statistics, budget=budget)
+        found = outcomes(predicate, units.statistics, sketches.evidence(units.numbers, columns), budget=budget)
         may_match = np.flatnonzero(found.may_match)
         kept.append((units.numbers[may_match], found.all_match[may_match]))
     numbers, whole = zip(*kept, strict=True)
@@ -86,5 +86,5 @@ def _surviving_groups(
     if not len(files) or not index.has_row_groups:
         return None
     units = index.row_groups(files, columns)
-    found = outcomes(predicate, units.statistics, budget=budget)
+    found = outcomes(predicate, units.statistics, sketches_of(index).evidence(units.file, columns), budget=budget)
     return surviving_groups(units, found.may_match, found.all_match)

@@ -10,6 +10,7 @@ from zskip.expr import Predicate
 from zskip.expr.tree import Computable, Opaque, walk
 from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import outcomes
+from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Statistics
 
@@ -35,8 +36,8 @@ REWRITES: dict[str, str] = {
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One conjunct: its text, the units that it removes alone (of ``units``), those in which it is proved for every
-    row, what in it is opaque and why, the rewrite that would prune where there is one, and the units of which DuckDB
-    told more than ranges do."""
+    row, what in it is opaque and why, the rewrite that would prune where there is one, the units of which DuckDB told
+    more than ranges do, and those (of ``removed``) that only other evidence removes."""
 
     text: str
     units: int
@@ -45,24 +46,35 @@ class Reason:
     opaque: tuple[tuple[str, str], ...]
     rewrite: str | None = None
     computed: int = 0
+    by_evidence: int = 0
 
 
-def reasons(predicate: Predicate, statistics: Statistics) -> list[Reason]:
+def reasons(predicate: Predicate, statistics: Statistics, evidence: Evidence | None = None) -> list[Reason]:
     """One `Reason` per conjunct, in their order."""
     budget = Budget()
-    return [_reason(part, statistics, budget) for part in predicate.conjuncts]
+    return [_reason(part, statistics, evidence, budget) for part in predicate.conjuncts]
 
 
-def _reason(part: Predicate, statistics: Statistics, budget: Budget) -> Reason:
-    found = outcomes(part, statistics, budget=budget)
+def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, budget: Budget) -> Reason:
+    found = outcomes(part, statistics, evidence, budget=budget)
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
     opaque = tuple((node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
     unknown = tuple(
         (path, "no statistics of this column") for path in sorted(part.columns) if _is_unknown(path, statistics)
     )
     hint = next((hint for _, reason in opaque for words, hint in REWRITES.items() if words in reason.lower()), None)
+    by_evidence = 0
+    if evidence is not None:
+        by_evidence = int(np.count_nonzero(outcomes(part, statistics, budget=budget).may_match & ~found.may_match))
     return Reason(
-        part.text, len(statistics), removed, proved, opaque + unknown, hint, _computed(part, found, statistics, budget)
+        part.text,
+        len(statistics),
+        removed,
+        proved,
+        opaque + unknown,
+        hint,
+        _computed(part, found, statistics, budget),
+        by_evidence,
     )
 
 

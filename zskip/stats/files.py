@@ -123,7 +123,8 @@ class DataFiles:
     the epoch, null where unknown · ``etag``: string, null where the store has none · ``first_row_group``: int64, one
     slot per file and one more: the row groups of file i are ``first_row_group[i]`` to ``first_row_group[i + 1]`` ·
     ``deletes``: the numbers of each file's deleted rows, ascending, 64 bits each and little-endian, null where there
-    are none; the statistics are those of the rows that are left. None where no file has any.
+    are none; the statistics are those of the rows that are left. None where no file has any ·
+    ``id``: int64, by which the table's sketches name a file; null where none knows it.
     """
 
     path: pa.StringArray
@@ -134,6 +135,11 @@ class DataFiles:
     row_groups: FileStatistics
     first_row_group: np.ndarray
     deletes: pa.BinaryArray | None = None
+    id: pa.Int64Array = None
+
+    def __post_init__(self) -> None:
+        if self.id is None:
+            object.__setattr__(self, "id", pa.nulls(len(self.path), pa.int64()))
 
     def __len__(self) -> int:
         return len(self.path)
@@ -154,6 +160,7 @@ class DataFiles:
             self.row_groups.take(groups),
             first,
             None if self.deletes is None else self.deletes.take(chosen),
+            self.id.take(chosen),
         )
 
     @staticmethod
@@ -169,6 +176,7 @@ class DataFiles:
             FileStatistics.concat([part.row_groups for part in parts]),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             _deletes(parts),
+            pa.concat_arrays([part.id for part in parts]),
         )
 
 

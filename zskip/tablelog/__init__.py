@@ -12,6 +12,8 @@ from zskip.tablelog.indexing import index_files, refresh
 from zskip.tablelog.kept_files import require_files
 from zskip.tablelog.log import history, latest_version, load, versions
 from zskip.tablelog.repair import Repaired, repair
+from zskip.tablelog.sketch_evidence import sketches_of
+from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord, with_segments
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
 from zskip.tablelog.vacuum import Vacuumed, vacuum
 
@@ -23,7 +25,9 @@ __all__ = [
     "LayoutRecord",
     "Repaired",
     "RowGroupUnits",
+    "SegmentRecord",
     "Shard",
+    "SketchRecord",
     "Snapshot",
     "Totals",
     "Vacuumed",
@@ -37,6 +41,8 @@ __all__ = [
     "refresh",
     "repair",
     "require_files",
+    "sketches_of",
     "vacuum",
     "versions",
+    "with_segments",
 ]

@@ -18,8 +18,10 @@ from zskip.tablelog import log
 from zskip.tablelog.kept_files import require_kept
 from zskip.tablelog.new_entry import ancestors, create, with_patience
 from zskip.tablelog.parts import Drafts, read_part
+from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
 from zskip.tablelog.shard_changes import merged, part_paths, without
 from zskip.tablelog.shards import write_shards
+from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
 from zskip.tablelog.values import Json
 from zskip.types import widens
@@ -46,6 +48,8 @@ class _Change:
     details: Mapping[str, Json]
     batch: tuple[str, int] | None
     still: Callable[[Snapshot], None] | None
+    sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None
+    merge_sketches: bool
 
 
 def commit(
@@ -65,6 +69,8 @@ def commit(
     restore: Snapshot | None = None,
     still: Callable[[Snapshot], None] | None = None,
     undo: Callable[[], None] | None = None,
+    sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None = None,
+    merge_sketches: bool = False,
 ) -> Snapshot:
     """Make a new version of a table, or its first one where ``base`` is None, and return it.
 
@@ -74,7 +80,9 @@ def commit(
     ``managed`` and ``partition_by`` are said where a table starts: with its first version, and with ``replace_all``.
     ``batch``: an application's name and the number of its batch; one that is not above the last that was committed
     changes nothing, and its files are not used. ``undo`` is called where the change is certain not to have been
-    made: it may remove the data files; a commit that may have been made must keep them.
+    made: it may remove the data files; a commit that may have been made must keep them. ``sketches``: what becomes of
+    the table's sketches, given those of the version before (none with ``replace_all``); None where they stay.
+    ``merge_sketches``: make one segment of all that each has.
 
     When others commit first, the change is made to their version: what is added can be, unless the table was given
     other columns or partitions; what is to be removed must still be there, and no one else may have changed the schema
@@ -99,6 +107,8 @@ def commit(
         details or {},
         batch,
         still,
+        sketches,
+        merge_sketches,
     )
     if restore is not None:
         change = replace(change, schema=restore.schema, layout=restore.layout)
@@ -135,6 +145,7 @@ class _Attempt:
         self.uncertain = False
         self.drafts = Drafts(storage)
         self._added: tuple[Shard, ...] | None = None
+        self._segments: frozenset[str] = frozenset()  # those that no version before names
 
     def keep_apart_the_layout(self) -> None:
         """A layout whose assignment is large gets a part of its own, so that later commits do not write it again."""
@@ -167,6 +178,7 @@ class _Attempt:
             parent=None,
             details=change.details,
             applications=dict([] if change.batch is None else [change.batch]),
+            sketches=self._sketches(None),
         )
         self._require_files(candidate)
         if not self._create(candidate):
@@ -228,8 +240,22 @@ class _Attempt:
             added=_added(change, newest),
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
             ancestors=ancestors(newest),
+            sketches=self._sketches(newest),
         )
+        if change.merge_sketches:
+            candidate = merged_wholly(self.drafts, candidate)
         return candidate if afresh else merged(self.drafts, candidate)
+
+    def _sketches(self, newest: Snapshot | None) -> tuple[SketchRecord, ...]:
+        change = self.change
+        if change.restored is not None:
+            return change.restored.sketches
+        before = () if change.replace_all or newest is None else newest.sketches
+        after = before if change.sketches is None else change.sketches(before)
+        if not change.merge_sketches:
+            after = merged_crowds(self.drafts, after)
+        self._segments = segment_paths(after) - segment_paths(before)
+        return after
 
     def _shards(self, schema: Schema, since: int, layout: LayoutRecord | None) -> tuple[Shard, ...]:
         """The shards of the files to add: written once, unless their columns depend on the version."""
@@ -261,6 +287,7 @@ class _Attempt:
         """Raise `FilesRemoved` where a vacuum removes a file that only this commit keeps, or has removed it."""
         change = self.change
         fresh = [*self.drafts.paths & {*part_paths(candidate.shards), *_layout_part(candidate)}]
+        fresh += sorted(self._segments & segment_paths(candidate.sketches))
         if change.add is not None and candidate.managed:
             fresh += change.add.path.to_pylist()
         require_kept(self.storage, fresh, candidate if change.restored is not None else None, change.restored)

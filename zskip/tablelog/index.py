@@ -85,7 +85,7 @@ class Index:
     def __repr__(self) -> str:
         return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {len(self)} files>"
 
-    def _once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
+    def once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
         """A value that is made once and kept while there is room; two threads may both make it, to the same end."""
         with self._lock:
             if key in self._kept:
@@ -105,7 +105,7 @@ class Index:
 
     def shards(self, paths: Sequence[str]) -> Statistics:
         """The ranges of these columns over each shard."""
-        return self._once(("shards", tuple(paths)), lambda: self.snapshot.statistics(paths), lambda _: 4096)
+        return self.once(("shards", tuple(paths)), lambda: self.snapshot.statistics(paths), lambda _: 4096)
 
     # --- one unit per file ---
 
@@ -115,7 +115,7 @@ class Index:
 
     def _file_reader(self, shard: int) -> ShardReader:
         record = self.snapshot.shards[shard]
-        return self._once(
+        return self.once(
             ("file", shard),
             lambda: self._reader(shard, record.file_part, record.totals.files),
             _reader_bytes,
@@ -126,7 +126,7 @@ class Index:
         part = record.row_group_part
         if part is None:
             return None
-        return self._once(
+        return self.once(
             ("row group", shard),
             lambda: self._reader(shard, part, record.totals.row_groups),
             _reader_bytes,
@@ -141,14 +141,14 @@ class Index:
         with self._lock:
             missing = [path for path in known if (level, shard, path) not in self._kept]
         read = reader.ranges(missing) if missing else None
-        row_count = self._once(
+        row_count = self.once(
             (level, shard, None),
             lambda: reader.row_count() if read is None else read.row_count,
             lambda counts: counts.nbytes,
         )
         columns: dict[str, Ranges] = {}
         for path in known:
-            columns[path] = self._once(
+            columns[path] = self.once(
                 (level, shard, path),
                 # Another thread's reading may have pushed it out of the cache since it was looked for.
                 lambda path=path: (read if path in missing and read else reader.ranges([path])).columns[path],  # type: ignore[misc]
@@ -166,7 +166,7 @@ class Index:
 
         if not 1 < len(chosen) <= _JOINED_SHARDS:
             return FileUnits(numbers, joined())
-        return FileUnits(numbers, self._once(("files", chosen, tuple(paths)), joined, _statistics_bytes))
+        return FileUnits(numbers, self.once(("files", chosen, tuple(paths)), joined, _statistics_bytes))
 
     def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Each shard that holds some of these files (ascending), with their rows in it."""
@@ -177,7 +177,7 @@ class Index:
     def _file_column(self, name: str, files: np.ndarray, type: pa.DataType) -> pa.Array:
         parts = []
         for shard, rows in self._by_shard(files):
-            column = self._once(
+            column = self.once(
                 ("column", shard, name),
                 lambda shard=shard: self._file_reader(shard).columns([name]).get(name),  # type: ignore[misc]
                 lambda values: 0 if values is None else values.nbytes,
@@ -214,6 +214,10 @@ class Index:
         """The ETags of files by number (ascending)."""
         return self._file_column("etag", files, pa.string())
 
+    def ids(self, files: np.ndarray) -> pa.Int64Array:
+        """By which sketches name files by number (ascending); null for those of which none knows."""
+        return self._file_column("id", files, pa.int64())
+
     def row_counts(self, files: np.ndarray) -> pa.Int64Array:
         """The rows of files by number (ascending)."""
         return self._file_column("row_count", files, pa.int64())
@@ -235,7 +239,7 @@ class Index:
     # --- one unit per row group ---
 
     def _first_row_group(self, shard: int) -> np.ndarray:
-        return self._once(
+        return self.once(
             ("first row group", shard), lambda: self._counted_row_groups(shard), lambda firsts: int(firsts.nbytes)
         )
 
@@ -284,6 +288,7 @@ class Index:
             files if groups is None else groups.statistics(paths),
             self._first_row_group(shard),
             self.deletes(numbers),
+            self.ids(numbers),
         )
 
     @cached_property

@@ -9,22 +9,27 @@ from __future__ import annotations
 import io
 import re
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import xxhash
 
 from zskip.errors import DamagedIndex, UnsafePath
 from zskip.storage.storage import Storage, abandon
 
-__all__ = ["BLOCK_BYTES", "Drafts", "Part", "PartFile", "lost", "read_part"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["BLOCK_BYTES", "Drafts", "Part", "PartFile", "is_intact", "lost", "read_part"]
 
 BLOCK_BYTES = 1 << 20
 _DIGEST_BYTES = 8
-_NAME = re.compile(r"_zskip/(stats|layout)/[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_NAME = re.compile(r"_zskip/(stats|layout|sketches)/[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _LARGEST = 1 << 36
 _SMALL = 1 << 20
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,22 @@ class Drafts:
         self._begun: list[str] = []
 
     def publish(self, folder: str, suffix: str, data: bytes) -> Part:
-        """Write a part durably under a name that no other has. ``folder`` is "stats" or "layout"."""
+        """Write a part durably under a name that no other has. ``folder``: "stats", "layout" or "sketches"."""
         path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
         self._begun.append(path)
         self.storage.put(path, data)
         blocks = (memoryview(data)[start : start + BLOCK_BYTES] for start in range(0, len(data), BLOCK_BYTES))
         return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
+
+    def write(self, folder: str, suffix: str, write: Callable[[BinaryIO], _Value]) -> tuple[Part, _Value]:
+        """As `publish`, for what ``write`` writes and never stands in memory whole; with what ``write`` returns."""
+        path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
+        self._begun.append(path)
+        with self.storage.open_writer(path) as target:
+            digested = _Digested(target)
+            value = write(cast(BinaryIO, digested))
+        self.storage.make_durable([path])
+        return digested.part(path), value
 
     @property
     def paths(self) -> frozenset[str]:
@@ -79,9 +94,50 @@ class Drafts:
         abandon(self.storage, useless)
 
 
+class _Digested(io.RawIOBase):
+    """Passes bytes on to another file, and takes the digest of each block of them."""
+
+    def __init__(self, target: BinaryIO) -> None:
+        super().__init__()
+        self._target, self._size = target, 0
+        self._block, self._digests = xxhash.xxh3_64(), bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, data: Buffer, /) -> int:
+        view = memoryview(data).cast("B")
+        self._target.write(view)
+        for start in range(0, len(view), BLOCK_BYTES):
+            piece = view[start : start + BLOCK_BYTES]
+            left = BLOCK_BYTES - self._size % BLOCK_BYTES
+            self._block.update(piece[:left])
+            if len(piece) >= left:
+                self._digests += self._block.digest()
+                self._block = xxhash.xxh3_64(piece[left:])
+            self._size += len(piece)
+        return len(view)
+
+    def part(self, path: str) -> Part:
+        last = self._block.digest() if self._size % BLOCK_BYTES else b""
+        return Part(path, self._size, bytes(self._digests) + last)
+
+
 def read_part(storage: Storage, part: Part) -> bytes:
     """A whole part, every block checked. Raises `DamagedIndex`."""
     return PartFile(storage, part).read()
+
+
+def is_intact(storage: Storage, part: Part) -> bool:
+    """Whether a part is there, with the bytes that its snapshot promises."""
+    try:
+        read_part(storage, part)
+    except DamagedIndex:
+        return False
+    return True
 
 
 class PartFile(io.RawIOBase):

@@ -31,7 +31,7 @@ from zskip.tablelog.freshness import data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import refresh
 from zskip.tablelog.new_entry import ancestors, create
-from zskip.tablelog.parts import Drafts, Part, read_part
+from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import Shard, Snapshot, Totals, to_bytes
 from zskip.tablelog.vacuum import DATA_FILE
@@ -65,7 +65,7 @@ def repair(storage: Storage, *, go_back: bool = False, threads: int | None = Non
     """
     snapshot, went_back_to = _readable(storage, go_back)
     for _ in range(_ATTEMPTS):
-        lost = [part for part in _parts(snapshot) if not _intact(storage, part)]
+        lost = [part for part in _parts(snapshot) if not is_intact(storage, part)]
         log.write_hint(storage, snapshot.version)
         repaired = Repaired(
             snapshot.version,
@@ -150,14 +150,6 @@ def _parts(snapshot: Snapshot) -> Iterator[Part]:
         yield snapshot.layout.part
 
 
-def _intact(storage: Storage, part: Part) -> bool:
-    try:
-        read_part(storage, part)
-    except DamagedIndex:
-        return False
-    return True
-
-
 def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads: int | None) -> Snapshot | None:
     """The next version, with new parts in place of the lost ones; None where another writer came first."""
     nameless = [shard for shard in snapshot.shards if shard.file_part in lost]
@@ -230,7 +222,7 @@ def _with_row_groups(drafts: Drafts, snapshot: Snapshot, shard: Shard, threads: 
     }
     owner = np.repeat(numbers, np.diff(read.first_row_group))
     groups = _without_nan(read.row_groups, {path: mask[owner] for path, mask in clean.items()})
-    return _written(drafts, snapshot, replace(read, files=known, row_groups=groups))
+    return _written(drafts, snapshot, replace(read, files=known, row_groups=groups, id=index.ids(numbers)))
 
 
 def _named_again(drafts: Drafts, snapshot: Snapshot, lost: Sequence[Shard], threads: int | None) -> tuple[Shard, ...]:
@@ -269,7 +261,7 @@ def _guesses(storage: Storage, snapshot: Snapshot, free: DataFiles, totals: Tota
     tried, alive, removed = [everything], ~everything, _is_in(free, snapshot.removed)
     versions = [version for version in log.versions(storage) if version < snapshot.version][-_ASKED_VERSIONS:]
     for older in _snapshots(storage, reversed(versions)):
-        whole = [shard for shard in older.shards if _intact(storage, shard.file_part)]
+        whole = [shard for shard in older.shards if is_intact(storage, shard.file_part)]
         there = _is_in(free, _names(storage, older, whole))
         alive = alive | (there & ~removed)
         tried += [alive, there, ~removed]

@@ -2,7 +2,7 @@
 
 | file part, one row a file | row-group part, one row a row group |
 | --- | --- |
-| path, size, modified, etag, row_count, row_groups | file (its row in the file part), row_count |
+| path, size, modified, etag, id, row_count, row_groups | file (its row in the file part), row_count |
 | <path>.lower, .upper, .null_count, .nan_count, .lower_exact, .upper_exact | the same |
 
 A column that is null throughout is left out. Types that Parquet does not keep exactly stand as integers in their unit.
@@ -37,7 +37,7 @@ _BOUNDED_COLUMNS = 64
 _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 _PROVING = ("lower", "upper", "null_count", "nan_count")
 _FLAT = ("lower", "upper")
-_UNREPEATED = ("path", "etag", "deletes")
+_UNREPEATED = ("path", "etag", "id", "deletes")
 _LARGEST_EXPANSION, _ALWAYS_FINE, _STEP_BYTES = 1000, 1 << 28, 1 << 26
 _PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
 
@@ -72,6 +72,8 @@ def _write_shard(drafts: Drafts, files: DataFiles, version: int, bounded: Sequen
     }
     if files.deletes is not None and files.deletes.null_count < len(files):
         described["deletes"] = files.deletes
+    if files.id.null_count < len(files):
+        described["id"] = files.id
     file_part = _publish(drafts, {**described, **_flat(files.files)})
     row_group_part = None
     if (groups != 1).any():

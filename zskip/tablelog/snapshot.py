@@ -20,6 +20,7 @@ from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
 from zskip.tablelog import values
 from zskip.tablelog.parts import Part
+from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.values import Json
 
 __all__ = [
@@ -164,6 +165,7 @@ class Snapshot:
     ``added``: the version that added a column, for those that were not there from the start. ``removed``: the paths of
     the files that the parent had and this version has not, where they are few: by these a repair tells lost names.
     ``ancestors``: how the ids of the commits before this one begin, the parent's first, at most `ANCESTORS` of them.
+    ``sketches``: those of the table, which files that are added get as well.
     """
 
     version: int
@@ -182,6 +184,7 @@ class Snapshot:
     added: Mapping[str, int] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     ancestors: tuple[str, ...] = ()
+    sketches: tuple[SketchRecord, ...] = ()
 
     def __repr__(self) -> str:
         totals = self.totals
@@ -246,6 +249,7 @@ class Snapshot:
             "ancestors": list(self.ancestors),
             "layout": None if self.layout is None else self.layout.to_json(),
             "schema": base64.b64encode(self.schema.arrow.serialize().to_pybytes()).decode(),
+            "sketches": [sketch.to_json() for sketch in self.sketches],
             "shards": [shard.to_json() for shard in self.shards],
         }
 
@@ -271,6 +275,7 @@ class Snapshot:
             added={str(path): int(version) for path, version in _get(json, "added", dict).items()},
             removed=tuple(str(path) for path in _get(json, "removed", list)) if "removed" in json else (),
             ancestors=tuple(str(id) for id in _get(json, "ancestors", list)) if "ancestors" in json else (),
+            sketches=tuple(SketchRecord.from_json(sketch) for sketch in json.get("sketches", [])),
         )
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
+from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import ANCESTORS, Snapshot
 from zskip.tablelog.vacuum_intent import declare
 
@@ -22,7 +23,8 @@ __all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
 # What zskip itself writes: data files by their own names, parts, what Spark stages, files that were never published.
 DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
-_OURS = rf"{DATA_FILE}|^_zskip/((stats|layout)/|log/vacuum-)[^/]+$|{_STAGING}|(^|/)\.[^/]*\.[0-9a-f]{{16}}\.tmp$"
+_UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
+_OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
 _INDEX_ONLY = r"^_zskip/"
 # Whose folders are tables of their own, wherever they lie.
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
@@ -139,4 +141,5 @@ def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
         seen.update(part.path for part in parts if part is not None)
         if snapshot.layout is not None and snapshot.layout.part is not None:
             seen.add(snapshot.layout.part.path)
+        seen.update(segment_paths(snapshot.sketches))
     return pa.concat_arrays([*named, pa.array(sorted(seen), pa.string())])

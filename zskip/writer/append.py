@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, nearest
 from zskip.schema import Schema
+from zskip.sketches import SKETCHES, named_sketches
 from zskip.storage import Storage, abandon
 from zskip.storage.table_formats import refuse_folder
-from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load
+from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
 from zskip.writer import hive
 from zskip.writer.backend import LOCAL, Engine, Rows
 from zskip.writer.evolution import appended
@@ -66,6 +67,7 @@ def create(
     if set(partition_by) >= set(schema.arrow.names):
         raise InvalidOption("partition_by= names every column; at least one must stay in the files.")
     schema.orderable(options.by)
+    named_sketches(options.sketches, schema)
     options = replace(options, partition_by=partition_by)
     written = engine.write(source, storage, schema, options, None, None, None)
     return commit(
@@ -80,6 +82,7 @@ def create(
         details={"rows": written.rows, "files": len(written.files)},
         batch=batch,
         undo=removal(storage, written),
+        sketches=lambda before: written.sketches,
     )
 
 
@@ -125,6 +128,7 @@ def append(
                 details={"rows": written.rows, "files": len(written.files)},
                 batch=batch,
                 undo=lambda: undone.append(True),
+                sketches=lambda before: with_segments(before, written.sketches),
             )
             break
         except BaseException as error:
@@ -193,8 +197,18 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
         options,
         by=said.get("by", () if layout is None else layout.columns),
         partition_by=snapshot.partition_by,
+        sketches=_sketches(snapshot),
         **{name: said[name] for name in names if said.get(name) is not None},
     )
+
+
+def _sketches(snapshot: Snapshot) -> dict[str, list[str]]:
+    """A table's sketches, as `named_sketches` takes them; those of a later zskip are left out."""
+    found: dict[str, list[str]] = {}
+    for sketch in snapshot.sketches:
+        if sketch.name.kind in SKETCHES:
+            found.setdefault(sketch.name.column, []).append(sketch.name.kind)
+    return found
 
 
 def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: Mapping[str, Any]) -> WriteOptions:
@@ -217,7 +231,8 @@ def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: M
 
 def removal(storage: Storage, written: Written) -> Callable[[], None]:
     """What removes data files that were written, where their commit has certainly failed."""
-    return lambda: abandon(storage, written.files.path.to_pylist())
+    segments = [segment.part.path for sketch in written.sketches for segment in sketch.segments]
+    return lambda: abandon(storage, [*written.files.path.to_pylist(), *segments])
 
 
 def be_managed(storage: Storage, base: Snapshot) -> None:

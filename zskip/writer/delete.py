@@ -7,6 +7,7 @@ it worked are looked at as well, and only those; where others took away a file t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pyarrow.compute as pc
@@ -16,9 +17,9 @@ from zskip.errors import CommitConflict, CorruptFile
 from zskip.expr import Predicate
 from zskip.plan import Survivors, survey
 from zskip.stats import DataFiles
-from zskip.storage import Storage, abandon
-from zskip.tablelog import Index, Snapshot, commit
-from zskip.writer.append import be_managed, kept_options, routing_of
+from zskip.storage import Storage
+from zskip.tablelog import Index, Snapshot, commit, with_segments
+from zskip.writer.append import be_managed, kept_options, removal, routing_of
 from zskip.writer.backend import LOCAL, Engine
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written
@@ -58,7 +59,8 @@ def delete(
         return deletion.made(base)
     except BaseException:
         if not deletion.uncertain:
-            abandon(storage, [path for cut in deletion.cuts for path in cut.written.path.to_pylist()])
+            for cut in deletion.cuts:
+                removal(storage, cut.written)()
         raise
 
 
@@ -68,7 +70,7 @@ class _Cut:
 
     dropped: tuple[str, ...]
     rewritten: tuple[str, ...]
-    written: DataFiles
+    written: Written
     rows: int
 
 
@@ -127,16 +129,16 @@ class _Deletion:
         rows = _rows(hit, whole) + _rows(hit, partly) - written.rows
         if not rows:
             # Nothing matched after all: the files stay.
-            abandon(self.storage, written.files.path.to_pylist())
+            removal(self.storage, written)()
             return
         paths = [tuple(hit.index.paths(numbers).to_pylist()) for numbers in (whole, partly)]
-        self.cuts.append(_Cut(paths[0], paths[1], written.files, rows))
+        self.cuts.append(_Cut(paths[0], paths[1], written, rows))
 
     def _be_volatile(self, hit: Survivors, matched: np.ndarray, written: Written) -> None:
         """Refuse to take files for whole whose rows are neither matched nor left; unless the predicate draws lots."""
         if not np.array_equal(counts(hit.scan), matched):
             return
-        abandon(self.storage, written.files.path.to_pylist())
+        removal(self.storage, written)()
         raise CorruptFile(
             f"{len(matched)} files of {self.storage.uri} hold {_rows(hit, hit.numbers):,} rows by the index; "
             f"{matched.sum():,} match and {written.rows:,} do not. Nothing was changed. zskip verify says which files "
@@ -152,11 +154,12 @@ class _Deletion:
             self.storage,
             base,
             "delete",
-            add=DataFiles.concat([cut.written for cut in self.cuts]),
+            add=DataFiles.concat([cut.written.files for cut in self.cuts]),
             remove=[*dropped, *rewritten],
             details={"rows": rows, "files_dropped": len(dropped), "files_rewritten": len(rewritten)},
             still=lambda newest: self._see_all(base, newest),
             undo=self._undone,
+            sketches=lambda before: reduce(with_segments, [cut.written.sketches for cut in self.cuts], before),
         )
         return snapshot, Deleted(snapshot.version, rows, len(dropped), len(rewritten), rewritten)
 

@@ -41,6 +41,7 @@ class WriteOptions:
 
     ``file_size`` and ``memory_limit`` are bytes, or text as "128MB". ``weights``: the share of look-ups on each
     clustering column. ``workload``: predicates that stand for the queries to come. ``seed`` chooses the sample.
+    ``sketches``: columns and the kinds of sketches that are made of them.
     """
 
     by: Sequence[str] = ()
@@ -53,6 +54,7 @@ class WriteOptions:
     weights: Mapping[str, float] | Sequence[float] | None = None
     workload: Sequence[str] | None = None
     partition_by: Sequence[str] = ()
+    sketches: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     memory_limit: int | str | None = None
     temp_directory: str | os.PathLike[str] | None = None
     threads: int | None = None

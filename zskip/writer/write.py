@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
 
@@ -24,8 +24,12 @@ import pyarrow.compute as pc
 
 from zskip import layouts
 from zskip.schema import Schema
+from zskip.sketches import SketchBuilder, named_sketches
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.storage import Storage, abandon
+from zskip.tablelog import SketchRecord
+from zskip.tablelog.parts import Drafts
+from zskip.tablelog.segments import new_ids, published
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.file_groups import Bundles, least_rows, place, width
 from zskip.writer.narrow import Narrow
@@ -46,6 +50,7 @@ _LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
 _MOST_BUCKETS = 256
 # Shares of the memory limit: rows that are kept in memory, and the rows of one bucket that is being made into files.
 _RESIDENT_SHARE, _BUCKET_SHARE = 0.4, 0.125
+_SKETCH_SHARE = 0.125
 # How much of a file's rows is there while they are put in order and encoded, beside what is left of their bucket.
 _ORDERED = 1.25
 # One part in so many for the texts of a column that are kept once for all rows.
@@ -56,13 +61,14 @@ _TEXTS_SHARE = 64
 class Written:
     """What a write made: the routing that it followed, its files in layout order, and all their rows.
 
-    ``rows_per_file``: what a file is meant to hold.
+    ``rows_per_file``: what a file is meant to hold. ``sketches``: the segments that know the files.
     """
 
     routing: Routing
     files: DataFiles
     rows: int
     rows_per_file: int
+    sketches: tuple[SketchRecord, ...] = ()
 
 
 def write_files(
@@ -89,12 +95,15 @@ def write_files(
         pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-write")
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
         limit = int(options.memory_limit or free_memory() // 2)
-        write = _Write(storage, schema, options, folders, pool, cores, limit, slots)
+        names = named_sketches(options.sketches, schema)
+        builder = SketchBuilder(names, schema, int(limit * _SKETCH_SHARE), folders.make) if names else None
+        write = _Write(storage, schema, options, folders, pool, cores, limit, slots, builder)
         try:
             return write.run(source, routing, rows_per_file)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             abandon(storage, write.begun)
+            write.drafts.discard()
             raise
 
 
@@ -152,8 +161,13 @@ class _Write:
     cores: int
     limit: int
     slots: Sequence[tuple[int, int]] | None
+    sketches: SketchBuilder | None
     begun: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
+    drafts: Drafts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.drafts = Drafts(self.storage)
 
     def run(self, source: Source, routing: Routing | None, rows_per_file: int | None) -> Written:
         most, least = int(self.limit * _RESIDENT_SHARE), 1
@@ -175,7 +189,13 @@ class _Write:
         bundles = widest if alone else Bundles.of(routing, width(rows, routing.files, least, filled))
         shape = _Shape(routing, bundles, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
         files = self._gather(shape, buckets, look, narrow, rows)
-        return Written(routing, self._data_files(files), rows, rows_per_file or max(rows, 1))
+        data_files = self._data_files(files)
+        segments: tuple[SketchRecord, ...] = ()
+        if self.sketches is not None:
+            data_files = replace(data_files, id=new_ids(len(data_files)))
+            ids = dict(zip(data_files.path.to_pylist(), data_files.id.to_pylist(), strict=True))
+            segments = published(self.drafts, self.sketches, ids)
+        return Written(routing, data_files, rows, rows_per_file or max(rows, 1), segments)
 
     def _look(self, source: Source) -> _Look:
         for part in source.parts(None):
@@ -369,6 +389,8 @@ class _Write:
         kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names])
         with self.storage.open_writer(path) as target:
             write_file(target, stored, kept, cuts, units, encoding, top_level(assignment.columns, self.schema))
+        if self.sketches is not None:
+            self.sketches.add(path, rows)
         return _File(path, units)
 
     def _data_files(self, files: Sequence[_File]) -> DataFiles:

@@ -1,0 +1,110 @@
+"""`SketchBuilder`: segments made of rows as they pass on their way into files, in bounded memory.
+
+a file's rows ──▶ distinct keys ──▶ pairs in memory ──(beyond the limit)──▶ sorted runs on disk ──▶ one segment
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.errors import InvalidOption
+from zskip.schema import Column, Schema
+from zskip.sketches.kinds import SKETCHES, SketchName
+from zskip.sketches.pairs import RUN_FILE_BITS, Coverage, Numbers, Run, Source, write_segment
+
+__all__ = ["SketchBuilder"]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What one sketch has collected: pairs in memory, in the order of the files, and sorted runs on disk."""
+
+    column: Column
+    in_memory: list[Numbers] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(pairs.nbytes for pairs in self.in_memory)
+
+
+class SketchBuilder:
+    """Collects the keys of files, which any number of threads may add.
+
+    ``most_bytes``: what may wait in memory, half of it while it is sorted · ``make_folder``: makes a folder for spill
+    files, when one is needed; who gives it removes it.
+    """
+
+    def __init__(
+        self, names: Sequence[SketchName], schema: Schema, most_bytes: int, make_folder: Callable[[], str]
+    ) -> None:
+        self._pending = {name: _Pending(schema.columns[name.column]) for name in names}
+        self._most_bytes, self._make_folder = most_bytes // 2, make_folder
+        self._folder: str | None = None
+        self._lock = threading.Lock()
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def names(self) -> tuple[SketchName, ...]:
+        return tuple(self._pending)
+
+    def __len__(self) -> int:
+        """How many files were added."""
+        return len(self._numbers)
+
+    def add(self, path: str, rows: pa.Table) -> None:
+        """Collect from the rows of a file, by its path. A column that the rows lack is all NULL."""
+        with self._lock:
+            number = self._numbers.setdefault(path, len(self._numbers))
+        if number >= 1 << RUN_FILE_BITS:
+            raise InvalidOption(
+                f"One write makes sketches of {1 << RUN_FILE_BITS:,} files at most: write larger files."
+            )
+        for name, pending in self._pending.items():
+            if pending.column.parts[0] not in rows.column_names:
+                continue
+            pairs = Run.of(SKETCHES[name.kind].keys(_values(pending.column, rows)), number)
+            with self._lock:
+                pending.in_memory.append(pairs)
+                if sum(each.size for each in self._pending.values()) > self._most_bytes:
+                    self._spill()
+
+    def _spill(self) -> None:
+        """Sort what waits in memory into a run on disk, for each sketch."""
+        self._folder = self._folder or self._make_folder()
+        for number, pending in enumerate(self._pending.values()):
+            if pending.in_memory:
+                path = os.path.join(self._folder, f"sketch-{number}-{len(pending.runs)}.npy")
+                np.save(path, _sorted(pending.in_memory))
+                pending.runs.append(Run(np.load(path, mmap_mode="r")))
+
+    def write(self, name: SketchName, sink: BinaryIO, ids: Mapping[str, int]) -> int:
+        """Write the segment of one sketch, given the id of each file that was added; how many entries it has."""
+        pending = self._pending[name]
+        sources = [*pending.runs, *([Run(_sorted(pending.in_memory))] if pending.in_memory else [])]
+        by_number = np.array([ids[path] for path in self._numbers], np.int64)
+        coverage = Coverage.of(np.sort(by_number))
+        numbers = coverage.numbers(by_number)
+        key_bits = SKETCHES[name.kind].key_bits(sum(map(len, sources)))
+        return write_segment(sink, [Source(run, numbers) for run in sources], coverage, key_bits)
+
+
+def _sorted(waiting: list[Numbers]) -> Numbers:
+    """The pairs of all files, ascending; the list is emptied as they are taken."""
+    pairs = np.concatenate(waiting)
+    waiting.clear()
+    pairs.sort()
+    return pairs
+
+
+def _values(column: Column, rows: pa.Table) -> pa.ChunkedArray:
+    """The column's values, still dictionary-encoded where they are: few values are hashed faster than many rows."""
+    whole = rows.column(column.parts[0])
+    return whole if len(column.parts) == 1 and pa.types.is_dictionary(whole.type) else column.of(rows)

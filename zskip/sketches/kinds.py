@@ -1,0 +1,64 @@
+"""`SKETCHES`: the kinds of sketches, and the names by which a user asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from zskip.errors import InvalidOption, nearest
+from zskip.schema import Column, Schema
+from zskip.sketches import substrings, whole_values
+from zskip.sketches.hashing import Hashes
+
+__all__ = ["SKETCHES", "Sketch", "SketchName", "named_sketches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A kind of sketch.
+
+    ``keys(values)``: what a file keeps of its rows' values, distinct and ascending, 64 bits each ·
+    ``key_bits(entries)``: how many of these bits a segment of so many entries keeps ·
+    ``check_column``: raises `InvalidOption` for a column that it cannot be made of.
+    """
+
+    keys: Callable[[pa.ChunkedArray], Hashes]
+    key_bits: Callable[[int], int]
+    check_column: Callable[[Column], None]
+
+
+SKETCHES = {
+    "values": Sketch(whole_values.keys, whole_values.key_bits, whole_values.check_column),
+    "substrings": Sketch(substrings.keys, substrings.key_bits, substrings.check_column),
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SketchName:
+    """One sketch of a table: the path of its column, and its kind."""
+
+    column: str
+    kind: str
+
+
+def named_sketches(given: object, schema: Schema) -> tuple[SketchName, ...]:
+    """The sketches that a user asks for, as ``{"uid": "values", "url": ["values", "substrings"]}``.
+
+    Raises `InvalidOption` and `UnknownColumn`.
+    """
+    if not isinstance(given, Mapping) or not all(isinstance(column, str) for column in given):
+        raise InvalidOption(f'sketches= maps columns to kinds of sketches, as {{"uid": "values"}}, not {given!r}.')
+    names = []
+    for column, kinds in given.items():
+        # A path as the table keeps it comes first: `a.b` is the field of a struct even where a column is named so.
+        found = schema.columns.get(column) or schema.column(column)
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            if kind not in SKETCHES:
+                raise InvalidOption(f"There is no sketch {kind!r}.{nearest(str(kind), SKETCHES)}")
+            SKETCHES[kind].check_column(found)
+            names.append(SketchName(found.path, kind))
+    if len(set(names)) < len(names):
+        raise InvalidOption(f"A sketch stands twice in sketches={given!r}.")
+    return tuple(names)

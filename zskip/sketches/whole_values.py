@@ -1,0 +1,58 @@
+"""The sketch ``values``: which files hold a value, for ``=``, ``IN`` and ``IS NOT DISTINCT FROM``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.errors import InvalidOption
+from zskip.schema import Column
+from zskip.sketches.hashing import Hashes, can_hash, hashes
+from zskip.sketches.pairs import RUN_KEY_BITS, Numbers, Segment
+
+__all__ = ["check_column", "files_with", "key_bits", "keys"]
+
+_LEAST_BITS, _BITS_BEYOND_ENTRIES = 33, 8
+
+
+def check_column(column: Column) -> None:
+    """Raises `InvalidOption` for a column whose type has no equality that a hash can stand for."""
+    if not can_hash(column.type):
+        raise InvalidOption(
+            f'The column "{column.path}" is {column.type}, which the sketch "values" cannot keep: name a column of '
+            "numbers, strings, binary, dates, times or booleans, or a field of a struct."
+        )
+
+
+def key_bits(entries: int) -> int:
+    """How many bits of a hash are kept: so many that one look-up in 256 at most names a file too many.
+
+    >>> key_bits(20_000_000), key_bits(2_000_000_000)
+    (33, 39)
+    """
+    return min(RUN_KEY_BITS, max(_LEAST_BITS, entries.bit_length() + _BITS_BEYOND_ENTRIES))
+
+
+def keys(values: pa.ChunkedArray) -> Hashes:
+    """The hashes of the distinct values, ascending."""
+    found = [np.zeros(0, np.uint64)]
+    for chunk in values.chunks:
+        if t.is_dictionary(chunk.type):
+            # The dictionary may hold what no row has.
+            chunk = chunk.dictionary.take(chunk.indices.unique().drop_null())
+        found.append(hashes(chunk))
+    return distinct(np.concatenate(found))
+
+
+def distinct(keys: Hashes) -> Hashes:
+    """The distinct keys, ascending."""
+    ordered = np.sort(keys)
+    kept = np.ones(len(ordered), bool)
+    kept[1:] = ordered[1:] != ordered[:-1]
+    return ordered[kept]
+
+
+def files_with(segment: Segment, constants: pa.Array) -> Numbers:
+    """The numbers of the files that may hold any of the constants, ascending; all other files of the segment do not."""
+    return np.unique(segment.find(distinct(hashes(constants)))[1])

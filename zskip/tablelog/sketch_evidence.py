@@ -1,0 +1,197 @@
+"""`SketchEvidence`: what a snapshot's sketches know of files, as proofs ask for it (`zskip.pruning.Evidence`).
+
+    constants ──hash──▶ keys ──look-up in each segment──▶ ids of files ──▶ their numbers in the snapshot
+
+A file that no readable segment knows may hold anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from zskip.errors import DamagedIndex
+from zskip.expr.tree import Contains, Reference, Scalar
+from zskip.sketches import SketchName, substrings
+from zskip.sketches.hashing import can_hash, hashes
+from zskip.sketches.pairs import Segment
+from zskip.tablelog.index import Index
+from zskip.tablelog.segments import open_segment
+from zskip.tablelog.sketch_records import SketchRecord
+
+__all__ = ["SketchEvidence", "Sketches", "sketches_of"]
+
+Ints = NDArray[np.int64]
+
+_MOST_PAIRS = 1 << 24
+"""Of files that no segment knows, and values: they are all named one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """Of a shard's files: ``known``, whether a segment knows each; their ids, ascending, and each one's place."""
+
+    known: NDArray[np.bool_]
+    ids: Ints
+    order: Ints
+
+
+@dataclass(slots=True)
+class Sketches:
+    """The sketches of an index, opened when they are first asked. Any number of threads may ask.
+
+    ``unreadable``: why a sketch's segments cannot be read, of those that cannot; they skip nothing.
+    """
+
+    index: Index
+    unreadable: dict[SketchName, str] = field(default_factory=dict)
+    _opened: dict[SketchName, tuple[Segment, ...]] = field(default_factory=dict)
+    _shards: dict[tuple[SketchName, int], _Shard] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def evidence(self, files: Ints, columns: list[str]) -> SketchEvidence | None:
+        """Evidence about units, by the number of each one's file (ascending); None where no column has a sketch."""
+        sketched = any(sketch.name.column in columns for sketch in self.index.snapshot.sketches)
+        return SketchEvidence(self, files) if sketched else None
+
+    def record(self, name: SketchName) -> SketchRecord | None:
+        """The sketch of this name, if the table has it."""
+        return next((sketch for sketch in self.index.snapshot.sketches if sketch.name == name), None)
+
+    def segments(self, record: SketchRecord) -> tuple[Segment, ...]:
+        """The segments of a sketch that can be read."""
+        with self._lock:
+            if record.name not in self._opened:
+                opened = []
+                for segment in record.segments:
+                    try:
+                        opened.append(open_segment(self.index.storage, segment))
+                    except DamagedIndex as error:
+                        self.unreadable[record.name] = str(error)
+                self._opened[record.name] = tuple(opened)
+            return self._opened[record.name]
+
+    def knows(self, record: SketchRecord) -> NDArray[np.bool_]:
+        """Of every file of the index, whether a segment that can be opened knows it."""
+        shards = range(len(self.index.snapshot.shards))
+        return np.concatenate([np.zeros(0, bool), *(self.shard(record, shard).known for shard in shards)])
+
+    def shard(self, record: SketchRecord, shard: int) -> _Shard:
+        """What the segments of a sketch know of a shard's files."""
+        key = record.name, shard
+        if key not in self._shards:
+            files = np.arange(self.index.first_file[shard], self.index.first_file[shard + 1])
+            ids = np.asarray(self.index.ids(files).fill_null(-1))
+            known = np.zeros(len(files), bool)
+            for segment in self.segments(record):
+                known |= segment.coverage.numbers(ids) >= 0
+            order = np.argsort(ids, kind="stable").astype(np.int64)
+            self._shards[key] = _Shard(known & (ids >= 0), ids[order], order)
+        return self._shards[key]
+
+    def found(
+        self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]], shards: list[int]
+    ) -> tuple[Ints, Ints] | None:
+        """What a look-up finds in these shards: files by number, and what was found in each; None where one fails."""
+        what, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for segment in self.segments(record):
+            try:
+                one, files = find(segment)
+            except DamagedIndex as error:
+                with self._lock:
+                    self.unreadable[record.name] = str(error)
+                    self._opened[record.name] = tuple(each for each in self._opened[record.name] if each is not segment)
+                    self._shards = {key: each for key, each in self._shards.items() if key[0] != record.name}
+                return None
+            what.append(one)
+            ids.append(segment.coverage.ids(files))
+        all_ids, all_what = np.concatenate(ids), np.concatenate(what)
+        numbers, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for shard in shards:
+            known = self.shard(record, shard)
+            low, high = np.searchsorted(known.ids, all_ids), np.searchsorted(known.ids, all_ids, "right")
+            hit, row = _expanded(low, high)
+            numbers.append(known.order[row] + self.index.first_file[shard])
+            places.append(all_what[hit])
+        return np.concatenate(numbers), np.concatenate(places)
+
+
+def sketches_of(index: Index) -> Sketches:
+    """The sketches of an index, opened once for all plans."""
+    return index.once("sketches", lambda: Sketches(index), lambda _: 1 << 20)
+
+
+def _expanded(low: NDArray[np.intp], high: NDArray[np.intp]) -> tuple[Ints, Ints]:
+    """Every number of the half-open ranges, with the place of its range."""
+    counts = high - low
+    place = np.repeat(np.arange(len(low), dtype=np.int64), counts)
+    return place, np.arange(counts.sum(), dtype=np.int64) + np.repeat(low - (np.cumsum(counts) - counts), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class SketchEvidence:
+    """Evidence about units, each of which is a file or a part of one; ``files``: its number (ascending)."""
+
+    sketches: Sketches
+    files: Ints
+
+    def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
+        """As `Evidence.may_hold`."""
+        record = self._sketch_of(term, "values")
+        if record is None or not can_hash(values.type):
+            return None
+        keys = hashes(values)
+        files, shards = self.files[units], self._shards(units)
+        found = self.sketches.found(record, lambda segment: segment.find(keys), shards)
+        if found is None:
+            return self.may_hold(term, values, units)  # a segment less
+        unknown = units[~self._known(record, files, shards)]
+        if len(unknown) * len(values) > _MOST_PAIRS:
+            return None
+        hit, place = _expanded(np.searchsorted(files, found[0]), np.searchsorted(files, found[0], "right"))
+        return (
+            np.concatenate([units[place], np.repeat(unknown, len(values))]),
+            np.concatenate([found[1][hit], np.tile(np.arange(len(values), dtype=np.int64), len(unknown))]),
+        )
+
+    def may_contain(self, condition: Contains, units: Ints) -> NDArray[np.bool_] | None:
+        """As `Evidence.may_contain`."""
+        record = self._sketch_of(condition.term, "substrings")
+        wanted = substrings.trigrams(condition.text, any_case=condition.folded)
+        if record is None or not len(wanted):
+            return None
+
+        def find(segment: Segment) -> tuple[Ints, Ints]:
+            files = substrings.files_with(segment, wanted)
+            return files, files
+
+        files, shards = self.files[units], self._shards(units)
+        found = self.sketches.found(record, find, shards)
+        if found is None:
+            return self.may_contain(condition, units)
+        may = ~self._known(record, files, shards)
+        may[_expanded(np.searchsorted(files, found[0]), np.searchsorted(files, found[0], "right"))[1]] = True
+        return may
+
+    def _sketch_of(self, term: Scalar, kind: str) -> SketchRecord | None:
+        return self.sketches.record(SketchName(term.path, kind)) if isinstance(term, Reference) else None
+
+    def _shards(self, units: Ints) -> list[int]:
+        """The shards of these units' files."""
+        ends = np.searchsorted(self.files[units], self.sketches.index.first_file)
+        return np.flatnonzero(np.diff(ends)).tolist()
+
+    def _known(self, record: SketchRecord, files: Ints, shards: list[int]) -> NDArray[np.bool_]:
+        """Whether a segment knows each of these files (ascending), which are in these shards."""
+        first = self.sketches.index.first_file
+        ends = np.searchsorted(files, first)
+        parts = [
+            self.sketches.shard(record, shard).known[files[ends[shard] : ends[shard + 1]] - first[shard]]
+            for shard in shards
+        ]
+        return np.concatenate([np.zeros(0, bool), *parts])

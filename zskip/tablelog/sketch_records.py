@@ -1,0 +1,65 @@
+"""`SketchRecord`: a table's sketches as its snapshots name them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from zskip.sketches import SketchName
+from zskip.tablelog.parts import Part
+from zskip.tablelog.values import Json
+
+__all__ = ["SegmentRecord", "SketchRecord", "with_segments"]
+
+_MOST_SEGMENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecord:
+    """A part that holds a segment; ``files`` that it knows, and ``entries``: pairs of a key and a file."""
+
+    part: Part
+    files: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class SketchRecord:
+    """A sketch of a table. Files that none of its segments knows are kept by every plan."""
+
+    name: SketchName
+    segments: tuple[SegmentRecord, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """The size of its segments."""
+        return sum(segment.part.size for segment in self.segments)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "column": self.name.column,
+            "kind": self.name.kind,
+            "segments": [
+                {"part": segment.part.to_json(), "files": segment.files, "entries": segment.entries}
+                for segment in self.segments
+            ],
+        }
+
+    @staticmethod
+    def from_json(json: Json) -> SketchRecord:
+        """Raises `KeyError`, `TypeError` or `ValueError` for what is none."""
+        segments = []
+        for one in json["segments"]:
+            files, entries = one["files"], one["entries"]
+            if type(files) is not int or type(entries) is not int or files < 0 or entries < 0:
+                raise ValueError("a segment has a number of files and of entries")
+            segments.append(SegmentRecord(Part.from_json(one["part"]), files, entries))
+        if len(segments) > _MOST_SEGMENTS:
+            raise ValueError(f"no sketch has {len(segments):,} segments")
+        return SketchRecord(SketchName(str(json["column"]), str(json["kind"])), tuple(segments))
+
+
+def with_segments(records: Sequence[SketchRecord], new: Sequence[SketchRecord]) -> tuple[SketchRecord, ...]:
+    """The same sketches with the segments of others added. A sketch that was dropped meanwhile stays dropped."""
+    added = {record.name: record.segments for record in new}
+    return tuple(replace(one, segments=(*one.segments, *added.get(one.name, ()))) for one in records)

@@ -1,0 +1,135 @@
+"""Sketches of files that are there already: of a new column, of files that others wrote, in place of lost segments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.errors import InvalidOption
+from zskip.sketches import SKETCHES, SketchBuilder, SketchName
+from zskip.storage import Storage
+from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
+from zskip.tablelog.parts import Drafts, Part, is_intact
+from zskip.tablelog.segments import new_ids, published
+from zskip.writer.options import WriteOptions
+from zskip.writer.paths import stored_rows
+from zskip.writer.spool import SpillFolders, free_memory
+from zskip.writer.write import available_cores
+
+__all__ = ["complete_sketches", "drop_sketches"]
+
+_MEMORY_SHARE = 0.5
+
+
+def complete_sketches(
+    storage: Storage, base: Snapshot, options: WriteOptions, added: Sequence[SketchName] = (), *, repair: bool = False
+) -> tuple[Snapshot, tuple[str, ...]]:
+    """Give a table's sketches, and those that are ``added``, the files that they do not know; commit, if there are any.
+
+    ``repair``: read every segment, and make those that are damaged anew; the paths of these are returned as well.
+    Raises `CorruptFile` and `CommitConflict`.
+    """
+    new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})
+    lost = {
+        segment.part
+        for record in base.sketches
+        for segment in record.segments
+        if repair and not is_intact(storage, segment.part)
+    }
+    records = tuple(_without(record, lost) for record in (*base.sketches, *new) if record.name.kind in SKETCHES)
+    index = Index(storage, replace(base, sketches=records))
+    known = sketches_of(index)
+    ids = np.asarray(index.ids(np.arange(len(index), dtype=np.int64)).fill_null(-1)).copy()
+    nameless = np.flatnonzero(ids < 0)
+    ids[nameless] = np.asarray(new_ids(len(nameless)))
+    # Sketches that lack the same files are made in one reading.
+    lacking: dict[bytes, list[SketchName]] = {}
+    for record in records:
+        unknown = ~known.knows(record)
+        if unknown.any():
+            lacking.setdefault(unknown.tobytes(), []).append(record.name)
+    if not new and not lacking and not lost:
+        return base, ()
+    drafts, made = Drafts(storage), tuple[SketchRecord, ...]()
+    try:
+        for mask, names in lacking.items():
+            made += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts)
+    except BaseException:
+        drafts.discard()
+        raise
+    again = None
+    if made and len(nameless):
+        again = replace(index.data_files().take(nameless), id=pa.array(ids[nameless]))
+
+    def completed(before: tuple[SketchRecord, ...]) -> tuple[SketchRecord, ...]:
+        names = {each.name for each in before}
+        whole = [_without(each, lost) for each in (*before, *(each for each in new if each.name not in names))]
+        return with_segments(whole, made)
+
+    snapshot = commit(
+        storage,
+        base,
+        "sketch",
+        add=again,
+        remove=() if again is None else again.path.to_pylist(),
+        managed=base.managed,
+        details={"added": [f"{name.kind} of {name.column}" for name in added], **_source(base)},
+        sketches=completed,
+        undo=drafts.discard,
+    )
+    return snapshot, tuple(sorted(part.path for part in lost))
+
+
+def _without(record: SketchRecord, lost: Collection[Part]) -> SketchRecord:
+    return replace(record, segments=tuple(segment for segment in record.segments if segment.part not in lost))
+
+
+def _source(base: Snapshot) -> dict[str, Any]:
+    """Where an index of others' files has its statistics from, by which a later refresh goes."""
+    return {name: base.details[name] for name in ("source",) if not base.managed and name in base.details}
+
+
+def drop_sketches(storage: Storage, base: Snapshot, columns: Sequence[str]) -> Snapshot:
+    """Take the sketches of columns away, in a commit. Raises `InvalidOption` for a column that has none."""
+    for column in columns:
+        if column not in {sketch.name.column for sketch in base.sketches}:
+            raise InvalidOption(f'The table has no sketch of "{column}".')
+    return commit(
+        storage,
+        base,
+        "sketch",
+        managed=base.managed,
+        details={"dropped": list(columns), **_source(base)},
+        sketches=lambda before: tuple(each for each in before if each.name.column not in columns),
+    )
+
+
+def _built(
+    index: Index, files: np.ndarray, ids: np.ndarray, names: Sequence[SketchName], options: WriteOptions, drafts: Drafts
+) -> tuple[SketchRecord, ...]:
+    """Segments of these files, by number, which are read for them."""
+    schema, storage = index.snapshot.schema, index.storage
+    columns = sorted({schema.columns[name.column].parts[0] for name in names})
+    limit = int(options.memory_limit or free_memory() // 2)
+    paths = index.paths(files).to_pylist()
+    with ExitStack() as cleanup:
+        folders = cleanup.enter_context(SpillFolders(options.temp_directory))
+        builder = SketchBuilder(names, schema, int(limit * _MEMORY_SHARE), folders.make)
+
+        def read(path: str) -> None:
+            builder.add(path, pa.table({}))
+            for part in stored_rows(storage, index.snapshot, [path]).parts(columns):
+                builder.add(path, part())
+
+        cores = options.threads or available_cores()
+        pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-sketch")
+        cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
+        for done, _ in enumerate(pool.map(read, paths), 1):
+            options.reported("sketch", done, len(paths))
+        return published(drafts, builder, dict(zip(paths, ids[files].tolist(), strict=True)))
