@@ -76,7 +76,11 @@ PREDICATES = {
     "two hundred trials": " AND ".join(f"(n * n + {i} = 7 OR m * {i + 2} = 3)" for i in range(200)),
     "nested CASE": "CASE WHEN upper(w) = 'A' THEN 1 ELSE " * 150 + "2" + " END" * 150 + " = 1",
     "deep parentheses": "(" * 190 + "upper(w)" + ")" * 190 + " = 'x'",
-    "a name of many dots": ".".join(["w"] * 16_001) + " = 'x'",
+    "a name of many dots": "q" + ".w" * 16_000 + " = 'x'",
+    "a list of sums": f"n IN ({', '.join(f'n + {i}' for i in range(5_000))})",
+    "an integer of many digits": f"n = {'9' * 5000}",
+    "a decimal of many digits": f"substr(w, {'9' * 5000}) = '0.{'9' * 5000}'",
+    "a list of long integers": f"n IN ({', '.join('9' * 4400 for _ in range(100))})",
 }
 
 

@@ -198,6 +198,9 @@ def in_quotes(name: str) -> str:
     return name if len(name) > 1 and name[0] == name[-1] == '"' else f'"{name}"'
 
 
+_LONGEST_NAME = 200
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """A hint that names the closest candidate, or lists a few; empty where there is none.
 
@@ -206,7 +209,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     """
     pool = list(candidates)
     folded = {candidate.lower(): candidate for candidate in pool}
-    close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.5)
+    # Comparing is quadratic, and the name may be a stranger's.
+    close = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), list(folded), n=1, cutoff=0.5)
     if close:
         return f" Did you mean {in_quotes(folded[close[0]])}?"
     if not pool:

@@ -24,6 +24,9 @@ MOST = 256
 LONGEST = 200_000
 """Characters of a text, with its parameters, that is kept."""
 
+MOST_CHARACTERS = 2_000_000
+"""Characters of all texts that are kept."""
+
 Key: TypeAlias = tuple[object, ...]
 
 _lock = threading.Lock()
@@ -72,5 +75,5 @@ def keep(key: Key | None, predicate: Predicate) -> None:
         return
     with _lock:
         _kept[key] = predicate
-        if len(_kept) > MOST:
+        while len(_kept) > MOST or sum(len(each.frozen) for each in _kept.values()) > MOST_CHARACTERS:
             _kept.popitem(last=False)

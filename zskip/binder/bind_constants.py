@@ -134,7 +134,7 @@ def _parameters(
         if key is None:
             continue
         shown, place = source.frozen[start:end], source.span(start, end)
-        if isinstance(key, str) and key.isdigit() and not isinstance(params, Mapping):
+        if isinstance(key, str) and key.isdigit() and len(key) < 10 and not isinstance(params, Mapping):
             key = int(key) - 1
         if isinstance(key, int):
             if not 0 <= key < len(ordered):

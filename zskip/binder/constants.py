@@ -51,12 +51,16 @@ def sql_type(node: exp.DataType, dialect: Dialect) -> pa.DataType | None:
     if kind == _T.TIMESTAMP:
         return pa.timestamp("us", "UTC") if dialect.name == "spark" else pa.timestamp("us")
     if kind == _T.DECIMAL:
-        sizes = [int(parameter.name) for parameter in node.expressions]
+        sizes = [int(parameter.name[:9]) for parameter in node.expressions]
         precision, scale = (*sizes, 0)[:2] if sizes else ((10, 0) if dialect.name == "spark" else (18, 3))
         return pa.decimal128(precision, scale) if 0 < precision <= 38 and 0 <= scale <= precision else None
     if kind in (_T.VARCHAR, _T.TEXT) and node.expressions and dialect.name != "duckdb":
         return None
     return SQL_TYPES.get(kind)
+
+
+_MOST_DIGITS = 1_000
+"""Digits of a number that is read at all: Python refuses to read more than 4,300."""
 
 
 def number(text: str, negative: bool = False) -> pa.Scalar:
@@ -68,6 +72,8 @@ def number(text: str, negative: bool = False) -> pa.Scalar:
     if len(text) <= 18 and text.isascii() and text.isdigit():
         return pa.scalar(-int(text) if negative else int(text), pa.int64())
     text = ("-" if negative else "") + text.replace("_", "")
+    if len(text) > _MOST_DIGITS:
+        raise Refused(f"the number {text[:50]}… has more digits than an exact type")
     if re.fullmatch(r"-?\d+", text):
         value = int(text)
         if -(2**63) <= value < 2**63:

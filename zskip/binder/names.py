@@ -73,7 +73,8 @@ class Names:
     def find(self, names: list[str]) -> Column | None:
         """The column of these names, the first of which may be a table's."""
         # A first name that is a column of its own is no table's: what follows is inside of it, perhaps a map's key.
-        for skip in range(1 if self._inside(names[0]) else len(names)):
+        longest = max((len(column.parts) for column in self.schema), default=0)
+        for skip in range(max(0, len(names) - longest), 1 if self._inside(names[0]) else len(names)):
             found = self.schema.find(names[skip:], case_sensitive=self.case_sensitive)
             if found is not None:
                 return found

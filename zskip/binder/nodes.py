@@ -29,7 +29,9 @@ def known(node: exp.Expr, *names: str) -> None:
 
 def whole_number(node: exp.Expr) -> int | None:
     """A whole number that is written out."""
-    if isinstance(node, exp.Literal) and re.fullmatch(r"-?[0-9]{1,18}" if node.is_string else "[0-9]+", node.this):
+    if isinstance(node, exp.Literal) and re.fullmatch(
+        r"-?[0-9]{1,18}" if node.is_string else "[0-9]{1,1000}", node.this
+    ):
         return int(node.this)
     if isinstance(node, exp.Neg) and (inner := whole_number(node.this)) is not None:
         return -inner

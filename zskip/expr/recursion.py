@@ -25,6 +25,7 @@ _FRAMES_A_LEVEL = 200
 _CHARACTERS_A_LEVEL = 2_000  # of SQL that nests more than usual
 _STACK_BYTES = 512 * 2**20
 _lock = threading.Lock()
+_here = threading.local()  # .deep: whether this thread is one with a large stack
 
 
 def with_room(nesting: int, work: Callable[[], Result]) -> Result:
@@ -32,7 +33,13 @@ def with_room(nesting: int, work: Callable[[], Result]) -> Result:
 
     Work that turns out deeper than ``nesting`` said is done anew, so it must change nothing. Raises what ``work``
     raises; RecursionError above about `DEEPEST` levels.
+
+    The recursion limit belongs to the process: while deep work runs, all threads have the higher one, so that an
+    endless recursion in another thread ends later. Deep work of two threads runs one after the other; within deep work
+    there is room already.
     """
+    if getattr(_here, "deep", False):
+        return work()
     if nesting <= SHALLOW:
         try:
             return work()
@@ -42,6 +49,7 @@ def with_room(nesting: int, work: Callable[[], Result]) -> Result:
     errors: list[BaseException] = []
 
     def run() -> None:
+        _here.deep = True
         try:
             results.append(work())
         except BaseException as error:  # handed to the caller below, whatever it is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -140,9 +140,15 @@ class Tried:
 Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
 
 
-@lru_cache(maxsize=512)
+_proofs: WeakKeyDictionary[Predicate, Proof] = WeakKeyDictionary()
+"""A proof lives as long as its predicate: it holds as much as that does."""
+
+
 def _proof(predicate: Predicate) -> Proof:
-    return _with_trials(proof_of(predicate.tree))
+    found = _proofs.get(predicate)
+    if found is None:
+        found = _proofs[predicate] = _with_trials(proof_of(predicate.tree))
+    return found
 
 
 def _with_trials(proof: Proof) -> Proof:

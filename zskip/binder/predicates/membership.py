@@ -20,6 +20,10 @@ from zskip.expr.tree import Literal, Node, Scalar
 __all__ = ["among_integers", "between", "in_"]
 
 
+_MOST_TERMS = 1_000
+"""Expressions in a list, each of which has to be proved on its own."""
+
+
 def between(binding: Binding, node: exp.Expr) -> Node:
     """``x BETWEEN low AND high``."""
 
@@ -53,6 +57,8 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
         listed = _long_list(binding, node)
         if listed is not None:
             return chosen(lambda term: _in_array(binding, term, listed, node), subject)
+        if sum(not isinstance(each, exp.Literal | exp.Cast | exp.Neg) for each in node.expressions) > _MOST_TERMS:
+            raise Refused(f"IN over more than {_MOST_TERMS:,} expressions that are no constants")
         scalars = [binding.scalar(each) for each in node.expressions]
         if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and _bracketed(binding, node):
             raise Refused("IN over a list value with NULL, which is no list of alternatives")

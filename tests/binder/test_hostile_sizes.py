@@ -1,0 +1,97 @@
+"""Texts that are absurdly long: an answer or an error of zskip's own, in bounded time and memory."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from zskip import pruning
+from zskip.binder import bind, bind_cache
+from zskip.errors import SqlError
+from zskip.expr.recursion import with_room
+from zskip.expr.tree import Opaque
+from zskip.pruning import evaluate
+from zskip.schema import Schema
+from zskip.stats import Statistics
+
+SCHEMA = Schema(pa.schema({"n": pa.int32(), "w": pa.string(), "f": pa.float64(), "c": pa.decimal128(20, 2)}))
+DIGITS = "9" * 5000
+NOTHING = Statistics(pa.array([1]), {})
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"n = {DIGITS}",
+        f"n = -{DIGITS}",
+        f"n + 1 = {DIGITS}",
+        f"c = {DIGITS}.{DIGITS}",
+        f"f < 1e{DIGITS}",
+        f"n IN ({DIGITS}, 1)",
+        f"n IN ({', '.join([DIGITS] * 60)})",
+        f"n BETWEEN 1 AND {DIGITS}",
+        f"n = CAST('{DIGITS}' AS BIGINT)",
+        f"c = CAST(n AS DECIMAL({DIGITS}))",
+        f"substr(w, {DIGITS}) = 'x'",
+        f"round(f, {DIGITS}) = 2",
+        f"n = 0x{DIGITS}",
+    ],
+)
+def test_numbers_of_any_length_are_kept_or_refused(sql: str, dialect: str) -> None:
+    try:
+        bound = bind(sql, SCHEMA, dialect=dialect)
+    except SqlError:
+        return
+    assert pruning.outcomes(bound, NOTHING).may_match.all()
+
+
+def test_a_parameter_of_any_number_is_missed() -> None:
+    with pytest.raises(SqlError):
+        bind(f"n = ${DIGITS}", SCHEMA, params=[1])
+
+
+def test_a_name_of_many_dots_is_looked_for_quickly() -> None:
+    """The nearest name was searched for in quadratic time: 14 seconds."""
+    started = time.process_time()
+    with pytest.raises(SqlError, match="There is no column"):
+        bind("q" + ".b" * 16_000 + " = 1", SCHEMA)
+    assert time.process_time() - started < 5
+
+
+def test_a_list_of_many_expressions_is_kept() -> None:
+    bound = bind(f"n IN ({', '.join(f'n + {i}' for i in range(2_000))})", SCHEMA)
+    assert isinstance(bound.tree, Opaque)
+    assert "more than 1,000 expressions" in bound.tree.reason
+    few = bind(f"n IN ({', '.join(f'n + {i}' for i in range(20))})", SCHEMA)
+    assert not isinstance(few.tree, Opaque)
+
+
+def test_room_within_room_is_the_same_room() -> None:
+    """It used to wait for itself."""
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: with_room(100, lambda: with_room(100, lambda: "reached")))
+        assert found.result(timeout=60) == "reached"
+
+
+def test_a_proof_is_forgotten_with_its_predicate() -> None:
+    bound = bind(f"n IN ({', '.join(map(str, range(100_000)))})", SCHEMA)  # too long a text to be remembered
+    pruning.outcomes(bound, NOTHING)
+    proof, predicate = weakref.ref(evaluate._proofs[bound].cuts), weakref.ref(bound)
+    assert proof() is not None
+    del bound
+    gc.collect()
+    assert predicate() is None
+    assert proof() is None
+
+
+def test_the_remembered_predicates_have_a_size() -> None:
+    for number in range(40):
+        bind(f"n = {number} AND w <> '{'x' * 150_000}'", SCHEMA)
+    kept = sum(len(each.text) for each in bind_cache._kept.values())
+    assert 0 < kept <= bind_cache.MOST_CHARACTERS
