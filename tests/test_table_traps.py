@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from sqlglot import exp
 
 import zskip
 from zskip import plan as planning
-from zskip.engines.duckdb import conjuncts
 from zskip.plan import planner
 from zskip.schema import Schema
+from zskip.statement import plan_tree
 from zskip.stats import ColumnStatistics, footers, hive_columns
 from zskip.storage import open_storage
 from zskip.tablelog import freshness
@@ -200,13 +199,13 @@ def folder_of_nothing(folder: Path) -> list[str]:
 
 def stops_at_a_pruned_file(patch: pytest.MonkeyPatch) -> None:
     """The mistake of a reader that takes a file without surviving row groups for the end."""
-    right = planner.Groups.of
+    right = planner.surviving_groups
 
-    def wrong_(units: Any, may_match: np.ndarray, all_match: np.ndarray) -> planner.Groups:
+    def wrong_(units: Any, may_match: np.ndarray, all_match: np.ndarray) -> Any:
         alive = np.isin(units.file, units.file[may_match])
         return right(units, may_match & np.logical_and.accumulate(alive), all_match)
 
-    patch.setattr(planner.Groups, "of", wrong_)
+    patch.setattr(planner, "surviving_groups", wrong_)
 
 
 def pruned_in_the_middle(folder: Path) -> list[str]:
@@ -225,16 +224,7 @@ def pruned_in_the_middle(folder: Path) -> list[str]:
 
 def limit_forgotten(patch: pytest.MonkeyPatch) -> None:
     """The mistake of moving a condition below a LIMIT."""
-    right = conjuncts.Scopes._inward
-
-    def wrong_(self: Any, query: exp.Select, *rest: Any) -> Any:
-        limit = query.args.pop("limit")
-        try:
-            return right(self, query, *rest)
-        finally:
-            query.args["limit"] = limit
-
-    patch.setattr(conjuncts.Scopes, "_inward", wrong_)
+    patch.setattr(plan_tree, "_filters_below", lambda node, above: (*above, node.info.get("Expression", "TRUE")))
 
 
 def condition_above_a_limit(folder: Path) -> list[str]:

@@ -179,6 +179,7 @@ class _Attempt:
             details=change.details,
             applications=dict([] if change.batch is None else [change.batch]),
             sketches=self._sketches(None),
+            uniform=change.managed,
         )
         self._require_files(candidate)
         if not self._create(candidate):
@@ -241,6 +242,7 @@ class _Attempt:
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
             ancestors=ancestors(newest),
             sketches=self._sketches(newest),
+            uniform=_uniform(change, newest),
         )
         if change.merge_sketches:
             candidate = merged_wholly(self.drafts, candidate)
@@ -410,6 +412,15 @@ def _make_durable(storage: Storage, files: DataFiles) -> None:
         storage.make_durable(files.path.to_pylist())
     except FileNotFoundError as error:
         raise FilesRemoved(f"{storage.uri}: a vacuum removed files before they were committed: {error}") from error
+
+
+def _uniform(change: _Change, newest: Snapshot) -> bool:
+    """Whether every file has the table's own columns and types: a schema that changed left older files behind."""
+    if change.restored is not None:
+        return change.restored.uniform
+    if change.replace_all:
+        return change.managed
+    return newest.uniform and (change.schema is None or change.schema == newest.schema)
 
 
 def _be_safe(files: DataFiles) -> None:

@@ -166,6 +166,7 @@ class Snapshot:
     the files that the parent had and this version has not, where they are few: by these a repair tells lost names.
     ``ancestors``: how the ids of the commits before this one begin, the parent's first, at most `ANCESTORS` of them.
     ``sketches``: those of the table, which files that are added get as well.
+    ``uniform``: zskip wrote every file with exactly the table's columns and types, so that no reader needs the schema.
     """
 
     version: int
@@ -185,6 +186,7 @@ class Snapshot:
     removed: tuple[str, ...] = ()
     ancestors: tuple[str, ...] = ()
     sketches: tuple[SketchRecord, ...] = ()
+    uniform: bool = False
 
     def __repr__(self) -> str:
         totals = self.totals
@@ -247,6 +249,7 @@ class Snapshot:
             "added": dict(self.added),
             "removed": list(self.removed),
             "ancestors": list(self.ancestors),
+            "uniform": self.uniform,
             "layout": None if self.layout is None else self.layout.to_json(),
             "schema": base64.b64encode(self.schema.arrow.serialize().to_pybytes()).decode(),
             "sketches": [sketch.to_json() for sketch in self.sketches],
@@ -276,6 +279,7 @@ class Snapshot:
             removed=tuple(str(path) for path in _get(json, "removed", list)) if "removed" in json else (),
             ancestors=tuple(str(id) for id in _get(json, "ancestors", list)) if "ancestors" in json else (),
             sketches=tuple(SketchRecord.from_json(sketch) for sketch in json.get("sketches", [])),
+            uniform=_get(json, "uniform", bool) if "uniform" in json else False,
         )
 
 

@@ -1,8 +1,9 @@
-"""DuckDB: relations over planned files, whole statements, and a table that prunes itself.
+"""DuckDB: relations over planned files, whole statements, and errors that point at what was written.
 
-``native_scan``: the SQL of a native scan · ``duckdb_types``: Arrow types as DuckDB reads them · ``remote_files``: files
-in object stores · ``relation``: a scan as a relation · ``statement``: whole statements · ``conjuncts``: which
-conditions bind a table · ``meaning``: where a connection reads SQL otherwise than a proof.
+``native_scan``: its SQL · ``duckdb_types``: Arrow types as DuckDB reads them · ``remote_files``: files in
+object stores · ``relation``: a plan as a relation · ``statement``: whole statements, by ``table_places`` (where tables
+stand in the text), ``catalog`` (which of them are zskip's), ``stubs`` (DuckDB's plan of the statement) and
+``survivor_reads`` (the reads that run).
 """
 
 from zskip.engines.duckdb.relation import to_duckdb

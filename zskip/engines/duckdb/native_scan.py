@@ -23,7 +23,7 @@ from zskip.schema import names_given
 if TYPE_CHECKING:
     from zskip.scan import Scan
 
-__all__ = ["Select", "literal", "native_scan", "partition_values", "reshaped", "without_patterns"]
+__all__ = ["Select", "literal", "native_scan", "partition_values", "reshaped", "uniform_read", "without_patterns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,17 @@ def _form_source(
     return f"(SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'})"
 
 
+def uniform_read(files: str, schema: pa.Schema) -> str:
+    """A read of files that all have the same columns: ``files`` is a list in SQL, or a parameter.
+
+    DuckDB then counts the rows itself, which it does not where it is given a schema.
+    """
+    options = ["hive_partitioning = false"]
+    if any(_holds_floats(field.type) for field in schema):
+        options.append(_KEEPS_NAN)
+    return f"read_parquet({files}, {', '.join(options)})"
+
+
 def reshaped(scan: Scan) -> list[str]:
     """The structs of a table that some file may hold with other fields, or with its fields in another order.
 
@@ -183,8 +194,7 @@ def _schema_literal(stored: Mapping[str, str]) -> str:
 def _options(schema: pa.Schema, stored: str, rows: int | None, file_column: str | None) -> str:
     options = ["hive_partitioning = false", f"schema = {stored}"]
     if any(_holds_floats(field.type) for field in schema):
-        # Without it, DuckDB takes a footer's bounds to cover NaN too, and loses such rows of files by pyarrow.
-        options.append("can_have_nan = true")
+        options.append(_KEEPS_NAN)
     if file_column is not None:
         options.append(f"filename = {literal(file_column)}")
     if rows is not None:
@@ -205,6 +215,8 @@ def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, p
     return {name: pa.array([texts.get(name)], pa.string()).cast(type)[0] for name, type in types.items()}
 
 
+# Without it, DuckDB takes a footer's bounds to cover NaN too, and loses such rows of files by pyarrow.
+_KEEPS_NAN = "can_have_nan = true"
 _FILE = "_zskip_file"
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _HIVE_FOLDER = re.compile(r"(?<=/)([^/=]+)=([^/]*)(?=/)")

@@ -1,0 +1,187 @@
+"""Stubs: empty tables that stand in for zskip's while DuckDB plans a statement, so that its plan can be read.
+
+A stub is an Arrow dataset without rows and without statistics, so that nothing is folded away. Each place in the text
+has a stub of its own, whose columns ``zskip_<place>_<column>`` occur nowhere else: a name in the plan says which scan
+it is of. DuckDB prints a condition that it could not hand to the scan with the names of the query instead; so the stub
+spells its columns in upper and lower case as the statement does not: ``tS`` in the plan can only be the table's ``ts``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+from zskip.statement.plan_tree import Node, StubColumns, read_tree
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow.dataset as ds
+
+__all__ = ["Stub", "engine_plan", "make_stubs"]
+
+_LOG = logging.getLogger("zskip")
+# Where a statement looks at the names of columns, other spellings might change what it means.
+_READS_NAMES = re.compile(
+    r"\b(columns|typeof|alias|struct_keys|to_json|json_\w+|row_to_json|query|query_table)\b", re.I
+)
+_MOST_SPELLINGS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """``sql``: what stands in the table's place · ``name`` and ``rows``: the dataset that it reads · ``columns``: the
+    table's columns by the names that DuckDB's plan prints."""
+
+    sql: str
+    name: str
+    rows: ds.Dataset
+    columns: StubColumns
+
+
+def unused_prefix(statement: str) -> str:
+    """A prefix for the names of stubs that the statement does not have.
+
+    >>> unused_prefix("SELECT 1"), unused_prefix("SELECT zskip_0_1")
+    ('zskip', 'zskipx')
+    """
+    prefix = "zskip"
+    while prefix in statement.lower():
+        prefix += "x"
+    return prefix
+
+
+def make_stubs(schemas: Sequence[pa.Schema], statement: str) -> list[Stub]:
+    """The stubs of the tables of a statement, one for each of their schemas."""
+    import pyarrow.dataset as ds  # brings pandas along where that is installed
+
+    prefix = _unused_prefix(statement)
+    spell = _Spelling(schemas, statement)
+    stubs = []
+    for place, schema in enumerate(schemas):
+        name = f"{prefix}_{place}"
+        own = [f"{name}_{number}" for number in range(len(schema))]
+        spelled = [spell.otherwise(column) for column in schema.names]
+        shown = ", ".join(f"{one} AS {quoted(said)}" for one, said in zip(own, spelled, strict=True))
+        printed = dict(zip(own, schema.names, strict=True))
+        printed |= {said: column for said, column in zip(spelled, schema.names, strict=True) if said != column}
+        rows = ds.dataset(_empty(schema).rename_columns(own))
+        stubs.append(Stub(f"(SELECT {shown} FROM {name})", name, rows, StubColumns(name, printed)))
+    return stubs
+
+
+def _unused_prefix(statement: str) -> str:
+    """A prefix for the names of stubs that the statement does not have.
+
+    >>> _unused_prefix("SELECT 1"), _unused_prefix("SELECT zskip_0_1")
+    ('zskip', 'zskipx')
+    """
+    prefix = "zskip"
+    while prefix in statement.lower():
+        prefix += "x"
+    return prefix
+
+
+class _Spelling:
+    """Names in letters that the statement does not use for them, nor another table where enough spellings are left."""
+
+    def __init__(self, schemas: Sequence[pa.Schema], statement: str) -> None:
+        fields = " ".join(field.name for schema in schemas for column in schema for field in _nested(column.type))
+        self._text = f"{statement} {fields}"
+        self._words = {*re.findall(r"\w+", self._text), *(name for schema in schemas for name in schema.names)}
+        self._taken: set[str] = set()
+        self._as_it_is = _READS_NAMES.search(statement) is not None
+
+    def otherwise(self, name: str) -> str:
+        """The name as no other column is spelled; as it is where there is no such spelling."""
+        letters = [at for at, letter in enumerate(name) if letter.isascii() and letter.isalpha()]
+        ends = ((one, two) for one in letters for two in letters if two >= one and not self._as_it_is)
+        spelled = [
+            "".join(letter.swapcase() if at in chosen else letter for at, letter in enumerate(name))
+            for chosen in islice(ends, _MOST_SPELLINGS)
+        ]
+        # Never all letters at once: DATE is also what a type is printed as.
+        new = [said for said in spelled if self._is_new(said) and (len(letters) == 1 or not said.isupper())]
+        found = next((said for said in new if said not in self._taken), new[0] if new else name)
+        self._taken.add(found)
+        return found
+
+    def _is_new(self, said: str) -> bool:
+        return said not in self._words and (said.isidentifier() or said not in self._text)
+
+
+def _nested(type: pa.DataType) -> list[pa.Field]:
+    fields = [type.field(number) for number in range(type.num_fields)]
+    return fields + [inner for field in fields for inner in _nested(field.type)]
+
+
+@lru_cache(maxsize=64)
+def _empty(schema: pa.Schema) -> pa.Table:
+    """No row, in Arrow types which DuckDB reads as those that it gives the table's Parquet columns."""
+    import duckdb
+
+    typed = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS c{number}" for number, field in enumerate(schema))
+    with duckdb.connect() as con:
+        con.execute("SET arrow_lossless_conversion = true")
+        return con.sql(f"SELECT {typed} WHERE false").to_arrow_table()
+
+
+def engine_plan(
+    con: duckdb.DuckDBPyConnection, statement: str, stubs: Sequence[Stub], params: Any = None
+) -> Node | None:
+    """DuckDB's plan of one statement over stubs; None where it cannot be had, and then nothing is to be pruned.
+
+    What is wrong with the statement is DuckDB's to say when it runs.
+    """
+    import duckdb
+
+    if not _is_readable():
+        return None
+    try:
+        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params)
+    except duckdb.Error:
+        return None
+
+
+def _explained(
+    con: duckdb.DuckDBPyConnection, statement: str, names: Mapping[str, ds.Dataset], params: Any
+) -> Node | None:
+    # DuckDB finds a table that its catalog does not have among the names of the calling function.
+    scope = {**names, "con": con, "text": f"EXPLAIN (FORMAT JSON) {statement}", "params": params}
+    rows = eval("con.execute(text, params).fetchall()", scope)
+    plans = [json.loads(text) for kind, text in rows if kind == "physical_plan"]
+    return read_tree(plans[0]) if plans else None
+
+
+_PROBE_LOCK = threading.Lock()
+
+
+def _is_readable() -> bool:
+    with _PROBE_LOCK:
+        return _probe()
+
+
+@lru_cache(maxsize=1)
+def _probe() -> bool:
+    """Whether DuckDB prints plans in the form that is known; where it does not, that is logged once."""
+    import duckdb
+
+    schema = pa.schema([("ts", pa.int64()), ("host", pa.string())])
+    statement = "SELECT host FROM probed WHERE ts > 5 AND abs(ts) = 7"
+    (stub,) = make_stubs([schema], statement)
+    with duckdb.connect() as con:
+        root = _explained(con, statement.replace("probed", stub.sql), {stub.name: stub.rows}, None)
+    for scan in (root and root.scans([stub.columns])) or ():
+        if scan.conditions[:1] == ('("ts" > 5)',) and '(abs("ts") = 7)' in "".join(scan.conditions[1:]):
+            return True
+    _LOG.warning("DuckDB %s prints plans in a form unknown to zskip: statements read every file.", duckdb.__version__)
+    return False

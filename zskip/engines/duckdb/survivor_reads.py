@@ -1,0 +1,102 @@
+"""What stands in a table's place when a statement runs: a native read of the files that are left of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from zskip.engines.duckdb.duckdb_types import quoted
+from zskip.engines.duckdb.native_scan import literal, native_scan, reshaped, uniform_read, without_patterns
+from zskip.engines.duckdb.relation import readable_paths
+from zskip.engines.duckdb.session import reads_bytes_as_text, texts_for_bytes
+from zskip.engines.duckdb.stored_form import stored_form
+from zskip.engines.duckdb.table_places import Place
+from zskip.errors import UnknownParameter
+from zskip.scan import Scan
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["Values", "default_alias", "read_survivors"]
+
+
+class Values:
+    """The statement's own parameters and those of the reads, in the one style that the statement uses.
+
+    ``takes``: whether DuckDB takes parameters for it at all.
+    """
+
+    def __init__(self, params: Sequence[Any] | Mapping[str, Any] | None, takes: bool) -> None:
+        self.takes = takes
+        self._named = params is None or isinstance(params, Mapping)
+        given = {} if params is None else params
+        self._values: dict[str, Any] = (
+            dict(given) if isinstance(given, Mapping) else {str(i): value for i, value in enumerate(given, start=1)}
+        )
+        self._marks = count(1)
+
+    @property
+    def all(self) -> Mapping[str, Any] | Sequence[Any] | None:
+        """As DuckDB takes them."""
+        return (self._values or None) if self._named else list(self._values.values())
+
+    def require(self, name: str) -> None:
+        """Raise `UnknownParameter` where a parameter has no value."""
+        if self.takes and name not in self._values:
+            raise UnknownParameter(f"There is no value for the parameter ${name}.")
+
+    def numbered(self) -> str:
+        """The next ``?`` by its number, beside which other parameters can stand."""
+        return f"${next(self._marks)}"
+
+    def add(self, value: Any) -> str:
+        """One more parameter: how the statement names it."""
+        number = len(self._values) + 1
+        name = str(number)
+        if self._named:
+            name = next(one for i in count(number) if (one := f"zskip_{i}") not in self._values)
+        self._values[name] = value
+        return f"${name}"
+
+
+def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, place: Place, values: Values) -> str:
+    """A read of a scan's files, under the name that the table has here. ``uniform``: as the snapshot has it."""
+    files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
+    if files and uniform and not scan.partition_by and form is None:
+        listed = [without_patterns(file) for file in files]
+        read = uniform_read(values.add(listed) if values.takes else _literals(listed), schema)
+    else:
+        select = native_scan(
+            files,
+            texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema,
+            partition_by=scan.partition_by,
+            rows=scan.rows,
+            schema_parameter=None,
+            whole=reshaped(scan),
+            form=form,
+        )
+        given = {
+            name: values.add(value) if values.takes else _literals(value) for name, value in select.parameters.items()
+        }
+        read = f"({re.sub(_PARAMETER, lambda found: given[found[1]], select.sql)})"
+    return read if place.aliased else f"{read} AS {default_alias(place)}"
+
+
+_PARAMETER = re.compile(r"\$(zskip_files\w*)")
+
+
+def _literals(texts: Sequence[str | None]) -> str:
+    return "[" + ", ".join("NULL" if text is None else literal(text) for text in texts) + "]"
+
+
+def default_alias(place: Place) -> str:
+    """The name under which a path in FROM is known: its last part, up to a dot that does not begin it.
+
+    >>> default_alias(Place("lake/conn.v2/", "'", 0, 0, False, False))
+    '"conn"'
+    """
+    path = place.name
+    last = path.rstrip("/").rsplit("/", 1)[-1]
+    return quoted(last.split(".", 1)[0] or last or path if "/" in path or "." in path else path)

@@ -1,0 +1,198 @@
+"""The places of a statement's text at which a table stands in FROM, read from DuckDB's own tokens.
+
+Nothing here resolves columns or scopes, but for the names of common table expressions, which stand before tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+__all__ = ["Place", "Places", "Word", "table_places", "tokens"]
+
+_QUERY_STARTS = {
+    "SELECT",
+    "FROM",
+    "WITH",
+    "VALUES",
+    "PIVOT",
+    "UNPIVOT",
+    "DESCRIBE",
+    "DESC",
+    "SUMMARIZE",
+    "SHOW",
+    "TABLE",
+}
+_ABOUT_TABLES = {"SUMMARIZE", "DESCRIBE", "DESC"}
+_END_FROM = {
+    *("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY", "WINDOW", "SELECT", "SET", "RETURNING"),
+    *("UNION", "EXCEPT", "INTERSECT", "VALUES", "WHEN"),
+}
+_OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}
+
+
+class Word(NamedTuple):
+    """A token: its text, DuckDB's kind of it, and its half-open range of characters in the statement."""
+
+    text: str
+    kind: str
+    start: int
+    end: int
+
+
+class Place(NamedTuple):
+    """A table in FROM: its name without quotes, the quote (or ""), its range in the text.
+
+    ``aliased``: a name of its own follows · ``bare``: it follows SUMMARIZE or DESCRIBE, where no query stands.
+    """
+
+    name: str
+    quote: str
+    start: int
+    end: int
+    aliased: bool
+    bare: bool
+
+
+@dataclass(slots=True)
+class Places:
+    """What a statement reads: ``tables`` in the order of the text, and the functions that it calls, in lower case."""
+
+    tables: list[Place] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+
+
+def tokens(statement: str) -> list[Word]:
+    """The statement's tokens, without comments."""
+    import duckdb
+
+    raw = statement.encode()
+    plain = len(raw) == len(statement)
+    starts = [(offset, kind.name) for offset, kind in duckdb.tokenize(statement)]
+    words = []
+    for number, (start, kind) in enumerate(starts):
+        end = starts[number + 1][0] if number + 1 < len(starts) else len(raw)
+        text = raw[start:end].decode().rstrip()
+        if kind != "comment":
+            first = start if plain else len(raw[:start].decode())
+            words.append(Word(text, kind, first, first + len(text)))
+    return words
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One pair of parentheses. ``query``: a query stands in it, and FROM begins its clause · ``expecting``: a table
+    comes next · ``listing``: a comma brings the next table · ``naming``: the next word names a CTE ·
+    ``defines``: the CTE whose query it holds."""
+
+    query: bool
+    expecting: bool = False
+    listing: bool = False
+    naming: bool = False
+    ctes: set[str] = field(default_factory=set)
+    defines: str | None = None
+
+
+def table_places(words: Sequence[Word]) -> Places:
+    """The tables and functions of one statement."""
+    found = Places()
+    stack = [_Frame(query=True)]
+    verb = words[0].text.upper() if words else ""
+    cte: str | None = None
+    bare = recursive = False
+    for number, word in enumerate(words):
+        frame, text = stack[-1], word.text.upper()
+        before = words[number - 1].text.upper() if number else ""
+        after = words[number + 1].text.upper() if number + 1 < len(words) else ""
+        first = number == 0 or before in ("(", ";") or before in ("EXPLAIN", "ANALYZE")
+        if text in _OPENING:
+            query = text == "(" and (after in _QUERY_STARTS or (frame.expecting and before != "."))
+            if cte is not None and after in _QUERY_STARTS:
+                stack.append(_Frame(query=True, defines=cte, ctes={cte} if recursive else set()))
+                cte = None
+            else:
+                stack.append(
+                    _Frame(query=query, expecting=query and frame.expecting, listing=query and frame.expecting)
+                )
+            frame.expecting = False
+        elif text in _CLOSING:
+            closed = stack.pop() if len(stack) > 1 else frame
+            if closed.defines is not None:
+                stack[-1].ctes.add(closed.defines)
+                stack[-1].naming = after == ","
+        elif text == ",":
+            frame.expecting = frame.listing and not frame.naming
+        elif frame.naming and word.kind in ("identifier", "keyword") and text != "RECURSIVE":
+            cte, frame.naming = _unquoted(word.text).lower(), False
+        elif not frame.query:
+            if _calls(words, number):
+                found.functions.add(_unquoted(word.text).lower())
+        elif text == "WITH" and (first or (frame.query and after not in ("ORDINALITY",))):
+            frame.naming, recursive = True, after == "RECURSIVE"
+        elif text == "FROM":
+            frame.expecting = frame.listing = before not in ("DISTINCT", "DELETE")
+        elif text == "JOIN":
+            frame.expecting = True
+        elif text == "USING" and verb in ("MERGE", "DELETE"):
+            frame.expecting = frame.listing = True
+        elif text in _ABOUT_TABLES and first:
+            frame.expecting = bare = True
+        elif text in ("PIVOT", "UNPIVOT") and first:
+            frame.expecting = True
+        elif text in _END_FROM:
+            frame.expecting = frame.listing = bare = False
+        elif frame.expecting and text != "LATERAL":
+            if after == "(":
+                found.functions.add(_unquoted(word.text).lower())
+            elif after == ":" or text == ":":
+                continue  # FROM alias : table
+            elif word.kind in ("identifier", "string_const", "keyword") and after != "." and before != ".":
+                name = _unquoted(word.text)
+                if not any(name.lower() in one.ctes for one in stack):
+                    quote = word.text[0] if word.text[0] in "'\"" else ""
+                    aliased = before == ":" or _names_a_table(words[number + 1 : number + 2])
+                    found.tables.append(Place(name, quote, word.start, word.end, aliased, bare))
+            frame.expecting = bare = False
+        elif _calls(words, number):
+            found.functions.add(_unquoted(word.text).lower())
+    return found
+
+
+def _calls(words: Sequence[Word], number: int) -> bool:
+    """Whether a word is a function's name and not an alias with a list of columns."""
+    if words[number].kind not in ("identifier", "keyword") or [one.text for one in words[number + 1 : number + 2]] != [
+        "("
+    ]:
+        return False
+    before = words[number - 1] if number else None
+    return before is None or not (before.kind in ("identifier", "string_const") or before.text.upper() in (")", "AS"))
+
+
+def _unquoted(text: str) -> str:
+    quote = text[:1]
+    return text[1:-1].replace(quote * 2, quote) if quote in ("'", '"') else text
+
+
+def _names_a_table(following: Sequence[Word]) -> bool:
+    """Whether what follows a table is its alias, as DuckDB's grammar decides it."""
+    if not following:
+        return False
+    (word,) = following
+    if word.kind == "keyword":
+        return word.text.upper() == "AS" or word.text.lower() in _alias_keywords()
+    return word.kind in ("identifier", "string_const")
+
+
+@lru_cache(maxsize=1)
+def _alias_keywords() -> Collection[str]:
+    """The keywords of DuckDB's grammar that may be a table's alias without AS."""
+    import duckdb
+
+    with duckdb.connect() as con:
+        rows = con.execute(
+            "SELECT keyword_name FROM duckdb_keywords() GROUP BY ALL "
+            "HAVING bool_and(keyword_category IN ('unreserved', 'column_name'))"
+        ).fetchall()
+    return frozenset(name for (name,) in rows)

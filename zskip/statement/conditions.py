@@ -1,0 +1,89 @@
+"""The conditions that an engine applies to the scans of a table, as one predicate that prunes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from zskip.binder import bind
+from zskip.errors import SqlError
+from zskip.expr import Predicate, conjunction
+from zskip.schema import Schema
+from zskip.statement.plan_tree import Scan
+
+__all__ = ["Session", "known_zone", "predicate_of"]
+
+# A printed condition is bound: settings can still matter only to calls, casts and operators of arithmetic.
+_READS_SETTINGS = re.compile(r"[\w\"]\s*\((?!\s*SELECT)|::|[/%~]|TIME ZONE|TIMESTAMPTZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The settings of a connection that can matter to a bound condition. ``timezone``: None where Python does not know
+    it · ``usual``: whether functions give what they give by default."""
+
+    timezone: str | None
+    usual: bool
+
+
+def predicate_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], Session]) -> Predicate | None:
+    """A predicate that is TRUE for every row that any of these scans may contribute; None where all rows may.
+
+    ``session`` is called only where settings can matter.
+    """
+    timezone = "UTC"
+    texts = [tuple(map(_as_written, scan.conditions)) for scan in scans]
+    if any(_READS_SETTINGS.search(text) for conditions in texts for text in conditions):
+        known = session()
+        timezone = known.timezone or "UTC"
+        if known.timezone is None or not known.usual:
+            texts = [tuple(one for one in conditions if not _READS_SETTINGS.search(one)) for conditions in texts]
+    sides = [[found for text in conditions if (found := _bound(text, schema, timezone))] for conditions in texts]
+    if not sides or not all(sides):
+        return None
+    if len(sides) == 1:
+        return conjunction(sides[0])
+    each = (" AND ".join(f"({predicate.text})" for predicate in side) for side in sides)
+    return _bound(" OR ".join(f"({side})" for side in dict.fromkeys(each)), schema, timezone)
+
+
+_STRING, _NAME = r"'(?:[^']|'')*'", r'"(?:[^"]|"")*"'
+_CONSTANT = re.compile(rf"{_NAME}|({_STRING})(?:::(BLOB|INTERVAL)\b)?")
+_FIELD = re.compile(rf"struct_extract\(({_NAME}(?:\.{_NAME})*), '((?:[^']|'')*)'\)")
+
+
+def _as_written(condition: str) -> str:
+    """The condition as a person writes it, who has other ways than DuckDB's plans for some constants and fields.
+
+    >>> print(_as_written("struct_extract(\\"s\\", 'y') = 'a'::BLOB AND t > '1 day'::INTERVAL"))
+    "s"."y" = 'a' AND t > INTERVAL '1 day'
+    """
+
+    def constant(found: re.Match[str]) -> str:
+        text, type = found[1], found[2]
+        return found[0] if type is None else text if type == "BLOB" else f"INTERVAL {text}"
+
+    condition = _CONSTANT.sub(constant, condition)
+    while (field := _FIELD.search(condition)) is not None:
+        name = field[2].replace("''", "'").replace('"', '""')
+        condition = f'{condition[: field.start()]}{field[1]}."{name}"{condition[field.end() :]}'
+    return condition
+
+
+def _bound(condition: str, schema: Schema, timezone: str) -> Predicate | None:
+    try:
+        return bind(condition, schema, timezone=timezone)
+    except SqlError:
+        # The engine knows what this means; here it merely proves nothing.
+        return None
+
+
+def known_zone(name: str) -> str | None:
+    """The name of a time zone where Python knows it: not so "AET", and some more old names."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return None
+    return name

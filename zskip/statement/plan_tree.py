@@ -1,0 +1,123 @@
+"""An engine's plan of a statement over stubs, as a tree: which scans there are, and which conditions reach them.
+
+What the plan prints at a scan, and in the filters right above it, the engine applies to that scan's rows; so a row for
+which one of these conditions is not TRUE contributes nothing. What cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = ["Node", "Scan", "StubColumns", "read_tree"]
+
+_SCAN = "PYTHON_ARROW_SCAN"
+_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\s+|.""", re.DOTALL)
+
+
+class StubColumns(NamedTuple):
+    """A stub's name, and the table's columns by every name that the plan may print for them."""
+
+    name: str
+    printed: Mapping[str, str]
+
+
+class Scan(NamedTuple):
+    """One scan of a stub: its place, and conditions on the table's columns in DuckDB's SQL."""
+
+    place: int
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator. ``info``: what is printed of it, one text an item."""
+
+    name: str
+    info: Mapping[str, str]
+    children: tuple[Node, ...]
+
+    def walk(self) -> Iterator[Node]:
+        """This operator and all below it."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += reversed(node.children)
+
+    def scans(self, stubs: Sequence[StubColumns]) -> list[Scan] | None:
+        """The scans of stubs; None where some scan might be of any of them."""
+        found = []
+        pending: list[tuple[Node, tuple[str, ...]]] = [(self, ())]
+        while pending:
+            node, above = pending.pop()
+            if node.name == _SCAN:
+                printed = f"{node.info.get('Projections', '')}\n{node.info.get('Filters', '')}"
+                if not printed.strip():
+                    return None
+                place = _place(printed, stubs)
+                if place is not None:
+                    texts = [*_split(node.info.get("Filters", "")), *above]
+                    readable = (_named(text, stubs[place].printed) for text in texts)
+                    found.append(Scan(place, tuple(text for text in readable if text is not None)))
+            below = _filters_below(node, above)
+            pending += [(child, below) for child in reversed(node.children)]
+        return found
+
+
+def _filters_below(node: Node, above: tuple[str, ...]) -> tuple[str, ...]:
+    """The conditions on the rows of what is right below an operator: any other than a filter makes rows of its own."""
+    return (*above, node.info.get("Expression", "")) if node.name == "FILTER" else ()
+
+
+def read_tree(plans: Any) -> Node:
+    """The tree of a plan that was printed as JSON."""
+    if isinstance(plans, list):
+        return read_tree(plans[0]) if len(plans) == 1 else Node("", {}, tuple(map(read_tree, plans)))
+    info = {
+        key: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        for key, value in plans.get("extra_info", {}).items()
+    }
+    return Node(plans["name"], info, tuple(map(read_tree, plans.get("children", ()))))
+
+
+def _place(printed: str, stubs: Sequence[StubColumns]) -> int | None:
+    """The stub whose columns are printed; None for a table of the user's own."""
+    words = set(_PIECE.findall(printed.replace('"', " ")))
+    for place, stub in enumerate(stubs):
+        if any(f"{stub.name}_{number}" in words for number in range(len(stub.printed))):
+            return place
+    return None
+
+
+def _split(filters: str) -> list[str]:
+    """The conditions of a scan, which are printed one a line; a text may hold the end of a line too."""
+    found, depth = [""], 0
+    for piece in _PIECE.findall(filters):
+        depth += (piece == "(") - (piece == ")")
+        if depth == 0 and "\n" in piece and piece.isspace():
+            found.append("")
+        else:
+            found[-1] += piece
+    return [one for one in found if one]
+
+
+def _named(condition: str, printed: Mapping[str, str]) -> str | None:
+    """The condition with the table's own names; None where it names anything that is not surely its column."""
+    lowered = {column.lower() for column in printed.values()}
+    pieces = _PIECE.findall(condition)
+    said = []
+    for number, piece in enumerate(pieces):
+        name = piece[1:-1].replace('""', '"') if piece[:1] == '"' and len(piece) > 1 else piece
+        if name in printed:
+            said.append('"' + printed[name].replace('"', '""') + '"')
+            continue
+        if name.lower() in lowered and piece[:1] != "'":
+            before, after = "".join(pieces[:number]).rstrip(), "".join(pieces[number + 1 :]).lstrip()
+            is_type = piece.isupper() and (before.endswith((" AS", "::")) or after.startswith("'"))
+            if not (is_type or before.endswith(".") or after.startswith("(")):
+                return None
+        said.append(piece)
+    return "".join(said)
