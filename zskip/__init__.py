@@ -21,7 +21,16 @@ from zskip.registry import register
 if TYPE_CHECKING:
     from zskip.demo_data import demo_data
     from zskip.engines.duckdb import sql
-    from zskip.table import Table, advise, attach, index, open, repair, write  # noqa: A004  # the name that a user says
+    from zskip.table import (  # `open` is the name that a user says
+        Table,
+        advise,
+        attach,
+        cluster,
+        index,
+        open,
+        repair,
+        write,
+    )
 
 __version__ = "0.1.0"
 
@@ -38,6 +47,7 @@ __all__ = [
     "__version__",
     "advise",
     "attach",
+    "cluster",
     "demo_data",
     "index",
     "open",
@@ -51,6 +61,7 @@ _HOMES = {
     "Table": "zskip.table",
     "advise": "zskip.table",
     "attach": "zskip.table",
+    "cluster": "zskip.table",
     "demo_data": "zskip.demo_data",
     "index": "zskip.table",
     "sql": "zskip.engines.duckdb",

@@ -17,7 +17,9 @@ from zskip import advisor, registry, sources, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice
 from zskip.binder import bind
+from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
+from zskip.compaction.cluster import Clustered
 from zskip.compaction.compact import Optimized
 from zskip.engines.arrow import to_arrow
 from zskip.errors import CommitConflict, InvalidOption, TableExists, UnsupportedFormat, nearest
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyiceberg.table import Table as IcebergTable
 
-__all__ = ["Table", "Version", "advise", "attach", "index", "open", "repair", "write"]
+__all__ = ["Table", "Version", "advise", "attach", "cluster", "index", "open", "repair", "write"]
 
 _MODES = ("error", "append", "overwrite")
 _ATTEMPTS = 5
@@ -197,6 +199,52 @@ def attach(
     Raises `InvalidOption` for a table of zskip's own.
     """
     return Table.of_source(sources.attach(path, storage_options=storage_options))
+
+
+def cluster(
+    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
+    *,
+    by: str | Sequence[str] | None = None,
+    layout: str = "auto",
+    files: int | None = None,
+    rows_per_file: int | None = None,
+    file_size: int | str | None = None,
+    weights: Mapping[str, float] | Sequence[float] | None = None,
+    workload: Workload | None = None,
+    where: str | None = None,
+    max_bytes: int | str | None = None,
+    full: bool = False,
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Clustered:
+    """Lay out a Delta or an Iceberg table where it lies, by a commit of its own format; no row changes.
+
+    ``by`` to ``workload`` are those of `write`; ``by`` is remembered for later calls. ``where``: only files that may
+    hold such rows; ``max_bytes``: no more than that. What an earlier call laid out stays as it is; ``full``: that too
+    is laid out, by a layout fitted anew. ``dry_run``: only say what would be done. Options as for `Table.append`.
+    An Iceberg table is given as the object that pyiceberg's catalog returns: only the catalog can commit to it.
+
+    Raises `UnsupportedFormat` for what the format's library cannot write, and `CommitConflict` where others changed
+    the same files meanwhile: nothing is changed then.
+    """
+    source = sources.source_of(path, storage_options=storage_options)
+    if source is None:
+        raise InvalidOption(
+            f"{path} is neither a Delta nor an Iceberg table. Lay out a table of zskip's by optimize()."
+        )
+    chosen = replace(
+        _resources(options),
+        by=() if by is None else names_given(by, "by"),
+        layout=layout,
+        files=files,
+        rows_per_file=rows_per_file,
+        file_size=file_size,
+        weights=weights,
+        workload=None if workload is None else queries_of(workload),
+    )
+    most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
+    return clustering.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
 
 
 def repair(

@@ -103,17 +103,22 @@ def add_predicate_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_write_options(command: argparse.ArgumentParser) -> None:
+def add_layout_options(command: argparse.ArgumentParser) -> None:
     layout = command.add_argument_group("layout")
     layout.add_argument("--by", type=names, metavar="A,B", help="the columns that queries filter on, first the dearest")
     layout.add_argument("--layout", default="auto", help="auto, tiles, tree, hilbert, zorder or linear (auto)")
     layout.add_argument("--weights", type=numbers, metavar="X,Y", help="how often queries filter on each column")
     layout.add_argument("--workload", type=Path, metavar="FILE", help="a file of SQL that the layout should serve")
-    layout.add_argument("--partition-by", type=names, metavar="A,B", help="hive folders, clustered inside each")
     files = command.add_argument_group("files")
     files.add_argument("--files", type=int, metavar="N", help="how many files")
     files.add_argument("--rows-per-file", type=int, metavar="N")
     files.add_argument("--file-size", metavar="SIZE", help="such as 128MB")
+
+
+def add_write_options(command: argparse.ArgumentParser) -> None:
+    add_layout_options(command)
+    files = command.add_argument_group("form")
+    files.add_argument("--partition-by", type=names, metavar="A,B", help="hive folders, clustered inside each")
     files.add_argument("--row-group-rows", type=int, metavar="N", help="rows in a row group")
     files.add_argument("--compression", metavar="CODEC", help="zstd, snappy, gzip, lz4, brotli or none (zstd)")
     work = command.add_argument_group("work")
@@ -125,7 +130,7 @@ def add_write_options(command: argparse.ArgumentParser) -> None:
 def write_options(given: argparse.Namespace) -> dict[str, Any]:
     """What the user said of the layout and the files; what was not said is left to the writer."""
     said = {
-        name: getattr(given, name)
+        name: getattr(given, name, None)
         for name in (
             "by",
             "layout",

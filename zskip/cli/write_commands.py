@@ -1,4 +1,4 @@
-"""Commands that change a table: write, index, append, delete, optimize, restore, vacuum."""
+"""Commands that change a table: write, index, append, delete, optimize, cluster, restore, vacuum."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from zskip.cli.arguments import (
     Commands,
     add_command,
     add_json,
+    add_layout_options,
     add_predicate_options,
     add_storage,
     add_write_options,
@@ -78,6 +79,21 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     command.add_argument("--full", action="store_true", help="fit the layout anew and rewrite everything")
     command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most so much, such as 10GB")
+    add_rest(command)
+
+    command = add_command(
+        commands,
+        "cluster",
+        cluster,
+        "lay out a Delta table where it lies, by a commit of its own format",
+        "zskip cluster lake/events --by ts,src_ip",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    add_layout_options(command)
+    command.add_argument("--where", metavar="SQL", help="lay out only the files that may hold such rows")
+    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most so much, such as 10GB")
+    command.add_argument("--full", action="store_true", help="fit the layout anew and rewrite everything")
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     add_rest(command)
 
     command = add_command(commands, "restore", restore, "make an older version the newest; nothing is rewritten")
@@ -152,6 +168,22 @@ def optimize(given: argparse.Namespace) -> None:
     table = opened(given)
     with working(f"optimizing {given.path}"):
         receipt = table.optimize(dry_run=given.dry_run, full=given.full, max_bytes=given.max_bytes)
+    show(receipt, given)
+
+
+def cluster(given: argparse.Namespace) -> None:
+    from zskip import table
+
+    with working(f"laying out {given.path}"):
+        receipt = table.cluster(
+            given.path,
+            **write_options(given),
+            where=given.where,
+            max_bytes=given.max_bytes,
+            full=given.full,
+            dry_run=given.dry_run,
+            storage_options=pairs(given.storage_option),
+        )
     show(receipt, given)
 
 

@@ -152,6 +152,8 @@ class Survivors:
     def _of_source(self) -> dict[str, Any]:
         """What only another format's tables have: deleted rows, and partition values that are in no path."""
         index, snapshot = self.index, self.index.snapshot
+        if not len(self.numbers):
+            return {"source": index.source}
         gone = index.deletes(self.numbers)
         deletes = {}
         if gone.null_count < len(gone):

@@ -1,0 +1,163 @@
+"""Delta and Iceberg tables laid out where they lie: equal rows, tighter files, one commit, refused when stale."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+
+import zskip
+from tests import ROOT
+from tests.sources.asking import require_same, rows
+from zskip.compaction import cluster as clustering
+from zskip.errors import CommitConflict, UnsupportedFormat
+
+RANDOM = np.random.default_rng(3)
+
+
+def shuffled(count: int = 4000) -> pa.Table:
+    return pa.table(
+        {
+            "a": RANDOM.integers(0, 1000, count),
+            "b": RANDOM.integers(0, 1000, count),
+            "day": pa.array([f"d {n}/%" for n in RANDOM.integers(0, 3, count)]),
+            "ratio": pa.array([None if n < 0.1 else float("nan") if n < 0.2 else n for n in RANDOM.random(count)]),
+        }
+    )
+
+
+def delta(path: Path, partition_by: list[str] | None = None) -> Path:
+    for _ in range(2):
+        write_deltalake(path, shuffled(), mode="append", partition_by=partition_by)
+    return path
+
+
+def skipped(path: Path, predicate: str) -> float:
+    return zskip.open(path).plan(predicate).skipped.files.part
+
+
+@pytest.mark.parametrize("partition_by", [None, ["day"]], ids=["plain", "by day"])
+def test_a_delta_table_keeps_its_rows_and_skips_more(tmp_path: Path, partition_by: list[str] | None) -> None:
+    path = delta(tmp_path / "t", partition_by)
+    before, version = pa.table(DeltaTable(path).scan()), DeltaTable(path).version()
+    done = zskip.cluster(path, by=["a", "b"], files=16)
+    table = DeltaTable(path)
+    assert done.version == table.version() == version + 1
+    assert done.files_written == len(table.file_uris()) >= 12
+    after = pa.table(table.scan())
+    assert rows(after) == rows(before.select(after.column_names))
+    predicates = ["a = 500", "a < 10 AND b > 900", "day = 'd 1/%'", "ratio > 0.9", "ratio IS NULL"]
+    require_same(zskip.open(path), after, predicates)
+    read = pa.table(DeltaTable(path).get_add_actions(flatten=True))
+    held = [a <= 500 <= b for a, b in zip(read["min.a"].to_pylist(), read["max.a"].to_pylist(), strict=True)]
+    assert sum(held) <= len(held) / 2
+
+
+def test_a_second_call_lays_out_only_what_came_since(tmp_path: Path) -> None:
+    path = delta(tmp_path / "t")
+    zskip.cluster(path, by=["a", "b"], files=8)
+    again = zskip.cluster(path)
+    assert (again.files_rewritten, again.files_written) == (0, 0)
+    laid_out = set(DeltaTable(path).file_uris())
+    write_deltalake(path, shuffled(), mode="append")
+    assert zskip.cluster(path, dry_run=True).files_rewritten == 1
+    assert zskip.cluster(path).files_rewritten == 1
+    assert laid_out <= set(DeltaTable(path).file_uris())
+    assert zskip.cluster(path, full=True).files_rewritten == len(laid_out) + len(
+        set(DeltaTable(path, version=DeltaTable(path).version() - 1).file_uris()) - laid_out
+    )
+    assert len(pa.table(DeltaTable(path).scan())) == 12_000
+
+
+def test_rows_deleted_meanwhile_stay_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = delta(tmp_path / "t")
+    wrote = clustering.write_files
+
+    def while_another_deletes(*given: object, **options: object) -> object:
+        found = wrote(*given, **options)  # type: ignore[arg-type]
+        DeltaTable(path).delete("a < 100")
+        return found
+
+    monkeypatch.setattr(clustering, "write_files", while_another_deletes)
+    with pytest.raises(CommitConflict, match="Nothing was changed"):
+        zskip.cluster(path, by=["a"], files=8)
+    left = pa.table(DeltaTable(path).scan())
+    assert not any(value < 100 for value in left["a"].to_pylist())
+    assert {str(file) for file in path.glob("*.parquet")} >= set(DeltaTable(path).file_uris())
+
+
+def test_a_commit_of_others_that_leaves_the_files_is_no_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = delta(tmp_path / "t")
+    wrote = clustering.write_files
+
+    def while_another_appends(*given: object, **options: object) -> object:
+        found = wrote(*given, **options)  # type: ignore[arg-type]
+        write_deltalake(path, shuffled(100), mode="append")
+        return found
+
+    monkeypatch.setattr(clustering, "write_files", while_another_appends)
+    zskip.cluster(path, by=["a"], files=8)
+    assert len(pa.table(DeltaTable(path).scan())) == 8100
+    assert len(zskip.open(path).to_arrow()) == 8100
+
+
+@pytest.mark.parametrize("name", ["data-reader-escaped-chars", "basic-with-inserts-deletes-checkpoint"])
+def test_a_table_of_another_writer_is_laid_out(tmp_path: Path, name: str) -> None:
+    path = shutil.copytree(ROOT / "fixtures" / "delta" / name, tmp_path / name)
+    before = pa.table(DeltaTable(path).scan())
+    zskip.cluster(path, by=before.column_names[0], files=2)
+    after = pa.table(DeltaTable(path).scan())
+    assert rows(after) == rows(before.select(after.column_names))
+
+
+def test_deletion_vectors_and_mapped_columns_are_refused() -> None:
+    folder = ROOT / "fixtures" / "delta"
+    with pytest.raises(UnsupportedFormat, match="deletion vectors"):
+        zskip.cluster(folder / "dv-partitioned-with-checkpoint", by="col1")
+    with pytest.raises(UnsupportedFormat, match="columnMapping"):
+        zskip.cluster(folder / "data-reader-timestamp_ntz-name-mode", by="id")
+
+
+def test_an_iceberg_table_keeps_its_rows_and_skips_more(tmp_path: Path) -> None:
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=shuffled(1).schema)
+    for _ in range(2):
+        table.append(shuffled())
+    before = table.scan().to_arrow()
+    done = zskip.cluster(table, by=["a", "b"], files=16)
+    table = catalog.load_table("n.t")
+    assert done.files_written == len(list(table.scan().plan_files())) == 16
+    assert rows(table.scan().to_arrow()) == rows(before)
+    assert len(list(table.scan(row_filter="a = 500").plan_files())) <= 8
+    require_same(zskip.open(table), before, ["a = 500", "ratio > 0.9", "day IS NULL"])
+    assert zskip.cluster(table).files_rewritten == 0
+    table.append(shuffled())
+    assert zskip.cluster(catalog.load_table("n.t")).files_rewritten == 1
+
+
+def test_a_stale_iceberg_table_is_refused(tmp_path: Path) -> None:
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=shuffled(1).schema)
+    table.append(shuffled())
+    stale = catalog.load_table("n.t")
+    table.delete("a < 100")
+    with pytest.raises(CommitConflict):
+        zskip.cluster(stale, by=["a"], files=4)
+    assert not any(value < 100 for value in catalog.load_table("n.t").scan().to_arrow()["a"].to_pylist())
+
+
+def test_an_iceberg_table_without_its_catalog_is_refused(tmp_path: Path) -> None:
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    catalog.create_table("n.t", schema=shuffled(1).schema).append(shuffled(10))
+    with pytest.raises(UnsupportedFormat, match="load_table"):
+        zskip.cluster(tmp_path / "n" / "t", by=["a"])
