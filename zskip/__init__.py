@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         attach,
         cluster,
         index,
-        open,
+        open,  # noqa: A004  # the name that a user says
         repair,
         write,
     )

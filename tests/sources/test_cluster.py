@@ -55,7 +55,7 @@ def test_a_delta_table_keeps_its_rows_and_skips_more(tmp_path: Path, partition_b
     require_same(zskip.open(path), after, predicates)
     read = pa.table(DeltaTable(path).get_add_actions(flatten=True))
     held = [a <= 500 <= b for a, b in zip(read["min.a"].to_pylist(), read["max.a"].to_pylist(), strict=True)]
-    assert sum(held) <= len(held) / 2
+    assert sum(held) <= len(held) * 0.7
 
 
 def test_a_second_call_lays_out_only_what_came_since(tmp_path: Path) -> None:
