@@ -284,3 +284,13 @@ def test_columns_may_have_the_names_that_duckdb_gives_to_files(name: str, tmp_pa
     with duckdb.connect() as con:
         found = sql(f"SELECT a, day FROM t WHERE day = '1' AND {name} = 'x' AND a > 2", con, tables={"t": table})
         assert found.fetchall() == [(4, "1")]
+
+
+def test_long_rows_come_in_small_batches(tmp_path: Path) -> None:
+    texts = [chr(97 + number % 26) * 1_000_000 for number in range(36)]
+    texts = [text + str(number) for number, text in enumerate(texts)]
+    rows = pa.table({"id": list(range(36)), "text": texts})
+    table = zskip.write(rows, str(tmp_path / "t"), by=["id"], files=2, row_group_rows=3, compression="none")
+    batches = list(table.plan("id % 4 <> 1").to_batches())
+    assert sum(batch.num_rows for batch in batches) == 27
+    assert max(batch.num_rows for batch in batches) <= 3

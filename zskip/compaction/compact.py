@@ -19,7 +19,6 @@ from zskip.compaction.recut import recut
 from zskip.compaction.splice import Trunk
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
-from zskip.plan import survey
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, LayoutRecord, SketchRecord, Snapshot, commit, load, with_segments
@@ -275,7 +274,7 @@ def _sampled(
 
 def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:
     """All rows as new files, by a layout that is fitted anew."""
-    rows = engine.scanned(survey(index, None).scan)
+    rows = engine.stored(index, np.arange(len(index), dtype=np.int64))
     written = engine.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
         _be_whole(index, np.arange(len(index)), written)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["count", "counts", "row_group_batches", "to_arrow", "to_batches"]
 
-_BATCH_ROWS = 122_880
+_BATCH_ROWS, _BATCH_BYTES = 122_880, 16 << 20  # of a batch: at most so many rows, and about so many bytes on disk
+_VECTOR_ROWS = 2048  # DuckDB holds no fewer at once, for each thread: where rows are long, row groups are smaller
 _FILE = "_zskip_file"
 
 
@@ -54,6 +55,7 @@ def to_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[pa.
     if len(scan) == 0:
         return iter(())
     native = not ambiguous(scan.schema.arrow.names) and all(lossless(field.type) for field in schema)
+    native = native and _batch_rows(scan) >= _VECTOR_ROWS
     return _read(scan, _native_batches(scan, schema) if native else row_group_batches(scan, schema, where))
 
 
@@ -137,9 +139,15 @@ def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """DuckDB reads and filters; each batch is cast to the table's types."""
     con = connection(scan)
     read = planned_scan(scan, con, schema.names)
-    for batch in con.sql(read.sql, params=dict(read.parameters)).to_arrow_reader(_BATCH_ROWS):
+    for batch in con.sql(read.sql, params=dict(read.parameters)).to_arrow_reader(_batch_rows(scan)):
         if batch.num_rows:
             yield _cast(batch, schema)
+
+
+def _batch_rows(scan: Scan) -> int:
+    """How many rows to read at once: fewer where rows are long, so that memory is bounded."""
+    rows, size = (pc.sum(scan.files.column(name), min_count=1).as_py() for name in ("rows", "size"))
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // size)) if rows and size else _BATCH_ROWS
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

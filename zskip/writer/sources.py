@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PART_ROWS", "Part", "Source", "of_dataset", "of_parts", "of_reader", "of_streams", "of_table"]
 
-PART_BYTES = 64 << 20
+PART_BYTES = 32 << 20
 PART_ROWS = 1 << 18
 
 Part = Callable[[], pa.Table]

@@ -48,8 +48,9 @@ DEFAULT_FILE_SIZE = 128_000_000
 _SAMPLED_PER_FILE = 400
 _LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
 _MOST_BUCKETS = 256
-# Shares of the memory limit: rows that are kept in memory, and the rows of one bucket that is being made into files.
-_RESIDENT_SHARE, _BUCKET_SHARE = 0.4, 0.125
+# Shares of the memory limit: rows that are kept in memory, parts on their way to the buckets, and the rows of one
+# bucket that is being made into files.
+_RESIDENT_SHARE, _PARTS_SHARE, _BUCKET_SHARE = 0.4, 0.5, 0.125
 _SKETCH_SHARE = 0.125
 # How much of a file's rows is there while they are put in order and encoded, beside what is left of their bucket.
 _ORDERED = 1.25
@@ -114,13 +115,15 @@ def available_cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the first rows tell of all.
+    """What the first part of the rows tells of all.
 
-    Bytes of a row in memory and in a file; and the form in which rows are carried on their way there.
+    ``in_memory``, ``stored``: bytes of a row in memory and in a file · ``part_bytes``: of a part in memory ·
+    ``carried``: the form in which rows are carried on their way there.
     """
 
     in_memory: float
     stored: float
+    part_bytes: int
     carried: pa.Schema
 
 
@@ -207,8 +210,8 @@ class _Write:
                 head = rows.slice(0, 1 << 16)
                 encoding = fitted_encoding(head, self.options.compression)
                 stored = stored_bytes(head, encoding) / head.num_rows if wanted else 0.0
-                return _Look(rows.nbytes / rows.num_rows, stored, carried)
-        return _Look(0.0, 0.0, self.schema.arrow)
+                return _Look(rows.nbytes / rows.num_rows, stored, rows.nbytes, carried)
+        return _Look(0.0, 0.0, 0, self.schema.arrow)
 
     # --- sample and fit ---
 
@@ -308,7 +311,10 @@ class _Write:
 
         done = 0
         counts = np.zeros(routing.files, np.int64)
-        for pieces, counted in in_parallel(self.pool, scattered, source.parts(None), self.cores + 1):
+        # A part is there up to three times: as it was read, as it is carried, and in the order of its files.
+        window = int(self.limit * _PARTS_SHARE) // max(3 * look.part_bytes, 1)
+        window = min(max(window, 1), self.cores + 1)
+        for pieces, counted in in_parallel(self.pool, scattered, source.parts(None), window):
             counts[: len(counted)] += counted
             for bucket, rows in pieces:
                 buckets.add(bucket, rows)
