@@ -91,6 +91,7 @@ def test_a_killed_driver_leaves_the_old_table(spark: SparkSession, tmp_path: Pat
     assert (again.version, zs.table(spark, again).count()) == (2, 50)
 
 
+@pytest.mark.slow
 def test_a_killed_executor_and_speculation_leave_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     zs.write(spark.range(100), folder, by="id", files=2)

@@ -260,6 +260,7 @@ zskip.spark.write(spark.range(1000), sys.argv[1], by="id", files=4, mode="overwr
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_dies_at_its_commit_leaves_the_old_table(
     spark: SparkSession, server: WebHdfs, store: HadoopStorage, tmp_path: Path
 ) -> None:
@@ -298,6 +299,7 @@ def test_a_driver_that_dies_at_its_commit_leaves_the_old_table(
     assert zs.table(spark, store.uri).count() == 50
 
 
+@pytest.mark.slow
 def test_mounts_are_followed_to_where_the_log_lies(
     spark: SparkSession, server: WebHdfs, store: HadoopStorage, points: DataFrame, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ KINDS = ("i8", "i16", "i32", "i64", "f32", "f64", "n5_2", "n15_1", "n18_3", "n38
 ZONES = ("UTC", "America/Sao_Paulo", "Europe/Berlin", "Australia/Lord_Howe")
 # Fewer in ANSI mode, in which many predicates raise, and that costs more than an answer.
 TABLES = {True: 8, False: 16}
+PARTS = 4
 MORE = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1"))
 PREDICATES = 80
 LOOSENESS = (0.0, None, None)
@@ -100,12 +101,14 @@ def _wide(type: pa.DataType) -> pa.DataType:
     return type
 
 
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 @pytest.mark.parametrize("ansi", [True, False], ids=["ansi", "lenient"])
-def test_every_outcome_that_spark_shows_is_foreseen(spark: SparkSession, tmp_path: Path, ansi: bool) -> None:
+def test_every_outcome_that_spark_shows_is_foreseen(spark: SparkSession, tmp_path: Path, ansi: bool, part: int) -> None:
     tally: Counter[str] = Counter()
     failures: list[str] = []
     seed = int(os.environ.get("ZSKIP_SPARK_SEED", "9000"))
-    for number in range(TABLES[ansi] * MORE):
+    count = TABLES[ansi] * MORE
+    for number in range(part * count // PARTS, (part + 1) * count // PARTS):
         zone = ZONES[number % len(ZONES)]
         random = Random(seed + number * 2 + ansi)
         table = random_units(random, kinds=KINDS, sizes=(1, 1, 2, 3, 4, 6, 12))

@@ -111,7 +111,7 @@ def predicate(dice: random.Random, depth: int = 0) -> str:
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("zone", ["UTC", pytest.param("Europe/Berlin", marks=pytest.mark.slow)])
 def test_random_predicates(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, ansi: str, zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
