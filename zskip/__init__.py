@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zskip.errors import (
     CommitConflict,
+    InvalidOption,
     SchemaError,
     SqlError,
     TableError,
@@ -21,21 +22,18 @@ from zskip.registry import register
 if TYPE_CHECKING:
     from zskip.demo_data import demo_data
     from zskip.engines.duckdb import sql
-    from zskip.table import (  # `open` is the name that a user says
-        Table,
-        advise,
-        attach,
-        cluster,
-        index,
-        open,  # noqa: A004  # the name that a user says
-        repair,
-        write,
-    )
+    from zskip.expr import Predicate
+    from zskip.plan import Plan
+    from zskip.table import Table, advise, attach, cluster, index, read, repair, write
+    from zskip.table import open as open  # noqa: A004  # the name that a user says
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CommitConflict",
+    "InvalidOption",
+    "Plan",
+    "Predicate",
     "SchemaError",
     "SqlError",
     "Table",
@@ -51,6 +49,7 @@ __all__ = [
     "demo_data",
     "index",
     "open",
+    "read",
     "repair",
     "sql",
     "write",
@@ -58,6 +57,8 @@ __all__ = [
 
 # Loaded on first use: Arrow, numpy and sqlglot together would double the time of `import zskip`.
 _HOMES = {
+    "Plan": "zskip.plan",
+    "Predicate": "zskip.expr",
     "Table": "zskip.table",
     "advise": "zskip.table",
     "attach": "zskip.table",
@@ -66,6 +67,7 @@ _HOMES = {
     "index": "zskip.table",
     "sql": "zskip.engines.duckdb",
     "open": "zskip.table",
+    "read": "zskip.table",
     "repair": "zskip.table",
     "write": "zskip.table",
 }

@@ -7,8 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +18,13 @@ import pyarrow as pa
 from zskip import advisor, registry, sources, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice
-from zskip.binder import bind
+from zskip.binder import Parameters, bind
+from zskip.binder.expressions import text_of
 from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
 from zskip.compaction.cluster import Clustered
 from zskip.compaction.compact import Optimized
-from zskip.engines.arrow import to_arrow
+from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableExists, UnsupportedFormat, nearest
 from zskip.expr import Predicate
 from zskip.layouts.depth import ColumnDepth, depths
@@ -43,15 +46,20 @@ from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
     import altair
+    import datafusion
     from deltalake import DeltaTable
     from pyiceberg.table import Table as IcebergTable
 
-__all__ = ["Table", "Version", "advise", "attach", "cluster", "index", "open", "repair", "write"]
+    from zskip.engines.dataset import PrunedDataset
+
+__all__ = ["Table", "Version", "advise", "attach", "cluster", "index", "open", "read", "repair", "write"]
 
 _MODES = ("error", "append", "overwrite")
 _ATTEMPTS = 5
 _ADVISED_FILES, _ADVISED_ROWS, _ADVISED_TARGET = 200, 40_000, 100
 _TIMED_FILES = 20
+Condition: TypeAlias = "str | Predicate | Any"
+"""What a WHERE says: SQL, a bound predicate, or an expression of pyarrow, polars, ibis or DuckDB."""
 _RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
 
 
@@ -247,6 +255,27 @@ def cluster(
     return clustering.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
 
 
+def read(
+    path: str | os.PathLike[str],
+    *,
+    where: Condition | None = None,
+    columns: Sequence[str] | None = None,
+    into: Literal["arrow", "pandas", "polars"] = "arrow",
+    version: int | None = None,
+    as_of: datetime | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """The rows of a table for which ``where`` is TRUE, as a table of Arrow, pandas or polars.
+
+    ``where``: SQL, or an expression as `Table.plan` takes it. Raises what `open` and `Table.plan` raise.
+    """
+    ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
+    if into not in ways:
+        raise InvalidOption(f'into= is "arrow", "pandas" or "polars", not {into!r}.')
+    table = open(path, version=version, as_of=as_of, storage_options=storage_options)
+    return ways[into](table.plan(where), columns)
+
+
 def repair(
     path: str | os.PathLike[str],
     *,
@@ -350,6 +379,19 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.plan().__arrow_c_stream__(requested_schema)
 
+    def _repr_html_(self) -> str:
+        totals = self.snapshot.totals
+        facts = {"version": self.version, "files": totals.files, "rows": totals.rows, "bytes": totals.bytes}
+        layout = self.snapshot.layout
+        head = "".join(f"<th>{name}</th>" for name in facts)
+        cells = "".join(f"<td>{'unknown' if value is None else f'{value:,}'}</td>" for value in facts.values())
+        columns = ", ".join(f"{name} {type}" for name, type in zip(self.columns, self.schema.types, strict=True))
+        by = "" if layout is None else f"<p>laid out by {escape(', '.join(layout.columns))} ({escape(layout.name)})</p>"
+        return (
+            f"<p>zskip table {escape(self.uri)}</p><table><tr>{head}</tr><tr>{cells}</tr></table>{by}"
+            f"<p>{escape(columns)}</p>"
+        )
+
     @property
     def storage(self) -> Storage:
         """Where the table lies."""
@@ -371,6 +413,11 @@ class Table:
         return self.snapshot.schema.arrow
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the table's columns."""
+        return list(self.schema.names)
+
+    @property
     def version(self) -> int:
         """The number of this version; the first is 1. Of a Delta or Iceberg table: its own version or snapshot."""
         return self.snapshot.version if self._source is None else int(self.snapshot.details["version"])
@@ -384,15 +431,16 @@ class Table:
 
     def plan(
         self,
-        predicate: str | Predicate | None = None,
+        predicate: Condition | None = None,
         *,
         dialect: str = "duckdb",
         timezone: str = "UTC",
-        params: Sequence[object] | Mapping[str, object] | None = None,
+        params: Parameters | None = None,
         freshness: str = "list",
     ) -> Plan:
         """The files and row groups that may hold a row for which the predicate is TRUE.
 
+        ``predicate``: SQL, or a boolean expression of pyarrow, polars, ibis or DuckDB, with that library's meaning.
         ``dialect``: whose SQL it is, by sqlglot's name; ``timezone``: the session's, an IANA name; ``params``: values
         for ``?`` and ``$name``. ``freshness``: "list" notices what has changed in a folder that zskip only indexes, by
         listing it, "trust" takes the index's word; a table that zskip wrote has files that never change.
@@ -403,23 +451,53 @@ class Table:
 
     def _survey(
         self,
-        predicate: str | Predicate | None,
+        predicate: Condition | None,
         *,
         dialect: str = "duckdb",
         timezone: str = "UTC",
-        params: Sequence[object] | Mapping[str, object] | None = None,
+        params: Parameters | None = None,
         freshness: str = "list",
     ) -> Survivors:
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
-        if predicate is not None and not isinstance(predicate, Predicate):
-            predicate = bind(predicate, self.snapshot.schema, dialect=dialect, timezone=timezone, params=params)
+        schema = self.snapshot.schema
+        bound = None if predicate is None else _bound(predicate, schema, dialect, timezone, params)
         changed = planning.listed(self._index) if freshness == "list" else None
-        return planning.survey(self._index, predicate, changes=changed)
+        return planning.survey(self._index, bound, changes=changed)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in the order of the files."""
         return self.plan().to_arrow(columns)
+
+    def head(self, rows: int = 10, columns: Sequence[str] | None = None) -> pa.Table:
+        """The first rows, in the order of the files."""
+        scan = self.plan().scan
+        found: list[pa.RecordBatch] = []
+        for batch in to_batches(scan, columns):
+            left = rows - sum(one.num_rows for one in found)
+            if left <= 0:
+                break
+            found.append(batch.slice(0, left))
+        return pa.Table.from_batches(found, output_schema(scan, columns))
+
+    def count(self) -> int:
+        """How many rows the table has."""
+        return self.plan().count()
+
+    def dataset(self) -> PrunedDataset:
+        """This version as a `pyarrow.dataset.Dataset` that prunes itself, for whatever scans one with a filter.
+
+        DuckDB takes it by ``con.register``, polars by ``scan_pyarrow_dataset``, DataFusion by ``register_dataset``.
+        """
+        from zskip.engines.dataset import dataset
+
+        index = self._index
+        changed = partial(planning.listed, index)
+        return dataset(lambda predicate: planning.survey(index, predicate, changes=changed()).scan)
+
+    def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
+        """Register this version under a name with DataFusion, where it prunes itself by comparisons and IN."""
+        context.register_dataset(name, self.dataset())
 
     # --- changing ---
 
@@ -459,11 +537,11 @@ class Table:
 
     def delete(
         self,
-        where: str | Predicate,
+        where: Condition,
         *,
         dialect: str = "duckdb",
         timezone: str = "UTC",
-        params: Sequence[object] | Mapping[str, object] | None = None,
+        params: Parameters | None = None,
         session: Any = None,
         **options: Any,
     ) -> Deleted:
@@ -656,7 +734,7 @@ class Table:
         read = sum(part().num_rows for part in stored_rows(self._storage, self.snapshot, paths).parts(None))
         return float((time.perf_counter() - started) * total / max(1, read))
 
-    def plot(self, x: str, y: str, *, where: str | Predicate | None = None, **options: Any) -> altair.Chart:
+    def plot(self, x: str, y: str, *, where: Condition | None = None, **options: Any) -> altair.Chart:
         """Draw the files' boxes on two columns, with those that the predicate ``where`` needs lit.
 
         The chart shows itself in a notebook, and names a file under the pointer; `zskip.plot.save` writes it. Options
@@ -677,7 +755,7 @@ class Table:
         self,
         path: str | os.PathLike[str],
         *,
-        where: str | Predicate | None = None,
+        where: Condition | None = None,
         columns: Sequence[str] | None = None,
         workload: Workload = (),
     ) -> Path:
@@ -743,20 +821,32 @@ def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:
     return rows.take(pa.array(np.sort(np.random.default_rng(seed).choice(rows.num_rows, most, replace=False))))
 
 
-def _both(
-    where: str | Predicate,
+def _bound(
+    given: Condition,
     schema: Schema,
     dialect: str,
     timezone: str,
-    params: Sequence[object] | Mapping[str, object] | None,
+    params: Parameters | None,
+    now: datetime | None = None,
+) -> Predicate:
+    """A predicate for the columns of a schema, from SQL or from an expression, whose meaning is its library's."""
+    if isinstance(given, Predicate):
+        return given
+    if isinstance(given, str):
+        return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
+    return bind(text_of(given, schema), schema, now=now)
+
+
+def _both(
+    where: Condition,
+    schema: Schema,
+    dialect: str,
+    timezone: str,
+    params: Parameters | None,
 ) -> tuple[Predicate, Predicate]:
     """What a predicate selects, and what it does not, at one and the same time."""
     now = datetime.now(UTC)
-    matching = (
-        bind(where, schema, dialect=dialect, timezone=timezone, params=params, now=now)
-        if not isinstance(where, Predicate)
-        else where
-    )
+    matching = _bound(where, schema, dialect, timezone, params, now)
     said = matching.dialect
     rest = f"({matching.frozen}) IS NOT TRUE"
     return matching, bind(rest, schema, dialect=said.name, timezone=said.timezone, now=now, ansi=said.ansi)

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from zskip.errors import UnknownParameter
 
-__all__ = ["literal", "quoted"]
+__all__ = ["identifier", "literal", "quoted"]
 
 
 def literal(value: object, dialect: str) -> str:
@@ -63,6 +63,15 @@ def literal(value: object, dialect: str) -> str:
     raise UnknownParameter(
         f"A parameter cannot hold a {type(value).__name__}: give a number, a text, a date or a time."
     )
+
+
+def identifier(name: str) -> str:
+    """A name as DuckDB takes it as it stands.
+
+    >>> identifier('id.orig_h')
+    '"id.orig_h"'
+    """
+    return '"' + name.replace('"', '""') + '"'
 
 
 def quoted(text: str, dialect: str) -> str:

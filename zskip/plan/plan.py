@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
+from zskip.errors import MissingDependency
 from zskip.expr import Predicate
 from zskip.plan import explain as explaining
 from zskip.plan.shares import Skipped
@@ -18,6 +19,8 @@ from zskip.scan import Scan
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas
+    import polars
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Plan", "PlannedFile"]
@@ -165,6 +168,18 @@ class Plan:
     ) -> duckdb.DuckDBPyRelation:
         """The matching rows as a relation of this connection; of DuckDB's default one where it is None."""
         return engine("duckdb").to_duckdb(self.scan, con, self._chosen(columns))  # type: ignore[no-any-return]
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """The matching rows as a DataFrame of pandas."""
+        return self.to_arrow(columns).to_pandas()
+
+    def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
+        """The matching rows as a DataFrame of polars. Raises `MissingDependency` without polars."""
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingDependency("This needs the package polars: pip install polars.") from error
+        return polars.DataFrame(self.to_arrow(columns))
 
     def to_spark(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
         """The matching rows as a DataFrame of this Spark session.

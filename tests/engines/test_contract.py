@@ -1,0 +1,233 @@
+"""Every engine gives exactly the rows of a full scan through one list of tables and predicates, and reads no more files
+than the plan names."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests.tables import sorted_rows
+
+polars = pytest.importorskip("polars")
+datafusion = pytest.importorskip("datafusion")
+import zskip.polars  # noqa: E402  # what it is about needs polars
+
+F, P = pc.field, polars.col
+ROWS = 2000
+DAY = datetime.date(2024, 1, 1)
+
+
+def rows_of(first: int, count: int) -> pa.Table:
+    numbers = np.arange(first, first + count)
+    floats = np.where(numbers % 97 == 0, np.nan, numbers / 7)
+    return pa.table(
+        {
+            "a": numbers,
+            "f": pa.array([None if n % 11 == 0 else x for n, x in zip(numbers, floats, strict=True)], pa.float64()),
+            "s": pa.array([None if n % 13 == 0 else f"x{n // 100:02d}" for n in numbers]),
+            "d": pa.array([DAY + datetime.timedelta(int(n) // 50) for n in numbers], pa.date32()),
+            "p": pa.array(numbers % 3, pa.int32()),
+            "i8": pa.array(numbers % 5, pa.int8()),
+            "in": pa.array([{"x": int(n) % 17} for n in numbers]),
+        }
+    )
+
+
+def written(folder: Path) -> zskip.Table:
+    return zskip.write(rows_of(0, ROWS), folder, by="a", files=20)
+
+
+def partitioned(folder: Path) -> zskip.Table:
+    return zskip.write(rows_of(0, ROWS), folder, by="a", files=18, partition_by="p")
+
+
+def evolved(folder: Path) -> zskip.Table:
+    table = zskip.write(rows_of(0, ROWS - 100).drop_columns(["i8", "in"]), folder, by="a", files=19)
+    table.append(rows_of(ROWS - 100, 100))
+    return table
+
+
+def indexed(folder: Path) -> zskip.Table:
+    folder.mkdir()
+    for number in range(20):
+        pq.write_table(rows_of(100 * number, 100), folder / f"{number:02d}.parquet")
+    return zskip.index(folder)
+
+
+TABLES: dict[str, Callable[[Path], zskip.Table]] = {
+    "written": written, "partitioned": partitioned, "evolved": evolved, "indexed": indexed,
+}  # fmt: skip
+
+PREDICATES: dict[str, tuple[str, pc.Expression, Any]] = {
+    "point": ("a = 777", F("a") == 777, P("a") == 777),
+    "range": ("a >= 500 AND a < 510", (F("a") >= 500) & (F("a") < 510), P("a").is_between(500, 510, closed="left")),
+    "in": ("a IN (3, 1999, 5000)", F("a").isin([3, 1999, 5000]), P("a").is_in([3, 1999, 5000])),
+    "text": ("s = 'x07'", F("s") == "x07", P("s") == "x07"),
+    "prefix": ("starts_with(s, 'x1')", pc.starts_with(F("s"), "x1"), P("s").str.starts_with("x1")),
+    "null": ("s IS NULL AND a < 40", F("s").is_null() & (F("a") < 40), P("s").is_null() & (P("a") < 40)),
+    "float": ("f < 3.5", F("f") < 3.5, P("f") < 3.5),
+    "or": ("a = 5 OR s = 'x19'", (F("a") == 5) | (F("s") == "x19"), (P("a") == 5) | (P("s") == "x19")),
+    "not": ("NOT (a > 20)", ~(F("a") > 20), ~(P("a") > 20)),
+    "date": (f"d = DATE '{DAY}'", F("d") == DAY, P("d") == DAY),
+    "partition": ("p = 1 AND a < 30", (F("p") == 1) & (F("a") < 30), (P("p") == 1) & (P("a") < 30)),
+    "nothing": ("a < 0", F("a") < 0, P("a") < 0),
+    "everything": ("a >= 0", F("a") >= 0, P("a") >= 0),
+}
+
+
+@pytest.fixture(scope="module", params=TABLES)
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> zskip.Table:
+    return TABLES[request.param](tmp_path_factory.mktemp("lake") / "t")
+
+
+def through(table: zskip.Table, name: str) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of one predicate, by every way to ask for them."""
+    sql, arrow, frame = PREDICATES[name]
+    dataset, names = table.dataset(), table.columns
+    yield "Arrow stream", pa.table(table.plan(sql))
+    yield "to_polars", table.plan(sql).to_polars().to_arrow()
+    yield "arrow expression", table.plan(arrow).to_arrow()
+    yield "polars expression", table.plan(frame).to_arrow()
+    yield "dataset", dataset.to_table(filter=arrow)
+    yield "filtered dataset", dataset.filter(arrow).to_table()
+    yield "dataset, batches", pa.Table.from_batches(dataset.to_batches(filter=arrow), table.schema)
+    yield "polars", zskip.polars.scan(table).filter(frame).collect().to_arrow()
+    yield "polars over the dataset", polars.scan_pyarrow_dataset(dataset).filter(frame).collect().to_arrow()
+    with duckdb.connect() as con:
+        con.register("t", dataset)
+        yield "DuckDB", table.plan(sql).to_duckdb(con).to_arrow_table()
+        yield "DuckDB over the dataset", con.sql(f"SELECT * FROM t WHERE {sql}").to_arrow_table()
+    context = datafusion.SessionContext()
+    table.to_datafusion(context, "t")
+    found = context.sql(f"SELECT * FROM t WHERE {sql}").collect()
+    yield "DataFusion", pa.Table.from_batches(found) if found else table.schema.empty_table()
+    assert dataset.schema.names == names
+
+
+@pytest.mark.parametrize("name", PREDICATES)
+def test_every_engine_gives_the_rows_of_a_full_scan(table: zskip.Table, name: str) -> None:
+    whole = table.to_arrow()
+    expected = sorted_rows(duckdb.from_arrow(whole).filter(PREDICATES[name][0]).to_arrow_table())
+    for way, found in through(table, name):
+        assert found.column_names == table.columns, way
+        assert sorted_rows(found) == expected, way
+
+
+def test_nan_is_what_the_library_says(table: zskip.Table) -> None:
+    """Arrow compares NaN with nothing; polars and SQL have it above every number."""
+    whole = table.to_arrow()
+    frame = polars.DataFrame(whole)
+    for arrow in (F("f") > 284.0, ~(F("f") > 1.0), F("f").is_nan(), ~F("f").is_nan(), F("f") >= 285.0):
+        expected = sorted_rows(whole.filter(arrow))
+        assert sorted_rows(table.dataset().to_table(filter=arrow)) == expected, arrow
+        assert sorted_rows(table.plan(arrow).to_arrow()) == expected, arrow
+    for expression in (P("f") > 284.0, ~(P("f") > 1.0), P("f").is_nan(), P("f").is_not_nan(), P("f") >= 285.0):
+        expected = sorted_rows(frame.filter(expression).to_arrow())
+        assert sorted_rows(zskip.polars.scan(table).filter(expression).collect().to_arrow()) == expected, expression
+        assert sorted_rows(table.plan(expression).to_arrow()) == expected, expression
+
+
+def test_is_in_of_arrow_takes_null_for_a_value(table: zskip.Table) -> None:
+    whole = table.to_arrow()
+    for arrow in (
+        F("s").isin(["x07", None]),
+        ~F("s").isin(["x07"]),
+        ~F("s").isin(["x07", None]),
+        F("s").isin(pa.array([], pa.string())),
+    ):
+        assert sorted_rows(table.plan(arrow).to_arrow()) == sorted_rows(whole.filter(arrow)), arrow
+        assert sorted_rows(table.dataset().to_table(filter=arrow)) == sorted_rows(whole.filter(arrow)), arrow
+
+
+@pytest.mark.parametrize("name", [name for name in PREDICATES if name != "everything"])
+def test_engines_read_no_file_that_the_plan_skips(name: str, tmp_path: Path) -> None:
+    """Skipped files are gone from the disk: an engine that opened one would fail."""
+    table = written(tmp_path / "t")
+    sql, arrow, frame = PREDICATES[name]
+    plan = table.plan(sql)
+    dataset, lazy = table.dataset(), zskip.polars.scan(table)
+    expected = plan.count()
+    for path in set(table.plan().paths) - set(plan.paths):
+        os.remove(path)
+    assert len(plan.paths) < 20
+    assert dataset.to_table(filter=arrow).num_rows == expected
+    assert dataset.count_rows(filter=arrow) == expected
+    assert len(list(dataset.get_fragments(arrow))) == len(plan.paths)
+    assert lazy.filter(frame).collect().height == expected
+    with duckdb.connect() as con:
+        con.register("t", dataset)
+        pushed = {"prefix": None}.get(name, sql)  # DuckDB pushes no functions into a dataset
+        if pushed is not None:
+            assert con.sql(f"SELECT count(*) FROM t WHERE {pushed}").fetchall() == [(expected,)]
+
+
+def test_a_dataset_is_lazy_in_columns_and_rows(table: zskip.Table) -> None:
+    dataset = table.dataset()
+    assert dataset.count_rows() == ROWS
+    assert dataset.head(3, columns=["s", "a"]).column_names == ["s", "a"]
+    assert dataset.head(3).num_rows == 3
+    assert dataset.to_table(columns={"twice": F("a") * 2}, filter=F("a") == 21).to_pylist() == [{"twice": 42}]
+    assert dataset.filter(F("a") < 10).count_rows(filter=F("a") > 5) == 4
+    assert isinstance(dataset, ds.Dataset)
+
+
+def test_polars_takes_columns_limits_and_nested_fields(table: zskip.Table) -> None:
+    lazy = zskip.polars.scan(table)
+    assert lazy.select("s", "a").filter(P("a") == 70).collect().rows() == [("x00", 70)]
+    assert lazy.head(7).collect().height == 7
+    assert lazy.filter(P("a") < 0).select("d").collect().schema == {"d": polars.Date}
+    assert lazy.select(polars.len()).collect().item() == ROWS
+    nested = lazy.filter(P("in").struct.field("x") == 3, P("a") >= ROWS - 100).select("a").collect()
+    assert sorted(nested["a"]) == [n for n in range(ROWS - 100, ROWS) if n % 17 == 3]
+
+
+def test_ibis_and_duckdb_expressions(table: zskip.Table) -> None:
+    ibis = pytest.importorskip("ibis")
+    a, s = ibis._.a, ibis._.s
+    assert table.plan((a > 1990) & s.startswith("x")).count() == table.plan("a > 1990 AND s LIKE 'x%'").count()
+    bound = ibis.table(ibis.Schema.from_pyarrow(table.schema), name="any")
+    assert table.plan(bound.a.isin([1, 2]) | (bound.d == DAY)).count() == 50
+    column, constant = duckdb.ColumnExpression, duckdb.ConstantExpression
+    assert table.plan((column("a") >= constant(7)) & (column("d") == constant(DAY))).count() == 43
+
+
+def test_what_has_no_certain_meaning_is_refused_in_a_plan_and_kept_in_a_scan(table: zskip.Table) -> None:
+    arrow, frame = F("a") + F("i8") > 5, P("a").cum_sum() > 5
+    for expression in (arrow & (F("a") < 3), frame & (P("a") < 3)):
+        with pytest.raises(zskip.SqlError, match="Say it in SQL"):
+            table.plan(expression)
+    with pytest.raises(zskip.InvalidOption, match="an expression of pyarrow, polars, ibis or DuckDB, not int"):
+        table.plan(5)
+    found = zskip.polars.scan(table).filter((P("a") * 2 > 10) & (P("a") < 8)).select("a").collect()
+    assert sorted(found["a"]) == [6, 7]
+
+
+def test_delete_takes_expressions(tmp_path: Path) -> None:
+    table = written(tmp_path / "t")
+    assert table.delete(F("a") < 150).rows == 150
+    assert table.delete(P("f") > 200.0).rows == table.restore(2).count() - table.restore(3).count()
+
+
+def test_read_gives_what_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    written(path)
+    pandas = pytest.importorskip("pandas")
+    assert zskip.read(path, where="a < 3", columns=["a"]).to_pydict() == {"a": [0, 1, 2]}
+    assert isinstance(zskip.read(path, where=F("a") < 3, into="pandas"), pandas.DataFrame)
+    assert zskip.open(path).plan("s = 'x07' AND a < 702").to_pandas(["a"])["a"].tolist() == [700, 701]
+    assert zskip.read(path, where=P("a") < 3, columns="a", into="polars").rows() == [(0,), (1,), (2,)]
+    assert zskip.read(path).num_rows == ROWS
+    with pytest.raises(zskip.InvalidOption, match='into= is "arrow"'):
+        zskip.read(path, into="rows")  # type: ignore[call-overload, arg-type]

@@ -1,0 +1,208 @@
+"""polars' expressions, read from the JSON that polars makes of them, as SQL of DuckDB's.
+
+Both have SQL's three-valued logic, and NaN as the greatest number that equals itself. Literals are said in the column's
+own type, as polars casts them; where that would change their value the part is not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, localcontext
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types as t
+
+from zskip.expr.sql_literals import identifier, literal
+from zskip.schema import Schema
+
+__all__ = ["conjuncts"]
+
+_COMPARISONS = {"Eq": "=", "NotEq": "<>", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+_MIRRORED = {"Eq": "Eq", "NotEq": "NotEq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
+_LOGIC = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
+_TESTS = {
+    "IsNull": "({} IS NULL)",
+    "IsNotNull": "({} IS NOT NULL)",
+    "IsNan": "isnan({})",
+    "IsNotNan": "(NOT isnan({}))",
+}
+_BETWEEN = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
+_TEXT_TESTS = {"StartsWith": "starts_with", "EndsWith": "ends_with"}
+_INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
+_EXACT_IN_DOUBLES, _EXACT_IN_FLOATS = 1 << 53, 1 << 24
+_TEXT_OR_BOOLEAN = {"String": (t.is_string, t.is_dictionary), "Boolean": (t.is_boolean,)}
+_UNITS = {"Milliseconds": ("ms", 1_000), "Microseconds": ("us", 1)}
+
+
+class _Unread(Exception):
+    """A part that is not in the tables here."""
+
+
+def conjuncts(expression: Any, schema: Schema) -> list[str | None]:
+    """The conjuncts of an expression as SQL; None for one that cannot be said."""
+    return list(_parts(json.loads(expression.meta.serialize(format="json")), schema))
+
+
+def _parts(node: Any, schema: Schema) -> Iterator[str | None]:
+    kind, body = _kind(node)
+    if kind == "BinaryExpr" and _LOGIC.get(body["op"]) == "AND":
+        yield from _parts(body["left"], schema)
+        yield from _parts(body["right"], schema)
+        return
+    try:
+        yield _text(node, schema)
+    except (_Unread, KeyError, IndexError, TypeError, AttributeError):
+        yield None  # Kept: the JSON is polars' own, and another release may shape it otherwise.
+
+
+def _kind(node: Any) -> tuple[str, Any]:
+    if not isinstance(node, dict) or len(node) != 1:
+        return "", node
+    return next(iter(node.items()))
+
+
+def _text(node: Any, schema: Schema) -> str:
+    """A condition as SQL."""
+    kind, body = _kind(node)
+    if kind == "BinaryExpr":
+        left, right, operator = body["left"], body["right"], body["op"]
+        if operator in _LOGIC:
+            return f"({_text(left, schema)} {_LOGIC[operator]} {_text(right, schema)})"
+        if operator in _COMPARISONS:
+            return _comparison(operator, left, right, schema)
+    if kind == "Function":
+        return _call(body["input"], body["function"], schema)
+    if kind == "Literal" and isinstance(body.get("Scalar", {}).get("Boolean"), bool):
+        return literal(body["Scalar"]["Boolean"], "duckdb")
+    name, type = _column(node, schema)
+    if t.is_boolean(type):
+        return name
+    raise _Unread
+
+
+def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> str:
+    if _kind(left)[0] == "Literal":
+        left, right, operator = right, left, _MIRRORED[operator]
+    name, type = _column(left, schema)
+    if t.is_dictionary(type) and operator not in ("Eq", "NotEq"):
+        raise _Unread  # A categorical may be ordered by its categories.
+    if _kind(right)[0] == "Literal":
+        other = _constant(right, type)
+    else:
+        other, its_type = _column(right, schema)
+        if its_type != type:
+            raise _Unread
+    return f"({name} {_COMPARISONS[operator]} {other})"
+
+
+def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
+    family, which = _kind(function)
+    if family == "Boolean":
+        if which == "Not":
+            return f"(NOT {_text(arguments[0], schema)})"
+        if isinstance(which, str) and which in _TESTS:
+            return _TESTS[which].format(_column(arguments[0], schema)[0])
+        name, options = _kind(which)
+        if name == "IsBetween":
+            column, type = _column(arguments[0], schema)
+            if t.is_dictionary(type):
+                raise _Unread
+            above, below = _BETWEEN[options["closed"]]
+            lower, upper = (_constant(bound, type) for bound in arguments[1:])
+            return f"({column} {above} {lower} AND {column} {below} {upper})"
+        if name == "IsIn" and not options["nulls_equal"]:
+            return _membership(arguments[0], arguments[1], schema)
+    if family == "StringExpr":
+        test = _text_test(which)
+        column, type = _column(arguments[0], schema)
+        text = _kind(arguments[1])[1].get("Scalar", {}).get("String")
+        if test is not None and text is not None and t.is_string(type):
+            return f"{test}({column}, {literal(text, 'duckdb')})"
+    raise _Unread
+
+
+def _text_test(which: Any) -> str | None:
+    if isinstance(which, str):
+        return _TEXT_TESTS.get(which)
+    name, options = _kind(which)
+    return "contains" if name == "Contains" and options["literal"] else None
+
+
+def _membership(of: Any, list_: Any, schema: Schema) -> str:
+    name, type = _column(of, schema)
+    data = _kind(list_)[1].get("Scalar", {}).get("List")
+    if data is None:
+        raise _Unread
+    values = pa.ipc.open_stream(bytes(data)).read_all().column(0).combine_chunks()
+    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
+    plain = values.cast(pa.string()) if t.is_large_string(values.type) or t.is_string_view(values.type) else values
+    if plain.type != type or plain.null_count or t.is_floating(type):
+        integers = t.is_integer(plain.type) and t.is_integer(type) and not plain.null_count
+        if not integers:
+            raise _Unread
+    constants = [literal(value, "duckdb") for value in plain.to_pylist()]
+    # Of no value at all, polars gives FALSE for NULL too.
+    return f"({name} IN ({', '.join(constants)}))" if constants else "FALSE"
+
+
+def _column(node: Any, schema: Schema) -> tuple[str, pa.DataType]:
+    """A column's name in SQL, and its type as polars reads it."""
+    kind, body = _kind(node)
+    if kind == "Column" and body in schema.arrow.names:
+        type = schema.arrow.field(body).type
+        return identifier(body), pa.string() if t.is_large_string(type) or t.is_string_view(type) else type
+    if kind == "Function" and _kind(body["function"])[0] == "StructExpr":
+        which, field = _kind(body["function"]["StructExpr"])
+        name, type = _column(body["input"][0], schema)
+        if which == "FieldByName" and t.is_struct(type) and type.get_field_index(field) >= 0:
+            return f"{name}.{identifier(field)}", type.field(field).type
+    raise _Unread
+
+
+def _constant(node: Any, type: pa.DataType) -> str:
+    """A literal as SQL, where polars compares it with a column of this type by its own value."""
+    kind, body = _kind(node)
+    if kind != "Literal":
+        raise _Unread
+    form, tagged = _kind(body)
+    name, value = _kind(tagged)
+    if form not in ("Dyn", "Scalar") or value is None or value == "Null":
+        raise _Unread
+    if (form == "Dyn" and name == "Int") or name in _INTEGERS:
+        if t.is_integer(type):
+            return literal(int(value), "duckdb")
+        exact = _EXACT_IN_FLOATS if t.is_float32(type) else _EXACT_IN_DOUBLES
+        if (t.is_float64(type) or t.is_float32(type)) and abs(int(value)) < exact:
+            return literal(int(value), "duckdb")
+    elif name in ("Float", "Float64"):
+        if t.is_float64(type) or (t.is_integer(type) and abs(value) < _EXACT_IN_DOUBLES):
+            return literal(float(value), "duckdb")
+    elif name in _TEXT_OR_BOOLEAN and any(holds(type) for holds in _TEXT_OR_BOOLEAN[name]):
+        return literal(value, "duckdb")
+    elif name == "Binary" and (t.is_binary(type) or t.is_large_binary(type)):
+        return literal(bytes(value), "duckdb")
+    elif name == "Date" and t.is_date32(type):
+        return literal(date(1970, 1, 1) + timedelta(days=value), "duckdb")
+    elif name == "Decimal" and t.is_decimal128(type) and value[2] <= type.scale:
+        with localcontext(prec=38):
+            return literal(Decimal(value[0]).scaleb(-value[2]), "duckdb")
+    elif name == "Datetime" and t.is_timestamp(type):
+        ticks, unit, zone = value
+        return _moment(ticks, unit, zone, type)
+    raise _Unread
+
+
+def _moment(ticks: int, unit: str, zone: Any, type: pa.DataType) -> str:
+    """An instant, where its unit and the column's are such that polars loses nothing of either."""
+    name, micros = _UNITS.get(unit, ("", 0))
+    if not micros or type.unit not in ("ms", "us") or (zone is None) != (type.tz is None):
+        raise _Unread
+    if type.unit == "ms" and ticks * micros % 1_000:
+        raise _Unread
+    if type.unit != name and type.unit != "ms":
+        raise _Unread
+    moment = datetime(1970, 1, 1) + timedelta(microseconds=ticks * micros)
+    return literal(moment if zone is None else moment.replace(tzinfo=UTC), "duckdb")

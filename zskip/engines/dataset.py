@@ -1,0 +1,97 @@
+"""A table as a `pyarrow.dataset.Dataset` that prunes itself: whoever scans it with a filter reads the survivors alone.
+
+DuckDB, polars, DataFusion, ibis ── scanner(columns=…, filter=…) ──▶ plan ──▶ a dataset of the survivors ──▶ scanner
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+
+from zskip.binder.expressions import provable
+from zskip.engines.arrow import to_batches
+from zskip.engines.duckdb.native_scan import partition_values
+from zskip.engines.missing_files import naming_what_is_gone
+from zskip.expr import Predicate
+from zskip.scan import Scan
+
+__all__ = ["PrunedDataset", "dataset"]
+
+Survey: TypeAlias = Callable[[Predicate | None], Scan]
+
+
+def dataset(survey: Survey) -> PrunedDataset:
+    """A dataset over all files of a table. ``survey`` gives the scan of a predicate, of None for every row."""
+    return PrunedDataset(survey(None), survey)
+
+
+class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+    """What `Table.dataset` gives. Each scan plans with its own filter; the filter is asked of the rows as well."""
+
+    def __init__(self, every: Scan, survey: Survey, filter: pc.Expression | None = None) -> None:
+        super().__init__(*_parts(every))
+        self._every, self._survey, self._filter = every, survey, filter
+
+    def scanner(self, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> ds.Scanner:
+        """A scanner over the files that may hold a row for which the filter is TRUE. Options as pyarrow's."""
+        wanted = self._both(filter)
+        scan = self._survivors(wanted)
+        if _native(scan):
+            with naming_what_is_gone(scan):
+                return ds.FileSystemDataset(*_parts(scan)).scanner(columns=columns, filter=wanted, **options)
+        return ds.Scanner.from_batches(_batches(scan), columns=columns, filter=wanted, **options)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
+        """The files that may hold a row for which the filter is TRUE."""
+        scan = self._survivors(self._both(filter))
+        return iter(_parts(scan)[0])
+
+    def filter(self, expression: pc.Expression) -> PrunedDataset:
+        """The same dataset, of which only the rows are seen for which the expression is TRUE."""
+        return PrunedDataset(self._every, self._survey, self._both(expression))
+
+    def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
+        if filter is None or self._filter is None:
+            return self._filter if filter is None else filter
+        return self._filter & filter
+
+    def _survivors(self, filter: pc.Expression | None) -> Scan:
+        return self._survey(None if filter is None else provable(filter, self._every.schema)).unfiltered()
+
+
+def _native(scan: Scan) -> bool:
+    """Whether Arrow's own scanner gives the table's rows: every file has the table's columns, and no row is deleted."""
+    return not scan.added and not scan.deletes and scan.managed
+
+
+def _batches(scan: Scan) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan))
+
+
+def _parts(scan: Scan) -> tuple[list[ds.Fragment], pa.Schema, ds.FileFormat, pafs.FileSystem]:
+    """What `pyarrow.dataset.FileSystemDataset` is made of."""
+    format, storage = ds.ParquetFileFormat(), scan.storage
+    if storage.local is not None:
+        filesystem: pafs.FileSystem = pafs.LocalFileSystem()
+        paths = scan.paths
+    else:
+        filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(storage.filesystem()))
+        paths = [path.partition("://")[2] for path in scan.paths]
+    arrow = scan.schema.arrow
+    types = {name: arrow.field(name).type for name in scan.partition_by}
+    fragments = [format.make_fragment(path, filesystem, _values(path, types)) for path in paths]
+    return fragments, arrow, format, filesystem
+
+
+def _values(path: str, types: dict[str, pa.DataType]) -> pc.Expression | None:
+    """What a file's folders say of its rows."""
+    found = None
+    for name, value in partition_values(path, types).items() if types else ():
+        one = pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+        found = one if found is None else found & one
+    return found
