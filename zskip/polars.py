@@ -6,6 +6,7 @@ by polars' own `scan_parquet`, and is asked of their rows again.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ def scan(
     except ImportError as error:
         raise MissingDependency("This needs the package polars: pip install polars.") from error
     table = path if isinstance(path, Table) else open_table(path, version=version, storage_options=storage_options)
-    held = Table(table.storage, table.snapshot)
+    held = copy.copy(table)  # changes to the caller's table move that one on
     empty = pl.DataFrame(table.schema.empty_table())
 
     def rows(

@@ -231,3 +231,20 @@ def test_read_gives_what_is_asked_for(tmp_path: Path) -> None:
     assert zskip.read(path).num_rows == ROWS
     with pytest.raises(zskip.InvalidOption, match='into= is "arrow"'):
         zskip.read(path, into="rows")  # type: ignore[call-overload, arg-type]
+
+
+def test_rows_that_delta_deleted_stay_deleted(fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    table = zskip.open(fixtures / "delta" / "dv-partitioned-with-checkpoint")
+    expected = sorted_rows(table.plan("part = 6 AND col1 < 40").to_arrow())
+    arrow, frame = (F("part") == 6) & (F("col1") < 40), (P("part") == 6) & (P("col1") < 40)
+    dataset = table.dataset()
+    assert 0 < len(expected) < dataset.count_rows() == table.count()
+    assert sorted_rows(dataset.to_table(filter=arrow)) == expected
+    assert sorted_rows(zskip.polars.scan(table).filter(frame).collect().to_arrow()) == expected
+    context = datafusion.SessionContext()
+    table.to_datafusion(context, "t")
+    found = pa.Table.from_batches(context.sql("SELECT * FROM t WHERE part = 6 AND col1 < 40").collect())
+    assert sorted_rows(found) == expected
+    with pytest.raises(FileNotFoundError, match="read through its scanner"):
+        ds.UnionDataset(dataset.schema, [dataset]).to_table()

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from zskip.binder.expressions import provable
-from zskip.engines.arrow import to_batches
+from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.expr import Predicate
@@ -49,6 +49,8 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
         """The files that may hold a row for which the filter is TRUE."""
         scan = self._survivors(self._both(filter))
+        if scan.source is not None:
+            return ds.dataset(to_arrow(scan)).get_fragments()  # type: ignore[no-any-return]
         return iter(_parts(scan)[0])
 
     def filter(self, expression: pc.Expression) -> PrunedDataset:
@@ -65,8 +67,8 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
 
 
 def _native(scan: Scan) -> bool:
-    """Whether Arrow's own scanner gives the table's rows: every file has the table's columns, and no row is deleted."""
-    return not scan.added and not scan.deletes and scan.managed
+    """Whether Arrow's own scanner gives the table's rows: zskip wrote every file, with the columns of today."""
+    return scan.managed and not scan.added
 
 
 def _batches(scan: Scan) -> pa.RecordBatchReader:
@@ -83,6 +85,9 @@ def _parts(scan: Scan) -> tuple[list[ds.Fragment], pa.Schema, ds.FileFormat, paf
         filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(storage.filesystem()))
         paths = [path.partition("://")[2] for path in scan.paths]
     arrow = scan.schema.arrow
+    if scan.source is not None:
+        # Another format's files are not the table's rows: what goes past the scanner must fail, not read them.
+        paths = [f"a {scan.source} table is read through its scanner, not file by file" for _ in paths]
     types = {name: arrow.field(name).type for name in scan.partition_by}
     fragments = [format.make_fragment(path, filesystem, _values(path, types)) for path in paths]
     return fragments, arrow, format, filesystem

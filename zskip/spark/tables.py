@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -45,7 +46,7 @@ def table(
     if is_connect(spark):
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
     try:
-        replan = Table(found.storage, found.snapshot).plan
+        replan = copy(found).plan  # found may move to another version
         rows = self_pruning(spark, found.index, schema, lambda predicate: replan(predicate).scan)
     except Unsupported as error:
         return _all_files(spark, found, schema, str(error))
