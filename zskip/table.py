@@ -198,6 +198,9 @@ def open(
     return Table(storage, tablelog.load(storage, None if version is None else _be_version(version), moment), most)
 
 
+open_table = open  # for this module, in which a reader may take `open` for Python's own
+
+
 def attach(
     path: str | os.PathLike[str] | DeltaTable | IcebergTable, *, storage_options: Mapping[str, Any] | None = None
 ) -> Table:
@@ -272,7 +275,7 @@ def read(
     ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
     if into not in ways:
         raise InvalidOption(f'into= is "arrow", "pandas" or "polars", not {into!r}.')
-    table = open(path, version=version, as_of=as_of, storage_options=storage_options)
+    table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
     return ways[into](table.plan(where), columns)
 
 
