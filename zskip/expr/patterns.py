@@ -12,9 +12,14 @@ from itertools import product
 import pyarrow as pa
 
 from zskip.expr import tree
+from zskip.expr.required_text import containing, implied, like_pieces
 from zskip.expr.tree import Literal, Node, Opaque, Scalar, paths_of
 
-__all__ = ["exact_regex", "glob", "ilike", "like", "prefix", "regex", "starts_with"]
+__all__ = ["UNPROVED", "exact_regex", "glob", "ilike", "like", "prefix", "regex", "starts_with"]
+
+
+UNPROVED = "a pattern that does not begin with a literal"
+"""Why ranges say nothing of a pattern."""
 
 
 def prefix(pattern: str, escape: str | None) -> tuple[str, str] | None:
@@ -64,11 +69,13 @@ def like(subject: Scalar, pattern: str, escape: str | None, sql: str = "") -> No
         return tree.compare("=", subject, Literal(pa.scalar(beginning)))
     if set(rest) == {"%"}:
         return starts_with(subject, beginning)
-    if not beginning:
+    begins = starts_with(subject, beginning) if beginning else None
+    implies = implied([begins, *containing(subject, like_pieces(pattern, escape))])
+    if implies is None:
         return None
     paths = tuple(sorted(set(paths_of(subject))))
-    reason = "only the literal beginning of the pattern is a range"
-    return Opaque(sql, paths, reason, implies=starts_with(subject, beginning), strict=True)
+    reason = "only the literal beginning of the pattern is a range" if beginning else UNPROVED
+    return Opaque(sql, paths, reason, implies=implies, strict=True)
 
 
 _FOLDED_FROM_ELSEWHERE = frozenset("kKsSiI")

@@ -14,6 +14,7 @@ from zskip.binder.nodes import bare, known
 from zskip.binder.refusals import opaque
 from zskip.expr import patterns, tree
 from zskip.expr.literals import Refused
+from zskip.expr.required_text import containing, glob_pieces, implied, like_pieces, regex_pieces
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
 
 __all__ = ["anywhere", "escaped", "glob", "ilike", "like", "prefix_call", "regex", "starts", "suffix_call"]
@@ -37,6 +38,8 @@ def like(binding: Binding, node: exp.Expr) -> Node:
         return opaque(binding, node, f"LIKE over {subject.type}")
     if escape is None and binding.dialect.name == "spark":
         escape = "\\"
+    elif "\\" in text.value.as_py() and binding.dialect.name != "duckdb":
+        return opaque(binding, node, "a pattern with a backslash, which may escape what follows")
     return _matching(binding, node, subject, patterns.like(subject, text.value.as_py(), escape))
 
 
@@ -61,13 +64,19 @@ def starts(binding: Binding, node: exp.Expr) -> Node:
 
 def anywhere(binding: Binding, node: exp.Expr) -> Node:
     """``contains(s, 'p')`` and ``suffix(s, 'p')``."""
-    return _implied(binding, node, lambda subject, text: None)
+    return _implied(binding, node, lambda subject, text: None, lambda text: [text])
 
 
 def ilike(binding: Binding, node: exp.Expr) -> Node:
     """``s ILIKE 'p%'``."""
     escape = "\\" if binding.dialect.name == "spark" else None
-    return _implied(binding, node, lambda subject, text: patterns.ilike(subject, text, escape))
+    return _implied(
+        binding,
+        node,
+        lambda subject, text: patterns.ilike(subject, text, escape),
+        lambda text: like_pieces(text, escape),
+        any_case=True,
+    )
 
 
 def regex(binding: Binding, node: exp.Expr) -> Node:
@@ -80,12 +89,12 @@ def regex(binding: Binding, node: exp.Expr) -> Node:
     if exact is not None:
         known(node, "this", "expression")
         return exact
-    return _implied(binding, node, lambda subject, text: patterns.regex(subject, text, whole))
+    return _implied(binding, node, lambda subject, text: patterns.regex(subject, text, whole), regex_pieces)
 
 
 def glob(binding: Binding, node: exp.Expr) -> Node:
     """``s GLOB 'p*'``."""
-    return _implied(binding, node, patterns.glob)
+    return _implied(binding, node, patterns.glob, glob_pieces)
 
 
 def prefix_call(binding: Binding, node: exp.Expr) -> Node:
@@ -114,24 +123,35 @@ def _text(binding: Binding, node: exp.Expr) -> tuple[Scalar, str | None]:
     return subject, text.value.as_py()
 
 
-def _implied(binding: Binding, node: exp.Expr, range_of: Callable[[Scalar, str], Node | None]) -> Node:
-    """A pattern of which only a literal beginning is a range."""
+def _implied(
+    binding: Binding,
+    node: exp.Expr,
+    range_of: Callable[[Scalar, str], Node | None],
+    pieces_of: Callable[[str], list[str]],
+    *,
+    any_case: bool = False,
+) -> Node:
+    """A pattern of which only a literal beginning is a range, and of whose pieces of text sketches may know."""
     known(node, "this", "expression")
     subject, text = _text(binding, node)
     if text is None:
         return tree.unknown()
-    implied = range_of(subject, text)
-    if implied is None:
+    begins = range_of(subject, text)
+    # Other dialects escape in ways of their own.
+    pieces = pieces_of(text) if binding.dialect.name in ("duckdb", "spark") else []
+    implies = implied([begins, *containing(subject, pieces, any_case=any_case)])
+    if implies is None:
         return _matching(binding, node, subject, None)
-    found = opaque(binding, node, "only the literal beginning of the pattern is a range")
-    return replace(found, implies=implied, strict=True) if isinstance(found, Opaque) else found
+    reason = patterns.UNPROVED if begins is None else "only the literal beginning of the pattern is a range"
+    found = opaque(binding, node, reason)
+    return replace(found, implies=implies, strict=True) if isinstance(found, Opaque) else found
 
 
 def _matching(binding: Binding, node: exp.Expr, subject: Scalar, found: Node | None) -> Node:
     """What a pattern says; where that is nothing of the order, it is NULL for NULL alone, and never fails."""
     if found is not None:
         return found
-    unproved = opaque(binding, node, "a pattern that does not begin with a literal")
+    unproved = opaque(binding, node, patterns.UNPROVED)
     if isinstance(unproved, Opaque) and binding.dialect.name in ("duckdb", "spark"):
         return replace(unproved, implies=tree.always(subject), strict=True)
     return unproved
