@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import date
 from decimal import Decimal
@@ -135,9 +136,18 @@ def typed(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scalar | N
             return value.cast(target)
         except pa.ArrowInvalid as error:
             raise Refused(f"{value} does not fit {target}: the engine raises") from error
-    if (pa.types.is_integer(value.type) or pa.types.is_decimal(value.type)) and target == pa.float64():
-        return pa.scalar(float(value.as_py()), target)
+    if pa.types.is_integer(value.type) or pa.types.is_decimal(value.type):
+        if target == pa.float64():
+            return pa.scalar(float(value.as_py()), target)
+        if target == pa.float32():
+            return _exact_float(Decimal(value.as_py()))
     return None
+
+
+def _exact_float(number: Decimal) -> pa.Scalar | None:
+    """A float of 32 bits that is this number; None where it would be rounded, which engines do in ways of their own."""
+    found = pa.scalar(float(number), pa.float32())
+    return found if math.isfinite(found.as_py()) and Decimal(found.as_py()) == number else None
 
 
 def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | None:
@@ -156,8 +166,8 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
     if pa.types.is_time(target) and (time := time_of_day(text, dialect.name)) is not None:
         return time
     if pa.types.is_floating(target):
-        if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text) and target == pa.float64():
-            return pa.scalar(float(text), target)
+        if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
+            return pa.scalar(float(text), target) if target == pa.float64() else _exact_float(Decimal(text))
         if text.lower() in ("nan", "infinity", "-infinity", "inf", "-inf"):
             return pa.scalar(float(text), target)
     if pa.types.is_integer(target) and re.fullmatch(r"[+-]?\d{1,20}", text):

@@ -217,10 +217,10 @@ def _of_ranges(ranges: Ranges, type: pa.DataType, units: int) -> Span:
     low, high = keys(ranges.lower), keys(ranges.upper)
     no_lower, no_upper = _is_null(ranges.lower), _is_null(ranges.upper)
     if family == "float":
-        # NaN is no bound: whoever stored one may have lost the order of all the others too.
-        broken = ~no_lower & np.isnan(low) | ~no_upper & np.isnan(high)
-        nan = nan | broken
-        no_lower, no_upper = no_lower | broken, no_upper | broken
+        # NaN is no bound, and some row may be NaN; the other bound holds, as the Parquet format has it.
+        no_number = ~no_lower & np.isnan(low), ~no_upper & np.isnan(high)
+        nan = nan | no_number[0] | no_number[1]
+        no_lower, no_upper = no_lower | no_number[0], no_upper | no_number[1]
     else:
         nan = fail
     with np.errstate(invalid="ignore"):

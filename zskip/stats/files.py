@@ -55,13 +55,18 @@ class ColumnStatistics:
         def among_rows(flags: pa.BooleanArray) -> pa.BooleanArray:
             return flags if empty is None else pc.if_else(empty, False, flags)
 
-        rest = pc.subtract(row_count, self.null_count)
+        nulls, rest = self.null_count, pc.subtract(row_count, self.null_count)
         if may_hold_nan(self.lower.type):
-            rest = pc.subtract(rest, self.nan_count)
-            has_nan = among_rows(pc.greater(self.nan_count, 0))
+            # Where one of them fills every row, the other one is nowhere, though it was not counted.
+            all_null = pc.equal(self.null_count, row_count)
+            all_nan = pc.equal(self.nan_count, row_count)
+            nans = pc.if_else(pc.fill_null(all_null, False), 0, self.nan_count)
+            nulls = pc.if_else(pc.fill_null(all_nan, False), 0, self.null_count)
+            rest = pc.subtract(pc.subtract(row_count, nulls), nans)
+            has_nan = among_rows(pc.greater(nans, 0))
         else:
             has_nan = pa.array(np.zeros(len(self), bool))
-        has_null, has_value = among_rows(pc.greater(self.null_count, 0)), among_rows(pc.greater(rest, 0))
+        has_null, has_value = among_rows(pc.greater(nulls, 0)), among_rows(pc.greater(rest, 0))
         lower, upper = self.lower, self.upper
         if is_orderable(lower.type):
             reversed_ = pc.fill_null(pc.greater(lower, upper), False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -177,7 +178,9 @@ def _given(rows: pa.Table, column: Column) -> ColumnStatistics:
         "lower_exact": pa.bool_(),
         "upper_exact": pa.bool_(),
     }
-    return ColumnStatistics(**{name: _column(rows, f"{column.path}.{name}", kind) for name, kind in kinds.items()})
+    found = ColumnStatistics(**{name: _column(rows, f"{column.path}.{name}", kind) for name, kind in kinds.items()})
+    # The schema is trusted like the statistics.
+    return found if column.nullable else replace(found, null_count=pc.fill_null(found.null_count, 0))
 
 
 def _column(rows: pa.Table, name: str, type: pa.DataType) -> pa.Array:

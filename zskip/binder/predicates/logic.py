@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pyarrow as pa
 from pyarrow import types as t
@@ -14,7 +15,7 @@ from zskip.binder.nodes import bare
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused
-from zskip.expr.tree import Node
+from zskip.expr.tree import Node, Opaque, Reference
 
 __all__ = ["and_", "is_", "nan", "not_", "null_call", "or_", "xor"]
 
@@ -47,10 +48,26 @@ def is_(binding: Binding, node: exp.Expr) -> Node:
         try:
             return chosen(tree.IsNull, binding.value(node.this))
         except Refused as refusal:
-            return _null_test(binding, node, str(refusal))
+            return _null_struct(binding, node) or _null_test(binding, node, str(refusal))
     if isinstance(tested, exp.Boolean):
         return tree.is_(binding.predicate(node.this), bool(tested.this))
     return opaque(binding, node, "IS with something other than NULL, TRUE or FALSE")
+
+
+def _null_struct(binding: Binding, node: exp.Expr) -> Node | None:
+    """``s IS NULL`` of a struct: all that it holds is NULL then. None of anything else."""
+    column = bare(node.this)
+    if not isinstance(column, exp.Column) or len(column.parts) > 1:
+        return None
+    named = [each for each in binding.schema.arrow if each.name.lower() == column.name.lower()]
+    if len(named) != 1 or not t.is_struct(named[0].type):
+        return None
+    leaves = [each for each in binding.schema if each.parts[0] == named[0].name and not t.is_nested(each.type)]
+    unproved = opaque(binding, node, "a struct, which is NULL where all of its fields are, and maybe not there")
+    if not leaves or not isinstance(unproved, Opaque):
+        return None
+    null = tree.and_([tree.IsNull(Reference(each.path, each.type)) for each in leaves])
+    return replace(unproved, implies=null, strict=True)
 
 
 def _null_test(binding: Binding, node: exp.Expr, reason: str) -> Node:
