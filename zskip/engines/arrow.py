@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import types as t
 
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless, quoted
-from zskip.engines.duckdb.native_scan import literal, partition_values
+from zskip.engines.duckdb.native_scan import file_column_name, literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import SchemaError, UnknownColumn, nearest
@@ -36,7 +36,6 @@ __all__ = ["count", "counts", "row_group_batches", "to_arrow", "to_batches"]
 
 _BATCH_ROWS, _BATCH_BYTES = 122_880, 16 << 20  # of a batch: at most so many rows, and about so many bytes on disk
 _VECTOR_ROWS = 2048  # DuckDB holds no fewer at once, for each thread: where rows are long, row groups are smaller
-_FILE = "_zskip_file"
 
 
 def to_arrow(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
@@ -89,11 +88,12 @@ def counts(scan: Scan) -> NDArray[np.int64]:
     found = np.zeros(len(scan), np.int64)
     if len(scan):
         con = connection(scan)
-        read = planned_scan(scan, con, [], _FILE)
-        tally = f"SELECT {_FILE}, count(*) AS rows FROM ({read.sql}) GROUP BY {_FILE}"
+        file = file_column_name(scan.schema.arrow.names)
+        read = planned_scan(scan, con, [], file)
+        tally = f"SELECT {file}, count(*) AS rows FROM ({read.sql}) GROUP BY {file}"
         with naming_what_is_gone(scan):
             rows = con.sql(tally, params=dict(read.parameters)).to_arrow_table()
-        place = pc.index_in(rows.column(_FILE), value_set=pa.array(readable_paths(scan, con)))
+        place = pc.index_in(rows.column(file), value_set=pa.array(readable_paths(scan, con)))
         found[np.asarray(place)] = np.asarray(rows.column("rows"))
     return found
 

@@ -27,6 +27,7 @@ from zskip.errors import InvalidOption, TableError, UnsupportedStore
 from zskip.spark.handoff import is_connect, require_session
 from zskip.storage import Listing, Storage
 from zskip.storage.opening import knows
+from zskip.storage.secrets import refuse_secrets
 from zskip.storage.storage import table_path, unsafe_paths
 from zskip.storage.upload import Upload
 
@@ -65,6 +66,7 @@ def open_storage(
     if knows(text):
         return storages.open_storage(text, storage_options)
     require_session(spark)
+    refuse_secrets(text)
     scheme = text.partition("://")[0]
     if is_connect(spark):
         raise InvalidOption(

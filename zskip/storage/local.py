@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from zskip.errors import UnsafePath, UnsupportedStore, naming
+from zskip.errors import TableError, UnsafePath, UnsupportedStore, naming
 from zskip.storage.storage import Listing, table_path, unsafe_paths
 
 if TYPE_CHECKING:
@@ -111,11 +112,18 @@ class LocalStorage:
                         status = entry.stat()
                     except FileNotFoundError:
                         continue  # It is gone since its name was read: then it is not listed.
+                    if not stat.S_ISREG(status.st_mode):
+                        continue  # a pipe or a device: whoever reads it may wait for ever
                     paths.append(before + name)
                     sizes.append(status.st_size)
                     modified.append(status.st_mtime_ns)
                     touched.append(status.st_ctime_ns)
-        return Listing.of_columns(paths, sizes, modified, touched)
+        try:
+            return Listing.of_columns(paths, sizes, modified, touched)
+        except UnicodeEncodeError as error:
+            raise UnsafePath(
+                f"The name {os.fsencode(error.object)!r} of a file in {self.uri} is not UTF-8. Rename the file."
+            ) from error
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:
@@ -135,12 +143,12 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         located = self._locate(path)
-        with naming(located), open(located, "rb") as file:
+        with naming(located), _open_regular(located) as file:
             return file.read()
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         located = self._locate(path)
-        with naming(located), open(located, "rb") as file:
+        with naming(located), _open_regular(located) as file:
             size = file.seek(0, os.SEEK_END)
             start = max(0, size + start) if start < 0 else start
             file.seek(start)
@@ -286,6 +294,19 @@ def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
             yield entries
     finally:
         os.close(descriptor)
+
+
+def _open_regular(located: str) -> BinaryIO:
+    """A file to read. Raises `TableError` for a folder, a pipe or a device: reading one may never end."""
+
+    def opener(path: str, flags: int) -> int:
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise TableError(f"{path} is not a regular file. Remove it.")
+
+    return open(located, "rb", opener=opener)
 
 
 def _temporary(target: str) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from obstore import exceptions, store
 
 from zskip.errors import InvalidOption, TableError, UnsupportedStore
+from zskip.storage.secrets import refuse_secrets, refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
 from zskip.storage.upload import Upload
 
@@ -45,6 +46,9 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = unquote(rest).strip("/").partition("/")
     scheme = scheme.lower()
+    refuse_secrets(url)
+    if scheme in SCHEMES:
+        refuse_user(url)
     if scheme == "memory":
         if options:
             raise InvalidOption("A memory:// store takes no storage_options.")
@@ -52,7 +56,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
         hasty = partial(_MEMORY.get, bucket)
     elif scheme in _STORES:
         if not bucket:
-            raise InvalidOption(f'The URL "{url}" names no bucket. Write {scheme}://bucket/path.')
+            raise InvalidOption(f'The URL "{without_secrets(url)}" names no bucket. Write {scheme}://bucket/path.')
         apart = {
             key: options[key] for key in ("client_options", "retry_config", "credential_provider") if key in options
         }
@@ -61,12 +65,14 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
             chosen = _STORES[scheme](bucket, config=config or None, **apart)
             hasty = partial(_STORES[scheme], bucket, config=config or None, **apart | {"retry_config": _ONCE})
         except (exceptions.BaseError, TypeError, ValueError) as error:
-            raise InvalidOption(f'The store at "{url}" cannot be opened: {_first_line(error)}') from error
+            raise InvalidOption(
+                f'The store at "{without_secrets(url)}" cannot be opened: {_first_line(error)}'
+            ) from error
     else:
         known = ", ".join(f"{name}://" for name in ("file", "memory", *_STORES))
         raise InvalidOption(
-            f'The scheme of "{url}" is not known. There are {known}; and in a Spark session, through zskip.spark, all '
-            "that Hadoop has."
+            f'The scheme of "{without_secrets(url)}" is not known. There are {known}; and in a Spark session, through '
+            "zskip.spark, all that Hadoop has."
         )
     return ObjectStorage(
         f"{scheme}://{bucket}", prefix.strip("/"), chosen, hasty, _digest(options), (url, dict(options))
@@ -76,7 +82,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
 def _digest(options: Mapping[str, Any]) -> str:
     """One text for what leads to a store besides its URL: the options, and the environment that fills them up."""
     around = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
-    said = {name: value for name, value in options.items() if name != "credential_provider"}
+    said = {name: id(value) if callable(value) else value for name, value in options.items()}
     return hashlib.sha256(repr((sorted(said.items()), sorted(around.items()))).encode()).hexdigest()[:16]
 
 
@@ -268,4 +274,4 @@ def _translated(uri: str, path: str) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    return without_secrets(str(error).partition("\n")[0])

@@ -33,7 +33,7 @@ __all__ = [
 LOG = "_zskip/log"
 HINT = f"{LOG}/latest"
 GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."
-_ENTRY = re.compile(r"[0-9]{20}\.json")
+_ENTRY = re.compile(r"00[0-9]{18}\.json")
 _LARGEST_ENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
 _LONGEST_KEPT, _MOST_KEPT = 1 << 16, 64

@@ -261,13 +261,16 @@ class Snapshot:
         layout, shards = json["layout"], tuple(Shard.from_json(shard) for shard in _get(json, "shards", list))
         _be_of_this_world(shards)
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(_get(json, "schema", str), validate=True)))
+        partition_by = tuple(str(path) for path in _get(json, "partition_by", list))
+        if _get(json, "managed", bool) and not set(partition_by) <= set(arrow.names):
+            raise ValueError(f"partition_by names {partition_by}, and there are {arrow.names}")
         return Snapshot(
             version=_get(json, "version", int),
             table_id=_get(json, "table_id", str),
             commit_id=_get(json, "commit_id", str),
             schema=Schema(arrow),
             managed=_get(json, "managed", bool),
-            partition_by=tuple(str(path) for path in _get(json, "partition_by", list)),
+            partition_by=partition_by,
             layout=None if layout is None else LayoutRecord.from_json(layout),
             shards=shards,
             operation=_get(json, "operation", str),

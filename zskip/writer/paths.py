@@ -95,7 +95,7 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
         return _of_snapshot(path, storage_options)
     if os.path.isdir(path):
         found = [_File(name, os.path.relpath(name, path)) for name in _walked(path)]
-    elif os.path.exists(path):
+    elif os.path.isfile(path):
         found = [_File(path)]
     else:
         found = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
@@ -112,8 +112,9 @@ def _walked(folder: str) -> Iterator[str]:
     for above, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         for name in sorted(names):
-            if name[0] not in "._" and _has_known_ending(name):
-                yield os.path.join(above, name)
+            found = os.path.join(above, name)
+            if name[0] not in "._" and _has_known_ending(name) and os.path.isfile(found):
+                yield found
 
 
 def _has_known_ending(name: str) -> bool:

@@ -82,11 +82,12 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
         index = sources.open_index(path, storage_options=options)
     except TableNotFound:
         return None
-    uri = index.storage.uri
-    kept = _INDEXES.get(uri)
-    if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id or options:
+    # Not by the address alone: what was opened with credentials must not serve a caller who gives none.
+    place = index.storage.place
+    kept = _INDEXES.get(place)
+    if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id:
         kept = index
         if len(_INDEXES) >= _KEPT_INDEXES:
             _INDEXES.clear()
-        _INDEXES[uri] = kept
+        _INDEXES[place] = kept
     return kept

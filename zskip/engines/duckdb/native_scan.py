@@ -23,7 +23,16 @@ from zskip.schema import names_given
 if TYPE_CHECKING:
     from zskip.scan import Scan
 
-__all__ = ["Select", "literal", "native_scan", "partition_values", "reshaped", "uniform_read", "without_patterns"]
+__all__ = [
+    "Select",
+    "file_column_name",
+    "literal",
+    "native_scan",
+    "partition_values",
+    "reshaped",
+    "uniform_read",
+    "without_patterns",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +88,14 @@ def native_scan(
         return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
     stored = {name: type for name, type in types.items() if name not in partition_by}
     # DuckDB's own name for it, "filename", may be one of the table's columns.
-    file = file_column or (_FILE if partition_by else None)
+    file = file_column or (file_column_name(schema.names) if partition_by else None)
     said = _schema_literal(stored) if schema_parameter is None else f"${schema_parameter}"
     source = f"read_parquet(${files_parameter}, {_options(schema, said, rows, file)})"
     everything = _everything(whole)
     if partition_by:
         folders = _folders(files, partition_by)
         values = ", ".join(
-            f"{_partition_value(file or _FILE, folders.get(name, name), types[name])} AS {quoted(name)}"
+            f"{_partition_value(file or '', folders.get(name, name), types[name])} AS {quoted(name)}"
             for name in partition_by
         )
         # Only the innermost query knows the numbers of the rows.
@@ -217,7 +226,20 @@ def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, p
 
 # Without it, DuckDB takes a footer's bounds to cover NaN too, and loses such rows of files by pyarrow.
 _KEEPS_NAN = "can_have_nan = true"
-_FILE = "_zskip_file"
+
+
+def file_column_name(taken: Sequence[str]) -> str:
+    """A name for the column of the files' paths that no column of the table has.
+
+    >>> file_column_name(["a"]), file_column_name(["_zskip_file", "a"])
+    ('_zskip_file', '_zskip_file_')
+    """
+    name, folded = "_zskip_file", {each.lower() for each in taken}
+    while name in folded:
+        name += "_"
+    return name
+
+
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _HIVE_FOLDER = re.compile(r"(?<=/)([^/=]+)=([^/]*)(?=/)")
 

@@ -1,0 +1,173 @@
+"""Secrets in addresses, pipes and devices in place of files, names that no table gives: own errors, and no waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests.clouds import STORES, unavailable
+from zskip.errors import DamagedIndex, InvalidOption, TableError, TableNotFound, UnsafePath, ZskipError
+from zskip.storage import open_storage
+from zskip.storage.remote import ObjectStorage
+from zskip.storage.secrets import without_secrets
+from zskip.tablelog import log
+from zskip.tablelog.snapshot import FORMAT
+
+ROWS = pa.table({"id": [1, 2, 3]})
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with names")
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    if sys.platform != "win32":
+        signal.alarm(60)
+    yield
+    if sys.platform != "win32":
+        signal.alarm(0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://KEY:SECRET@bucket/table",
+        "s3://SECRET@bucket/table",
+        "s3a://KEY:SECRET@bucket",
+        "az://container/table?sv=2022&sig=SECRET",
+        "https://KEY:SECRET@host/table?sig=SECRET",
+        "gs://bucket/table?token=SECRET",
+    ],
+)
+def test_secrets_in_an_address_are_neither_taken_nor_shown(url: str) -> None:
+    for verb in (zskip.open, zskip.index, open_storage, lambda url: zskip.write(ROWS, url, by="id")):
+        with pytest.raises(InvalidOption) as caught:
+            verb(url)
+        assert "SECRET" not in str(caught.value)
+    with pytest.raises(ZskipError) as error:
+        zskip.write(url, "memory://nowhere/t", by="id")
+    assert "SECRET" not in str(error.value)
+
+
+def test_what_a_client_says_of_a_request_is_masked() -> None:
+    said = 'Error performing GET "https://a.blob.core.windows.net/c/x?sv=1&sig=SECRET" in 3 s (https://u:SECRET@h/x)'
+    assert "SECRET" not in without_secrets(said)
+    assert "a.blob.core.windows.net/c/x" in without_secrets(said)
+
+
+def test_what_was_opened_with_credentials_serves_no_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same address with other keys is another place: nothing that is kept of one serves the other."""
+    if missing := unavailable("s3"):
+        pytest.skip(missing)
+    with STORES["s3"]() as (url, options):
+        zskip.write(ROWS, f"{url}/t", by="id", storage_options=options)
+        query = f"SELECT count(*) FROM '{url}/t' WHERE id > 1"
+        assert zskip.sql(query, storage_options=options).fetchall() == [(2,)]
+        read: list[str] = []
+        real = ObjectStorage.read_range
+
+        def noted(self: ObjectStorage, *given: Any) -> bytes:
+            read.append(self.place)
+            return real(self, *given)
+
+        monkeypatch.setattr(ObjectStorage, "read_range", noted)
+        around = {"ACCESS_KEY_ID": "other", "SECRET_ACCESS_KEY": "other", "REGION": "us-east-1", "ALLOW_HTTP": "true"}
+        for key, value in (around | {"ENDPOINT": options["aws_endpoint"]}).items():
+            monkeypatch.setenv(f"AWS_{key}", value)
+        for one in (None, {**options, "aws_access_key_id": "another"}):
+            read.clear()
+            assert zskip.sql(query, storage_options=one).fetchall() == [(2,)]
+            assert set(read) == {open_storage(f"{url}/t", one).place}
+
+
+@posix
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+@pytest.mark.parametrize("name", ["entry", "latest", "part"])
+def test_what_is_no_file_is_not_waited_for(name: str, kind: str, tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    zskip.write(ROWS, table, by="id")
+    path = {
+        "entry": table / log.entry_path(2),
+        "latest": table / log.HINT,
+        "part": next((table / "_zskip" / "stats").iterdir()),
+    }[name]
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    if name == "latest":
+        assert zskip.open(table).version == 1
+        return
+    with pytest.raises(TableError, match=re.escape(path.name)):
+        zskip.open(table).plan("id = 2")
+    if name == "entry":
+        with pytest.raises(TableError, match=re.escape(path.name)):
+            zskip.open(table).append(ROWS)
+
+
+@posix
+def test_a_pipe_is_no_data_file(tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "1.parquet")
+    os.mkfifo(tmp_path / "2.parquet")
+    table = zskip.index(tmp_path)
+    assert table.snapshot.totals.files == 1
+    assert table.plan("id > 0").count() == 3
+    (tmp_path / "1.parquet").unlink()
+    os.mkfifo(tmp_path / "1.parquet")
+    assert zskip.open(tmp_path).plan("id > 0").paths == []
+    for source in (tmp_path / "1.parquet", tmp_path / "*.parquet"):
+        with pytest.raises(TableError):
+            zskip.write(str(source), tmp_path / "out", by="id")
+
+
+@posix
+def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    try:
+        (tmp_path / os.fsdecode(b"a\xff.parquet")).write_bytes(b"")
+    except OSError:
+        pytest.skip("the file system takes UTF-8 only")
+    with pytest.raises(UnsafePath, match=r"a\\xff\.parquet"):
+        zskip.index(tmp_path)
+
+
+def test_a_number_that_no_version_has_is_no_entry(tmp_path: Path) -> None:
+    zskip.write(ROWS, tmp_path, by="id")
+    (tmp_path / log.LOG / "99999999999999999999.json").write_bytes(b"{}")
+    assert zskip.open(tmp_path).append(ROWS).version == 2
+    with pytest.raises(TableNotFound, match="no version 99999999999999999999"):
+        zskip.open(tmp_path, version=99999999999999999999)
+
+
+def test_a_signed_entry_that_partitions_by_an_unknown_column_is_damage(tmp_path: Path) -> None:
+    import xxhash
+
+    zskip.write(ROWS, tmp_path, by="id")
+    path = tmp_path / log.entry_path(1)
+    entry = json.loads(path.read_bytes())["snapshot"]
+    entry["partition_by"] = ["nowhere"]
+    body = json.dumps(entry, separators=(",", ":")).encode()
+    digest = xxhash.xxh3_128_hexdigest(body).encode()
+    path.write_bytes(b'{"zskip":%d,"xxh3_128":"%s","snapshot":%s}' % (FORMAT, digest, body))
+    with pytest.raises(DamagedIndex, match="nowhere"):
+        zskip.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["_zskip_file", "_ZSKIP_FILE"])
+def test_a_table_may_have_any_name_for_a_column(name: str, tmp_path: Path) -> None:
+    rows = pa.table({name: [1, 2, 3], "day": ["a", "b", "b"]})
+    for folder, options in (("flat", {}), ("hive", {"partition_by": "day"})):
+        table = zskip.write(rows, tmp_path / folder, by=name, files=2, **options)
+        assert table.plan(f"{name} < 3").to_duckdb().fetchall()[0][0] == 1
+        assert table.delete(f"{name} = 1").rows == 1
+        assert table.to_arrow().num_rows == 2
