@@ -44,12 +44,11 @@ def test_tables_of_other_formats_are_not_indexed(kind: str, inner: str, lake: St
 
 
 @pytest.mark.parametrize("kind", LOGS)
-def test_tables_of_other_formats_are_no_sources(kind: str, lake: Storage, tmp_path: Path) -> None:
+def test_files_of_tables_of_other_formats_are_no_sources(kind: str, lake: Storage, tmp_path: Path) -> None:
     put(lake, f"t/{LOGS[kind]}", "t/day=1/1.parquet", "other/2.parquet")
     at = lake.uri
     sources: list[Any] = [
         at,
-        f"{at}/t",
         f"{at}/t/day=1",
         f"{at}/t/day=1/1.parquet",
         f"{at}/t/*/*.parquet",
