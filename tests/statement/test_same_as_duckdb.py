@@ -77,6 +77,12 @@ def files_read(lake: Path, statement: str) -> list[int]:
         "SELECT q.a FROM (SELECT k, unnest(l, recursive := true) FROM 'T' t) q WHERE q.a = 5",
         "SELECT abs(a) FROM (SELECT b AS a, k FROM 'T' t) WHERE abs(a) = 5 AND abs(a) < 7",
         "SELECT abs(A) FROM (SELECT b AS A, a AS b FROM 'T' t) WHERE abs(A) = 5",
+        # The plan prints these conditions by a name that has moved to another column.
+        "SELECT * FROM (SELECT * REPLACE (b AS a) FROM 'T' t) WHERE abs(a) = 5",
+        "SELECT * FROM (SELECT a, b FROM 'T' x UNION ALL SELECT k, a FROM 'U' y) WHERE abs(a) = 5",
+        "WITH e AS NOT MATERIALIZED (SELECT a, b FROM 'T' t) "
+        "SELECT * FROM (SELECT a FROM e UNION ALL SELECT b FROM e) WHERE abs(a) = 5",
+        "SELECT x.a, y.c FROM 'T' x JOIN 'U' y ON x.a = y.c WHERE abs(x.a) = 44",
         # Set operations under other names.
         "SELECT * FROM (SELECT a, b FROM 'T' AS x(c, a, k, b) UNION ALL SELECT a, k FROM 'U' y) WHERE a < 50",
         "WITH e(a, c) AS (SELECT k, a FROM 'T' t UNION ALL SELECT a, k FROM 'U' u) SELECT * FROM e WHERE a = 5",

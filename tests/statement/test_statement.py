@@ -84,7 +84,7 @@ PRUNED = [
     ("SELECT * FROM {T} x RIGHT JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 12]),
     ("SELECT * FROM {T} x FULL JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [12, 12]),
     ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE x.a = 5 AND y.a = 5", [1, 2]),
-    ("SELECT * FROM {T} x FULL JOIN {U} y ON x.b = y.b WHERE x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x FULL JOIN {U} y ON x.b = y.b WHERE x.a = 5 AND y.a = 5", [1, 12]),
     ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE y.a = 5 OR y.a IS NULL", [12, 12]),
     ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE coalesce(y.a, 5) = 5", [12, 12]),
     ("SELECT * FROM {T} x SEMI JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 2]),

@@ -80,13 +80,14 @@ class Survivors:
         if not self.changes or not len(self.numbers):
             return self
         stale = pa.concat_arrays([self.changes.changed, self.changes.gone])
-        return self._kept(~np.asarray(pc.is_in(self.index.paths(self.numbers), value_set=stale)))
+        return self.kept(~np.asarray(pc.is_in(self.index.paths(self.numbers), value_set=stale)))
 
     def narrowed(self, numbers: np.ndarray) -> Survivors:
         """Only these of the index's files (ascending numbers), and none that the listing found."""
-        return replace(self._kept(np.isin(self.numbers, numbers)), changes=None)
+        return replace(self.kept(np.isin(self.numbers, numbers)), changes=None)
 
-    def _kept(self, kept: np.ndarray) -> Survivors:
+    def kept(self, kept: np.ndarray) -> Survivors:
+        """Only some of the index's files, by one flag each, and all that the listing found."""
         groups = self.groups.take(np.isin(self.groups.file, self.numbers[kept]))
         return replace(self, numbers=self.numbers[kept], all_match=self.all_match[kept], groups=groups)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from zskip.binder import bind
@@ -13,7 +14,7 @@ from zskip.expr import Predicate, conjunction
 from zskip.schema import Schema
 from zskip.statement.plan_tree import Scan
 
-__all__ = ["Session", "known_zone", "predicate_of"]
+__all__ = ["Conditions", "Session", "conditions_of", "known_zone"]
 
 # A printed condition is bound: settings can still matter only to calls, casts and operators of arithmetic.
 _READS_SETTINGS = re.compile(r"[\w\"]\s*\((?!\s*SELECT)|::|[/%~]|TIME ZONE|TIMESTAMPTZ")
@@ -28,11 +29,18 @@ class Session:
     usual: bool
 
 
-def predicate_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], Session]) -> Predicate | None:
-    """A predicate that is TRUE for every row that any of these scans may contribute; None where all rows may.
+class Conditions(NamedTuple):
+    """``predicate``: TRUE for every row that the scans of a table may contribute; None where all rows may.
 
-    ``session`` is called only where settings can matter.
+    ``complete``: it is TRUE for no other row.
     """
+
+    predicate: Predicate | None
+    complete: bool
+
+
+def conditions_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], Session]) -> Conditions:
+    """What all scans of one table together need of it. ``session`` is called only where settings can matter."""
     timezone = "UTC"
     texts = [tuple(map(_as_written, scan.conditions)) for scan in scans]
     if any(_READS_SETTINGS.search(text) for conditions in texts for text in conditions):
@@ -41,12 +49,13 @@ def predicate_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], Se
         if known.timezone is None or not known.usual:
             texts = [tuple(one for one in conditions if not _READS_SETTINGS.search(one)) for conditions in texts]
     sides = [[found for text in conditions if (found := _bound(text, schema, timezone))] for conditions in texts]
-    if not sides or not all(sides):
-        return None
-    if len(sides) == 1:
-        return conjunction(sides[0])
+    if len(scans) == 1:
+        complete = scans[0].complete and len(sides[0]) == len(scans[0].conditions)
+        return Conditions(conjunction(sides[0]) if sides[0] else None, complete)
+    if not all(sides) or not sides:
+        return Conditions(None, False)
     each = (" AND ".join(f"({predicate.text})" for predicate in side) for side in sides)
-    return _bound(" OR ".join(f"({side})" for side in dict.fromkeys(each)), schema, timezone)
+    return Conditions(_bound(" OR ".join(f"({side})" for side in dict.fromkeys(each)), schema, timezone), False)
 
 
 _STRING, _NAME = r"'(?:[^']|'')*'", r'"(?:[^"]|"")*"'

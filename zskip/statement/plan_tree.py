@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Node", "Scan", "StubColumns", "read_tree"]
+__all__ = ["Node", "Scan", "StubColumns", "place_of", "read_tree"]
 
 _SCAN = "PYTHON_ARROW_SCAN"
 _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\s+|.""", re.DOTALL)
@@ -25,10 +25,14 @@ class StubColumns(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """One scan of a stub: its place, and conditions on the table's columns in DuckDB's SQL."""
+    """One scan of a stub: its place, and conditions on the table's columns in DuckDB's SQL.
+
+    ``complete``: no other condition decides about its rows before they leave the scan and the filters right above it.
+    """
 
     place: int
     conditions: tuple[str, ...]
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,14 @@ class Node:
         while pending:
             node, above = pending.pop()
             if node.name == _SCAN:
-                printed = f"{node.info.get('Projections', '')}\n{node.info.get('Filters', '')}"
-                if not printed.strip():
+                if not _printed(node).strip():
                     return None
-                place = _place(printed, stubs)
+                place = place_of(node, stubs)
                 if place is not None:
                     texts = [*_split(node.info.get("Filters", "")), *above]
-                    readable = (_named(text, stubs[place].printed) for text in texts)
-                    found.append(Scan(place, tuple(text for text in readable if text is not None)))
+                    named = [_named(text, stubs[place].printed) for text in texts]
+                    readable = tuple(text for text in named if text is not None)
+                    found.append(Scan(place, readable, len(readable) == len(named)))
             below = _filters_below(node, above)
             pending += [(child, below) for child in reversed(node.children)]
         return found
@@ -83,13 +87,19 @@ def read_tree(plans: Any) -> Node:
     return Node(plans["name"], info, tuple(map(read_tree, plans.get("children", ()))))
 
 
-def _place(printed: str, stubs: Sequence[StubColumns]) -> int | None:
-    """The stub whose columns are printed; None for a table of the user's own."""
-    words = set(_PIECE.findall(printed.replace('"', " ")))
+def place_of(node: Node, stubs: Sequence[StubColumns]) -> int | None:
+    """The stub that an operator scans; None for another operator, and for a table of the user's own."""
+    if node.name != _SCAN:
+        return None
+    words = set(_PIECE.findall(_printed(node).replace('"', " ")))
     for place, stub in enumerate(stubs):
         if any(f"{stub.name}_{number}" in words for number in range(len(stub.printed))):
             return place
     return None
+
+
+def _printed(node: Node) -> str:
+    return f"{node.info.get('Projections', '')}\n{node.info.get('Filters', '')}"
 
 
 def _split(filters: str) -> list[str]:

@@ -30,8 +30,9 @@ from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_surv
 from zskip.engines.duckdb.table_places import Place, Word, table_places, tokens
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
-from zskip.plan import Plan, listed, plan
-from zskip.statement.conditions import predicate_of
+from zskip.plan import Changes, Plan, Survivors, listed, survey
+from zskip.statement.conditions import conditions_of
+from zskip.statement.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statement.plan_tree import Scan
 
 if TYPE_CHECKING:
@@ -263,16 +264,12 @@ def _rewritten(
     if not found:
         return Rewritten(text, values.all, (), True)
     _refuse_views(words, [place for place, _ in found], text)
-    scans: list[list[Scan]] | None = None
-    if prune and values.takes:
-        scans = _scans(text, words, found, con, params if one.named_parameters else None)
+    tree = _engine_tree(text, words, found, con, params if one.named_parameters else None) if prune else None
     edits = [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans = []
     for number, (place, index) in enumerate(found):
-        predicate = None
-        if scans is not None and scans[number]:
-            predicate = predicate_of(scans[number], index.snapshot.schema, lambda: session_of(con))
-        planned = plan(index, predicate, changes=listed(index) if freshness == "list" else None)
+        survivors = _surviving(number, index, tree, con, listed(index) if freshness == "list" else None)
+        planned = Plan(survivors)
         read = read_survivors(planned.scan, index.snapshot.uniform, con, place, values)
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
         plans.append((text[place.start : place.end], planned))
@@ -281,14 +278,22 @@ def _rewritten(
     )
 
 
-def _scans(
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """DuckDB's plan of a statement over stubs, and what the rules of `zskip.statement` read from it."""
+
+    scans: Sequence[Scan]
+    first: Sequence[FirstRows]
+
+
+def _engine_tree(
     text: str,
     words: Sequence[Word],
     found: Sequence[tuple[Place, Index]],
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
-) -> list[list[Scan]] | None:
-    """By place: the scans that DuckDB's plan has of it; None where the plan cannot be had or read."""
+) -> _Tree | None:
+    """None where the plan cannot be had or read."""
     if any(word.text.lower() == _NUMBERS_FILES for word in words):
         return None
     if any(reads_bytes_as_text(con, index.snapshot.schema.arrow) for index in {index for _, index in found}):
@@ -296,10 +301,24 @@ def _scans(
     stubs = make_stubs([index.snapshot.schema.arrow for _, index in found], text)
     edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
     root = engine_plan(con, _edited(text, edits)[_explained(words) :], stubs, params)
-    scans = None if root is None else root.scans([stub.columns for stub in stubs])
-    if scans is None:
-        return None
-    return [[scan for scan in scans if scan.place == number] for number in range(len(found))]
+    columns = [stub.columns for stub in stubs]
+    scans = None if root is None else root.scans(columns)
+    return None if root is None or scans is None else _Tree(scans, first_rows(root, columns))
+
+
+def _surviving(
+    place: int, index: Index, tree: _Tree | None, con: duckdb.DuckDBPyConnection, changes: Changes | None
+) -> Survivors:
+    """The files that the table at a place needs, by every rule."""
+    scans = [scan for scan in tree.scans if scan.place == place] if tree else []
+    conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
+    survivors = survey(index, conditions.predicate, changes=changes)
+    # A condition that could not be read may leave fewer rows than a file promises.
+    if tree and conditions.complete:
+        for wanted in tree.first:
+            if wanted.place == place:
+                survivors = holding_first_rows(survivors, wanted)
+    return survivors
 
 
 def _as_stub(place: Place, stub: Stub) -> str:

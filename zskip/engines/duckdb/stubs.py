@@ -34,6 +34,8 @@ _LOG = logging.getLogger("zskip")
 _READS_NAMES = re.compile(
     r"\b(columns|typeof|alias|struct_keys|to_json|json_\w+|row_to_json|query|query_table)\b", re.I
 )
+# Where a name of one column can come to stand for another, what is printed by it says nothing.
+_MOVES_NAMES = re.compile(r"\b(union|except|intersect|replace|rename|pivot|unpivot|recursive)\b", re.I)
 _MOST_SPELLINGS = 30
 
 
@@ -92,14 +94,14 @@ def _unused_prefix(statement: str) -> str:
 
 
 class _Spelling:
-    """Names in letters that the statement does not use for them, nor another table where enough spellings are left."""
+    """Names in letters that neither the statement nor another table uses for them."""
 
     def __init__(self, schemas: Sequence[pa.Schema], statement: str) -> None:
         fields = " ".join(field.name for schema in schemas for column in schema for field in _nested(column.type))
         self._text = f"{statement} {fields}"
         self._words = {*re.findall(r"\w+", self._text), *(name for schema in schemas for name in schema.names)}
         self._taken: set[str] = set()
-        self._as_it_is = _READS_NAMES.search(statement) is not None
+        self._as_it_is = bool(_READS_NAMES.search(statement) or _MOVES_NAMES.search(statement))
 
     def otherwise(self, name: str) -> str:
         """The name as no other column is spelled; as it is where there is no such spelling."""
@@ -111,7 +113,7 @@ class _Spelling:
         ]
         # Never all letters at once: DATE is also what a type is printed as.
         new = [said for said in spelled if self._is_new(said) and (len(letters) == 1 or not said.isupper())]
-        found = next((said for said in new if said not in self._taken), new[0] if new else name)
+        found = next((said for said in new if said not in self._taken), name)
         self._taken.add(found)
         return found
 
