@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -119,6 +119,11 @@ class Scan:
         return known.to_pylist()  # type: ignore[no-any-return]
 
     @property
+    def plain(self) -> bool:
+        """Whether the files hold the table's rows as they are: none is deleted, no value or name stands elsewhere."""
+        return self.source is None or not (self.deletes or self.values or _marked(self.schema.arrow))
+
+    @property
     def rows(self) -> int | None:
         """How many rows the files hold; None where that is not known of one of them."""
         return pc.sum(self.files.column("rows"), skip_nulls=False, min_count=0).as_py()  # type: ignore[no-any-return]
@@ -193,3 +198,8 @@ class Scan:
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The matching rows as a table, in the table's order and types."""
         return engine("arrow").to_arrow(self, columns)
+
+
+def _marked(fields: Iterable[pa.Field]) -> bool:
+    """Whether a field, or one inside of it, has other metadata than none: its name or id in the files."""
+    return any(field.metadata or _marked(field.type.field(n) for n in range(field.type.num_fields)) for field in fields)

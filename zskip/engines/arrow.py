@@ -167,6 +167,10 @@ def _empty_rows(rows: int) -> pa.RecordBatch:
 
 def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Iterator[pa.RecordBatch]:
     """Arrow reads the planned row groups and no others; DuckDB says which of their rows match."""
+    if not scan.plain:
+        raise SchemaError(
+            f"A column of this {scan.source} table has a type that DuckDB cannot carry. Name the others in columns=."
+        )
     con = connection(scan)
     asked = [] if where is None or scan.predicate is None else scan.predicate.columns
     roots = list(dict.fromkeys(scan.schema.columns[path].parts[0] for path in asked))

@@ -150,13 +150,16 @@ def named_files(scan: Scan) -> list[tuple[str, int]]:
 
 
 def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
-    """A DataFrame over exactly the files of a scan, unfiltered.
+    """A DataFrame over exactly the files of a scan, unfiltered. Rows that another format has deleted are left out.
 
     Raises `CorruptFile` if Spark does not take all of them.
     """
     types = spark_schema(schema)
     if not len(scan):
         return spark.createDataFrame([], types)
+    if not scan.plain:
+        # Spark's Parquet reader knows neither deleted rows nor what only the log says: they come through this machine.
+        return spark.createDataFrame(scan.unfiltered().to_arrow(schema.names), types)
     named = named_files(scan)
     options = parquet_options(schema, scan.managed)
     if scan.partition_by:

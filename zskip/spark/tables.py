@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from zskip import tablelog
 from zskip.binder import bind
+from zskip.errors import UnsupportedFormat
+from zskip.sources import source_of
 from zskip.spark.file_index import Unsupported, self_pruning
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, column, is_connect, read_files, require_session
 from zskip.spark.spark_sql import table_paths
+from zskip.storage.opening import knows
 from zskip.table import Table
 
 if TYPE_CHECKING:
@@ -43,6 +46,11 @@ def table(
     require_session(spark)
     found = _opened(spark, path, version, storage_options)
     schema = _chosen(found, columns)
+    if found.index.source is not None and not found.plan().scan.plain:
+        raise UnsupportedFormat(
+            f"Spark's Parquet reader cannot leave out the rows that {found.uri} has deleted, or find what only its log "
+            "knows, in a DataFrame that prunes itself. Read what matches: zskip.spark.read(spark, path, where=…)."
+        )
     if is_connect(spark):
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
     try:
@@ -124,6 +132,8 @@ def _opened(
 ) -> Table:
     if isinstance(path, Table):
         return path
+    if knows(path) and (source := source_of(path, version, storage_options=storage_options)) is not None:
+        return Table.of_source(source)
     storage = open_storage(spark, path, storage_options)
     return Table(storage, tablelog.load(storage, version))
 
