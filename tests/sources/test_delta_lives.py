@@ -29,8 +29,12 @@ def made(random_: random.Random, count: int, grown: int) -> pa.Table:
         "id": pa.array([maybe(random_.randrange(100)) for _ in range(count)], pa.int64()),
         "small": pa.array([maybe(random_.randrange(-9, 9)) for _ in range(count)], pa.int32()),
         "day": pa.array([maybe(random_.choice(DAYS)) for _ in range(count)], pa.date32()),
-        "text": pa.array([maybe(random_.choice("abc\x7fÿ") * random_.choice([1, 70])) for _ in range(count)]),
-        "ratio": pa.array([maybe(random_.choice([0.0, -0.0, 1.5, -7.25, float("nan")])) for _ in range(count)]),
+        "text": pa.array(
+            [maybe(random_.choice("abc\x7fÿ") * random_.choice([1, 70])) for _ in range(count)], pa.string()
+        ),
+        "ratio": pa.array(
+            [maybe(random_.choice([0.0, -0.0, 1.5, -7.25, float("nan")])) for _ in range(count)], pa.float64()
+        ),
         "moment": pa.array(
             [maybe(moment + dt.timedelta(microseconds=random_.randrange(10**7))) for _ in range(count)],
             pa.timestamp("us", "UTC"),

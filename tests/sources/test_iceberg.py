@@ -1,0 +1,275 @@
+"""Iceberg tables: random lives written by pyiceberg, deletes by position and by vector, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import struct
+import zlib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, StringType
+from pyroaring import BitMap
+
+import zskip
+from tests.sources.asking import require_same, rows
+from zskip.errors import UnsupportedFormat
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    found = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    found.create_namespace("n")
+    return found
+
+
+def made(random_: random.Random, count: int) -> pa.Table:
+    def maybe(value: object) -> object:
+        return None if random_.random() < 0.15 else value
+
+    return pa.table(
+        {
+            "id": pa.array([maybe(random_.randrange(100)) for _ in range(count)], pa.int32()),
+            "text": pa.array(
+                [maybe(random_.choice("abÿ") * random_.choice([1, 40])) for _ in range(count)], pa.string()
+            ),
+            "ratio": pa.array([maybe(random_.choice([0.0, 1.5, float("nan")])) for _ in range(count)], pa.float64()),
+            "price": pa.array(
+                [maybe(Decimal(random_.randrange(-999, 999))) for _ in range(count)], pa.decimal128(9, 2)
+            ),
+            "moment": pa.array([maybe(random_.randrange(10**9)) for _ in range(count)], pa.timestamp("us")),
+            "nested": pa.array([maybe({"x": maybe(random_.randrange(9))}) for _ in range(count)]).cast(
+                pa.struct({"x": pa.int64()})
+            ),
+        }
+    )
+
+
+def predicates(random_: random.Random) -> list[str]:
+    number = random_.randrange(100)
+    return [
+        f"id = {number}",
+        f"id <> {number} AND ratio > 1.4",
+        "ratio IS NULL",
+        f"price >= {random_.randrange(-999, 999)}",
+        f"moment < TIMESTAMP '1970-01-01 00:{random_.randrange(16):02}:00'",
+        f"nested.x = {random_.randrange(9)}",
+    ]
+
+
+def live(catalog: Catalog, steps: int, seed: int, spec: PartitionSpec) -> None:
+    random_ = random.Random(seed)
+    table = catalog.create_table("n.t", schema=made(random_, 1).schema)
+    if spec.fields:
+        with table.update_spec() as update:
+            update.add_identity("id") if seed % 2 else update.add_field("id", BucketTransform(3))
+    grown, wide, name = 0, False, "text"
+    for _ in range(steps):
+        step = random_.choice(["append", "append", "delete", "overwrite", "grow", "widen", "rename", "again"])
+        data = made(random_, random_.randrange(1, 20)).rename_columns(
+            ["id", name, "ratio", "price", "moment", "nested"]
+        )
+        if step == "append":
+            table.append(data)
+        elif step == "delete":
+            table.delete(f"id < {random_.randrange(30)}")
+        elif step == "overwrite":
+            table.overwrite(data, overwrite_filter=f"id > {random_.randrange(60, 100)}")
+        elif step == "grow":
+            with table.update_schema() as update:
+                update.add_column(f"more{grown}", LongType())
+            grown += 1
+        elif step == "widen" and not wide and not spec.fields:
+            with table.update_schema() as update:
+                update.update_column("id", LongType())
+            wide = True
+        elif step == "rename":
+            with table.update_schema() as update:
+                update.rename_column(name, name := f"text{next(NUMBERS)}")
+        elif step == "again" and grown:
+            with table.update_schema() as update:
+                update.delete_column(f"more{grown - 1}")
+            with table.update_schema() as update:
+                update.add_column(f"more{grown - 1}", StringType())
+        require_same(zskip.open(table), table.scan().to_arrow(), predicates(random_))
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_a_short_life(catalog: Catalog, seed: int) -> None:
+    live(catalog, 8, seed, PartitionSpec())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_long_life(catalog: Catalog, seed: int) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id")) if seed < 3 else PartitionSpec()
+    live(catalog, 160, seed, spec)
+
+
+# --- deletes, which pyiceberg reads and does not write ---
+
+
+class _DeleteManifest(ManifestWriterV2):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class _Deletes(_FastAppendFiles):
+    delete_files: list[DataFile]
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        path = f"{self._transaction._table.location()}/metadata/deletes-{next(NUMBERS)}.avro"
+        metadata = self._transaction.table_metadata
+        writer = _DeleteManifest(
+            metadata.spec(), metadata.schema(), self._io.new_output(path), self._snapshot_id, self._compression
+        )
+        with writer:
+            for file in self.delete_files:
+                writer.add(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file
+                    )
+                )
+        return [*super()._existing_manifests(), writer.to_manifest_file()]
+
+
+def commit_deletes(table: Table, path: str, content: DataFileContent, format: FileFormat, count: int) -> None:
+    file = DataFile.from_args(
+        content=content,
+        file_path=path,
+        file_format=format,
+        partition=Record(),
+        record_count=count,
+        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
+        equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
+    )
+    file.spec_id = table.spec().spec_id
+    with table.transaction() as transaction:
+        from pyiceberg.table.snapshots import Operation
+
+        producer: Any = _Deletes(Operation.APPEND, transaction, table.io)
+        producer.delete_files = [file]
+        producer.commit()
+
+
+def delete_parquet(table: Table, deleted: dict[str, list[int]]) -> str:
+    path = f"{table.location()}/data/deletes-{next(NUMBERS)}.parquet"
+    pairs = [(file, row) for file, numbers in sorted(deleted.items()) for row in numbers]
+    columns = {
+        "file_path": pa.array([file for file, _ in pairs], pa.string()),
+        "pos": pa.array([row for _, row in pairs], pa.int64()),
+    }
+    pq.write_table(pa.table(columns), path.removeprefix("file://"))
+    return path
+
+
+def puffin(table: Table, file: str, deleted: list[int]) -> str:
+    """A Puffin file with one deletion vector, after the format's specification."""
+    bitmap = struct.pack("<i", 1681511377) + struct.pack("<qi", 1, 0) + BitMap(deleted).serialize()
+    blob = struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
+    footer = (
+        '{"blobs":[{"type":"deletion-vector-v1","fields":[2147483645],"snapshot-id":-1,"sequence-number":-1,'
+        f'"offset":4,"length":{len(blob)},"properties":{{"referenced-data-file":"{file}","cardinality":"{len(deleted)}"}}}}]}}'
+    ).encode()
+    path = f"{table.location()}/data/vector-{next(NUMBERS)}.puffin"
+    magic = b"PFA1"
+    data = magic + blob + magic + footer + struct.pack("<i", len(footer)) + b"\0\0\0\0" + magic
+    Path(path.removeprefix("file://")).write_bytes(data)
+    return path
+
+
+def table_of_two_files(catalog: Catalog) -> tuple[Table, list[str]]:
+    table = catalog.create_table("n.t", schema=pa.schema({"id": pa.int64(), "text": pa.string()}))
+    for first in (0, 100):
+        ids = list(range(first, first + 100))
+        table.append(pa.table({"id": ids, "text": [None if n % 10 else "x" for n in ids]}))
+    return table, sorted(task.file.file_path for task in table.scan().plan_files())
+
+
+def test_rows_deleted_by_position_stay_deleted(catalog: Catalog) -> None:
+    table, files = table_of_two_files(catalog)
+    path = delete_parquet(table, {files[0]: [0, 5, 99], files[1]: [10]})
+    commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, 4)
+    theirs = table.scan().to_arrow()
+    assert len(theirs) == 196
+    require_same(zskip.open(table), theirs, ["id < 7", "id >= 0", "text IS NOT NULL", "id = 199", "text IS NULL"])
+    table.append(pa.table({"id": [500], "text": ["y"]}))
+    require_same(zskip.open(table), table.scan().to_arrow(), ["id >= 100", "id = 500"])
+
+
+def test_deletion_vectors_stay_applied(catalog: Catalog) -> None:
+    table, files = table_of_two_files(catalog)
+    path = puffin(table, files[0], [1, 2, 3, 50])
+    commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, 4)
+    require_same(zskip.open(table), table.scan().to_arrow(), ["id < 60", "id > 100", "text = 'x'"])
+    assert zskip.open(table).plan().count() == 196
+
+
+def test_equality_deletes_are_refused_by_name(catalog: Catalog) -> None:
+    table, _ = table_of_two_files(catalog)
+    path = delete_parquet(table, {"x": [1]})
+    commit_deletes(table, path, DataFileContent.EQUALITY_DELETES, FileFormat.PARQUET, 1)
+    with pytest.raises(UnsupportedFormat, match="equality deletes"):
+        zskip.open(table)
+
+
+def test_files_without_field_ids_are_refused_by_name(catalog: Catalog, tmp_path: Path) -> None:
+    table, _ = table_of_two_files(catalog)
+    path = tmp_path / "n" / "t" / "data" / "foreign.parquet"
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64()), "text": ["z"]}), path)
+    table.add_files([f"file://{path}"])
+    with pytest.raises(UnsupportedFormat, match="field ids"):
+        zskip.open(table)
+
+
+def test_a_renamed_nested_field_is_refused_by_name(catalog: Catalog) -> None:
+    table = catalog.create_table("n.t", schema=pa.schema({"s": pa.struct({"x": pa.int64()})}))
+    with table.update_schema() as update:
+        update.rename_column("s.x", "y")
+    with pytest.raises(UnsupportedFormat, match="renamed the nested field"):
+        zskip.open(table)
+
+
+def test_snapshots_branches_and_tags_are_versions(catalog: Catalog) -> None:
+    table, _ = table_of_two_files(catalog)
+    first = table.history()[0]
+    table.manage_snapshots().create_tag(first.snapshot_id, "before").commit()
+    assert zskip.open(table, version=first.snapshot_id).plan().count() == 100
+    assert zskip.open(table, version="before").plan().count() == 100
+    assert zskip.open(table).plan().count() == 200
+    assert zskip.open(table).version == table.current_snapshot().snapshot_id  # type: ignore[union-attr]
+
+
+def test_a_folder_is_opened_at_its_newest_metadata(catalog: Catalog, tmp_path: Path) -> None:
+    table, _ = table_of_two_files(catalog)
+    assert rows(zskip.open(tmp_path / "n" / "t").to_arrow()) == rows(table.scan().to_arrow())
+    table.delete("id < 50")
+    assert zskip.open(tmp_path / "n" / "t").plan().count() == 150
+    assert zskip.open(table.metadata_location.removeprefix("file://")).plan().count() == 150
