@@ -191,6 +191,9 @@ def open(
     if version is not None and as_of is not None:
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
     moment = _moment(as_of)
+    own = sources.own_snapshot(path, version, moment, storage_options)
+    if own is not None:
+        return Table(*own, most)
     source = sources.source_of(path, version, moment, storage_options)
     if source is not None:
         return Table.of_source(source, most)

@@ -4,7 +4,7 @@
 up with a log · ``locate``: which of them lies at an address.
 """
 
-from zskip.sources.locate import attach, index_of, open_index, source_of
+from zskip.sources.locate import attach, index_of, open_index, own_snapshot, source_of
 from zskip.sources.source import Source
 
-__all__ = ["Source", "attach", "index_of", "open_index", "source_of"]
+__all__ = ["Source", "attach", "index_of", "open_index", "own_snapshot", "source_of"]

@@ -9,16 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from zskip.errors import InvalidOption, MissingDependency
+from zskip.errors import DamagedIndex, InvalidOption, MissingDependency, TableNotFound
 from zskip.sources.delta import DeltaSource, is_delta
 from zskip.sources.follow import follow
 from zskip.sources.iceberg import IcebergSource, newest_metadata
 from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
 from zskip.storage.local import LocalStorage
-from zskip.tablelog import CACHE_BYTES, Index, latest_version, load
+from zskip.tablelog import CACHE_BYTES, Index, Snapshot, latest_version, load
 
-__all__ = ["attach", "index_of", "open_index", "source_of"]
+__all__ = ["attach", "index_of", "open_index", "own_snapshot", "source_of"]
+
+_FORMATS = ("delta", "iceberg")
 
 
 def open_index(
@@ -35,6 +37,9 @@ def open_index(
     cache folder of this user's. ``version`` and ``as_of`` are the format's own: versions of zskip's and Delta's tables,
     snapshot ids, branches and tags of Iceberg's. Raises `TableNotFound`, `UnsupportedFormat` and `InvalidOption`.
     """
+    own = own_snapshot(table, version, as_of, storage_options)
+    if own is not None:
+        return Index(*own, cache_bytes)
     source = source_of(table, version, as_of, storage_options)
     if source is not None:
         return index_of(source, cache_bytes)
@@ -42,6 +47,26 @@ def open_index(
         raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
     storage = open_storage(table, storage_options)
     return Index(storage, load(storage, version, as_of), cache_bytes)
+
+
+def own_snapshot(
+    table: Any,
+    version: int | str | None = None,
+    as_of: datetime | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[Storage, Snapshot] | None:
+    """The storage and snapshot at an address where a readable table of zskip's own lies; None for all else.
+
+    Asked first, so that opening one costs no look for the logs of other formats.
+    """
+    if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
+        return None
+    storage = open_storage(table, storage_options)
+    try:
+        snapshot = load(storage, version, as_of)
+    except (TableNotFound, DamagedIndex):  # the side-car of another format is made anew; else it is raised later
+        return None
+    return None if snapshot.details.get("source") in _FORMATS else (storage, snapshot)
 
 
 def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:
