@@ -50,7 +50,8 @@ class Boundaries:
             words = _words(self.values)
             first = words.word(0, np.arange(len(words)))
             steps, starts = np.unique(first, return_index=True)
-            return partial(_search_words, words, WordSteps(steps), np.append(starts, len(words)).astype(np.int32))
+            ends: Codes = np.append(starts, len(words)).astype(np.int32)
+            return partial(_search_words, self.values, words, WordSteps(steps), ends)
         numbers = Steps(fixed(self.values))
         return lambda values: numbers.count(fixed(values))
 
@@ -142,7 +143,8 @@ def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint
     chunks = [values] if isinstance(values, pa.Array) else values.chunks
     plain = [_plain(chunk, logical_type(chunk.type)) for chunk in chunks]
     if plain and _has_words(plain[0].type):
-        bits = _first_words([_words(chunk) for chunk in plain], [_valid(chunk) for chunk in plain], after_prefix)
+        first = _shared_words(plain) if after_prefix else 0
+        bits = _first_words([_words(chunk) for chunk in plain], [_valid(chunk) for chunk in plain], first, after_prefix)
     else:
         bits = [_fixed_bits(fixed(chunk)) for chunk in plain]
     parts = [
@@ -152,8 +154,23 @@ def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
 
 
-def _first_words(chunks: list[_Words], valid: list[NDArray[np.bool_]], after_prefix: bool) -> list[NDArray[np.uint64]]:
-    number, last = 0, max(chunk.count for chunk in chunks) - 1
+def _shared_words(chunks: list[pa.Array]) -> int:
+    """With how many words all texts begin: those that the least and the greatest of them share."""
+    if t.is_decimal(chunks[0].type):
+        return 0
+    ends = pc.min_max(pa.chunked_array([chunk.cast(pa.binary()) for chunk in chunks]))
+    if not ends["min"].is_valid:
+        return 0
+    low, high = (np.frombuffer(ends[name].as_buffer(), np.uint8) for name in ("min", "max"))
+    length = min(len(low), len(high))
+    differ = np.flatnonzero(low[:length] != high[:length])
+    return int(differ[0] if len(differ) else length) // 8
+
+
+def _first_words(
+    chunks: list[_Words], valid: list[NDArray[np.bool_]], number: int, after_prefix: bool
+) -> list[NDArray[np.uint64]]:
+    last = min(max(chunk.count for chunk in chunks) - 1, number + _FIRST_WORDS)
     while True:
         words = [chunk.word(number, np.arange(len(chunk))) for chunk in chunks]
         if not after_prefix or number >= last:
@@ -208,7 +225,9 @@ def _is_repetitive(values: pa.Array) -> bool:
 
 
 _LOOKED_AT = 1 << 11
+_FIRST_WORDS = 8
 _WORDS_AT_ONCE = 1 << 16
+_TEXTS_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 26
 
 
 def _valid(values: pa.Array) -> NDArray[np.bool_]:
@@ -293,8 +312,9 @@ def _words(values: pa.Array) -> _Words:
 _KEPT = np.array([(1 << 64) - (1 << (64 - 8 * kept)) for kept in range(9)], np.uint64)
 
 
-def _search_words(boundaries: _Words, steps: Steps, starts: Codes, rows: pa.Array) -> Codes:
-    """How many boundaries each value reaches: word by word, going on with the values that still tie with some.
+def _search_words(sorted_values: pa.Array, boundaries: _Words, steps: Steps, starts: Codes, rows: pa.Array) -> Codes:
+    """How many boundaries each value reaches: word by word, going on with the values that still tie with some, and
+    after a few words by whole values.
 
     ``steps``: the distinct first words of the boundaries, ``starts``: where each begins among them.
     """
@@ -308,7 +328,7 @@ def _search_words(boundaries: _Words, steps: Steps, starts: Codes, rows: pa.Arra
     high = low.copy()
     low[tied] = starts[step[tied] - 1]
     everything = np.arange(len(boundaries))
-    for number in range(1, boundaries.count):
+    for number in range(1, min(boundaries.count, _FIRST_WORDS)):
         table = boundaries.word(number, everything)
         wanted = values.word(number, tied)
         first, last = low[tied], high[tied]
@@ -317,7 +337,26 @@ def _search_words(boundaries: _Words, steps: Steps, starts: Codes, rows: pa.Arra
         tied = tied[low[tied] < high[tied]]
         if not len(tied):
             return low
-    low[tied] = _search_between(boundaries.length, values.length[tied], low[tied], high[tied], upper=True)
+    if boundaries.count > _FIRST_WORDS:
+        low[tied] = _search_texts(sorted_values, rows.take(pa.array(tied)), low[tied], high[tied])
+    else:
+        low[tied] = _search_between(boundaries.length, values.length[tied], low[tied], high[tied], upper=True)
+    return low
+
+
+def _search_texts(table: pa.Array, wanted: pa.Array, low: Codes, high: Codes) -> Codes:
+    """How many texts of a sorted table are at most each wanted one, where that is from its low to its high."""
+    longest = max(pc.max(pc.binary_length(values)).as_py() or 1 for values in (table, wanted)) if len(wanted) else 1
+    at_once = max(1, min(_TEXTS_AT_ONCE, _BYTES_AT_ONCE // longest))
+    while len(open_ := np.flatnonzero(low < high)):
+        middle = (low[open_] + high[open_]) // 2
+        reached = np.zeros(len(open_), bool)
+        for start in range(0, len(open_), at_once):
+            part = slice(start, start + at_once)
+            there, here = table.take(pa.array(middle[part])), wanted.take(pa.array(open_[part]))
+            # A NULL reaches any: it has a code of its own.
+            reached[part] = pc.fill_null(pc.less_equal(there, here), True).to_numpy(zero_copy_only=False)
+        low[open_[reached]], high[open_[~reached]] = middle[reached] + 1, middle[~reached]
     return low
 
 
