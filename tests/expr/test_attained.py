@@ -6,8 +6,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from zskip.expr.image import may_give
 from zskip.expr.tree import Call, Reference
+from zskip.functions import may_give
 
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "decade")
 MOMENTS = (

@@ -17,8 +17,9 @@ from tests.pruning.fuzz import table_failures
 from tests.pruning.oracles import DuckDBOracle
 from zskip import pruning
 from zskip.binder import bind
-from zskip.expr.functions import COMPUTED
 from zskip.expr.tree import Computable, Opaque, Reference, walk
+from zskip.functions import evaluated_by_duckdb
+from zskip.functions.evaluated import COMPUTED
 from zskip.pruning import Budget, duckdb_evaluation
 from zskip.pruning.duckdb_evaluation import Evaluator
 from zskip.pruning.evaluation_cost import Cost, TooCostly, cost, program_steps
@@ -143,7 +144,7 @@ def test_the_private_database_is_locked_in(sql: str, tmp_path: Path) -> None:
 
 
 def test_every_function_that_may_be_asked_is_deterministic() -> None:
-    named = [name for names in COMPUTED.values() for name in names]
+    named = evaluated_by_duckdb()
     assert len(named) == len(set(named))
     assert Evaluator("UTC").functions == set(named)
     known = {name for (name,) in duckdb.sql("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}

@@ -20,9 +20,9 @@ from zskip.errors import SqlError
 from zskip.expr import Predicate, tree
 from zskip.expr.bound import Dialect
 from zskip.expr.tree import Contains, Reference, Scalar
+from zskip.intervals.spans import keys, values_of
 from zskip.pruning import Evidence, Outcomes
 from zskip.pruning.evidence import Ints
-from zskip.pruning.spans import keys, values_of
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from dataclasses import replace
 from decimal import Decimal
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 from zskip import pruning
-from zskip.binder import bind
-from zskip.expr.functions import FUNCTIONS
+from zskip.binder import bind, bind_cache
+from zskip.expr.tree import Call, Scalar
+from zskip.functions import FUNCTIONS, NAMED
+from zskip.functions.documentation import predicates_page
+from zskip.functions.function import Arguments, Function
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -147,10 +152,31 @@ def test_what_ranges_can_prove_is_skipped(sql: str, lower: object, upper: object
     assert not pruning.outcomes(bound, Statistics(pa.array([9]), {"x": ranges})).may_match.any()
 
 
-def test_every_function_of_the_table_is_evaluated_and_no_other() -> None:
-    from zskip.pruning.term_spans import EVALUATE
+def double(binding: Arguments, node: exp.Expr) -> Scalar:
+    argument = binding.scalar(node.expressions[0])
+    return Call("double", (argument,), pa.int64())
 
-    assert set(EVALUATE) == set(FUNCTIONS)
+
+def test_a_function_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To bind, to prove and to print a new function, its entry is all there is to write."""
+    entry = Function(
+        "double",
+        "double(x)",
+        "integers",
+        "rises",
+        lambda spans, call: replace(spans[0], type=call.type, lower=spans[0].lower * 2, upper=spans[0].upper * 2),
+        named={"double": double},
+    )
+    before = bind("double(x) > 20", Schema(pa.schema({"x": pa.int64()})))
+    monkeypatch.setitem(FUNCTIONS, entry.name, entry)
+    monkeypatch.setitem(NAMED, "double", double)
+    bind_cache._kept.clear()
+    yes, no = pa.array([True] * 2), pa.array([False] * 2)
+    statistics = Statistics(pa.array([9] * 2), {"x": Ranges(pa.array([1, 9]), pa.array([5, 12]), yes, no, no)})
+    bound = bind("double(x) > 20", Schema(pa.schema({"x": pa.int64()})))
+    assert pruning.outcomes(before, statistics).may_match.tolist() == [True, True]
+    assert pruning.outcomes(bound, statistics).may_match.tolist() == [False, True]
+    assert "| `double(x)` | integers | duckdb spark | rises |" in predicates_page()
 
 
 def test_two_foreign_parts_over_one_column_are_walked_once() -> None:

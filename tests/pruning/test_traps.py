@@ -23,13 +23,14 @@ from tests.pruning.cases import column
 from tests.pruning.oracles import TRUE, DuckDBOracle, breaches
 from zskip import pruning
 from zskip.binder import bind
-from zskip.binder.functions import widths, zones
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.predicates import operands as beside
 from zskip.expr import literals, patterns, tree
 from zskip.expr.literals import Fit
-from zskip.pruning import Outcomes, evaluate, spans, step_functions, term_spans
-from zskip.pruning.spans import Span
+from zskip.functions import FUNCTIONS, widths, zones
+from zskip.intervals import spans
+from zskip.intervals.spans import Span
+from zskip.pruning import Outcomes, evaluate, step_functions, term_spans
 from zskip.pruning.step_functions import Steps
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
@@ -175,7 +176,7 @@ def factors_are_positive(patch: pytest.MonkeyPatch) -> None:
         lower, upper = left.lower * right.lower, left.upper * right.upper
         return replace(left, type=call.type, lower=lower, upper=upper)
 
-    patch.setitem(term_spans.EVALUATE, "multiply", wrong)
+    patch.setitem(FUNCTIONS, "multiply", replace(FUNCTIONS["multiply"], bounds=wrong))
 
 
 # ── the traps ──

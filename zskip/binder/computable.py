@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from zskip.binder.context import Binding
 from zskip.expr import tree
-from zskip.expr.functions import is_computable
 from zskip.expr.tree import Computable, Node, Reference
+from zskip.functions.evaluated import is_computable
 from zskip.schema import Column
 
 __all__ = ["computable"]

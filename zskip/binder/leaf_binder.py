@@ -14,9 +14,8 @@ from zskip.binder.choices import Value
 from zskip.binder.computable import computable
 from zskip.binder.constants import constant
 from zskip.binder.fast_path import Plain
-from zskip.binder.functions import call
 from zskip.binder.names import Names
-from zskip.binder.nodes import bare, known
+from zskip.binder.nodes import bare
 from zskip.binder.predicates import ARGUMENTS, cases, rule
 from zskip.binder.refusals import called, must_be_condition, must_be_of_a_row, opaque
 from zskip.binder.sql_text import Source
@@ -24,6 +23,8 @@ from zskip.expr import tree
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
+from zskip.functions import call
+from zskip.functions.parsed_arguments import known
 from zskip.schema import Schema
 
 __all__ = ["Binder"]

@@ -1,6 +1,6 @@
 """What the page is given: the ranges of every file, and the predicate as a tree whose constants the reader can change.
 
-Bounds travel as the planner compares them, `zskip.pruning.spans`: numbers, dates and times as float64, which holds
+Bounds travel as the planner compares them, `zskip.intervals.spans`: numbers, dates and times as float64, which holds
 them exactly up to 2**53, strings as ranks among all bounds of the column. A part of the predicate that the page cannot
 prove itself travels as the planner's own outcomes.
 """
@@ -20,7 +20,7 @@ from pyarrow import types as t
 from zskip import pruning
 from zskip.expr import Predicate
 from zskip.expr.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
-from zskip.pruning.spans import Span, key_family, key_limits, keys, of_column
+from zskip.intervals.spans import Span, key_family, key_limits, keys, of_column
 from zskip.stats import Statistics
 
 __all__ = ["Arrays", "ExportedColumn", "Level", "columns_of", "tree_of"]

@@ -70,7 +70,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the table in `zskip.expr.functions`; ``options`` are its arguments that are not scalars."""
+    """A function of the table in `zskip.functions.evaluated`; ``options`` are its arguments that are not scalars."""
 
     function: str
     arguments: tuple[Scalar, ...]

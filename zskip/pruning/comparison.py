@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
+from zskip.intervals.spans import Keys, Span, key_family
 from zskip.pruning.outcomes import Bools, Outcomes
-from zskip.pruning.spans import Keys, Span, key_family
 
 __all__ = ["compared", "single"]
 

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from zskip.expr.functions import COMPUTED, COMPUTED_TYPES
 from zskip.expr.tree import Computable
+from zskip.functions import evaluated_by_duckdb
+from zskip.functions.evaluated import COMPUTED_TYPES
 from zskip.pruning.budget import Budget
 from zskip.pruning.evaluation_cost import TooCostly, children, cost
 from zskip.pruning.outcomes import Outcomes
@@ -227,12 +228,12 @@ def _nested(values: Mapping[tuple[str, ...], pa.Array]) -> dict[str, pa.Array]:
 
 
 def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """The functions of `COMPUTED` that this DuckDB, too, holds for deterministic and without effects."""
+    """The functions of `evaluated_by_duckdb` that this DuckDB, too, holds for deterministic and without effects."""
     unsteady = con.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type NOT IN ('scalar', 'macro') OR stability <> 'CONSISTENT' OR has_side_effects"
     ).fetchall()
-    return frozenset(name for names in COMPUTED.values() for name in names) - {name for (name,) in unsteady}
+    return frozenset(evaluated_by_duckdb()) - {name for (name,) in unsteady}
 
 
 # ── what may be asked ──

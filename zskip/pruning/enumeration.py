@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import types as t
 
 from zskip.expr.tree import Reference
+from zskip.intervals.spans import Span
 from zskip.pruning.outcomes import Outcomes
-from zskip.pruning.spans import Span
 from zskip.stats import Ranges, Statistics
 
 __all__ = ["Points", "can_be_tried", "tried"]

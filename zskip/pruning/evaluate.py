@@ -31,6 +31,7 @@ from zskip.expr.tree import (
     Reference,
     Scalar,
 )
+from zskip.intervals.spans import key_family
 from zskip.pruning.budget import Budget
 from zskip.pruning.comparison import compared
 from zskip.pruning.duckdb_evaluation import computed
@@ -39,7 +40,6 @@ from zskip.pruning.evidence import Evidence, EvidenceOfUnits
 from zskip.pruning.gathering import gathered, parted, rows_among
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
 from zskip.pruning.row_values import Rows
-from zskip.pruning.spans import key_family
 from zskip.pruning.step_functions import Steps
 from zskip.pruning.term_spans import Terms
 from zskip.stats import Statistics

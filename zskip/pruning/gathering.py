@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from zskip.expr import tree
 from zskip.expr.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
-from zskip.pruning.spans import key_family
+from zskip.intervals.spans import key_family
 
 __all__ = ["gathered", "parted", "rows_among"]
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from zskip.intervals.spans import Bools
+
 __all__ = ["FAIL", "FALSE", "NULL", "TRUE", "Bools", "Outcomes", "all_of", "any_of"]
 
-Bools = npt.NDArray[np.bool_]
 
 TRUE, FALSE, NULL, FAIL = 1, 2, 4, 8
 """The bits of a mask of outcomes; FAIL: the engine may raise instead."""

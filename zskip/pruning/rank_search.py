@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.intervals.spans import Keys
 from zskip.pruning.outcomes import Bools
-from zskip.pruning.spans import Keys
 
 __all__ = ["Places"]
 

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.expr.tree import Reference
+from zskip.intervals.spans import Span, values_of
 from zskip.pruning.comparison import single
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Bools, Outcomes
 from zskip.pruning.rank_search import Places
-from zskip.pruning.spans import Span, values_of
 from zskip.pruning.step_functions import cuts_at
 
 __all__ = ["Rows"]

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.expr.tree import Scalar
+from zskip.intervals.spans import Keys, Span, key_family, key_limits, keys, values_of
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Bools, Outcomes
 from zskip.pruning.rank_search import Places
-from zskip.pruning.spans import Keys, Span, key_family, key_limits, keys, values_of
 
 __all__ = ["Steps", "cuts_at"]
 

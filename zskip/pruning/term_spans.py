@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from zskip.expr.tree import Call, Foreign, Literal, Reference, Scalar
+from zskip.functions import FUNCTIONS
+from zskip.intervals.spans import Span, key_family, of_column
 from zskip.pruning.budget import Budget
 from zskip.pruning.enumeration import Points
 from zskip.pruning.evidence import Evidence
-from zskip.pruning.extremes import STRINGS
-from zskip.pruning.interval_arithmetic import ARITHMETIC
-from zskip.pruning.periods import MOMENTS, without_nanoseconds
-from zskip.pruning.spans import Span, key_family, of_column
-from zskip.pruning.wide import WIDE
 from zskip.stats import Statistics
 
 __all__ = ["Terms"]
@@ -18,9 +15,6 @@ __all__ = ["Terms"]
 
 _REMEMBERED = 64
 """Terms whose spans are kept for another look: those of a predicate with thousands would fill the memory."""
-
-EVALUATE = {**ARITHMETIC, **MOMENTS, **STRINGS}
-"""By the name of the function, as in `zskip.expr.functions.FUNCTIONS`."""
 
 
 class Terms:
@@ -63,12 +57,9 @@ class Terms:
                 return of_column(self.statistics.columns.get(path), type, len(self))
             case Literal(value):
                 return Span.constant(value, len(self))
-            case Call(function, arguments, _, _):
-                spans = [self[argument] for argument in arguments]
-                if function in MOMENTS:
-                    spans = [without_nanoseconds(span) for span in spans]
-                if function in WIDE and key_family(term.type) == "bytes":
-                    return WIDE[function](spans, term)
-                return EVALUATE[function](spans, term)
+            case Call(name, arguments, _, _):
+                function = FUNCTIONS[name]
+                wide = function.wide if key_family(term.type) == "bytes" else None
+                return (wide or function.bounds)([self[argument] for argument in arguments], term)
             case Foreign(_, _, _, type, _):
                 return Span.anything(type, len(self))

@@ -7,11 +7,12 @@ from sqlglot import exp
 
 from zskip.binder.choices import Choice, Value, chosen
 from zskip.binder.context import Binding
-from zskip.binder.nodes import bare, known
+from zskip.binder.nodes import bare
 from zskip.binder.predicates.common_type import one_kind
 from zskip.binder.predicates.operands import compared
 from zskip.expr import tree
 from zskip.expr.tree import Literal, Node
+from zskip.functions.parsed_arguments import known
 
 __all__ = ["case", "value"]
 

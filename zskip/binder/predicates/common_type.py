@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyarrow import types as t
 
 from zskip.binder.choices import Choice, Value, leaves
-from zskip.binder.functions.numbers import aligned
-from zskip.binder.functions.widths import is_number, is_wide
-from zskip.binder.functions.zones import zone_of
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit, is_fixed
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.functions.numbers import aligned
+from zskip.functions.widths import is_number, is_wide
+from zskip.functions.zones import zone_of
 
 __all__ = ["one_kind", "one_type"]
 

@@ -10,12 +10,13 @@ from sqlglot import exp
 
 from zskip.binder.constants import constant
 from zskip.binder.context import Binding
-from zskip.binder.nodes import bare, known
+from zskip.binder.nodes import bare
 from zskip.binder.refusals import opaque
 from zskip.expr import patterns, tree
 from zskip.expr.literals import Refused
 from zskip.expr.required_text import containing, glob_pieces, implied, like_pieces, regex_pieces
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
+from zskip.functions.parsed_arguments import known
 
 __all__ = ["anywhere", "escaped", "glob", "ilike", "like", "prefix_call", "regex", "starts", "suffix_call"]
 

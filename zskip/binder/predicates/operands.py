@@ -15,10 +15,10 @@ from zskip.binder.nodes import span
 from zskip.binder.predicates.common_type import one_type
 from zskip.errors import IncomparableTypes
 from zskip.expr import literals, tree
-from zskip.expr.image import may_give
 from zskip.expr.literals import Fit, Refused, fit
 from zskip.expr.render import type_name
 from zskip.expr.tree import Call, Literal, Node, Scalar
+from zskip.functions import may_give
 
 __all__ = ["are_comparable", "compared", "fitted", "must_compare", "rounds", "same"]
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.binder.context import Binding
-from zskip.binder.functions import zones
-from zskip.binder.functions.zones import UNITS, as_date, moment
-from zskip.binder.nodes import known, whole_number
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, is_fixed
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.functions import zones
+from zskip.functions.function import Arguments, Builder, Function
+from zskip.functions.parsed_arguments import known, whole_number
+from zskip.functions.zones import UNITS, as_date, moment
+from zskip.intervals import periods
 
-__all__ = ["add_months", "date_add", "date_diff", "epoch", "from_epoch", "moved", "spark_date_add", "unix"]
-
-Builder = Callable[[Binding, exp.Expr], Scalar]
-
+__all__ = ["FUNCTIONS", "moved"]
 
 _INTERVALS = {
     "year": (12, 0, 0), "quarter": (3, 0, 0), "month": (1, 0, 0), "week": (0, 7, 0), "day": (0, 1, 0),
@@ -55,7 +51,7 @@ def shifted(inner: Scalar, months: int, days: int, micros: int, dialect: Dialect
     return Call("shift", (inner,), result, (months, days, micros, zone))
 
 
-def moved(binding: Binding, node: exp.Expr, function: str) -> Scalar:
+def moved(binding: Arguments, node: exp.Expr, function: str) -> Scalar:
     base, amount = node.this, node.expression
     if isinstance(base, exp.Interval):
         if function != "add":
@@ -69,13 +65,13 @@ def moved(binding: Binding, node: exp.Expr, function: str) -> Scalar:
     return shifted(inner, months, days, micros, binding.dialect)
 
 
-def date_add(binding: Binding, node: exp.Expr) -> Scalar:
+def date_add(binding: Arguments, node: exp.Expr) -> Scalar:
     """``date_add(x, INTERVAL …)`` of DuckDB."""
     known(node, "this", "expression")
     return shifted(moment(binding, node.this), *interval(node.expression), binding.dialect)
 
 
-def spark_date_add(binding: Binding, node: exp.Expr) -> Scalar:
+def spark_date_add(binding: Arguments, node: exp.Expr) -> Scalar:
     """Spark's ``date_add(x, n)`` and ``date_sub(x, n)``: a date."""
     known(node, "this", "expression", "unit")
     amount, sign = node.expression, 1
@@ -91,7 +87,7 @@ def spark_date_add(binding: Binding, node: exp.Expr) -> Scalar:
     return Call("add_days", (as_date(binding, node.this), Literal(pa.scalar(sign * count))), pa.date32(), ("add",))
 
 
-def add_months(binding: Binding, node: exp.Expr) -> Scalar:
+def add_months(binding: Arguments, node: exp.Expr) -> Scalar:
     """Spark's ``add_months(x, n)``."""
     known(node, "this", "expression")
     count = whole_number(node.expression)
@@ -100,7 +96,7 @@ def add_months(binding: Binding, node: exp.Expr) -> Scalar:
     return Call("shift", (as_date(binding, node.this),), pa.date32(), (count, 0, 0, None))
 
 
-def date_diff(binding: Binding, node: exp.Expr) -> Scalar:
+def date_diff(binding: Arguments, node: exp.Expr) -> Scalar:
     """``date_diff('unit', x, y)``: the borders of units between x and y."""
     known(node, "this", "expression", "unit", "date_part_boundary")
     unit = UNITS.get(node.args["unit"].name.lower()) if node.args.get("unit") else "day"
@@ -113,10 +109,11 @@ def date_diff(binding: Binding, node: exp.Expr) -> Scalar:
         raise Refused("datediff in this dialect")
     if unit is None or unit in ("millisecond", "microsecond", "decade", "century"):
         raise Refused("date_diff in that unit")
-    return Call("difference", (moment(binding, earlier, False), moment(binding, later, False)), pa.int64(), (unit,))
+    type = pa.int32() if binding.dialect.name == "spark" else pa.int64()
+    return Call("difference", (moment(binding, earlier, False), moment(binding, later, False)), type, (unit,))
 
 
-def epoch(binding: Binding, node: exp.Expr) -> Scalar:
+def epoch(binding: Arguments, node: exp.Expr) -> Scalar:
     """``epoch(x)``: seconds, as a double."""
     known(node, "this")
     if binding.dialect.name != "duckdb":
@@ -124,7 +121,7 @@ def epoch(binding: Binding, node: exp.Expr) -> Scalar:
     return Call("epoch", (moment(binding, node.this),), pa.float64(), ("second",))
 
 
-def from_epoch(binding: Binding, node: exp.Expr) -> Scalar:
+def from_epoch(binding: Arguments, node: exp.Expr) -> Scalar:
     """``to_timestamp(x)``; or ``epoch_ms`` of a timestamp, which the parser calls by the same name."""
     known(node, "this", "scale")
     inner = binding.scalar(node.this)
@@ -143,7 +140,7 @@ def from_epoch(binding: Binding, node: exp.Expr) -> Scalar:
 def unix(unit: str, type: pa.DataType) -> Builder:
     """Spark's ``unix_seconds(x)``, ``unix_date(x)``."""
 
-    def build(binding: Binding, node: exp.Expr) -> Scalar:
+    def build(binding: Arguments, node: exp.Expr) -> Scalar:
         known(node, "this")
         inner = moment(binding, node.this)
         if binding.dialect.name != "spark" or (unit == "second" and (t.is_date(inner.type) or inner.type.tz is None)):
@@ -153,3 +150,50 @@ def unix(unit: str, type: pa.DataType) -> Builder:
         return Call("epoch", (inner,), type, (unit,))
 
     return build
+
+
+_MOMENTS = "date, timestamp"
+
+FUNCTIONS = (
+    Function(
+        "shift",
+        "x + INTERVAL …, x - INTERVAL …, date_add, date_sub, add_months",
+        _MOMENTS,
+        "rises; the 31st becomes the month's last day",
+        periods.shift,
+        {exp.DateAdd: date_add, exp.AddMonths: add_months},
+        duckdb=("date_add",),
+    ),
+    Function("add_days", "x + n, x - n", "date", "rises", periods.add_days, {exp.TsOrDsAdd: spark_date_add}),
+    Function(
+        "difference",
+        "date_diff('unit', x, y), datediff(y, x), x - y",
+        "date, timestamp without zone",
+        "interval arithmetic on the numbers of the units",
+        periods.difference,
+        {exp.DateDiff: date_diff},
+        duckdb=("date_diff", "datediff"),
+    ),
+    Function(
+        "epoch",
+        "epoch(x), epoch_ms, epoch_us, unix_timestamp, unix_seconds, unix_date",
+        _MOMENTS,
+        "rises",
+        periods.epoch,
+        {
+            exp.TimeToUnix: epoch,
+            exp.UnixSeconds: unix("second", pa.int64()),
+            exp.UnixDate: unix("day", pa.int32()),
+        },
+        duckdb=("epoch", "epoch_ms"),
+    ),
+    Function(
+        "from_epoch",
+        "to_timestamp(x), timestamp_seconds(x)",
+        "integers",
+        "rises",
+        periods.from_epoch,
+        {exp.UnixToTime: from_epoch},
+        duckdb=("to_timestamp",),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Arguments that are moments: the zone in which they are read, and the spellings of their parts."""
+"""Arguments that are dates or timestamps: the zone in which they are read, and the spellings of units."""
 
 from __future__ import annotations
 
@@ -6,41 +6,30 @@ import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.binder.context import Binding
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Scalar
+from zskip.functions.function import Arguments
 
-__all__ = ["PARTS", "UNITS", "as_date", "moment", "zone_of"]
+__all__ = ["UNITS", "as_date", "moment", "zone_of"]
 
-PARTS = {
+UNITS = {
     "year": "year", "yr": "year", "years": "year", "y": "year",
     "quarter": "quarter", "quarters": "quarter",
     "month": "month", "months": "month", "mon": "month", "mons": "month",
-    "week": "week", "weeks": "week", "weekofyear": "week", "w": "week",
-    "day": "day", "days": "day", "d": "day", "dayofmonth": "day",
-    "dayofyear": "dayofyear", "doy": "dayofyear",
-    "dayofweek": "dayofweek", "dow": "dayofweek", "weekday": "dayofweek", "isodow": "isodow",
+    "week": "week", "weeks": "week", "w": "week",
+    "day": "day", "days": "day", "d": "day",
     "hour": "hour", "hours": "hour", "h": "hour",
-    "minute": "minute", "minutes": "minute", "min": "minute", "m": "minute",
+    "minute": "minute", "minutes": "minute", "min": "minute",
     "second": "second", "seconds": "second", "sec": "second", "s": "second",
+    "millisecond": "millisecond", "milliseconds": "millisecond", "ms": "millisecond",
+    "microsecond": "microsecond", "microseconds": "microsecond", "us": "microsecond",
+    "decade": "decade", "century": "century",
 }  # fmt: skip
-"""The parts of a moment by their spellings."""
-
-_NO_UNITS = {"dayofyear", "doy", "dayofweek", "dow", "weekday", "isodow", "weekofyear", "dayofmonth", "m"}
-
-UNITS = {
-    **{name: unit for name, unit in PARTS.items() if name not in _NO_UNITS},
-    **{name: name for name in ("decade", "century", "millisecond", "microsecond")},
-    "milliseconds": "millisecond",
-    "ms": "millisecond",
-    "microseconds": "microsecond",
-    "us": "microsecond",
-}
 """The units of a truncation or an interval by their spellings."""
 
 
-def moment(binding: Binding, node: exp.Expr, zone: bool = True) -> Scalar:
+def moment(binding: Arguments, node: exp.Expr, zone: bool = True) -> Scalar:
     """An argument that is a date or a timestamp. Raises `Refused`."""
     inner = binding.scalar(node)
     if not (inner.type == pa.date32() or (t.is_timestamp(inner.type) and (zone or inner.type.tz is None))):
@@ -53,7 +42,7 @@ def zone_of(scalar: Scalar, dialect: Dialect) -> str | None:
     return dialect.timezone if t.is_timestamp(scalar.type) and scalar.type.tz is not None else None
 
 
-def as_date(binding: Binding, node: exp.Expr) -> Scalar:
+def as_date(binding: Arguments, node: exp.Expr) -> Scalar:
     """A moment as a date."""
     inner = moment(binding, node)
     return inner if t.is_date(inner.type) else Call("date", (inner,), pa.date32(), (zone_of(inner, binding.dialect),))

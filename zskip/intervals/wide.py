@@ -10,7 +10,6 @@ every engine that does not round it; past them the engine raises, or makes NULL 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import TypeAlias
@@ -21,10 +20,9 @@ import pyarrow.compute as pc
 from pyarrow import types as t
 
 from zskip.expr.tree import Call
-from zskip.pruning.outcomes import Bools
-from zskip.pruning.spans import Keys, Span, key_family, keys
+from zskip.intervals.spans import Bools, Keys, Span, key_family, keys
 
-__all__ = ["WIDE"]
+__all__ = ["wide_cast", "wide_difference", "wide_negative", "wide_product", "wide_sum"]
 
 Exact: TypeAlias = pa.Decimal256Array
 """One bound a unit; null where it is unknown."""
@@ -124,37 +122,32 @@ def _keys(numbers: Exact) -> pa.BinaryArray:
     )
 
 
-def _sum(spans: list[Span], call: Call) -> Span:
+def wide_sum(spans: list[Span], call: Call) -> Span:
+    """``x + y``."""
     spans, ((a, b), (c, d)) = _rescaled(spans, call.type.scale)
     return _span(spans, call, pc.add(a, c), pc.add(b, d))
 
 
-def _difference(spans: list[Span], call: Call) -> Span:
+def wide_difference(spans: list[Span], call: Call) -> Span:
+    """``x - y``."""
     spans, ((a, b), (c, d)) = _rescaled(spans, call.type.scale)
     return _span(spans, call, pc.subtract(a, d), pc.subtract(b, c))
 
 
-def _product(spans: list[Span], call: Call) -> Span:
+def wide_product(spans: list[Span], call: Call) -> Span:
+    """``x * y``."""
     (a, b), (c, d) = (_bounds(span) for span in spans)
     corners = [pc.multiply(*each) for each in ((a, c), (a, d), (b, c), (b, d))]
     lower, upper = (each(*corners, skip_nulls=False) for each in (pc.min_element_wise, pc.max_element_wise))
     return _span(spans, call, lower, upper)
 
 
-def _negative(spans: list[Span], call: Call) -> Span:
+def wide_negative(spans: list[Span], call: Call) -> Span:
+    """``-x``."""
     lower, upper = _bounds(spans[0])
     return _span(spans, call, pc.negate(upper), pc.negate(lower))
 
 
-def _cast(spans: list[Span], call: Call) -> Span:
+def wide_cast(spans: list[Span], call: Call) -> Span:
+    """A cast to more digits."""
     return _span(spans, replace(call, options=()), *_bounds(spans[0], call.type.scale))
-
-
-WIDE: dict[str, Callable[[list[Span], Call], Span]] = {
-    "add": _sum,
-    "subtract": _difference,
-    "multiply": _product,
-    "negate": _negative,
-    "cast": _cast,
-}
-"""Functions whose result is a decimal of more than 18 digits."""

@@ -6,18 +6,20 @@ import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.binder.constants import sql_type
-from zskip.binder.context import Binding
-from zskip.binder.functions import widths, zones
-from zskip.binder.nodes import known
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, is_fixed
 from zskip.expr.tree import Call, Scalar
+from zskip.functions import widths, zones
+from zskip.functions.function import Arguments, Function
+from zskip.functions.parsed_arguments import known
+from zskip.functions.sql_types import sql_type
+from zskip.intervals import interval_arithmetic, periods
+from zskip.intervals.wide import wide_cast
 
-__all__ = ["cast"]
+__all__ = ["FUNCTIONS"]
 
 
-def cast(binding: Binding, node: exp.Expr) -> Scalar:
+def cast(binding: Arguments, node: exp.Expr) -> Scalar:
     """``CAST(x AS type)`` and ``TRY_CAST``."""
     known(node, "this", "to", "safe")
     inner = binding.scalar(node.this)
@@ -49,3 +51,17 @@ def _cast_moment(inner: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar
     return Call(
         "timestamp", (inner,), target, (dialect.timezone if (target.tz is not None) != (zone is not None) else None,)
     )
+
+
+FUNCTIONS = (
+    Function(
+        "cast",
+        "CAST(x AS a number), TRY_CAST",
+        "integers up to 64 bits, decimals up to 18 digits, floats",
+        "rises; widened by one where fractions are rounded; what does not fit raises, or is NULL",
+        interval_arithmetic.cast,
+        {exp.Cast: cast, exp.TryCast: cast},
+        wide=wide_cast,
+    ),
+    Function("timestamp", "CAST(x AS TIMESTAMP)", "date, timestamp", "rises", periods.timestamp),
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zskip.expr.functions import COMPUTED, FUNCTIONS
+from zskip.functions import FUNCTIONS
+from zskip.functions.evaluated import COMPUTED
 
 __all__ = ["predicates_page"]
 
@@ -38,8 +39,10 @@ def predicates_page() -> str:
         "| " + " | ".join([f"`{each.spelled}`", each.types, " ".join(each.dialects), each.rule]) + " |"
         for each in FUNCTIONS.values()
     )
+    own = [name for each in FUNCTIONS.values() for name in each.duckdb]
+    subjects = {"of the table above": own, **COMPUTED}
     computed = "\n".join(
-        f"| {subject} | {' '.join(f'`{_escaped(name)}`' for name in names)} |" for subject, names in COMPUTED.items()
+        f"| {subject} | {' '.join(f'`{_escaped(name)}`' for name in names)} |" for subject, names in subjects.items()
     )
     return _PAGE.format(language=language, functions=functions, computed=computed)
 

@@ -16,14 +16,17 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
-from zskip.pruning.outcomes import Bools
 from zskip.stats import Ranges
 
-__all__ = ["Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
+__all__ = ["Bools", "Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+"""A flag a unit."""
 
 Keys: TypeAlias = Any
 """A numpy array of int64 or float64, or an Arrow array of binary."""

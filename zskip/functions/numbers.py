@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.binder.context import Binding
-from zskip.binder.functions import widths
-from zskip.binder.nodes import known, whole_number
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.functions import widths
+from zskip.functions.function import Arguments, Builder, Function
+from zskip.functions.parsed_arguments import known, whole_number
+from zskip.intervals import extremes, interval_arithmetic
+from zskip.intervals.interval_arithmetic import library_function, rounded
+from zskip.intervals.wide import wide_negative
 
-__all__ = ["aligned", "extreme", "power", "unary"]
-
-Builder = Callable[[Binding, exp.Expr], Scalar]
+__all__ = ["FUNCTIONS", "aligned"]
 
 
 def unary(function: str, *dialects: str) -> Builder:
     """Functions of one number."""
 
-    def build(binding: Binding, node: exp.Expr) -> Scalar:
+    def build(binding: Arguments, node: exp.Expr) -> Scalar:
         known(node, "this", "decimals", "to", "truncate") if function == "round" else known(node, "this")
         if dialects and binding.dialect.name not in dialects:
             raise Refused(f"{function}() in {binding.dialect.name}")
@@ -69,7 +70,7 @@ def _unary(function: str, inner: Scalar, node: exp.Expr, dialect: Dialect) -> Sc
     return Call(function, (inner,), type, (places,))
 
 
-def power(binding: Binding, node: exp.Expr) -> Scalar:
+def power(binding: Arguments, node: exp.Expr) -> Scalar:
     """``power(x, c)`` with a small whole exponent."""
     known(node, "this", "expression")
     exponent = whole_number(node.expression)
@@ -83,7 +84,7 @@ def power(binding: Binding, node: exp.Expr) -> Scalar:
 def extreme(function: str) -> Builder:
     """``least`` and ``greatest``."""
 
-    def build(binding: Binding, node: exp.Expr) -> Scalar:
+    def build(binding: Arguments, node: exp.Expr) -> Scalar:
         known(node, "this", "expressions", "ignore_nulls")
         scalars = [binding.scalar(each) for each in (node.this, *node.expressions)]
         skips = ("skips NULL",) if binding.dialect.name in ("duckdb", "spark") else ()
@@ -117,3 +118,128 @@ def aligned(scalars: Sequence[Scalar], dialect: Dialect) -> list[Scalar]:
         else:
             found.append(scalar)
     return found
+
+
+_NUMBERS = "integers up to 64 bits, decimals up to 18 digits, floats"
+
+FUNCTIONS = (
+    Function(
+        "negate",
+        "-x",
+        "signed integers, decimals up to 38 digits, floats",
+        "falls",
+        interval_arithmetic.negate,
+        {exp.Neg: unary("negate")},
+        wide=wide_negative,
+    ),
+    Function(
+        "abs",
+        "abs(x)",
+        _NUMBERS,
+        "falls below zero, rises above",
+        interval_arithmetic.absolute,
+        {exp.Abs: unary("abs")},
+        duckdb=("abs",),
+    ),
+    Function(
+        "sign",
+        "sign(x)",
+        _NUMBERS,
+        "rises",
+        interval_arithmetic.sign,
+        {exp.Sign: unary("sign", "duckdb")},
+        dialects=("duckdb",),
+        duckdb=("sign",),
+    ),
+    Function(
+        "floor",
+        "floor(x)",
+        "floats, decimals",
+        "rises",
+        rounded("floor"),
+        {exp.Floor: unary("floor")},
+        duckdb=("floor",),
+    ),
+    Function(
+        "ceil",
+        "ceil(x), ceiling(x)",
+        "floats, decimals",
+        "rises",
+        rounded("ceil"),
+        {exp.Ceil: unary("ceil")},
+        duckdb=("ceil", "ceiling"),
+    ),
+    Function(
+        "trunc",
+        "trunc(x)",
+        "floats, decimals",
+        "rises",
+        rounded("trunc"),
+        {exp.Trunc: unary("trunc", "duckdb")},
+        dialects=("duckdb",),
+        duckdb=("trunc",),
+    ),
+    Function(
+        "round",
+        "round(x), round(x, n)",
+        "floats, decimals",
+        "rises; floats are widened by the rounding",
+        rounded("round"),
+        {exp.Round: unary("round")},
+        duckdb=("round",),
+    ),
+    Function(
+        "sqrt",
+        "sqrt(x)",
+        _NUMBERS,
+        "rises above zero; NaN below",
+        library_function("sqrt"),
+        {exp.Sqrt: unary("sqrt")},
+        duckdb=("sqrt",),
+    ),
+    Function(
+        "ln",
+        "ln(x)",
+        _NUMBERS,
+        "rises above zero; widened by the rounding; NaN or NULL below",
+        library_function("ln"),
+        {exp.Ln: unary("ln")},
+        duckdb=("ln",),
+    ),
+    Function(
+        "exp",
+        "exp(x)",
+        _NUMBERS,
+        "rises; widened by the rounding",
+        library_function("exp"),
+        {exp.Exp: unary("exp")},
+        duckdb=("exp",),
+    ),
+    Function(
+        "power",
+        "power(x, c)",
+        "numbers, c a positive whole constant",
+        "rises, or for even c falls below zero",
+        interval_arithmetic.power,
+        {exp.Pow: power},
+        duckdb=("pow", "power"),
+    ),
+    Function(
+        "least",
+        "least(x, y, …)",
+        "one type",
+        "the least of the bounds; NULLs are left out",
+        extremes.least,
+        {exp.Least: extreme("least")},
+        duckdb=("least",),
+    ),
+    Function(
+        "greatest",
+        "greatest(x, y, …)",
+        "one type",
+        "the greatest of the bounds; NULLs are left out",
+        extremes.greatest,
+        {exp.Greatest: extreme("greatest")},
+        duckdb=("greatest",),
+    ),
+)

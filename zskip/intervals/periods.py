@@ -7,7 +7,7 @@ whose clocks change, local time does not rise with the moment: the bounds are fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,31 @@ from pyarrow import types as t
 
 from zskip.expr.literals import is_fixed, offset_nanoseconds, per_day
 from zskip.expr.tree import Call
-from zskip.pruning.spans import Span, key_limits
+from zskip.intervals.spans import Span, key_limits
 
-__all__ = ["MOMENTS", "without_nanoseconds"]
+__all__ = [
+    "add_days",
+    "date",
+    "days_to_months",
+    "difference",
+    "epoch",
+    "from_epoch",
+    "iso_year",
+    "last_day",
+    "month_of",
+    "months_to_days",
+    "part_of_clock",
+    "part_of_day",
+    "shift",
+    "thursday_of",
+    "timestamp",
+    "truncate",
+    "year",
+    "year_start",
+]
 
 Ints = npt.NDArray[np.int64]
+Bounds: TypeAlias = Callable[[list[Span], Call], Span]
 
 _DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -132,95 +152,104 @@ def rising(span: Span, call: Call, zone: str | None, compute: Callable[[Ints], I
     return Span(call.type, first, last, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
 
 
-def _month(days: Ints) -> Ints:
+def month_of(days: Ints) -> Ints:
+    """The month of a day, 1 to 12."""
     return days_to_months(days) % 12 + 1
 
 
-def _thursday(days: Ints) -> Ints:
+def thursday_of(days: Ints) -> Ints:
+    """The day of the Thursday in a day's week, which tells the week's year."""
     return (days + 3) // 7 * 7
 
 
-def _year_start(days: Ints) -> Ints:
+def year_start(days: Ints) -> Ints:
+    """The first day of a day's year."""
     return months_to_days(days_to_months(days) // 12 * 12)
 
 
-def _iso_year(days: Ints) -> Ints:
-    return days_to_months(_thursday(days)) // 12
+def iso_year(days: Ints) -> Ints:
+    """The number of the year to which a day's week belongs."""
+    return days_to_months(thursday_of(days)) // 12
 
 
-_PARTS: dict[str, tuple[Callable[[Ints], Ints], Callable[[Ints], Ints], int, int]] = {
-    "quarter": (lambda d: days_to_months(d) // 12, lambda d: (_month(d) + 2) // 3, 1, 4),
-    "month": (lambda d: days_to_months(d) // 12, _month, 1, 12),
-    "day": (days_to_months, lambda d: d - months_to_days(days_to_months(d)) + 1, 1, 31),
-    "dayofyear": (lambda d: days_to_months(d) // 12, lambda d: d - _year_start(d) + 1, 1, 366),
-    "week": (_iso_year, lambda d: (_thursday(d) - _year_start(_thursday(d))) // 7 + 1, 1, 53),
-    "dayofweek": (lambda d: (d + 4) // 7, lambda d: (d + 4) % 7, 0, 6),
-    "spark_dayofweek": (lambda d: (d + 4) // 7, lambda d: (d + 4) % 7 + 1, 1, 7),
-    "isodow": (lambda d: (d + 3) // 7, lambda d: (d + 3) % 7 + 1, 1, 7),
-    "spark_weekday": (lambda d: (d + 3) // 7, lambda d: (d + 3) % 7, 0, 6),
-}
-"""By part: the number of the period around it, its value, its least and its greatest value; all of a day's number."""
-
-_CLOCK = {"hour": ("day", 24), "minute": ("hour", 60), "second": ("minute", 60)}
+Days: TypeAlias = Callable[[Ints], Ints]
+"""What is computed of each day's number, 0 for 1970-01-01."""
 
 
-def _part(spans: list[Span], call: Call) -> Span:
-    (span,) = spans
-    part, zone = call.options
-    name, where = str(part), None if zone is None else str(zone)
+def year(spans: list[Span], call: Call) -> Span:
+    """The year of a moment. ``call.options``: the zone in which it is read."""
+    (span,) = map(without_nanoseconds, spans)
     units = per_day(span.type)
-    if name == "year":
-        return rising(span, call, where, lambda values: period(values, units, "year") + 1970)
-    if name in _CLOCK:
-        around, count = _CLOCK[name]
+    return rising(span, call, _zone(call), lambda values: period(values, units, "year") + 1970)
 
-        def outer(values: Ints) -> Ints:
-            return period(values, units, around)
 
-        def inner(values: Ints) -> Ints:
-            return period(values, units, name) % count
+def part_of_day(around: Days, value: Days, least: int, most: int) -> Bounds:
+    """A part that a day has: it rises within the period ``around`` it, and has all values beyond."""
 
-        least, most = 0, count - 1
-    else:
-        of_day, value_of_day, least, most = _PARTS[name]
+    def bounds(spans: list[Span], call: Call) -> Span:
+        (span,) = map(without_nanoseconds, spans)
+        units = per_day(span.type)
 
-        def outer(values: Ints) -> Ints:
-            return of_day(values // units)
+        def of_days(compute: Days) -> Days:
+            return lambda values: compute(values // units)
 
-        def inner(values: Ints) -> Ints:
-            return value_of_day(values // units)
+        return _part(span, call, of_days(around), of_days(value), least, most)
 
-    lower, upper = localised(span, where)
-    first_moment, end = calendar(units)
+    return bounds
+
+
+def part_of_clock(unit: str, around: str, count: int) -> Bounds:
+    """A part that a time of day has, of ``count`` in the unit ``around`` it."""
+
+    def bounds(spans: list[Span], call: Call) -> Span:
+        (span,) = map(without_nanoseconds, spans)
+        units = per_day(span.type)
+        within = lambda values: period(values, units, unit) % count  # noqa: E731
+        return _part(span, call, lambda values: period(values, units, around), within, 0, count - 1)
+
+    return bounds
+
+
+def _part(span: Span, call: Call, around: Days, value: Days, least: int, most: int) -> Span:
+    lower, upper = localised(span, _zone(call))
+    first_moment, end = calendar(per_day(span.type))
     odd = span.value & ((lower < first_moment) | (upper >= end))
     low, high = (np.clip(each, first_moment, end - 1) for each in (lower, upper))
-    one = ~odd & (outer(low) == outer(high))
-    first, last = np.where(one, inner(low), least), np.where(one, inner(high), most)
+    one = ~odd & (around(low) == around(high))
+    first, last = np.where(one, value(low), least), np.where(one, value(high), most)
     return Span(call.type, first, last, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
 
 
-def _truncate(spans: list[Span], call: Call) -> Span:
-    (span,) = spans
-    unit, zone = call.options
+def _zone(call: Call) -> str | None:
+    """The last option of a call: the zone in which it reads a moment."""
+    return None if call.options[-1] is None else str(call.options[-1])
+
+
+def truncate(spans: list[Span], call: Call) -> Span:
+    """``date_trunc``. ``call.options``: the unit, and the zone."""
+    (span,) = map(without_nanoseconds, spans)
+    unit, _ = call.options
     units = per_day(span.type)
     divisor = _DAY if t.is_date(call.type) else 1
     return rising(
         span,
         call,
-        None if zone is None else str(zone),
+        _zone(call),
         lambda values: beginning(period(values, units, str(unit)), str(unit)) // divisor,
         from_local=not t.is_date(call.type),
     )
 
 
-def _date(spans: list[Span], call: Call) -> Span:
-    (zone,) = call.options
-    units = per_day(spans[0].type)
-    return rising(spans[0], call, None if zone is None else str(zone), lambda values: values // units)
+def date(spans: list[Span], call: Call) -> Span:
+    """The day of a moment."""
+    (span,) = map(without_nanoseconds, spans)
+    units = per_day(span.type)
+    return rising(span, call, _zone(call), lambda values: values // units)
 
 
-def _timestamp(spans: list[Span], call: Call) -> Span:
-    (span,) = spans
+def timestamp(spans: list[Span], call: Call) -> Span:
+    """A moment as a timestamp of another type. ``call.options``: a fixed zone whose offset is added or taken away."""
+    (span,) = map(without_nanoseconds, spans)
     (zone,) = call.options
     shift = 0
     if zone is not None:
@@ -231,15 +260,16 @@ def _timestamp(spans: list[Span], call: Call) -> Span:
     return rising(span, call, None, lambda values: values * scale + shift)
 
 
-def _last_day(spans: list[Span], call: Call) -> Span:
-    (zone,) = call.options
-    units = per_day(spans[0].type)
-    where = None if zone is None else str(zone)
-    return rising(spans[0], call, where, lambda v: months_to_days(days_to_months(v // units) + 1) - 1)
+def last_day(spans: list[Span], call: Call) -> Span:
+    """The last day of a moment's month."""
+    (span,) = map(without_nanoseconds, spans)
+    units = per_day(span.type)
+    return rising(span, call, _zone(call), lambda v: months_to_days(days_to_months(v // units) + 1) - 1)
 
 
-def _shift(spans: list[Span], call: Call) -> Span:
-    (span,) = spans
+def shift(spans: list[Span], call: Call) -> Span:
+    """A moment moved by an interval. ``call.options``: months, days, microseconds, zone."""
+    (span,) = map(without_nanoseconds, spans)
     months, days, micros = (int(str(each)) for each in call.options[:3])
     units = per_day(span.type)
 
@@ -258,7 +288,8 @@ def _shift(spans: list[Span], call: Call) -> Span:
     return rising(span, call, None, moved)
 
 
-def _add_days(spans: list[Span], call: Call) -> Span:
+def add_days(spans: list[Span], call: Call) -> Span:
+    """A date moved by a number of days."""
     span, amount = spans
     sign = -1 if call.options == ("subtract",) else 1
     small, large = (amount.lower, amount.upper) if sign > 0 else (-amount.upper, -amount.lower)
@@ -271,7 +302,9 @@ def _add_days(spans: list[Span], call: Call) -> Span:
     return Span(call.type, lower, upper, value, null, np.zeros(len(span), bool), fail | odd)
 
 
-def _difference(spans: list[Span], call: Call) -> Span:
+def difference(spans: list[Span], call: Call) -> Span:
+    """The borders of a unit between two moments, the earlier one first."""
+    spans = [without_nanoseconds(span) for span in spans]
     earlier, later = spans
     (unit,) = call.options
     bounds: list[tuple[Any, Any]] = []
@@ -289,8 +322,9 @@ def _difference(spans: list[Span], call: Call) -> Span:
     return Span(call.type, lower, upper, value, null | odd, np.zeros(len(earlier), bool), fail | odd)
 
 
-def _epoch(spans: list[Span], call: Call) -> Span:
-    (span,) = spans
+def epoch(spans: list[Span], call: Call) -> Span:
+    """The number of a unit since 1970. ``call.options``: the unit, and whether what is finer is cut towards zero."""
+    (span,) = map(without_nanoseconds, spans)
     unit, *cut = call.options
     units = per_day(span.type)
     if cut:
@@ -309,7 +343,8 @@ def _epoch(spans: list[Span], call: Call) -> Span:
     return rising(span, call, None, lambda values: period(values, units, str(unit)))
 
 
-def _from_epoch(spans: list[Span], call: Call) -> Span:
+def from_epoch(spans: list[Span], call: Call) -> Span:
+    """The timestamp of a number of seconds since 1970."""
     (span,) = spans
     low, high = key_limits(call.type)
     least, most = _FIRST_DAY * 86_400, _LAST_DAY * 86_400
@@ -318,18 +353,3 @@ def _from_epoch(spans: list[Span], call: Call) -> Span:
     lower = np.where(early | (span.lower > most), low, np.clip(span.lower, least, most) * 1_000_000)
     upper = np.where(late | (span.upper < least), high, np.clip(span.upper, least, most) * 1_000_000)
     return Span(call.type, lower, upper, span.value, span.null | odd, np.zeros(len(span), bool), span.fail | odd)
-
-
-MOMENTS = {
-    "part": _part,
-    "truncate": _truncate,
-    "date": _date,
-    "timestamp": _timestamp,
-    "last_day": _last_day,
-    "shift": _shift,
-    "add_days": _add_days,
-    "difference": _difference,
-    "epoch": _epoch,
-    "from_epoch": _from_epoch,
-}
-"""How the bounds of a moment's function follow from its own."""

@@ -17,9 +17,21 @@ import pyarrow as pa
 from pyarrow import types as t
 
 from zskip.expr.tree import Call
-from zskip.pruning.spans import Span, key_limits
+from zskip.intervals.spans import Span, key_limits
 
-__all__ = ["ARITHMETIC"]
+__all__ = [
+    "absolute",
+    "cast",
+    "divide",
+    "divide_whole",
+    "library_function",
+    "modulo",
+    "negate",
+    "power",
+    "rounded",
+    "sign",
+    "sums_and_products",
+]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -134,7 +146,9 @@ def inexact(spans: list[Span], call: Call, corners: list[Floats]) -> Span:
     return Span(call.type, lower, upper, value, null, nan, fail)
 
 
-def _two(function: str) -> Evaluate:
+def sums_and_products(function: str) -> Evaluate:
+    """``add``, ``subtract`` and ``multiply``: from the corners of the arguments' bounds."""
+
     def evaluate(spans: list[Span], call: Call) -> Span:
         left, right = spans
         if t.is_floating(call.type):
@@ -164,7 +178,8 @@ def _minus(values: Ints) -> Ints:
     return np.where(values == _LEAST, _MOST, -np.maximum(values, _LEAST + 1))
 
 
-def _divide(spans: list[Span], call: Call) -> Span:
+def divide(spans: list[Span], call: Call) -> Span:
+    """Division of doubles: unbounded where the divisor may be zero."""
     left, right = spans
     (a, b), (c, d) = as_floats(left), as_floats(right)
     zero = right.value & (c <= 0) & (d >= 0)
@@ -183,7 +198,8 @@ def _cut(values: Ints, divisor: int) -> Ints:
     return np.asarray(quotient + ((values % divisor != 0) & ((values < 0) != (divisor < 0))))
 
 
-def _divide_whole(spans: list[Span], call: Call) -> Span:
+def divide_whole(spans: list[Span], call: Call) -> Span:
+    """Division by a whole constant, cut towards zero."""
     left, right = spans
     divisor = int(right.lower[0]) if len(right) else 1
     with np.errstate(over="ignore"):
@@ -193,7 +209,8 @@ def _divide_whole(spans: list[Span], call: Call) -> Span:
     return exact(spans, call, np.minimum(*ends), np.maximum(*ends))
 
 
-def _modulo(spans: list[Span], call: Call) -> Span:
+def modulo(spans: list[Span], call: Call) -> Span:
+    """The rest of a division by a whole constant."""
     left, right = spans
     divisor = abs(int(right.lower[0])) if len(right) else 1
     first, last = _cut(left.lower, divisor), _cut(left.upper, divisor)
@@ -208,14 +225,16 @@ def _modulo(spans: list[Span], call: Call) -> Span:
     return found
 
 
-def _negate(spans: list[Span], call: Call) -> Span:
+def negate(spans: list[Span], call: Call) -> Span:
+    """``-x``."""
     (span,) = spans
     if not is_exact(span.type):
         return Span(call.type, -span.upper, -span.lower, span.value, span.null, span.nan, span.fail)
     return exact(spans, call, _minus(span.upper), _minus(span.lower))
 
 
-def _abs(spans: list[Span], call: Call) -> Span:
+def absolute(spans: list[Span], call: Call) -> Span:
+    """``abs(x)``."""
     (span,) = spans
     if is_exact(span.type):
         a, b = _minus(span.lower), span.upper
@@ -232,7 +251,8 @@ def _abs(spans: list[Span], call: Call) -> Span:
     return Span(call.type, lower, upper, span.value, span.null, span.nan, span.fail)
 
 
-def _sign(spans: list[Span], call: Call) -> Span:
+def sign(spans: list[Span], call: Call) -> Span:
+    """``sign(x)``."""
     (span,) = spans
     lower, upper = np.sign(span.lower).astype(np.int64), np.sign(span.upper).astype(np.int64)
     # DuckDB says that NaN has the sign 0.
@@ -241,7 +261,9 @@ def _sign(spans: list[Span], call: Call) -> Span:
     return Span(call.type, lower, upper, span.value | span.nan, span.null, np.zeros(len(span), bool), span.fail)
 
 
-def _rounded(function: str) -> Evaluate:
+def rounded(function: str) -> Evaluate:
+    """``floor``, ``ceil``, ``trunc`` and ``round``."""
+
     def evaluate(spans: list[Span], call: Call) -> Span:
         (span,) = spans
         (places,) = call.options
@@ -294,7 +316,7 @@ def _exact_rounding(function: str, values: Ints, factor: int) -> Ints:
     return np.asarray(np.sign(values) * ((2 * np.abs(values) + factor) // (2 * factor)))
 
 
-def _library(function: str) -> Evaluate:
+def library_function(function: str) -> Evaluate:
     """Functions that every library rounds in its own way."""
     compute: Callable[[Floats], Floats] = {"sqrt": np.sqrt, "ln": np.log, "exp": np.exp}[function]
 
@@ -317,7 +339,8 @@ def _library(function: str) -> Evaluate:
     return evaluate
 
 
-def _power(spans: list[Span], call: Call) -> Span:
+def power(spans: list[Span], call: Call) -> Span:
+    """``power(x, n)``, n a positive whole constant."""
     (span,) = spans
     (exponent,) = call.options
     assert isinstance(exponent, int)
@@ -331,18 +354,8 @@ def _power(spans: list[Span], call: Call) -> Span:
     return Span(call.type, low, high, *joined(spans))
 
 
-def _extreme(function: str) -> Evaluate:
-    """The least or the greatest of several: NULLs are left out, and NaN is above every number."""
-
-    def evaluate(spans: list[Span], call: Call) -> Span:
-        from zskip.pruning.extremes import extreme
-
-        return extreme(function, spans, call)
-
-    return evaluate
-
-
-def _cast(spans: list[Span], call: Call) -> Span:
+def cast(spans: list[Span], call: Call) -> Span:
+    """A cast between types of numbers."""
     (span,) = spans
     value, null, nan, fail = joined(spans)
     (misfit,) = call.options
@@ -381,28 +394,3 @@ def _cast(spans: list[Span], call: Call) -> Span:
     return Span(
         call.type, np.clip(first, low, high), np.clip(last, low, high), value, null, np.zeros(len(span), bool), fail
     )
-
-
-ARITHMETIC: dict[str, Evaluate] = {
-    "add": _two("add"),
-    "subtract": _two("subtract"),
-    "multiply": _two("multiply"),
-    "divide": _divide,
-    "divide_whole": _divide_whole,
-    "modulo": _modulo,
-    "negate": _negate,
-    "abs": _abs,
-    "sign": _sign,
-    "floor": _rounded("floor"),
-    "ceil": _rounded("ceil"),
-    "trunc": _rounded("trunc"),
-    "round": _rounded("round"),
-    "sqrt": _library("sqrt"),
-    "ln": _library("ln"),
-    "exp": _library("exp"),
-    "power": _power,
-    "least": _extreme("least"),
-    "greatest": _extreme("greatest"),
-    "cast": _cast,
-}
-"""How the bounds of a number's function follow from those of its arguments."""

@@ -7,25 +7,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.expr.tree import Call
-from zskip.pruning.spans import Keys, Span
+from zskip.intervals.spans import Keys, Span
 
-__all__ = ["STRINGS", "extreme"]
+__all__ = ["concat", "greatest", "least", "prefix"]
 
 
-def extreme(function: str, spans: list[Span], call: Call) -> Span:
+def least(spans: list[Span], call: Call) -> Span:
+    """``least``: NULLs are left out, and NaN is above every number."""
+    return _extreme("least", spans, call)
+
+
+def greatest(spans: list[Span], call: Call) -> Span:
+    """``greatest``: NULLs are left out, and NaN is above every number."""
+    return _extreme("greatest", spans, call)
+
+
+def _extreme(function: str, spans: list[Span], call: Call) -> Span:
     """The least or the greatest of several terms of one type.
 
     An argument that is surely there bounds the result on both sides; one that may be NULL, and is left out then, on
     one side only; one that is always NULL on none.
     """
-    least = function == "least"
+    smaller = function == "least"
     sure = [span.value & ~span.null & ~span.nan for span in spans]
     if isinstance(spans[0].lower, np.ndarray):
-        near, far = (np.minimum, np.maximum) if least else (np.maximum, np.minimum)
+        near, far = (np.minimum, np.maximum) if smaller else (np.maximum, np.minimum)
         # Of least: below everything that may be there, and not above anything that is.
-        inner = [(span.lower, span.upper) if least else (span.upper, span.lower) for span in spans]
+        inner = [(span.lower, span.upper) if smaller else (span.upper, span.lower) for span in spans]
         bottom, top = _limits(spans[0].lower)
-        nothing, everything = (top, bottom) if least else (bottom, top)
+        nothing, everything = (top, bottom) if smaller else (bottom, top)
         start = near.reduce(
             [np.where(span.value, first, nothing) for span, (first, _) in zip(spans, inner, strict=True)]
         )
@@ -35,10 +45,10 @@ def extreme(function: str, spans: list[Span], call: Call) -> Span:
         )
         end = np.where(np.logical_or.reduce(sure), end, open_)
         there = np.logical_or.reduce([span.value for span in spans])
-        lower, upper = (start, end) if least else (end, start)
+        lower, upper = (start, end) if smaller else (end, start)
         lower, upper = np.where(there, lower, bottom), np.where(there, upper, top)
     else:
-        lower, upper = _of_binary(least, spans, np.logical_and.reduce(sure))
+        lower, upper = _of_binary(smaller, spans, np.logical_and.reduce(sure))
     value = np.logical_or.reduce([span.value for span in spans])
     null = np.logical_and.reduce([span.null for span in spans])
     nan = np.logical_or.reduce([span.nan for span in spans])
@@ -56,8 +66,8 @@ def _limits(keys: np.ndarray) -> tuple[float | int, float | int]:
     return info.min, info.max
 
 
-def _of_binary(least: bool, spans: list[Span], all_sure: np.ndarray) -> tuple[Keys, Keys]:
-    choose = _smaller if least else _greater
+def _of_binary(smaller: bool, spans: list[Span], all_sure: np.ndarray) -> tuple[Keys, Keys]:
+    choose = _smaller if smaller else _greater
     lower, upper = wide_low, wide_high = spans[0].lower, spans[0].upper
     for span in spans[1:]:
         lower, upper = choose(lower, span.lower), choose(upper, span.upper)
@@ -86,7 +96,8 @@ def _greater(left: Keys, right: Keys) -> Keys:
     return pc.if_else(either, pa.scalar(None, pa.binary()), larger)
 
 
-def _prefix(spans: list[Span], call: Call) -> Span:
+def prefix(spans: list[Span], call: Call) -> Span:
+    """The first characters of a text. ``call.options``: their number."""
     (span,) = spans
     (count,) = call.options
     lower, upper = (_beginning(each, int(str(count))) for each in (span.lower, span.upper))
@@ -112,7 +123,8 @@ def _cut(value: bytes, count: int) -> bytes:
     return value
 
 
-def _concat(spans: list[Span], call: Call) -> Span:
+def concat(spans: list[Span], call: Call) -> Span:
+    """A text behind a constant. ``call.options``: the constant, and whether NULL counts as the empty text."""
     (span,) = spans
     beginning, skips_null = call.options
     head = pa.scalar(str(beginning).encode(), pa.binary())
@@ -124,7 +136,3 @@ def _concat(spans: list[Span], call: Call) -> Span:
     upper = pc.if_else(pa.array(span.null & ~span.value), head, upper)
     no = np.zeros(len(span), bool)
     return Span(call.type, lower, upper, span.value | span.null, no, no, span.fail)
-
-
-STRINGS = {"prefix": _prefix, "concat": _concat}
-"""Functions of strings that keep their order."""

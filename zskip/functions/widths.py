@@ -104,8 +104,6 @@ def held(scalar: Scalar, dialect: Dialect) -> pa.DataType:
         # Only a constant with a type of its own has another one: 5Y, CAST(5 AS TINYINT).
         case Call(_, _, _, (pa.DataType() as narrow, bool())):
             return narrow
-        case Call("part" | "difference") | Call("epoch", _, _, ("day",)) if dialect.name == "spark":
-            return pa.int32()
         case Call("least" | "greatest", arguments):
             types = [held(each, dialect) for each in arguments if not isinstance(each, Literal)]
             return max(types, key=lambda type: type.bit_width, default=pa.int32())

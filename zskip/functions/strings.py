@@ -6,15 +6,16 @@ import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.binder.context import Binding
-from zskip.binder.nodes import known, whole_number
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.functions.function import Arguments, Function
+from zskip.functions.parsed_arguments import known, whole_number
+from zskip.intervals import extremes
 
-__all__ = ["concat", "prefix"]
+__all__ = ["FUNCTIONS"]
 
 
-def prefix(binding: Binding, node: exp.Expr) -> Scalar:
+def prefix(binding: Arguments, node: exp.Expr) -> Scalar:
     """``left(x, n)`` and ``substr(x, 1, n)``."""
     known(node, "this", "expression", "start", "length")
     inner = binding.scalar(node.this)
@@ -29,7 +30,7 @@ def prefix(binding: Binding, node: exp.Expr) -> Scalar:
     return Call("prefix", (inner,), pa.string(), (count,))
 
 
-def concat(binding: Binding, node: exp.Expr) -> Scalar:
+def concat(binding: Arguments, node: exp.Expr) -> Scalar:
     """``'p' || x`` and ``concat('p', x)``."""
     known(node, "this", "expression", "expressions", "safe", "coalesce")
     parts = [binding.scalar(each) for each in (node.expressions or (node.this, node.expression))]
@@ -39,3 +40,32 @@ def concat(binding: Binding, node: exp.Expr) -> Scalar:
         raise Refused("a concatenation of something other than strings")
     skips = isinstance(node, exp.Concat) and binding.dialect.name == "duckdb"
     return Call("concat", (parts[1],), pa.string(), (parts[0].value.as_py(), skips))
+
+
+def _is_short(call: Call, value: pa.Scalar) -> bool:
+    """Whether a text has no more characters than the beginning that is taken."""
+    (count,) = call.options
+    return isinstance(count, int) and len(value.as_py()) <= count
+
+
+FUNCTIONS = (
+    Function(
+        "prefix",
+        "left(x, n), substr(x, 1, n)",
+        "string",
+        "rises",
+        extremes.prefix,
+        {exp.Left: prefix, exp.Substring: prefix},
+        may_give=_is_short,
+        duckdb=("left", "substr", "substring"),
+    ),
+    Function(
+        "concat",
+        "'p' || x, concat('p', x)",
+        "string",
+        "rises",
+        extremes.concat,
+        {exp.DPipe: concat, exp.Concat: concat},
+        duckdb=("concat",),
+    ),
+)

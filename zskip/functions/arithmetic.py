@@ -8,23 +8,24 @@ import pyarrow as pa
 from pyarrow import types as t
 from sqlglot import exp
 
-from zskip.binder.context import Binding
-from zskip.binder.functions import widths
-from zskip.binder.functions.shifts import moved
-from zskip.binder.nodes import known
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, integer_limits
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.functions import widths
+from zskip.functions.function import Arguments, Builder, Function
+from zskip.functions.parsed_arguments import known
+from zskip.functions.shifts import moved
+from zskip.intervals import interval_arithmetic
+from zskip.intervals.interval_arithmetic import sums_and_products
+from zskip.intervals.wide import wide_difference, wide_product, wide_sum
 
-__all__ = ["arithmetic", "divide", "whole"]
-
-Builder = Callable[[Binding, exp.Expr], Scalar]
+__all__ = ["FUNCTIONS"]
 
 
 def arithmetic(function: str) -> Builder:
     """``+``, ``-`` and ``*`` over numbers; over dates and timestamps what the dialect makes of them."""
 
-    def build(binding: Binding, node: exp.Expr) -> Scalar:
+    def build(binding: Arguments, node: exp.Expr) -> Scalar:
         known(node, "this", "expression")
         if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
             return moved(binding, node, function)
@@ -107,7 +108,7 @@ def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialec
     raise Refused(f"{left.type} {function} {right.type}")
 
 
-def divide(binding: Binding, node: exp.Expr) -> Scalar:
+def divide(binding: Arguments, node: exp.Expr) -> Scalar:
     """``/``: double division; of integers too."""
     left, right = binding.scalar(node.this), binding.scalar(node.expression)
     widths.must_be_numbers(left, right)
@@ -123,7 +124,7 @@ def divide(binding: Binding, node: exp.Expr) -> Scalar:
 def whole(function: str) -> Builder:
     """``//`` and ``%`` over integers."""
 
-    def build(binding: Binding, node: exp.Expr) -> Scalar:
+    def build(binding: Arguments, node: exp.Expr) -> Scalar:
         known(node, "this", "expression")
         left, right = binding.scalar(node.this), binding.scalar(node.expression)
         widths.must_be_numbers(left, right)
@@ -135,3 +136,61 @@ def whole(function: str) -> Builder:
         return Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binding.dialect)))
 
     return build
+
+
+_EXACT = "integers, decimals up to 38 digits, floats"
+
+FUNCTIONS = (
+    Function(
+        "add",
+        "x + y",
+        _EXACT,
+        "interval arithmetic; past the result's type the engine raises, or wraps: then unknown",
+        sums_and_products("add"),
+        {exp.Add: arithmetic("add")},
+        wide=wide_sum,
+    ),
+    Function(
+        "subtract",
+        "x - y",
+        _EXACT,
+        "interval arithmetic, as for +",
+        sums_and_products("subtract"),
+        {exp.Sub: arithmetic("subtract")},
+        wide=wide_difference,
+    ),
+    Function(
+        "multiply",
+        "x * y",
+        _EXACT,
+        "interval arithmetic: the least and the greatest of the four corners",
+        sums_and_products("multiply"),
+        {exp.Mul: arithmetic("multiply")},
+        wide=wide_product,
+    ),
+    Function(
+        "divide",
+        "x / y",
+        "integers and floats (decimals: duckdb)",
+        "interval arithmetic where the divisor's range leaves out zero",
+        interval_arithmetic.divide,
+        {exp.Div: divide},
+    ),
+    Function(
+        "divide_whole",
+        "x // y, x DIV y",
+        "integers",
+        "as for /, cut towards zero",
+        interval_arithmetic.divide_whole,
+        {exp.IntDiv: whole("divide_whole")},
+    ),
+    Function(
+        "modulo",
+        "x % c, mod(x, c)",
+        "integers, c a constant",
+        "rises within one multiple of c; else every remainder",
+        interval_arithmetic.modulo,
+        {exp.Mod: whole("modulo")},
+        duckdb=("mod",),
+    ),
+)

@@ -1,0 +1,134 @@
+"""Beginnings and ends of periods: date_trunc, CAST AS DATE, last_day."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as t
+from sqlglot import exp
+
+from zskip.expr.literals import Refused, is_fixed, offset_nanoseconds, per_day
+from zskip.expr.tree import Call, Scalar
+from zskip.functions import zones
+from zskip.functions.function import Arguments, Function
+from zskip.functions.parsed_arguments import known
+from zskip.functions.zones import UNITS, as_date, moment
+from zskip.intervals import periods
+
+__all__ = ["FUNCTIONS"]
+
+
+def truncate(binding: Arguments, node: exp.Expr) -> Scalar:
+    """``date_trunc('month', x)``."""
+    known(node, "this", "unit")
+    unit = UNITS.get(node.args["unit"].name.lower())
+    inner = moment(binding, node.this)
+    if unit is None:
+        raise Refused(f"date_trunc to {node.args['unit'].name}")
+    zone = zones.zone_of(inner, binding.dialect)
+    if binding.dialect.name == "spark":
+        if zone is None:
+            raise Refused("date_trunc over a column without zone, which Spark takes into the session's zone")
+        if unit in ("decade", "century"):
+            raise Refused(f"date_trunc to {unit} in Spark")
+    elif binding.dialect.name != "duckdb":
+        raise Refused(f"date_trunc in {binding.dialect.name}")
+    if zone is not None and not is_fixed(zone) and unit not in ("day", "week", "month", "quarter", "year"):
+        raise Refused(f"date_trunc to {unit} where clocks change")
+    return Call("truncate", (inner,), pa.timestamp("us", "UTC" if zone else None), (unit, zone))
+
+
+def spark_trunc(binding: Arguments, node: exp.Expr) -> Scalar:
+    """Spark's ``trunc(x, 'MM')``: a date."""
+    known(node, "this", "unit")
+    spellings = {
+        "year": "year",
+        "yyyy": "year",
+        "yy": "year",
+        "quarter": "quarter",
+        "month": "month",
+        "mm": "month",
+        "mon": "month",
+        "week": "week",
+    }
+    unit = spellings.get(node.args["unit"].name.lower())
+    inner = moment(binding, node.this)
+    if binding.dialect.name != "spark" or unit is None:
+        raise Refused("trunc of a moment")
+    return Call("truncate", (inner,), pa.date32(), (unit, zones.zone_of(inner, binding.dialect)))
+
+
+def to_date(binding: Arguments, node: exp.Expr) -> Scalar:
+    """``to_date(x)`` and ``date(x)`` of a moment."""
+    known(node, "this", "safe")
+    return as_date(binding, node.this)
+
+
+def last_day(binding: Arguments, node: exp.Expr) -> Scalar:
+    """``last_day(x)``: a date."""
+    known(node, "this")
+    inner = moment(binding, node.this)
+    return Call("last_day", (inner,), pa.date32(), (zones.zone_of(inner, binding.dialect),))
+
+
+_UNITS = {"year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond"}
+_FIRST, _LAST = ((date(*day) - date(1970, 1, 1)).days for day in ((1, 1, 8), (9999, 12, 24)))
+"""The days between which every unit has its beginning and its end."""
+
+
+def _begins(call: Call, value: pa.Scalar) -> bool:
+    """Whether a moment is the beginning of a unit."""
+    unit, zone = call.options
+    if unit not in _UNITS or (zone is not None and not (is_fixed(str(zone)) and offset_nanoseconds(str(zone)) == 0)):
+        return True
+    moment = value
+    if not t.is_date32(value.type):
+        moment = pa.scalar(value.value, pa.int64()).cast(pa.timestamp(value.type.unit))
+    return not _is_of_the_calendar(moment) or bool(pc.floor_temporal(moment, unit=unit) == moment)
+
+
+def _ends_a_month(call: Call, value: pa.Scalar) -> bool:
+    return not _is_of_the_calendar(value) or (value.as_py() + timedelta(days=1)).day == 1
+
+
+def _is_of_the_calendar(moment: pa.Scalar) -> bool:
+    """Whether it is no infinity, and no moment so far away that arithmetic ends near it."""
+    units = per_day(moment.type)
+    return bool(_FIRST * units <= moment.value <= _LAST * units)
+
+
+_MOMENTS = "date, timestamp"
+_RULE = "rises; with a zone, the bounds are widened by the zone's offsets where its clocks change"
+
+FUNCTIONS = (
+    Function(
+        "truncate",
+        "date_trunc('unit', x), trunc(x, 'unit')",
+        _MOMENTS,
+        _RULE,
+        periods.truncate,
+        {exp.TimestampTrunc: truncate, exp.DateTrunc: spark_trunc},
+        may_give=_begins,
+        duckdb=("date_trunc", "datetrunc"),
+    ),
+    Function(
+        "date",
+        "CAST(x AS DATE), date(x), to_date(x)",
+        _MOMENTS,
+        _RULE,
+        periods.date,
+        {exp.TsOrDsToDate: to_date, exp.Date: to_date},
+    ),
+    Function(
+        "last_day",
+        "last_day(x)",
+        _MOMENTS,
+        "rises",
+        periods.last_day,
+        {exp.LastDay: last_day},
+        may_give=_ends_a_month,
+        duckdb=("last_day",),
+    ),
+)
