@@ -52,7 +52,7 @@ def test_a_statement_and_a_workload_are_read_or_refused(tmp_path: Path) -> None:
         asked(deep, SCHEMA)
     with pytest.raises(SqlError, match="nests too deep"):
         named_tables(deep)
-    with pytest.raises(SqlError, match="nests too deep"):
+    with pytest.raises(SqlError, match="expression depth"):  # DuckDB reads whole statements itself
         zskip.sql(deep, tables={"t": table})
 
 
