@@ -63,6 +63,7 @@ bench: $(READY)  ## the figures of docs/performance.md, against peers
 	$(BIN)/python benchmarks/layout_speed.py $(BENCH)/layouts
 	$(BIN)/python benchmarks/planning.py $(BENCH)/planning --peers
 	$(BIN)/python benchmarks/lookup.py $(BENCH)/lookup --s3
+	$(BIN)/python benchmarks/sketches.py $(BENCH)/sketches
 	$(BIN)/python benchmarks/write.py $(BENCH)/write --peers
 	$(BIN)/python benchmarks/indexing.py $(BENCH)/indexing
 	$(BIN)/python benchmarks/living.py $(BENCH)/layouts

@@ -77,6 +77,20 @@ def pairs(given: list[tuple[str, str]] | None) -> dict[str, str] | None:
     return dict(given) if given else None
 
 
+def sketches_named(text: str) -> dict[str, list[str]]:
+    """Columns and their kinds of sketches, separated by commas.
+
+    >>> sketches_named("uid=values,url=values,url=substrings")
+    {'uid': ['values'], 'url': ['values', 'substrings']}
+    """
+    found: dict[str, list[str]] = {}
+    for column, equals, kind in (one.strip().rpartition("=") for one in text.split(",")):
+        if not column or not equals:
+            raise argparse.ArgumentTypeError(f"columns and kinds of sketches are needed, as uid=values, not {text!r}")
+        found.setdefault(column, []).append(kind)
+    return found
+
+
 def statements(path: Path) -> list[str]:
     """The statements or predicates of a file: those that `;` ends, or one per line where there is no `;`."""
     return list(queries_of(path))
@@ -121,6 +135,13 @@ def add_write_options(command: argparse.ArgumentParser) -> None:
     files.add_argument("--partition-by", type=names, metavar="A,B", help="hive folders, clustered inside each")
     files.add_argument("--row-group-rows", type=int, metavar="N", help="rows in a row group")
     files.add_argument("--compression", metavar="CODEC", help="zstd, snappy, gzip, lz4, brotli or none (zstd)")
+    files.add_argument(
+        "--sketch",
+        dest="sketches",
+        type=sketches_named,
+        metavar="A=values,B=substrings",
+        help="columns that are looked up by value or text but are in no layout",
+    )
     work = command.add_argument_group("work")
     work.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB; half of what is free")
     work.add_argument("--temp-directory", metavar="FOLDER", help="where rows that do not fit in memory are kept")
@@ -136,6 +157,7 @@ def write_options(given: argparse.Namespace) -> dict[str, Any]:
             "layout",
             "weights",
             "partition_by",
+            "sketches",
             "files",
             "rows_per_file",
             "file_size",
@@ -185,5 +207,15 @@ def summary(table: Any) -> dict[str, Any]:
         "by": list(layout.columns) if layout else [],
         "partition_by": list(snapshot.partition_by),
         "managed": snapshot.managed,
+        "sketches": [
+            {
+                "column": sketch.name.column,
+                "kind": sketch.name.kind,
+                "bytes": sketch.bytes,
+                "segments": len(sketch.segments),
+                "entries": sum(segment.entries for segment in sketch.segments),
+            }
+            for sketch in snapshot.sketches
+        ],
         "columns": {field.name: str(field.type) for field in table.schema},
     }

@@ -5,7 +5,7 @@
 ``build``: segments from rows as they pass.
 """
 
-from zskip.sketches.build import SketchBuilder
+from zskip.sketches.build import SketchBuilder, keys_of
 from zskip.sketches.kinds import SKETCHES, Sketch, SketchName, named_sketches
 
-__all__ = ["SKETCHES", "Sketch", "SketchBuilder", "SketchName", "named_sketches"]
+__all__ = ["SKETCHES", "Sketch", "SketchBuilder", "SketchName", "keys_of", "named_sketches"]

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.errors import InvalidOption
-from zskip.schema import Column, Schema
+from zskip.schema import Schema
+from zskip.sketches.hashing import Hashes
 from zskip.sketches.kinds import SKETCHES, SketchName
 from zskip.sketches.pairs import RUN_FILE_BITS, Coverage, Numbers, Run, Source, write_segment
 
-__all__ = ["SketchBuilder"]
+__all__ = ["SketchBuilder", "keys_of"]
 
 
 @dataclass(slots=True)
 class _Pending:
     """What one sketch has collected: pairs in memory, in the order of the files, and sorted runs on disk."""
 
-    column: Column
     in_memory: list[Numbers] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
@@ -42,10 +42,8 @@ class SketchBuilder:
     files, when one is needed; who gives it removes it.
     """
 
-    def __init__(
-        self, names: Sequence[SketchName], schema: Schema, most_bytes: int, make_folder: Callable[[], str]
-    ) -> None:
-        self._pending = {name: _Pending(schema.columns[name.column]) for name in names}
+    def __init__(self, names: Sequence[SketchName], most_bytes: int, make_folder: Callable[[], str]) -> None:
+        self._pending = {name: _Pending() for name in names}
         self._most_bytes, self._make_folder = most_bytes // 2, make_folder
         self._folder: str | None = None
         self._lock = threading.Lock()
@@ -59,18 +57,16 @@ class SketchBuilder:
         """How many files were added."""
         return len(self._numbers)
 
-    def add(self, path: str, rows: pa.Table) -> None:
-        """Collect from the rows of a file, by its path. A column that the rows lack is all NULL."""
+    def add(self, path: str, keys: Sequence[Hashes]) -> None:
+        """Collect what each sketch keeps of a file, in the order of their names."""
         with self._lock:
             number = self._numbers.setdefault(path, len(self._numbers))
         if number >= 1 << RUN_FILE_BITS:
             raise InvalidOption(
                 f"One write makes sketches of {1 << RUN_FILE_BITS:,} files at most: write larger files."
             )
-        for name, pending in self._pending.items():
-            if pending.column.parts[0] not in rows.column_names:
-                continue
-            pairs = Run.of(SKETCHES[name.kind].keys(_values(pending.column, rows)), number)
+        for pending, of_file in zip(self._pending.values(), keys, strict=True):
+            pairs = Run.of(of_file, number)
             with self._lock:
                 pending.in_memory.append(pairs)
                 if sum(each.size for each in self._pending.values()) > self._most_bytes:
@@ -104,7 +100,12 @@ def _sorted(waiting: list[Numbers]) -> Numbers:
     return pairs
 
 
-def _values(column: Column, rows: pa.Table) -> pa.ChunkedArray:
-    """The column's values, still dictionary-encoded where they are: few values are hashed faster than many rows."""
+def keys_of(name: SketchName, schema: Schema, rows: pa.Table) -> Hashes:
+    """What a sketch keeps of some rows: none where they lack its column, which is then all NULL."""
+    column = schema.columns[name.column]
+    if column.parts[0] not in rows.column_names:
+        return np.zeros(0, np.uint64)
     whole = rows.column(column.parts[0])
-    return whole if len(column.parts) == 1 and pa.types.is_dictionary(whole.type) else column.of(rows)
+    # Still dictionary-encoded where it is: few values are hashed faster than many rows.
+    encoded = len(column.parts) == 1 and pa.types.is_dictionary(whole.type)
+    return SKETCHES[name.kind].keys(whole if encoded else column.of(rows))

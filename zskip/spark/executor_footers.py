@@ -24,7 +24,7 @@ from zskip.writer.evolution import united
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["read_footers", "read_foreign_footers"]
+__all__ = ["chunks_of", "on_executors", "read_footers", "read_foreign_footers"]
 
 Result = TypeVar("Result")
 
@@ -44,7 +44,7 @@ def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], sc
     if len(paths) < _MANY:
         return _complete(storage, list(paths), schema)
     work = partial(_complete_files, storage, arrow=schema.arrow)
-    return DataFiles.concat(_on_executors(spark, work, _chunks(paths, _PER_TASK)))
+    return DataFiles.concat(on_executors(spark, work, chunks_of(paths, _PER_TASK)))
 
 
 def read_foreign_footers(
@@ -58,24 +58,25 @@ def read_foreign_footers(
     if isinstance(storage, HadoopStorage):
         table, files = footers.read(storage, paths, listing=listing)
         return table, deep.completed(storage, table, files) if deep_scan else files
-    chunks = _chunks(paths, files_per_task)
-    found = _on_executors(spark, partial(_foreign, storage, arrow=None, deep_scan=deep_scan), chunks)
+    chunks = chunks_of(paths, files_per_task)
+    found = on_executors(spark, partial(_foreign, storage, arrow=None, deep_scan=deep_scan), chunks)
     schemas = [schema for schema, _ in found]
     if any(not schema.equals(schemas[0]) for schema in schemas):
         # Statistics are kept in the table's types, which no part alone can know.
         union = united([(chunk[0], schema) for chunk, schema in zip(chunks, schemas, strict=True)])
-        found = _on_executors(spark, partial(_foreign, storage, arrow=union, deep_scan=deep_scan), chunks)
+        found = on_executors(spark, partial(_foreign, storage, arrow=union, deep_scan=deep_scan), chunks)
     files = DataFiles.concat([files for _, files in found])
     # As they were listed, before anything was read: a file that is replaced meanwhile is then seen to have changed.
     listed = listing.take(np.asarray(pc.index_in(files.path, listing.path)).astype(np.int64))
     return Schema(found[0][0]), replace(files, size=listed.size, modified=listed.modified, etag=listed.etag)
 
 
-def _chunks(paths: Sequence[str], length: int) -> list[list[str]]:
+def chunks_of(paths: Sequence[str], length: int) -> list[list[str]]:
+    """The paths in lists of so many."""
     return [list(paths[start : start + length]) for start in range(0, len(paths), length)]
 
 
-def _on_executors(spark: SparkSession, work: Callable[[list[str]], Result], chunks: list[list[str]]) -> list[Result]:
+def on_executors(spark: SparkSession, work: Callable[[list[str]], Result], chunks: list[list[str]]) -> list[Result]:
     """The results of the work on each chunk of paths, in their order. An error that it raises is raised here."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

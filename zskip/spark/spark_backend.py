@@ -25,9 +25,10 @@ from zskip.plan import survey
 from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark import sampling, staging
+from zskip.spark.executor_sketches import sketched
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import arrow_schema, column, read_files, require_session, setting, spark_schema
-from zskip.storage import Storage
+from zskip.storage import Storage, abandon
 from zskip.tablelog import Index
 from zskip.writer import Routing, WriteOptions, Written, storable_schema
 from zskip.writer.backend import Engine
@@ -154,7 +155,12 @@ def _write(
         routing = routing.extended(sampled.keys, _one_file(routing, schema))
     length = rows_per_file or max(1, sampled.total)
     files = staging.write(df, storage, schema, options, routing, sampled, length, slots)
-    return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length)
+    try:
+        files, sketches = sketched(df.sparkSession, storage, schema, options, files)
+    except BaseException:
+        abandon(storage, files.path.to_pylist())
+        raise
+    return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length, sketches)
 
 
 def _conformed(df: DataFrame, schema: Schema) -> DataFrame:

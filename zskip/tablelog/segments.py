@@ -1,7 +1,7 @@
 """The segments of a table's sketches: opened, published, and merged, so that any number of commits leaves few.
 
-Segments of about one size become one whenever so many have come together (O'Neil 1996, the log-structured merge-tree):
-small ones four at a time within any commit, large ones eight at a time; `optimize` makes one of all.
+Segments of about one size become one whenever enough have come together (O'Neil 1996, the log-structured merge-tree),
+in the commit that adds the last of them; `optimize` makes one of all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from zskip.tablelog.snapshot import Snapshot
 __all__ = ["merged_crowds", "merged_wholly", "new_ids", "open_segment", "published", "segment_paths"]
 
 FOLDER, SUFFIX = "sketches", ".parquet"
-_FANOUT, _FANOUT_OF_LARGE, _LARGE = 4, 8, 1 << 20
+_FANOUTS = ((1 << 16, 2), (1 << 20, 4), (1 << 62, 8))
+"""Of one order of magnitude (a factor of four), so many segments become one, by how many entries they have."""
 
 
 def open_segment(storage: Storage, record: SegmentRecord) -> Segment:
@@ -78,7 +79,7 @@ def _crowd(segments: Sequence[SegmentRecord]) -> list[int] | None:
     for number, segment in enumerate(segments):
         level = levels.setdefault(max(segment.entries.bit_length() - 1, 0) // 2, [])
         level.append(number)
-        if len(level) == (_FANOUT_OF_LARGE if segment.entries >= _LARGE else _FANOUT):
+        if len(level) == next(fanout for entries, fanout in _FANOUTS if segment.entries < entries):
             return level
     return None
 

@@ -156,10 +156,14 @@ def _globbed(name: str, pattern: str) -> bool:
 
 def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> Source:
     """The rows of some of a table's own files, in this order, with the columns and types of the snapshot."""
-    schema = snapshot.schema.arrow
+    return rows_of_files(storage, snapshot.schema.arrow, snapshot.partition_by, paths)
+
+
+def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[str], paths: Sequence[str]) -> Source:
+    """The rows of some files in a table's folder, in this order, with the table's columns and types."""
     if not paths:
         return sources.of_parts(schema, [])
-    partition = pa.schema([schema.field(name) for name in snapshot.partition_by])
+    partition = pa.schema([schema.field(name) for name in partition_by])
     found = _of_parquet(
         [_File(storage.uri_of(path), path, None if storage.local else storage, partition) for path in paths]
     )

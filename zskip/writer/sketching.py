@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from zskip.errors import InvalidOption
-from zskip.sketches import SKETCHES, SketchBuilder, SketchName
+from zskip.schema import Schema
+from zskip.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
+from zskip.sketches.hashing import Hashes
 from zskip.storage import Storage
 from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.segments import new_ids, published
 from zskip.writer.options import WriteOptions
-from zskip.writer.paths import stored_rows
+from zskip.writer.paths import rows_of_files
 from zskip.writer.spool import SpillFolders, free_memory
 from zskip.writer.write import available_cores
 
-__all__ = ["complete_sketches", "drop_sketches"]
+__all__ = ["complete_sketches", "drop_sketches", "keys_of_file", "segments_of"]
 
 _MEMORY_SHARE = 0.5
 
@@ -114,22 +116,42 @@ def _built(
     index: Index, files: np.ndarray, ids: np.ndarray, names: Sequence[SketchName], options: WriteOptions, drafts: Drafts
 ) -> tuple[SketchRecord, ...]:
     """Segments of these files, by number, which are read for them."""
-    schema, storage = index.snapshot.schema, index.storage
-    columns = sorted({schema.columns[name.column].parts[0] for name in names})
-    limit = int(options.memory_limit or free_memory() // 2)
     paths = index.paths(files).to_pylist()
-    with ExitStack() as cleanup:
-        folders = cleanup.enter_context(SpillFolders(options.temp_directory))
-        builder = SketchBuilder(names, schema, int(limit * _MEMORY_SHARE), folders.make)
+    read = partial(keys_of_file, index.storage, index.snapshot.schema, index.snapshot.partition_by, names)
+    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-sketch") as pool:
+        try:
+            return segments_of(drafts, names, pool.map(read, paths), paths, ids[files], options)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
-        def read(path: str) -> None:
-            builder.add(path, pa.table({}))
-            for part in stored_rows(storage, index.snapshot, [path]).parts(columns):
-                builder.add(path, part())
 
-        cores = options.threads or available_cores()
-        pool = ThreadPoolExecutor(cores, thread_name_prefix="zskip-sketch")
-        cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
-        for done, _ in enumerate(pool.map(read, paths), 1):
+def keys_of_file(
+    storage: Storage, schema: Schema, partition_by: Sequence[str], names: Sequence[SketchName], path: str
+) -> list[Hashes]:
+    """What each of these sketches keeps of a file, which is read for it by row group. Raises `CorruptFile`."""
+    columns = sorted({schema.columns[name.column].parts[0] for name in names})
+    found: list[list[Hashes]] = [[] for _ in names]
+    for part in rows_of_files(storage, schema.arrow, partition_by, [path]).parts(columns):
+        rows = part()
+        for keys, name in zip(found, names, strict=True):
+            keys.append(keys_of(name, schema, rows))
+    return [np.concatenate([np.zeros(0, np.uint64), *keys]) for keys in found]
+
+
+def segments_of(
+    drafts: Drafts,
+    names: Sequence[SketchName],
+    keys_by_file: Iterable[list[Hashes]],
+    paths: Sequence[str],
+    ids: np.ndarray,
+    options: WriteOptions,
+) -> tuple[SketchRecord, ...]:
+    """Segments of files, given what each sketch keeps of each file, in the order of the paths and of their ids."""
+    limit = int(options.memory_limit or free_memory() // 2)
+    with SpillFolders(options.temp_directory) as folders:
+        builder = SketchBuilder(names, int(limit * _MEMORY_SHARE), folders.make)
+        for done, (path, keys) in enumerate(zip(paths, keys_by_file, strict=True), 1):
+            builder.add(path, keys)
             options.reported("sketch", done, len(paths))
-        return published(drafts, builder, dict(zip(paths, ids[files].tolist(), strict=True)))
+        return published(drafts, builder, dict(zip(paths, ids.tolist(), strict=True)))

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from zskip import layouts
 from zskip.schema import Schema
-from zskip.sketches import SketchBuilder, named_sketches
+from zskip.sketches import SketchBuilder, keys_of, named_sketches
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.storage import Storage, abandon
 from zskip.tablelog import SketchRecord
@@ -97,7 +97,7 @@ def write_files(
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
         limit = int(options.memory_limit or free_memory() // 2)
         names = named_sketches(options.sketches, schema)
-        builder = SketchBuilder(names, schema, int(limit * _SKETCH_SHARE), folders.make) if names else None
+        builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None
         write = _Write(storage, schema, options, folders, pool, cores, limit, slots, builder)
         try:
             return write.run(source, routing, rows_per_file)
@@ -396,7 +396,7 @@ class _Write:
         with self.storage.open_writer(path) as target:
             write_file(target, stored, kept, cuts, units, encoding, top_level(assignment.columns, self.schema))
         if self.sketches is not None:
-            self.sketches.add(path, rows)
+            self.sketches.add(path, [keys_of(name, self.schema, rows) for name in self.sketches.names])
         return _File(path, units)
 
     def _data_files(self, files: Sequence[_File]) -> DataFiles:

@@ -1,0 +1,44 @@
+"""Sketches of tables that Spark writes: the same as this machine's, through appends, deletes and optimize."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import zskip
+from zskip import spark as zs
+
+NAMES = [f"{number * 2654435761 % 2**32:08x}" for number in range(1200)]
+
+
+def rows(spark: SparkSession, first: int, last: int) -> object:
+    numbers = list(range(first, last))
+    table = pa.table({"n": numbers, "part": [number % 2 for number in numbers], "uid": NAMES[first:last]})
+    return spark.createDataFrame(table)
+
+
+def found(table: zskip.Table, n: int) -> tuple[int, list[int]]:
+    plan = table.plan(f"uid = '{NAMES[n]}'")
+    return len(plan), plan.to_arrow(["n"])["n"].to_pylist()
+
+
+def test_spark_makes_sketches_and_keeps_them_up(spark: SparkSession, tmp_path: Path) -> None:
+    sketches = {"uid": ["values", "substrings"], "part": "values"}
+    table = zs.write(rows(spark, 0, 1000), tmp_path / "t", by="n", files=5, partition_by="part", sketches=sketches)
+    assert found(table, 77) == (1, [77])
+    assert len(table.plan(f"uid LIKE '%{NAMES[500][1:7]}%'")) <= 2
+    alone = zskip.write(table.to_arrow(), tmp_path / "alone", by="n", files=5, partition_by="part", sketches=sketches)
+    assert table.snapshot.sketches[0].segments[0].entries == 1000
+    assert alone.snapshot.sketches[0].segments[0].entries == 1000
+    table.append(rows(spark, 1000, 1200), session=spark)
+    assert found(table, 1100) == (1, [1100])
+    table.delete(f"uid = '{NAMES[77]}'", session=spark)
+    assert found(table, 77) == (0, [])
+    assert found(table, 79) == (1, [79])
+    table.optimize(session=spark)
+    assert [len(each.segments) for each in table.snapshot.sketches] == [1, 1, 1]
+    assert found(table, 1199) == (1, [1199])
+    read = zs.table(spark, str(tmp_path / "t")).where(f"uid = '{NAMES[500]}'")
+    assert [row.n for row in read.collect()] == [500]
