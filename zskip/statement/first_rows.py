@@ -24,13 +24,12 @@ import pyarrow.compute as pc
 from pyarrow import types as t
 
 from zskip.plan import Survivors
-from zskip.statement.plan_tree import Node, StubColumns, place_of
+from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 
 __all__ = ["FirstRows", "first_rows", "holding_first_rows"]
 
 _LIMITS = ("LIMIT", "STREAMING_LIMIT")
 _KEY = re.compile(r"^(?P<term>.*) (?P<order>ASC|DESC)$")
-_ORDINAL = re.compile(r"#(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +44,9 @@ class FirstRows:
 
 def first_rows(root: Node, stubs: Sequence[StubColumns]) -> list[FirstRows]:
     """The scans of which only the first rows matter: one for each place that the plan scans once."""
-    counted: dict[int, int] = {}
-    for node in root.walk():
-        place = place_of(node, stubs)
-        if place is not None:
-            counted[place] = counted.get(place, 0) + 1
+    once = places_scanned_once(root, stubs)
     found = [one for node in root.walk() if (one := _first_rows(node, stubs)) is not None]
-    return [one for one in found if counted.get(one.place) == 1]
+    return [one for one in found if one.place in once]
 
 
 def _first_rows(node: Node, stubs: Sequence[StubColumns]) -> FirstRows | None:
@@ -62,29 +57,14 @@ def _first_rows(node: Node, stubs: Sequence[StubColumns]) -> FirstRows | None:
     key = _KEY.match(node.info.get("Order By", "").partition("\n")[0]) if ordered else None
     if ordered and key is None:
         return None
-    term, filtered = "" if key is None else key["term"], False
-    while node.children:
-        if len(node.children) != 1:
-            return None
-        (node,) = node.children
-        if filtered and node.children and node.name != "FILTER":
-            return None
-        if node.name == "PROJECTION":
-            ordinal = _ORDINAL.fullmatch(term)
-            shown = node.info.get("Projections", "").split("\n")
-            if ordinal is not None:
-                term = shown[int(ordinal[1])] if int(ordinal[1]) < len(shown) else ""
-        elif node.children:
-            filtered = True
-            if node.name != "FILTER":
-                return None
-    place = place_of(node, stubs)
-    if place is None:
+    below = scan_below(node, [] if key is None else [key["term"]], stubs)
+    if below is None:
         return None
+    place, terms = below
     rows = int(limit) + int(offset)
     if key is None:
         return FirstRows(place, rows)
-    column = stubs[place].printed.get(term)
+    column = stubs[place].printed.get(terms[0])
     return None if column is None else FirstRows(place, rows, column, key["order"] == "DESC")
 
 

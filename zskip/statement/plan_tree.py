@@ -7,13 +7,15 @@ which one of these conditions is not TRUE contributes nothing. What cannot be re
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Node", "Scan", "StubColumns", "place_of", "read_tree"]
+__all__ = ["Node", "Scan", "StubColumns", "place_of", "places_scanned_once", "read_tree", "scan_below"]
 
 _SCAN = "PYTHON_ARROW_SCAN"
+_ORDINAL = re.compile(r"#(\d+)")
 _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\s+|.""", re.DOTALL)
 
 
@@ -95,6 +97,38 @@ def place_of(node: Node, stubs: Sequence[StubColumns]) -> int | None:
     for place, stub in enumerate(stubs):
         if any(f"{stub.name}_{number}" in words for number in range(len(stub.printed))):
             return place
+    return None
+
+
+def places_scanned_once(root: Node, stubs: Sequence[StubColumns]) -> set[int]:
+    """The places of which the plan has one scan alone."""
+    counted = Counter(place_of(node, stubs) for node in root.walk())
+    return {place for place, times in counted.items() if place is not None and times == 1}
+
+
+def scan_below(node: Node, terms: Sequence[str], stubs: Sequence[StubColumns]) -> tuple[int, list[str]] | None:
+    """The scan whose rows reach an operator through projections and the filters right above the scan alone.
+
+    ``terms``: what the operator prints of its input, ``#2`` for the third column of a projection; they come back as
+    the scan prints them.
+    """
+    terms, filtered = list(terms), False
+    while len(node.children) == 1:
+        (node,) = node.children
+        if not node.children:
+            place = place_of(node, stubs)
+            return None if place is None else (place, terms)
+        if node.name == "FILTER":
+            filtered = True
+        elif node.name == "PROJECTION" and not filtered:
+            shown = node.info.get("Projections", "").split("\n")
+            ordinals = [_ORDINAL.fullmatch(term) for term in terms]
+            terms = [
+                term if at is None else shown[int(at[1])] if int(at[1]) < len(shown) else ""
+                for term, at in zip(terms, ordinals, strict=True)
+            ]
+        else:
+            return None
     return None
 
 

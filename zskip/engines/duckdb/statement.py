@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from zskip.binder.sql_text import be_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
 from zskip.engines.duckdb.duckdb_types import quoted
+from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.pointing import pointing_at
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
@@ -31,6 +32,7 @@ from zskip.engines.duckdb.table_places import Place, Word, table_places, tokens
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
 from zskip.plan import Changes, Plan, Survivors, listed, survey
+from zskip.statement.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statement.conditions import conditions_of
 from zskip.statement.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statement.plan_tree import Scan
@@ -268,9 +270,13 @@ def _rewritten(
     edits = [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans = []
     for number, (place, index) in enumerate(found):
-        survivors = _surviving(number, index, tree, con, listed(index) if freshness == "list" else None)
+        survivors, beside = _surviving(number, index, tree, con, listed(index) if freshness == "list" else None)
         planned = Plan(survivors)
-        read = read_survivors(planned.scan, index.snapshot.uniform, con, place, values)
+        read = read_survivors(planned.scan, index.snapshot.uniform, con, values)
+        if beside is not None:
+            read = with_index_rows(read, beside, index.snapshot.schema.arrow)
+        if not place.aliased:
+            read = f"{read} AS {default_alias(place)}"
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
         plans.append((text[place.start : place.end], planned))
     return Rewritten(
@@ -284,6 +290,7 @@ class _Tree:
 
     scans: Sequence[Scan]
     first: Sequence[FirstRows]
+    aggregates: Sequence[Aggregates]
 
 
 def _engine_tree(
@@ -303,13 +310,13 @@ def _engine_tree(
     root = engine_plan(con, _edited(text, edits)[_explained(words) :], stubs, params)
     columns = [stub.columns for stub in stubs]
     scans = None if root is None else root.scans(columns)
-    return None if root is None or scans is None else _Tree(scans, first_rows(root, columns))
+    return None if root is None or scans is None else _Tree(scans, first_rows(root, columns), aggregates(root, columns))
 
 
 def _surviving(
     place: int, index: Index, tree: _Tree | None, con: duckdb.DuckDBPyConnection, changes: Changes | None
-) -> Survivors:
-    """The files that the table at a place needs, by every rule."""
+) -> tuple[Survivors, IndexRows | None]:
+    """The files to read of the table at a place, by every rule, and rows that stand for others."""
     scans = [scan for scan in tree.scans if scan.place == place] if tree else []
     conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
     survivors = survey(index, conditions.predicate, changes=changes)
@@ -318,7 +325,11 @@ def _surviving(
         for wanted in tree.first:
             if wanted.place == place:
                 survivors = holding_first_rows(survivors, wanted)
-    return survivors
+        for asked in tree.aggregates:
+            beside = rows_of_index(survivors, asked) if asked.place == place else None
+            if beside is not None:
+                return beside.rest, beside
+    return survivors, None
 
 
 def _as_stub(place: Place, stub: Stub) -> str:

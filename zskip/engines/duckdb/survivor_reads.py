@@ -61,8 +61,8 @@ class Values:
         return f"${name}"
 
 
-def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, place: Place, values: Values) -> str:
-    """A read of a scan's files, under the name that the table has here. ``uniform``: as the snapshot has it."""
+def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, values: Values) -> str:
+    """A read of a scan's files. ``uniform``: as the snapshot has it."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
     if files and uniform and not scan.partition_by and form is None:
         listed = [without_patterns(file) for file in files]
@@ -81,7 +81,7 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, pl
             name: values.add(value) if values.takes else _literals(value) for name, value in select.parameters.items()
         }
         read = f"({re.sub(_PARAMETER, lambda found: given[found[1]], select.sql)})"
-    return read if place.aliased else f"{read} AS {default_alias(place)}"
+    return read
 
 
 _PARAMETER = re.compile(r"\$(zskip_files\w*)")

@@ -1,0 +1,97 @@
+"""count, min and max over whole tables and ranges: what DuckDB says, from the index where it can be."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests.tables import build_table
+from zskip.engines.duckdb.statement import rewrite
+
+N = 120
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("aggregates")
+    start = datetime.datetime(2024, 1, 1)
+    rows = {
+        "num": range(N),
+        "holes": [None if i % 3 == 1 or 50 <= i < 60 else i for i in range(N)],
+        "real": [float(i) if i != 57 else float("nan") for i in range(N)],
+        "zero": [-0.0 if i % 2 else 0.0 for i in range(N)],
+        "dec": pa.array([Decimal(i) / 100 for i in range(N)], pa.decimal128(15, 2)),
+        "day": [(start + datetime.timedelta(days=i)).date() for i in range(N)],
+        "ts": pa.array([start + datetime.timedelta(hours=i) for i in range(N)], pa.timestamp("us", "UTC")),
+        "name": [f"n{i:03}" for i in range(N)],
+        "flag": [i < 60 for i in range(N)],
+        "nothing": pa.nulls(N, pa.int32()),
+    }
+    build_table(folder / "t", pa.table(rows), files=12, row_group_rows=5)
+    return folder
+
+
+CASES = [
+    ("SELECT count(*) FROM {T}", 0),
+    ("SELECT min(num), max(num), count(*), count(num) FROM {T}", 0),
+    ("SELECT max(day) - min(day) AS d, count(*) + 1, max(ts), min(dec), max(dec) FROM {T}", 0),
+    ("SELECT min(holes), max(holes), count(holes), count(*) FROM {T}", 0),
+    ("SELECT count(nothing), min(nothing), count(name), count(real), count(flag) FROM {T}", 0),
+    ("SELECT count(*) FROM {T} WHERE num BETWEEN 15 AND 84", 2),
+    ("SELECT count(*), min(num), max(day), count(holes) FROM {T} WHERE num > 33", 1),
+    ("SELECT max(num) FROM {T} WHERE num < 40 AND dec >= 0.10", 0),
+    ("SELECT count(*) FROM {T} WHERE holes >= 0", 11),
+    ("SELECT count(*) FROM {T} WHERE nothing IS NULL", 12),
+    ("SELECT count(*) FROM {T} WHERE num = 5 OR dec > 0.5", 8),
+    ("SELECT count(*) FROM {T} HAVING count(*) > 5", 0),
+    ("SELECT a.n FROM (SELECT count(*) AS n FROM {T}) a, (SELECT max(num) AS m FROM {T}) b WHERE b.m > 5", None),
+    ("SELECT num FROM {T} WHERE num = (SELECT max(num) FROM {T})", None),
+    # What bounds do not tell.
+    ("SELECT min(real), max(real) FROM {T}", 12),
+    ("SELECT min(zero) FROM {T}", 12),
+    ("SELECT min(name), max(name) FROM {T}", 12),
+    ("SELECT max(num + 1) FROM {T}", 12),
+    ("SELECT sum(num), avg(num) FROM {T}", 12),
+    ("SELECT count(DISTINCT num) FROM {T}", 12),
+    ("SELECT count(*) FILTER (WHERE num < 5) FROM {T}", 12),
+    ("SELECT count(*) FROM {T} WHERE num % 7 = 3", 12),
+    ("SELECT flag, count(*) FROM {T} GROUP BY flag ORDER BY 1", 12),
+    ("SELECT count(*) FROM (SELECT * FROM {T} LIMIT 15)", 2),
+    ("SELECT max(num) FROM (SELECT -num AS num FROM {T})", 12),
+]
+
+
+@pytest.mark.parametrize(("statement", "files"), CASES, ids=[statement for statement, _ in CASES])
+def test_aggregates_are_what_duckdb_says(lake: Path, statement: str, files: int | None) -> None:
+    con = duckdb.connect()
+    ours = statement.replace("{T}", f"'{lake}/t' t")
+    plain = con.sql(statement.replace("{T}", f"read_parquet('{lake}/t/*.parquet', can_have_nan = true) t"))
+    found = zskip.sql(ours, con)
+    assert (found.columns, found.types) == (plain.columns, plain.types)
+    assert repr(found.fetchall()) == repr(plain.fetchall())
+    plans = [len(plan) for _, plan in rewrite(ours, con).plans]
+    assert files is None or plans == [files]
+
+
+def test_a_folder_of_others_is_counted_by_its_index_while_it_is_as_indexed(tmp_path: Path) -> None:
+    for number in range(4):
+        pq.write_table(pa.table({"x": range(10 * number, 10 * number + 10)}), tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path)
+    statement = f"SELECT count(*), min(x), max(x) FROM '{tmp_path}'"
+    assert zskip.sql(statement, duckdb.connect()).fetchall() == [(40, 0, 39)]
+    pq.write_table(pa.table({"x": range(500, 507)}), tmp_path / "3.parquet")
+    pq.write_table(pa.table({"x": [-1]}), tmp_path / "4.parquet")
+    assert zskip.sql(statement, duckdb.connect()).fetchall() == [(38, -1, 506)]
+
+
+def test_cut_bounds_are_no_extremes(tmp_path: Path) -> None:
+    zskip.write(pa.table({"x": ["a" * 400, "b" * 400], "n": [1, 2]}), tmp_path / "t", by="n")
+    found = zskip.sql(f"SELECT min(x), max(x), count(x) FROM '{tmp_path}/t'", duckdb.connect()).fetchall()
+    assert found == [("a" * 400, "b" * 400, 2)]
