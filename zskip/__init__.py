@@ -20,10 +20,10 @@ from zskip.errors import (
 from zskip.registry import register
 
 if TYPE_CHECKING:
-    from zskip.demo_data import demo_data
     from zskip.engines.duckdb import sql
     from zskip.expr import Predicate
     from zskip.plan import Plan
+    from zskip.sample_data import demo_data
     from zskip.table import Table, advise, attach, cluster, index, read, repair, write
     from zskip.table import open as open  # noqa: A004  # the name that a user says
 
@@ -63,7 +63,7 @@ _HOMES = {
     "advise": "zskip.table",
     "attach": "zskip.table",
     "cluster": "zskip.table",
-    "demo_data": "zskip.demo_data",
+    "demo_data": "zskip.sample_data",
     "index": "zskip.table",
     "sql": "zskip.engines.duckdb",
     "open": "zskip.table",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zskip.cli.arguments import Commands, add_command, add_json
 from zskip.cli.terminal import grid, out, print_json, size, working
-from zskip.demo_data import demo_data
+from zskip.sample_data import demo_data
 
 if TYPE_CHECKING:
     import duckdb
