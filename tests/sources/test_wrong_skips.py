@@ -1,0 +1,138 @@
+"""Statistics of logs by which others lost rows: each file is made so, and no row is lost."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import zskip
+from tests.sources.asking import rows
+from zskip.sources.iceberg_bounds import decoded
+
+MOMENT = dt.datetime(2024, 1, 1, 0, 0, 0, 123_456, tzinfo=dt.UTC)
+NAN = float("nan")
+
+
+def rewritten(path: Path, change: dict[str, Any]) -> None:
+    """Put other statistics into the only file's action; None takes a statistic out."""
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            stats = json.loads(action["add"]["stats"])
+            for kind, value in change.items():
+                if value is None:
+                    stats.pop(kind)
+                else:
+                    stats[kind] = {**stats.get(kind, {}), **value} if isinstance(value, dict) else value
+            action["add"]["stats"] = json.dumps(stats)
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.mark.parametrize(
+    ("values", "type", "change", "predicate", "found"),
+    [
+        ([1.0, NAN], pa.float64(), {"maxValues": {"x": 1.0}}, "x > 5", 1),
+        ([1.0, NAN], pa.float64(), {"minValues": {"x": "NaN"}, "maxValues": {"x": "NaN"}}, "x = 1", 1),
+        ([1, 9], pa.int64(), {"minValues": {"x": 9}, "maxValues": {"x": 1}}, "x = 9", 1),
+        (
+            [MOMENT],
+            pa.timestamp("us", "UTC"),
+            {"maxValues": {"x": "2024-01-01T00:00:00.123Z"}},
+            f"x = TIMESTAMPTZ '{MOMENT}'",
+            1,
+        ),
+        ([1, None], pa.int64(), {"nullCount": None}, "x IS NULL", 1),
+        ([None, None], pa.int64(), {"nullCount": {"x": 2}}, "x IS NULL", 2),
+        ([1, 2], pa.int64(), {"minValues": None, "maxValues": None}, "x = 2", 1),
+        ([1, 2], pa.int64(), {"nullCount": {"x": 7}}, "x IS NOT NULL", 2),
+        (
+            [Decimal("12345678901234567.89")],
+            pa.decimal128(19, 2),
+            {"minValues": {"x": 1.2345678901234566e16}, "maxValues": {"x": 1.2345678901234566e16}},
+            "x = 12345678901234567.89",
+            1,
+        ),
+        ([-0.0], pa.float64(), {"minValues": {"x": 0.0}, "maxValues": {"x": 0.0}}, "x = 0", 1),
+    ],
+)
+def test_bad_statistics_lose_no_row(
+    tmp_path: Path, values: list[Any], type: pa.DataType, change: dict[str, Any], predicate: str, found: int
+) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"x": pa.array(values, type)}))
+    rewritten(tmp_path / "t", change)
+    plan = zskip.open(tmp_path / "t").plan(predicate)
+    assert plan.to_arrow().num_rows == found
+    assert plan.count() == found
+
+
+def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"x": [1, 2]}))
+    assert zskip.open(path).plan().count() == 2
+    for file in [*path.glob("*.parquet"), *(path / "_delta_log").iterdir()]:
+        file.unlink()
+    write_deltalake(path, pa.table({"x": [7, 8, 9]}))
+    assert rows(zskip.open(path).to_arrow()) == rows(pa.table({"x": [7, 8, 9]}))
+
+
+def test_a_damaged_side_car_is_made_again(tmp_path: Path, cache_folder: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"x": [1, 2]}))
+    assert zskip.open(path).plan().count() == 2
+    for file in cache_folder.rglob("log/*"):
+        file.write_bytes(file.read_bytes()[:40])
+    assert zskip.open(path).plan("x = 2").count() == 1
+
+
+def test_an_unknown_feature_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"x": [1, 2]}))
+    log = path / "_delta_log" / f"{0:020}.json"
+    features = ["timestampNtz", "catalogManaged"]
+    said = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    lines = [
+        json.dumps({"protocol": said}) if line.startswith('{"protocol"') else line
+        for line in log.read_text().splitlines()
+    ]
+    log.write_text("\n".join(lines))
+    with pytest.raises(zskip.TableError, match=r"catalogManaged|feature"):
+        zskip.open(path)
+
+
+def test_a_file_that_is_added_again_replaces_itself(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"x": [1, 2]}))
+    assert zskip.open(path).plan().count() == 2
+    first = (path / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    again = [line for line in first if line.startswith('{"add"')]
+    (path / "_delta_log" / f"{1:020}.json").write_text("\n".join(again))
+    assert zskip.open(path).plan().count() == len(pa.table(DeltaTable(path).scan())) == 2
+
+
+def test_bounds_from_before_a_promotion_keep_their_bytes() -> None:
+    ints = [number.to_bytes(4, "little", signed=True) for number in (-7, 2**31 - 1)]
+    assert decoded(ints, pa.int64()).to_pylist() == [-7, 2**31 - 1]
+    assert decoded([b"\x00\x00\x80\x3f"], pa.float64()).to_pylist() == [1.0]
+    assert decoded([(19_000).to_bytes(4, "little")], pa.timestamp("us")).to_pylist() == [None]
+    assert decoded([b"\xc3"], pa.string()).to_pylist() == [None]
+    assert decoded([b"\xff\x85"], pa.decimal128(9, 2)).to_pylist() == [Decimal("-1.23")]
+
+
+def test_a_column_that_a_file_lacks_is_null_there(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_deltalake(path, pa.table({"x": [1, 2]}))
+    zskip.open(path)
+    write_deltalake(path, pa.table({"x": [3], "y": [4]}), mode="append", schema_mode="merge")
+    opened = zskip.open(path)
+    assert sorted(opened.plan("y IS NULL").to_arrow()["x"].to_pylist()) == [1, 2]
+    assert opened.plan("y = 4").count() == 1
+    assert {pq.read_schema(file).names[-1] for file in path.glob("*.parquet")} == {"x", "y"}
