@@ -1,0 +1,121 @@
+"""Look-ups through engines that scan a table themselves, against the same engine over the same files.
+
+    python benchmarks/engines.py /tmp/bench --files 2000 10000
+
+polars' own `scan_parquet`, an Arrow dataset, and that dataset in DuckDB and DataFusion, each without and with pruning;
+then a full scan and an aggregate over 100 larger files with polars. Each pair takes turns; figures are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from targets import at_least, at_most
+
+import zskip
+import zskip.polars
+
+ROWS_PER_FILE, LARGE_FILES, LARGE_ROWS = 200, 100, 4_000_000
+
+
+def rows(count: int) -> pa.Table:
+    random = np.random.default_rng(7)
+    return pa.table(
+        {
+            "key": np.arange(count),
+            "group": random.integers(0, 50, count),
+            "payload": random.integers(0, 1 << 40, count),
+        }
+    )
+
+
+def made(folder: Path, files: int, rows_per_file: int) -> zskip.Table:
+    """The table in a folder, written once."""
+    if not folder.exists():
+        zskip.write(rows(files * rows_per_file), folder, by="key", rows_per_file=rows_per_file, layout="linear")
+    return zskip.open(folder)
+
+
+def medians(runs: int, *ways: Callable[[], Any]) -> list[float]:
+    """The seconds of each way, in turns, after one round that is not counted."""
+    taken: list[list[float]] = [[] for _ in ways]
+    for turn in range(runs + 1):
+        for way, seconds in zip(ways, taken, strict=True):
+            started = time.perf_counter()
+            way()
+            if turn:
+                seconds.append(time.perf_counter() - started)
+    return [statistics.median(seconds) for seconds in taken]
+
+
+def look_ups(table: zskip.Table, runs: int) -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
+    """By engine: a look-up over all files, and through the table. Each says how many rows it found."""
+    key = (table.count() // 2) + 17
+    paths, expression = table.plan().paths, pc.field("key") == key
+    plain, pruned = ds.dataset(paths, schema=table.schema), table.dataset()
+    con, context = duckdb.connect(), datafusion.SessionContext()
+    for name, dataset in {"plain": plain, "pruned": pruned}.items():
+        con.register(name, dataset)
+        context.register_dataset(name, dataset)
+
+    def in_duckdb(name: str) -> int:
+        return len(con.sql(f"SELECT * FROM {name} WHERE key = {key}").fetchall())
+
+    def in_datafusion(name: str) -> int:
+        found = context.sql(f"SELECT * FROM {name} WHERE key = {key}").collect()
+        return sum(batch.num_rows for batch in found)
+
+    lazy = zskip.polars.scan(table)
+    return {
+        "polars": (
+            lambda: pl.scan_parquet(paths).filter(pl.col("key") == key).collect().height,
+            lambda: lazy.filter(pl.col("key") == key).collect().height,
+        ),
+        "Arrow dataset": (
+            lambda: plain.to_table(filter=expression).num_rows,
+            lambda: pruned.to_table(filter=expression).num_rows,
+        ),
+        "DuckDB by dataset": (lambda: in_duckdb("plain"), lambda: in_duckdb("pruned")),
+        "DataFusion": (lambda: in_datafusion("plain"), lambda: in_datafusion("pruned")),
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("folder", type=Path)
+    options.add_argument("--files", type=int, nargs="+", default=[2000, 10_000])
+    options.add_argument("--runs", type=int, default=5)
+    given = options.parse_args()
+    for files in given.files:
+        table = made(given.folder / f"engines-{files}", files, ROWS_PER_FILE)
+        for engine, (plain, pruned) in look_ups(table, given.runs).items():
+            assert plain() == pruned() == 1
+            slow, fast = medians(given.runs, plain, pruned)
+            wanted = 25 if files <= 2000 or engine != "polars" else 100
+            took = f"{slow * 1000:,.0f} ms and {fast * 1000:,.1f} ms"
+            at_least(wanted, slow / fast, f"{engine}, a look-up in {files:,} files, {took}: faster", " times")
+    table = made(given.folder / "engines-large", LARGE_FILES, LARGE_ROWS // LARGE_FILES)
+    lazy, paths = zskip.polars.scan(table), table.plan().paths
+    for name, ask in {
+        "full scan": lambda frame: frame.collect(),
+        "aggregate": lambda frame: frame.group_by("group").agg(pl.col("payload").sum()).collect(),
+    }.items():
+        own, ours = medians(given.runs, lambda ask=ask: ask(pl.scan_parquet(paths)), lambda ask=ask: ask(lazy))
+        took = f"{own * 1000:,.0f} ms and {ours * 1000:,.0f} ms"
+        at_most(1.05, ours / own, f"polars, {name} of {LARGE_FILES} files, {took}: slower", " times")
+
+
+if __name__ == "__main__":
+    main()
