@@ -280,3 +280,11 @@ def test_columns_that_are_called_like_the_parsers_words(dialect: str, tmp_path: 
                 assert plan.to_arrow().num_rows == count, said
     for said in ("map(['a'], [1]) IS NOT NULL AND map = 5", "if(map = 5, TRUE, FALSE)"):
         assert table.plan(said, dialect=dialect).skipped.files.part == 9, "what is called is no column"
+
+
+def test_verify_takes_no_number_for_predicates(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": [1]}), tmp_path / "t", by="a")
+    with pytest.raises(InvalidOption, match="random= says how many"):
+        table.verify(predicates=2)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="There are: full, dry_run, max_bytes, session, memory_limit"):
+        table.optimize(zz=1)  # type: ignore[call-arg]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.append import Appended
 from zskip.writer.backend import LOCAL, Engine
 from zskip.writer.delete import Deleted, delete
-from zskip.writer.options import be_seed, bytes_of, span_of
+from zskip.writer.options import Resources, Rewrite, be_seed, bytes_of, span_of
 from zskip.writer.paths import stored_rows
 from zskip.writer.row_sample import Sample
 from zskip.writer.sketching import complete_sketches, drop_sketches
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyiceberg.table import Table as IcebergTable
 
+    from zskip.audit import Verification
     from zskip.engines.dataset import PrunedDataset
 
 __all__ = ["Table", "Version", "advise", "attach", "cluster", "index", "open", "read", "repair", "write"]
 
-_MODES = ("error", "append", "overwrite")
+Mode: TypeAlias = Literal["error", "append", "overwrite"]
 _ATTEMPTS = 5
 _ADVISED_FILES, _ADVISED_ROWS, _ADVISED_TARGET = 200, 40_000, 100
 _TIMED_FILES = 20
 Condition: TypeAlias = "str | Predicate | Any"
 """What a WHERE says: SQL, a bound predicate, or an expression of pyarrow, polars, ibis or DuckDB."""
-_RESOURCES = ("memory_limit", "temp_directory", "threads", "progress")
 
 
 def write(
@@ -78,7 +78,7 @@ def write(
     workload: Workload | None = None,
     partition_by: str | Sequence[str] = (),
     sketches: Mapping[str, str | Sequence[str]] | None = None,
-    mode: str = "error",
+    mode: Mode = "error",
     memory_limit: int | str | None = None,
     temp_directory: str | os.PathLike[str] | None = None,
     threads: int | None = None,
@@ -105,7 +105,7 @@ def write(
     `CorruptFile`.
     After an error nothing is left behind.
     """
-    if mode not in _MODES:
+    if mode not in get_args(Mode):
         raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
     options = WriteOptions(
         by=() if by is None else by,
@@ -230,7 +230,7 @@ def cluster(
     full: bool = False,
     dry_run: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[Resources],
 ) -> Clustered:
     """Lay out a Delta or an Iceberg table where it lies, by a commit of its own format; no row changes.
 
@@ -442,7 +442,7 @@ class Table:
         dialect: str = "duckdb",
         timezone: str = "UTC",
         params: Parameters | None = None,
-        freshness: str = "list",
+        freshness: Literal["list", "trust"] = "list",
     ) -> Plan:
         """The files and row groups that may hold a row for which the predicate is TRUE.
 
@@ -462,7 +462,7 @@ class Table:
         dialect: str = "duckdb",
         timezone: str = "UTC",
         params: Parameters | None = None,
-        freshness: str = "list",
+        freshness: Literal["list", "trust"] = "list",
     ) -> Survivors:
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
@@ -508,25 +508,33 @@ class Table:
     # --- changing ---
 
     def append(
-        self, source: Any, *, batch: tuple[str, int] | None = None, session: Any = None, **options: Any
+        self,
+        source: Any,
+        *,
+        batch: tuple[str, int] | None = None,
+        session: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: Unpack[Resources],
     ) -> Appended:
         """Add the rows of a source as new files, after the table's layout; nothing that is there is touched.
 
         Columns may be added, and types widened where nothing is lost; the files that are there answer NULL for columns
         that they lack. ``batch``: an application's name and the number of its batch, which makes a repeated append do
-        nothing. ``session``: a Spark session that does the work, and whose DataFrame the source is. Other options are
-        ``memory_limit``, ``temp_directory``, ``threads``, ``progress``, ``storage_options``.
+        nothing. ``session``: a Spark session that does the work, and whose DataFrame the source is.
+        ``storage_options``: of the source, where it is a URL. Other options are ``memory_limit``, ``temp_directory``,
+        ``threads`` and ``progress``.
 
         Raises `SchemaMismatch`, naming the column, and what `write` raises.
         """
         engine = _engine(session)
-        rows = engine.opened(source, options.pop("storage_options", None))
-        snapshot, done = append.append(self._storage, self._newest(), rows, _resources(options), batch, engine)
+        rows = engine.opened(source, storage_options)
+        given = _resources(options, "batch", "session", "storage_options")
+        snapshot, done = append.append(self._storage, self._newest(), rows, given, batch, engine)
         self._move_to(snapshot)
         return done
 
     def overwrite(
-        self, source: Any, *, by: str | Sequence[str] | None = None, session: Any = None, **options: Any
+        self, source: Any, *, by: str | Sequence[str] | None = None, session: Any = None, **options: Unpack[Rewrite]
     ) -> Table:
         """Replace all rows, in one commit.
 
@@ -549,7 +557,7 @@ class Table:
         timezone: str = "UTC",
         params: Parameters | None = None,
         session: Any = None,
-        **options: Any,
+        **options: Unpack[Resources],
     ) -> Deleted:
         """Delete the rows for which the predicate is TRUE. ``params``: values for ``?`` and ``$name``.
 
@@ -557,7 +565,8 @@ class Table:
         these rows, the rest is untouched. ``session``: a Spark session that writes them; predicates are said in its
         SQL then with ``dialect="spark"``. Options as for `append`. Raises `SqlError`, `CommitConflict`.
         """
-        given, engine = _resources(options), _engine(session)
+        given = _resources(options, "dialect", "timezone", "params", "session")
+        engine = _engine(session)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
             matching, rest = _both(where, base.schema, dialect, timezone, params)
@@ -570,7 +579,7 @@ class Table:
         self._move_to(snapshot)
         return done
 
-    def add_sketches(self, sketches: Mapping[str, str | Sequence[str]], **options: Any) -> Table:
+    def add_sketches(self, sketches: Mapping[str, str | Sequence[str]], **options: Unpack[Resources]) -> Table:
         """Make sketches of columns, as ``{"uid": "values"}``, from the rows that are there; later appends follow.
 
         The columns are read, nothing else. A sketch that the table has already gets the files that it does not know.
@@ -597,7 +606,7 @@ class Table:
         dry_run: bool = False,
         max_bytes: int | str | None = None,
         session: Any = None,
-        **options: Any,
+        **options: Unpack[Resources],
     ) -> Optimized:
         """Lay out anew where that pays: files that appends left small, and files whose boxes overlap too much.
 
@@ -612,7 +621,7 @@ class Table:
         snapshot, done = compact.optimize(
             self._storage,
             base,
-            _resources(options),
+            _resources(options, "full", "dry_run", "max_bytes", "session"),
             full=full,
             dry_run=dry_run,
             max_bytes=most,
@@ -680,11 +689,34 @@ class Table:
 
     # --- looking closer ---
 
-    def verify(self, predicates: Sequence[str] | None = None, **options: Any) -> Any:
+    def verify(
+        self,
+        predicates: str | Sequence[str] | None = None,
+        *,
+        random: int = 20,
+        sample: int | None = 20,
+        engines: Sequence[str] | None = None,
+        spark: Any = None,
+        seed: int = 0,
+        dialect: str = "duckdb",
+        timezone: str = "UTC",
+        params: Mapping[str, Any] | None = None,
+    ) -> Verification:
         """Read what plans skip, and report every row that matches after all. Options as for `zskip.audit.verify`."""
         from zskip.audit import verify
 
-        return verify(self._index, predicates, **options)
+        return verify(
+            self._index,
+            predicates,
+            random=random,
+            sample=sample,
+            engines=engines,
+            spark=spark,
+            seed=seed,
+            dialect=dialect,
+            timezone=timezone,
+            params=params,
+        )
 
     def clustering(self, columns: Sequence[str] | None = None) -> Mapping[str, ColumnDepth]:
         """How well the layout works, by column: depth, the share of rows that a look-up skips, and the limit.
@@ -740,11 +772,20 @@ class Table:
         read = sum(part().num_rows for part in stored_rows(self._storage, self.snapshot, paths).parts(None))
         return float((time.perf_counter() - started) * total / max(1, read))
 
-    def plot(self, x: str, y: str, *, where: Condition | None = None, **options: Any) -> altair.Chart:
+    def plot(
+        self,
+        x: str,
+        y: str,
+        *,
+        where: Condition | None = None,
+        dialect: str = "duckdb",
+        timezone: str = "UTC",
+        params: Parameters | None = None,
+    ) -> altair.Chart:
         """Draw the files' boxes on two columns, with those that the predicate ``where`` needs lit.
 
-        The chart shows itself in a notebook, and names a file under the pointer; `zskip.plot.save` writes it. Options
-        as for `plan`. Raises `MissingDependency` without Altair.
+        The chart shows itself in a notebook, and names a file under the pointer; `zskip.plot.save` writes it.
+        ``dialect``, ``timezone`` and ``params`` are those of `plan`. Raises `MissingDependency` without Altair.
         """
         from zskip.plot import boxes
 
@@ -753,7 +794,8 @@ class Table:
         lit = None
         if where is not None:
             lit = np.zeros(len(every), bool)
-            lit[self._survey(where, freshness="trust", **options).numbers] = True
+            found = self._survey(where, dialect=dialect, timezone=timezone, params=params, freshness="trust")
+            lit[found.numbers] = True
         known = {"file": self._index.paths(every), "bytes": self._index.sizes(every)}
         return boxes(self._index.files(None, paths).statistics, *paths, survivors=lit, details=known)
 
@@ -863,8 +905,10 @@ def _engine(session: Any) -> Engine:
     return found
 
 
-def _resources(options: Mapping[str, Any]) -> WriteOptions:
-    unknown = [name for name in options if name not in _RESOURCES]
+def _resources(options: Resources, *own: str) -> WriteOptions:
+    """What a change may use. ``own``: the other options of the verb, for the error about one that there is not."""
+    known = [*own, *Resources.__annotations__]
+    unknown = [name for name in options if name not in Resources.__annotations__]
     if unknown:
-        raise InvalidOption(f'There is no option "{unknown[0]}" here.{nearest(unknown[0], _RESOURCES)}')
+        raise InvalidOption(f'There is no option "{unknown[0]}" here.{nearest(unknown[0], known)}')
     return WriteOptions(**options)

@@ -96,7 +96,7 @@ class Verification:
 
 def verify(
     index: Index,
-    predicates: Sequence[str] | None = None,
+    predicates: str | Sequence[str] | None = None,
     *,
     random: int = 20,
     sample: int | None = 20,
@@ -116,6 +116,12 @@ def verify(
     be read.
     """
     predicates = [predicates] if isinstance(predicates, str) else predicates
+    if predicates is not None and (
+        not isinstance(predicates, Sequence) or not all(isinstance(one, str) for one in predicates)
+    ):
+        raise InvalidOption(
+            f"predicates= is a list of predicates in SQL, not {predicates!r}; random= says how many are made up."
+        )
     for what, number in (("random predicates", random), ("skipped files to read", sample)):
         if number is not None and number < 0:
             raise InvalidOption(f"The number of {what} is at least 0, not {number}.")

@@ -113,12 +113,16 @@ def size(count: float) -> str:
 
 
 def print_facts(facts: Any, indent: str = "") -> None:
-    """Facts one to a line, their names in a column; a list is counted, and its first few members shown."""
+    """Facts one to a line, their names in a column; a list is counted, and its first few members shown.
+
+    Facts inside facts that are a mapping go by names of the user's, as columns, and these stay as they are.
+    """
     named = plain(facts) if dataclasses.is_dataclass(facts) else facts
+    given = bool(indent) and not dataclasses.is_dataclass(facts)
     width = max((len(name) for name in named), default=0)
     console = out()
     for name, value in named.items():
-        label = f"{indent}{name.replace('_', ' '):<{width}}  "
+        label = f"{indent}{name if given else name.replace('_', ' '):<{width}}  "
         if isinstance(value, Mapping) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
             console.print(label.rstrip())
             print_facts(value, indent + "  ")

@@ -31,7 +31,8 @@ class ColumnDepth:
 
     ``average`` and ``worst``: units that a look-up reads, over the look-ups of every unit's rows and at worst;
     ``skipped``: the share of rows that a look-up skips, from 0 to 1; ``limit``: the most that any layout by so many
-    columns could skip over as many even units; ``histogram``: rows of ``(depth from, depth to, share of look-ups)``;
+    columns could skip over as many units of even data, or what uneven data lets it skip where that is more;
+    ``histogram``: rows of ``(depth from, depth to, share of look-ups)``;
     ``unknown``: units without bounds, which every look-up reads.
     """
 
@@ -81,12 +82,13 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
 
     share = over(weight / (before[last + 1] - before[first])) * np.diff(before) / max(weight.sum(), 1.0)
     depth, read = np.rint(over(np.ones(count))).astype(np.int64) + always, over(weight) + always_rows
+    skipped = float(1.0 - (read * share).sum() / max(rows.sum(), 1.0))
     return ColumnDepth(
         units,
         float((depth * share).sum()),
         int(depth.max()),
-        float(1.0 - (read * share).sum() / max(rows.sum(), 1.0)),
-        at_most,
+        skipped,
+        max(at_most, skipped),
         _histogram(depth, share),
         always,
     )

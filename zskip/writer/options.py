@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypedDict
 
 from zskip.errors import InvalidOption, nearest
 from zskip.schema import names_given
 
-__all__ = ["WriteOptions", "bytes_of", "named", "span_of"]
+__all__ = ["Resources", "Rewrite", "WriteOptions", "bytes_of", "named", "span_of"]
 
 _UNITS = {
     "": 1,
@@ -33,6 +33,35 @@ _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 Progress = Callable[[str, int, int | None], None]
 """Called now and then with a phase ("sample", "scatter", "write"), the rows done in it, and all rows where known."""
+
+
+class Resources(TypedDict, total=False):
+    """What a change of a table may use of this machine, and whom it tells how far it is.
+
+    ``memory_limit``: bytes, or text as "2GB" · ``temp_directory``: for spill files · ``threads``: at most.
+    """
+
+    memory_limit: int | str | None
+    temp_directory: str | os.PathLike[str] | None
+    threads: int | None
+    progress: Progress | None
+
+
+class Rewrite(Resources, total=False):
+    """How a table may be laid out anew, as `WriteOptions` says; what is not given stays as it was."""
+
+    layout: str
+    files: int | None
+    rows_per_file: int | None
+    file_size: int | str | None
+    row_group_rows: int
+    compression: str
+    weights: Mapping[str, float] | Sequence[float] | None
+    workload: Sequence[str] | None
+    partition_by: Sequence[str]
+    sketches: Mapping[str, str | Sequence[str]]
+    seed: int
+    storage_options: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
