@@ -1,4 +1,4 @@
-"""What ``format("zskip")`` sends to its tasks: the files that the driver planned, and no second plan. No JVM is needed."""
+"""``format("zskip")`` sends its tasks the files that the driver planned, and no second plan. No JVM is needed."""
 
 from __future__ import annotations
 
