@@ -2,9 +2,10 @@
 
     python benchmarks/planning.py /tmp/bench --files 1000 10000 100000 1000000 [--peers]
 
-The statistics are made up (a clustered grid of boxes, one row group a file) and committed as they would be by a
-catalog, so that no data file is needed. Each size is opened and planned in a fresh process, after imports. Peers
-(deltalake, pyiceberg) plan the same boxes where ``--peers`` is given, as far as they go within ninety seconds.
+The statistics are made up (a clustered grid of boxes, one row group a file; with ``--random`` boxes that are not
+clustered by anything) and committed as they would be by a catalog, so that no data file is needed. Each size is
+opened and planned in a fresh process, after imports. Peers (deltalake, pyiceberg) plan the same boxes where ``--peers``
+is given, as far as they go within ninety seconds.
 """
 
 from __future__ import annotations
@@ -62,12 +63,22 @@ def boxes(files: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {name: (lower.astype(np.int64), lower.astype(np.int64) + WIDTH - 1) for name, lower in lowers.items()}
 
 
-def make(folder: Path, files: int) -> None:
+def random_boxes(files: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Bounds that no layout orders: every shard holds values from everywhere."""
+    generator = np.random.default_rng(files)
+    found = {}
+    for name in COLUMNS:
+        lower = generator.integers(0, files * WIDTH, files)
+        found[name] = (lower, lower + generator.integers(0, 10 * WIDTH, files))
+    return found
+
+
+def make(folder: Path, files: int, bounds: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
     """Commit the statistics of a table of so many files."""
     exact, none = pa.array(np.ones(files, bool)), pa.array(np.zeros(files, np.int64))
     columns = {
         name: ColumnStatistics(pa.array(lower), pa.array(upper), none, none, exact, exact)
-        for name, (lower, upper) in boxes(files).items()
+        for name, (lower, upper) in bounds.items()
     }
     units = FileStatistics(pa.array(np.full(files, 100_000)), columns)
     names = pc.binary_join_element_wise("part-", pa.array(np.arange(files)).cast(pa.string()), ".parquet", "")
@@ -133,6 +144,23 @@ def measure_scan(folder: Path, files: int) -> dict[str, float]:
     return {"cold ms": milliseconds[0], "warm ms": milliseconds[1], "peak MB": peak}
 
 
+def measure_random(folder: Path, files: int) -> dict[str, float]:
+    """The same of an equality on two columns, over boxes that are not clustered."""
+    bind("a = 1", Schema(pa.schema({"a": pa.int64()})))
+    generator = np.random.default_rng(1)
+    milliseconds = []
+    start = time.perf_counter()
+    storage = open_storage(str(folder))
+    index = Index(storage, load(storage))
+    for _ in range(RUNS):
+        source, target = generator.integers(0, files * WIDTH, 2)
+        plan(index, bind(f"src = {source} AND dst = {target}", index.snapshot.schema))
+        milliseconds.append((time.perf_counter() - start) * 1e3)
+        start = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"cold ms": milliseconds[0], "warm ms": statistics.median(milliseconds[1:]), "peak MB": peak}
+
+
 def measure_peer(name: str, folder: Path, files: int) -> dict[str, float]:
     """The same of another library, for the last file's box."""
     x, y = grid(files, np.array([files - 1]))
@@ -140,7 +168,7 @@ def measure_peer(name: str, folder: Path, files: int) -> dict[str, float]:
     return {"cold ms": cold, "warm ms": warm, "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
-OWN = {"zskip": measure, "scan": measure_scan}
+OWN = {"zskip": measure, "scan": measure_scan, "random": measure_random}
 
 
 def in_fresh_process(way: str, folder: Path, files: int, seconds: int) -> dict[str, float] | None:
@@ -212,6 +240,7 @@ def main() -> None:
     parser.add_argument(
         "--scan", action="store_true", help="plan a condition on four columns that most files match, too"
     )
+    parser.add_argument("--random", action="store_true", help="plan a look-up over boxes that are not clustered, too")
     parser.add_argument("--only", choices=[*OWN, *PEERS], help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only:
@@ -226,7 +255,7 @@ def main() -> None:
     for files in given.files:
         folder = given.folder / f"zskip-{files}"
         if not folder.exists():
-            make(folder, files)
+            make(folder, files, boxes(files))
         runs = [in_fresh_process("zskip", folder, files, 600) for _ in range(PROCESSES)]
         found = middle(runs)
         busy = f"{found['cold processor ms']:.1f} ms cold, {found['warm processor ms']:.2f} warm"
@@ -239,6 +268,15 @@ def main() -> None:
             scanned = in_fresh_process("scan", folder, files, 600)
             assert scanned is not None
             print(line(files, "scan", scanned), flush=True)
+        if given.random:
+            folder = given.folder / f"random-{files}"
+            if not folder.exists():
+                make(folder, files, random_boxes(files))
+            unclustered = in_fresh_process("random", folder, files, 600)
+            assert unclustered is not None
+            print(line(files, "random", unclustered), flush=True)
+            if files == 1_000_000:
+                at_most(25, unclustered["warm ms"], "plan over 1,000,000 files of random boxes, warm", " ms")
         peers = [peer for peer in peers if compare(peer, given.folder, files, found)]
     judge_growth(own_figures)
 

@@ -11,7 +11,7 @@ from zskip.stats import Statistics
 
 def asked(sql: str, schema: Schema, statistics: Statistics) -> Outcomes:
     """The outcomes by a proof that is made anew, and not remembered from another way."""
-    evaluate._proof.cache_clear()
+    evaluate._proofs.clear()
     return pruning.outcomes(bind(sql, schema), statistics)
 
 

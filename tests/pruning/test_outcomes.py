@@ -221,3 +221,35 @@ def test_binary_search_over_strings_agrees_with_sorting() -> None:
         for low, high in zip(lower, upper, strict=True)
     ]
     assert found.may_match.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "x = 3 AND y = 5",
+        "x = 3 AND y <> 5 AND x + y > 7",
+        "x > 1 AND y > 1",
+        "y % 7 = 3 AND x = 2",
+        "x IS NULL AND y < 4",
+        "x = 99 AND y = 1",
+        "NOT (x = 3 AND y = 5)",
+        "x = 3 AND (y = 1 OR x = 4)",
+    ],
+)
+def test_many_units_are_judged_as_few(sql: str) -> None:
+    """Of many, the second part of an AND is asked only where the first one leaves some."""
+    generator = np.random.default_rng(4)
+    count = 9_000
+    columns = {}
+    for path in "xy":
+        lower = generator.integers(0, 40, count)
+        nulls = pa.array(generator.random(count) < 0.1)
+        yes, no = pa.array(np.ones(count, bool)), pa.array(np.zeros(count, bool))
+        columns[path] = Ranges(pa.array(lower), pa.array(lower + generator.integers(0, 3, count)), yes, nulls, no)
+    whole = Statistics(pa.array(np.where(np.arange(count) % 97, 9, 0)), columns)
+    bound = bind(sql, Schema(pa.schema({"x": pa.int64(), "y": pa.int64()})))
+    found = pruning.outcomes(bound, whole)
+    parts = [pruning.outcomes(bound, whole.take(np.arange(start, start + 1_000))) for start in range(0, count, 1_000)]
+    assert found.may_match.tolist() == [each for part in parts for each in part.may_match.tolist()]
+    with_rows = np.arange(count) % 97 != 0
+    assert found.all_match[with_rows].tolist() == np.concatenate([part.all_match for part in parts])[with_rows].tolist()

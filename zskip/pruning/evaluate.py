@@ -48,6 +48,9 @@ __all__ = ["outcomes"]
 
 ANYTHING = TRUE | FALSE | NULL | FAIL
 
+_MANY = 1 << 12
+"""Units of which it pays to leave some out."""
+
 
 def outcomes(
     predicate: Predicate,
@@ -75,16 +78,14 @@ def outcomes(
     """
     budget = budget or Budget()
     terms = Terms(statistics, budget, computing=computing)
-    found = with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), terms))
+    found = with_room(predicate.depth // 10, lambda: _ask_in_turn(_proof(predicate), terms))
     left = np.flatnonzero(found.may_match & ~found.all_match)
     if evidence is not None and len(left):
         narrower = EvidenceOfUnits(evidence, left)
         few = Terms(statistics.take(left), budget, computing=computing, evidence=narrower)
         found = found.updated(left, with_room(predicate.depth // 10, lambda: _ask(_proof(predicate), few)))
-    empty = pc.equal(statistics.row_count, 0)
-    if pc.any(empty).as_py():
-        return found.where(~np.asarray(pc.fill_null(empty, False).to_numpy(zero_copy_only=False), bool))
-    return found
+    has_rows = np.asarray(pc.fill_null(statistics.row_count, 1)) != 0
+    return found if has_rows.all() else found.where(has_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -298,6 +299,22 @@ def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
     if len(merged) + len(others) == 1:
         return (merged or others)[0]
     return Joint(conjunction, (*merged, *others))
+
+
+def _ask_in_turn(proof: Proof, terms: Terms) -> Outcomes:
+    """The outcomes of a whole predicate; of many units only those that the first part of an AND leaves are asked of the
+    others. Of units that cannot match, no more is proved than that."""
+    if not isinstance(proof, Joint) or not proof.conjunction or len(terms) < _MANY:
+        return _ask(proof, terms)
+    # What is tried, value by value, comes last.
+    first, *others = sorted(proof.parts, key=lambda part: isinstance(part, Tried))
+    found = _ask(first, terms)
+    left = np.flatnonzero(found.can_be_true)
+    if len(left) > len(terms) // 8:
+        return all_of([found, *(_ask(part, terms) for part in others)])
+    rest = terms.take(left)
+    among = all_of([found.take(left), *(_ask(part, rest) for part in others)])
+    return Outcomes.of(FALSE | NULL | FAIL, len(terms)).updated(left, among)
 
 
 def _ask(proof: Proof, terms: Terms) -> Outcomes:

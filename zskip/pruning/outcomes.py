@@ -60,6 +60,12 @@ class Outcomes:
             *(mask & units for mask in (self.can_be_true, self.can_be_false, self.can_be_null, self.can_fail))
         )
 
+    def take(self, units: npt.NDArray[np.int64]) -> Outcomes:
+        """Those of some units, by number."""
+        return Outcomes(
+            self.can_be_true[units], self.can_be_false[units], self.can_be_null[units], self.can_fail[units]
+        )
+
     def updated(self, units: npt.NDArray[np.int64], other: Outcomes) -> Outcomes:
         """With the outcomes of ``other``, slot by slot, in some of the units."""
         masks = []

@@ -80,8 +80,8 @@ class Rows:
         """
         value, null, nan = (np.stack([getattr(span, name) for span in spans]) for name in ("value", "null", "nan"))
         # From the constants that are not below the range to those that are above it.
-        first = np.stack([cuts.at_most(span.lower) for cuts, span in zip(self.after, spans, strict=True)])
-        last = np.stack([cuts.at_most(span.upper) for cuts, span in zip(self.before, spans, strict=True)])
+        first = np.stack([c.at_most(span.lower) for c, span in zip(self.after, spans, strict=True)], dtype=np.int64)
+        last = np.stack([c.at_most(span.upper) for c, span in zip(self.before, spans, strict=True)], dtype=np.int64)
         last = np.where(value, last, first)
         all_of = np.array([[len(cuts)] for cuts in self.before])
         true = self._inside(first, last, np.logical_and.reduce(value), True)

@@ -42,8 +42,8 @@ def _tested(outcome: bool | None) -> Masks:
     )
 
 
-_FEW = 9
-"""Cells of which a table of all pairs is made."""
+_FEW_RUNS = 4
+"""Runs of cells with one outcome that are compared with one by one."""
 
 _MOST_POINTS = 1 << 16
 """Values that evidence is asked of: a range of so many integers or days is asked value by value."""
@@ -162,7 +162,6 @@ class Steps:
     def outcomes(self, span: Span, evidence: Evidence | None = None) -> Outcomes:
         """The outcomes of all units at once; ``evidence`` of the same units takes away what needs a value they lack."""
         first, last = self.places.at_most(span.lower), self.places.at_most(span.upper)
-        touched = self._union(first, last)
         answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
             has = (self.cells & bit) != 0
@@ -170,11 +169,8 @@ class Steps:
                 found = np.zeros(len(span), bool)
             elif has.all():
                 found = span.value
-            elif touched is not None:
-                found = span.value & ((touched & bit) != 0)
             else:
-                counts = np.concatenate([[0], np.cumsum(has)])
-                found = span.value & (counts[last + 1] > counts[first])
+                found = span.value & self._touched(has, first, last)
             nan = span.nan if self.nan & bit else None
             if evidence is not None:
                 found = self._held(found, self.points(bit), evidence)
@@ -224,15 +220,16 @@ class Steps:
         held[pairs[0]] = True
         return possible & held
 
-    def _union(self, first: np.ndarray, last: np.ndarray) -> Masks | None:
-        """What the cells from ``first`` to ``last`` hold together, from a table of all pairs; None of many cells."""
-        count = len(self.cells)
-        if count > _FEW:
-            return None
-        table = np.zeros((count, count), np.uint8)
-        for cell in range(count):
-            table[cell, cell:] = np.bitwise_or.accumulate(self.cells[cell:])
-        return np.asarray(table.ravel().take(first * count + last))
+    def _touched(self, has: Bools, first: np.ndarray, last: np.ndarray) -> Bools:
+        """Whether any cell from ``first`` to ``last`` is among those that have an outcome."""
+        edges = np.flatnonzero(np.diff(has, prepend=False, append=False))
+        if len(edges) > 2 * _FEW_RUNS:
+            counts = np.concatenate([[0], np.cumsum(has)])
+            return np.asarray(counts[last.astype(np.int64) + 1] > counts[first])
+        found = np.zeros(len(first), bool)
+        for start, end in edges.reshape(-1, 2).tolist():
+            found |= (first < end) & (last >= start)
+        return found
 
 
 def _is_nan(value: pa.Scalar) -> bool:

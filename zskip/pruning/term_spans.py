@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from zskip.expr.tree import Call, Foreign, Literal, Reference, Scalar
 from zskip.functions import FUNCTIONS
 from zskip.intervals.spans import Span, key_family, of_column
@@ -40,6 +42,10 @@ class Terms:
     def at(self, points: Points) -> Terms:
         """The same terms over single values."""
         return Terms(points.statistics, self.budget, points=points, computing=self.computing)
+
+    def take(self, units: np.ndarray) -> Terms:
+        """The same terms over some of the units, by number; without evidence, whose units have other numbers."""
+        return Terms(self.statistics.take(units), self.budget, points=self.points, computing=self.computing)
 
     def __len__(self) -> int:
         return len(self.statistics)
