@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import zskip
+from tests import ROOT
 from tests.spark.files import files_read
 from tests.tables import sorted_rows
 from zskip import spark as zs
-from zskip.errors import ZskipError
+from zskip.errors import InvalidOption, ZskipError
+from zskip.spark.meaning_settings import SETTINGS
 
 
 def _by_format(spark: SparkSession, path: Path, where: str) -> DataFrame:
@@ -85,3 +88,50 @@ def test_errors_raise_only_in_ansi_mode(spark: SparkSession, tmp_path: Path, way
             assert found.count() == spark.createDataFrame(rows).where(where).count() == wanted, where
     with session(spark, "spark.sql.ansi.enabled", "true"), pytest.raises(PySparkException):
         sorted_rows(WAYS[way](spark, tmp_path / "t", "CAST(s AS INT) IS NULL OR i + 1 < 0").toArrow())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "where"),
+    [
+        ("spark.sql.ansi.doubleQuotedIdentifiers", "true", 's = "b"'),
+        ("spark.sql.parser.escapedStringLiterals", "true", r"s = '\\b'"),
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ", "ts < TIMESTAMP '2020-01-01 01:00:00'"),
+        ("spark.sql.variable.substitute", "true", "s = '${spark.sql.session.timeZone}'"),
+    ],
+)
+def test_a_setting_that_changes_what_a_text_means(
+    spark: SparkSession, tmp_path: Path, key: str, value: str, where: str
+) -> None:
+    moments = [dt.datetime(2020, 1, 1, hour, tzinfo=dt.UTC) for hour in range(4)]
+    texts = ["a", "b", r"\b", str(spark.conf.get("spark.sql.session.timeZone"))]
+    rows = pa.table({"s": texts, "b": texts, "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
+    zskip.write(rows, tmp_path / "t", by=["s"], files=4)
+    zskip.write(rows, tmp_path / "deleted", by=["s"], files=4)
+    with session(spark, key, value):
+        wanted = sorted_rows(spark.createDataFrame(rows).where(where).toArrow())
+        assert sorted_rows(zs.table(spark, tmp_path / "t").where(where).toArrow()) == wanted
+        with pytest.raises(InvalidOption, match=key):
+            zs.read(spark, tmp_path / "t", where)
+        with pytest.raises(InvalidOption, match=key):
+            zs.delete(spark, tmp_path / "deleted", where)
+        assert zs.read(spark, tmp_path / "t", "length(s) = 1").count() == 2
+
+
+# Names of settings that may touch what an expression means.
+DOUBTFUL = re.compile(
+    r"\.(ansi|parser|legacy|analyzer|collation|decimalOperations|timestampType|caseSensitive|variable|session)\b"
+)
+
+
+def test_every_setting_of_spark_has_been_looked_at(spark: SparkSession) -> None:
+    """Of a new one: see what it does, add it to `SETTINGS` if it changes what a condition means, and to the file."""
+    jvm = spark._jvm
+    assert jvm is not None
+    companion = getattr(jvm.org.apache.spark.sql.internal, "SQLConf$")
+    entries = getattr(companion, "MODULE$").getConfigEntries().iterator()
+    names = set()
+    while entries.hasNext():
+        names.add(str(entries.next().key()))
+    known = set((ROOT / "fixtures" / "settings" / "spark.txt").read_text(encoding="utf-8").split())
+    assert sorted(name for name in names - known if DOUBTFUL.search(name)) == []
+    assert set(SETTINGS) <= names

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from zskip.storage import Storage
 
+from zskip.spark.meaning_settings import require_proved_meaning
+
 __all__ = [
     "Semantics",
     "alike",
@@ -90,6 +92,7 @@ def _in_session(survivors: Survivors, spark: SparkSession) -> tuple[str | None, 
             'Spark\'s SQL cannot say this predicate with the same meaning. Plan it with dialect="spark".',
             survivors.predicate.text,
         )
+    require_proved_meaning(spark, where)
     semantics = Semantics.of(spark)
     schema = survivors.index.snapshot.schema
     predicate = None

@@ -13,6 +13,7 @@ from zskip.compaction import compact
 from zskip.errors import InvalidOption
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, require_session
+from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_backend import engine
 from zskip.table import Table
 from zskip.table import write as write_table
@@ -73,6 +74,7 @@ def delete(
     """
     require_session(spark)
     table = _opened(spark, path, storage_options)
+    require_proved_meaning(spark, where)
     semantics = Semantics.of(spark)
     if semantics.zone is None:
         raise InvalidOption(f'The session\'s time zone "{semantics.timezone}" has no IANA name. Set another to delete.')
