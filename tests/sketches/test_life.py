@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 
 import zskip
 from zskip.errors import InvalidOption, UnknownColumn
+from zskip.sketches import named_sketches
 from zskip.writer import WriteOptions
+from zskip.writer.sketching import complete_sketches
 
 
 def rows(first: int, count: int) -> pa.Table:
@@ -215,3 +218,48 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 
 def test_options_default_to_no_sketch() -> None:
     assert dict(WriteOptions().sketches) == {}
+
+
+def test_writers_that_race_keep_each_others_segments(table: zskip.Table) -> None:
+    turns = range(2000, 2060, 10)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda first: zskip.open(table.uri).append(rows(first, 10)), turns))
+    newest = zskip.open(table.uri)
+    assert all(found(newest, first + 3) == (1, [first + 3]) for first in turns)
+    assert found(newest, 7) == (1, [7])
+
+
+def test_sketches_added_while_others_append_know_what_they_read(tmp_path: Path) -> None:
+    table = zskip.write(rows(0, 2000), tmp_path / "t", by="a", files=10)
+    other = zskip.open(table.uri)
+    names = named_sketches({"uid": "values"}, table.snapshot.schema)
+    base = table.snapshot
+    other.append(rows(2000, 10))
+    complete_sketches(table.storage, base, WriteOptions(), names)
+    newest = zskip.open(table.uri)
+    assert found(newest, 3)[1] == [3]
+    assert found(newest, 2005)[1] == [2005]
+    newest.add_sketches({"uid": "values"})
+    assert found(newest, 2005) == (1, [2005])
+
+
+def test_a_crash_before_the_commit_leaves_orphans_for_vacuum(
+    table: zskip.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*given: object, **options: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr("zskip.writer.append.commit", die)
+    monkeypatch.setattr("zskip.writer.append.removal", lambda *given: lambda: None)
+    with pytest.raises(Killed):
+        table.append(rows(2000, 10))
+    monkeypatch.undo()
+    folder = Path(table.uri) / "_zskip" / "sketches"
+    assert len(list(folder.iterdir())) == 2
+    assert found(zskip.open(table.uri), 3) == (1, [3])
+    table.vacuum("0 days")
+    assert len(list(folder.iterdir())) == 1
+    assert found(zskip.open(table.uri), 3) == (1, [3])
