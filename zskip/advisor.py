@@ -16,6 +16,7 @@ from zskip.binder.workload_sql import conditions
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment, Score
 from zskip.schema import Schema
+from zskip.sketch_advice import SketchAdvice, worth_sketching
 from zskip.writer.write_estimate import seconds_to_write
 
 __all__ = ["Advice", "Candidate", "advise"]
@@ -42,7 +43,7 @@ class Advice:
     what the workload reads as the rows lie now, None where that is not known, and ``today_queries`` the same by query;
     ``least`` and ``least_queries``: what the queries return, below which nothing goes; ``rewrite_seconds``: about how
     long writing the best candidate takes on this machine, from samples that were written; ``command``: the line that
-    writes it.
+    writes it; ``sketches``: those that would make more of the workload's look-ups read little, and what they cost.
     """
 
     queries: tuple[str, ...]
@@ -54,6 +55,7 @@ class Advice:
     least_queries: tuple[float, ...]
     rewrite_seconds: float
     command: str
+    sketches: tuple[SketchAdvice, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{'layout':9} {'read':>7}  columns"]
@@ -62,7 +64,10 @@ class Advice:
             lines.append(f"{'today':9} {self.today:7.2%}")
         lines.append(f"{'limit':9} {self.least:7.2%}  what the queries return")
         lines += ["", *self._by_query(), "", f"writing the best takes about {_duration(self.rewrite_seconds)}:"]
-        return "\n".join([*lines, self.command])
+        lines.append(self.command)
+        if self.sketches:
+            lines += ["", "sketches that would serve look-ups beside it:", *map(str, self.sketches)]
+        return "\n".join(lines)
 
     def _by_query(self) -> list[str]:
         """What the best candidate reads of each query, beside today and the limit."""
@@ -125,8 +130,12 @@ def advise(
         kept = today[order[half:]] if sample.num_rows > half else today
         now, now_queries = _read(layouts.score(scoring, kept, asked[:1], workload=workload))
     least, least_queries = _read(layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=workload))
+    sketches = worth_sketching(sample, queries, best.queries, files, max(total_rows, sample.num_rows))
     command = f"zskip write {shlex.quote(source)} {shlex.quote(target)} --by {shlex.quote(','.join(best.by))}"
     command += f" --layout {best.layout} --files {files} --workload {shlex.quote(workload_file)}"
+    if sketches:
+        named = ",".join(f"{each.name.column}={each.name.kind}" for each in sketches)
+        command += f" --sketch {shlex.quote(named)}"
     return Advice(
         tuple(queries),
         files,
@@ -138,6 +147,7 @@ def advise(
         # rows are read twice: for the sample that a layout is fitted on, and to be written
         2 * read_seconds + fit_seconds + seconds_to_write(sample, assignment, total_rows),
         command,
+        sketches,
     )
 
 
