@@ -57,7 +57,7 @@ _EXACT_DOUBLES = 1 << 53
 
 def is_delta(storage: Storage) -> bool:
     """Whether a Delta table lies in a folder."""
-    return bool(storage.names("_delta_log", after="0") or storage.names("_delta_log"))
+    return bool(storage.names("_delta_log"))
 
 
 @dataclass(frozen=True)
