@@ -426,7 +426,7 @@ class Table:
     @property
     def version(self) -> int:
         """The number of this version; the first is 1. Of a Delta or Iceberg table: its own version or snapshot."""
-        return self.snapshot.version if self._source is None else int(self.snapshot.details["version"])
+        return self._index.version
 
     @property
     def uri(self) -> str:

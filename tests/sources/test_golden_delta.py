@@ -94,3 +94,8 @@ def test_verbs_that_change_rows_are_refused() -> None:
     ):
         with pytest.raises(UnsupportedFormat, match="Delta"):
             change()
+
+
+def test_a_plan_names_the_version_that_delta_does() -> None:
+    plan = zskip.open(FOLDER / "dv-partitioned-with-checkpoint").plan("part = 3")
+    assert plan.as_dict()["version"] == plan.scan.version == 15

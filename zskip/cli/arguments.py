@@ -198,7 +198,7 @@ def summary(table: Any) -> dict[str, Any]:
     layout = snapshot.layout
     return {
         "uri": table.uri,
-        "version": snapshot.version,
+        "version": table.version,
         "files": snapshot.totals.files,
         "row_groups": snapshot.totals.row_groups,
         "rows": snapshot.totals.rows,

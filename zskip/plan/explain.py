@@ -43,7 +43,7 @@ def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
     predicate = survivors.predicate
     found: dict[str, Any] = {
         "table": survivors.index.storage.uri,
-        "version": survivors.index.snapshot.version,
+        "version": survivors.index.version,
         "predicate": None if predicate is None else predicate.text,
         "dialect": None if predicate is None else predicate.dialect.name,
         "timezone": None if predicate is None else predicate.dialect.timezone,

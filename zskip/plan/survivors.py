@@ -137,7 +137,7 @@ class Survivors:
         return Scan(
             storage,
             snapshot.table_id,
-            snapshot.version,
+            self.index.version,
             snapshot.commit_id,
             snapshot.managed,
             snapshot.schema,

@@ -79,6 +79,11 @@ class Index:
         found = self.snapshot.details.get("source")
         return found if found in ("delta", "iceberg") else None
 
+    @property
+    def version(self) -> int:
+        """The table's version: of another format's table, its own version, or the id of its snapshot."""
+        return self.snapshot.version if self.source is None else int(self.snapshot.details["version"])
+
     def __len__(self) -> int:
         return int(self.first_file[-1])
 
