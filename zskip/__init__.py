@@ -20,7 +20,7 @@ from zskip.errors import (
 from zskip.registry import register
 
 if TYPE_CHECKING:
-    from zskip.engines.duckdb import sql
+    from zskip.engines.duckdb import explain, sql
     from zskip.expr import Predicate
     from zskip.plan import Plan
     from zskip.sample_data import demo_data
@@ -47,6 +47,7 @@ __all__ = [
     "attach",
     "cluster",
     "demo_data",
+    "explain",
     "index",
     "open",
     "read",
@@ -64,6 +65,7 @@ _HOMES = {
     "attach": "zskip.table",
     "cluster": "zskip.table",
     "demo_data": "zskip.sample_data",
+    "explain": "zskip.engines.duckdb",
     "index": "zskip.table",
     "sql": "zskip.engines.duckdb",
     "open": "zskip.table",

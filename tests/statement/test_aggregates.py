@@ -95,3 +95,15 @@ def test_cut_bounds_are_no_extremes(tmp_path: Path) -> None:
     zskip.write(pa.table({"x": ["a" * 400, "b" * 400], "n": [1, 2]}), tmp_path / "t", by="n")
     found = zskip.sql(f"SELECT min(x), max(x), count(x) FROM '{tmp_path}/t'", duckdb.connect()).fetchall()
     assert found == [("a" * 400, "b" * 400, 2)]
+
+
+def test_explain_says_what_each_rule_skipped(lake: Path) -> None:
+    con = duckdb.connect()
+    ours = f"SELECT count(*) FROM '{lake}/t' t WHERE num BETWEEN 15 AND 84"
+    said = zskip.explain(ours, con)
+    assert "reads 2 files" in said
+    assert '"num" >= 15' in said
+    assert "6 files answered by the index" in said
+    first = zskip.explain(f"SELECT * FROM '{lake}/t' ORDER BY num DESC LIMIT 3", con)
+    assert "first 3 rows by num descending: 11 files skipped" in first
+    assert "No table of zskip" in zskip.explain("SELECT 1", con)

@@ -103,7 +103,7 @@ PRUNED = [
     ("SELECT * FROM (SELECT a, b FROM {T} UNION ALL SELECT b, a FROM {U}) AS x WHERE a = 5", [1, 12]),
     ("SELECT * FROM (SELECT a FROM {T} UNION SELECT a FROM {U}) AS x WHERE a = 5", [1, 2]),
     ("SELECT * FROM (SELECT c AS a FROM {T} UNION ALL SELECT a FROM {U}) AS x WHERE a > '5'", [12, 2]),
-    ("SELECT * FROM (SELECT * FROM {T} LIMIT 100) AS x WHERE a = 5", [12]),
+    ("SELECT * FROM (SELECT * FROM {T} LIMIT 100) AS x WHERE a = 5", [5]),
     ("SELECT * FROM (SELECT a, max(b) AS m FROM {T} GROUP BY a) AS x WHERE a = 5", [1]),
     ("SELECT * FROM (SELECT a, max(b) AS m FROM {T} GROUP BY a) AS x WHERE m = 5", [12]),
     ("SELECT * FROM (SELECT DISTINCT a FROM {T}) AS x WHERE a = 5", [1]),

@@ -64,6 +64,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--columns", type=names, metavar="A,B", help="the columns to print")
     command.add_argument("--limit", type=int, metavar="N", help="print at most so many rows")
     command.add_argument("--csv", action="store_true", help="print the rows as CSV")
+    command.add_argument("--explain", action="store_true", help="say what is skipped, and why, instead of the answer")
     add_predicate_options(command)
     add_version(command)
     add_storage(command)
@@ -108,6 +109,9 @@ def query(given: argparse.Namespace) -> None:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = ?", [given.timezone])
+        if given.explain:
+            out().print(explained(given, connection))
+            return
         with working("reading"):
             relation = answer(given, connection)
             if given.limit is not None:
@@ -119,6 +123,17 @@ def query(given: argparse.Namespace) -> None:
             print_json_rows(rows)
         else:
             print_csv(rows)
+
+
+def explained(given: argparse.Namespace, connection: Any) -> str:
+    """What the query skips, and why."""
+    if not STATEMENT.match(given.path):
+        said: str = opened(given).plan(given.predicate or "TRUE", **predicate_options(given)).explain()
+        return said
+    from zskip.engines.duckdb import explain
+
+    params, options = predicate_options(given).get("params"), pairs(given.storage_option)
+    return explain(given.path, connection, params=params, storage_options=options)
 
 
 def answer(given: argparse.Namespace, connection: Any) -> Any:

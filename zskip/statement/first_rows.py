@@ -41,6 +41,10 @@ class FirstRows:
     column: str | None = None
     descending: bool = False
 
+    def __str__(self) -> str:
+        order = "" if self.column is None else f" by {self.column}{' descending' if self.descending else ''}"
+        return f"first {self.rows:,} rows{order}"
+
 
 def first_rows(root: Node, stubs: Sequence[StubColumns]) -> list[FirstRows]:
     """The scans of which only the first rows matter: one for each place that the plan scans once."""

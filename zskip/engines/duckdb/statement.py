@@ -59,12 +59,14 @@ _NUMBERS_FILES = "file_index"
 class Rewritten:
     """A statement that reads the survivors alone.
 
-    ``plans``: by the text of each table, in the order of the text · ``settled``: it means the same whenever it runs.
+    ``plans``: by the text of each table, in the order of the text · ``reasons``: what each rule skipped of them, in
+    the same order · ``settled``: it means the same whenever it runs.
     """
 
     sql: str
     parameters: Mapping[str, Any] | Sequence[Any] | None
     plans: tuple[tuple[str, Plan], ...]
+    reasons: tuple[tuple[str, ...], ...]
     settled: bool
 
 
@@ -264,14 +266,16 @@ def _rewritten(
     for name in one.named_parameters:
         values.require(name)
     if not found:
-        return Rewritten(text, values.all, (), True)
+        return Rewritten(text, values.all, (), (), True)
     _refuse_views(words, [place for place, _ in found], text)
     tree = _engine_tree(text, words, found, con, params if one.named_parameters else None) if prune else None
     edits = [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
-    plans = []
+    plans, reasons = [], []
     for number, (place, index) in enumerate(found):
-        survivors, beside = _surviving(number, index, tree, con, listed(index) if freshness == "list" else None)
+        changes = listed(index) if freshness == "list" else None
+        survivors, beside, why = _surviving(number, index, tree, con, changes)
         planned = Plan(survivors)
+        reasons.append(why)
         read = read_survivors(planned.scan, index.snapshot.uniform, con, values)
         if beside is not None:
             read = with_index_rows(read, beside, index.snapshot.schema.arrow)
@@ -280,7 +284,11 @@ def _rewritten(
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
         plans.append((text[place.start : place.end], planned))
     return Rewritten(
-        _edited(text, edits), values.all, tuple(plans), _is_settled(one, words, [place for place, _ in found])
+        _edited(text, edits),
+        values.all,
+        tuple(plans),
+        tuple(reasons),
+        _is_settled(one, words, [place for place, _ in found]),
     )
 
 
@@ -315,21 +323,27 @@ def _engine_tree(
 
 def _surviving(
     place: int, index: Index, tree: _Tree | None, con: duckdb.DuckDBPyConnection, changes: Changes | None
-) -> tuple[Survivors, IndexRows | None]:
-    """The files to read of the table at a place, by every rule, and rows that stand for others."""
+) -> tuple[Survivors, IndexRows | None, tuple[str, ...]]:
+    """The files to read of the table at a place, by every rule, rows that stand for others, and what each rule did."""
     scans = [scan for scan in tree.scans if scan.place == place] if tree else []
     conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
     survivors = survey(index, conditions.predicate, changes=changes)
+    reasons = []
+    if conditions.predicate is not None:
+        reasons.append(f"conditions {conditions.predicate}: {survivors.total_files - len(survivors):,} files skipped")
     # A condition that could not be read may leave fewer rows than a file promises.
     if tree and conditions.complete:
         for wanted in tree.first:
             if wanted.place == place:
+                before = len(survivors)
                 survivors = holding_first_rows(survivors, wanted)
+                reasons.append(f"{wanted}: {before - len(survivors):,} files skipped")
         for asked in tree.aggregates:
             beside = rows_of_index(survivors, asked) if asked.place == place else None
             if beside is not None:
-                return beside.rest, beside
-    return survivors, None
+                reasons.append(f"count, min and max: {beside.files:,} files answered by the index")
+                return beside.rest, beside, tuple(reasons)
+    return survivors, None, tuple(reasons)
 
 
 def _as_stub(place: Place, stub: Stub) -> str:

@@ -1,0 +1,42 @@
+"""What a statement need not read, by table and by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zskip.engines.duckdb.relation import opened
+from zskip.engines.duckdb.statement import rewrite
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["explain"]
+
+
+def explain(
+    statement: str,
+    con: duckdb.DuckDBPyConnection | None = None,
+    *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    freshness: str = "list",
+) -> str:
+    """What `zskip.sql` skips of each table of one statement, and by which rule; the statement does not run.
+
+    The parameters are those of `zskip.sql`, and so are the errors raised; `UnsupportedSql` for several statements.
+    """
+    rewritten = rewrite(
+        statement,
+        opened(con),
+        params=params,
+        tables=tables,
+        storage_options=storage_options,
+        freshness=freshness,
+    )
+    lines = []
+    for (name, planned), reasons in zip(rewritten.plans, rewritten.reasons, strict=True):
+        lines.append(f"{name} reads {len(planned):,} files. Skipped: {planned.skipped}")
+        lines += [f"  {reason}" for reason in reasons]
+    return "\n".join(lines) or "No table of zskip stands in this statement."
