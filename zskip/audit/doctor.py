@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip.errors import CorruptFile, DamagedIndex, NoParquet, TableNotFound, UnsupportedFormat
+from zskip.errors import CorruptFile, DamagedIndex, NoParquet, SchemaMismatch, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, is_orderable, may_hold_nan
 from zskip.stats import ColumnStatistics, DataFiles, footers
 from zskip.stats.trust import Writer, doubt, writer
@@ -79,8 +79,7 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
     of the newest version. A file that cannot be read is reported, not raised. Raises `NoParquet`.
     """
     storage = open_storage(path, storage_options)
-    listing = storage.list(hidden=False)
-    paths = [name for name in listing.path.to_pylist() if name.endswith((".parquet", ".parq", ".pq"))]
+    paths = storage.list(hidden=False).parquet().path.to_pylist()
     named, doubt = named_files(storage)
     others = 0 if named is None else len(set(paths) - named)
     paths = [name for name in paths if named is None or name in named]
@@ -133,6 +132,19 @@ def readable(storage: Storage, names: Sequence[str], unreadable: dict[str, str])
             half = len(names) // 2
             yield from readable(storage, names[:half], unreadable)
             yield from readable(storage, names[half:], unreadable)
+    except SchemaMismatch as error:
+        if len(names) == 1:
+            unreadable[names[0]] = str(error)
+            return
+        half = len(names) // 2
+        one, other = (list(readable(storage, part, unreadable)) for part in (names[:half], names[half:]))
+        yield from one
+        try:
+            footers.read(storage, [*one, *other])
+        except SchemaMismatch as mismatch:
+            unreadable |= dict.fromkeys(other, f"{mismatch} So it cannot be indexed together with {one[0]}.")
+        else:
+            yield from other
     else:
         yield from names
 

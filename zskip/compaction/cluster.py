@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zskip import hive
 from zskip.binder import bind
 from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption
@@ -34,7 +35,7 @@ from zskip.sources.iceberg import IcebergSource
 from zskip.storage import Storage, abandon
 from zskip.storage.local import LocalStorage
 from zskip.tablelog import Index, LayoutRecord, commit
-from zskip.writer import WriteOptions, hive
+from zskip.writer import WriteOptions
 from zskip.writer.append import recorded, routing_of
 from zskip.writer.sources import of_reader
 from zskip.writer.write import Written, write_files

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as t
 
+from zskip import hive
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.schema import Column, Schema, is_orderable
 from zskip.stats import footer_reads, hive_columns, trust
@@ -59,7 +60,7 @@ def read(
     if listing is None:
         storage.contain(names)  # what a storage lists is contained already
     parts = list(_parts(storage, listed, None if grow else schema, threads, block_bytes))
-    folders = hive_columns.partitions(names)
+    folders = hive.partitions(names)
     table = schema
     if table is None or grow:
         table = _united([*([] if table is None else [table]), *(part.schema for part in parts)], folders)
@@ -299,14 +300,18 @@ def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sc
     _be_spelled_alike(Schema(united), schemas)
     for key, values in folders.items():
         if united.get_field_index(key) < 0:
-            united = united.append(pa.field(key, hive_columns.column_type(values)))
+            united = united.append(pa.field(key, hive.inferred(values)))
     return Schema(united)
 
 
 def _common(type: pa.DataType) -> pa.DataType:
-    """What stands in the file, without what is only a note of its writer: a dictionary, the zone of an instant."""
+    """What stands in the file, without what is only a note of its writer: a dictionary, a view, a zone."""
     if t.is_dictionary(type):
         return type.value_type
+    if t.is_string_view(type):
+        return pa.string()
+    if t.is_binary_view(type):
+        return pa.binary()
     if t.is_timestamp(type) and type.tz is not None:
         return pa.timestamp(type.unit, "UTC")
     if t.is_struct(type):

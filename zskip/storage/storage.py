@@ -22,7 +22,10 @@ from zskip.errors import UnsafePath
 if TYPE_CHECKING:
     import fsspec
 
-__all__ = ["Listing", "Storage", "abandon", "table_path", "unsafe_paths"]
+__all__ = ["PARQUET_ENDINGS", "Listing", "Storage", "abandon", "table_path", "unsafe_paths"]
+
+# What a Parquet file's name ends in, in small letters or not.
+PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
 
 # A path that stays in the table: no empty, "." or ".." segment, nothing that starts at a root, no NUL.
 _UNSAFE = r"(^|/)\.{0,2}(/|$)|\x00|^[A-Za-z]:[\\/]|(^|[\\/])\.\.([\\/]|$)"
@@ -50,6 +53,11 @@ class Listing:
         """Some of the files, by number or by mask."""
         chosen = np.flatnonzero(files) if files.dtype == bool else files
         return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
+
+    def parquet(self) -> Listing:
+        """The files that are Parquet by the ends of their names."""
+        endings = "|".join(ending[1:] for ending in PARQUET_ENDINGS)
+        return self.take(np.asarray(pc.match_substring_regex(self.path, rf"(?i)\.({endings})$")))
 
     @staticmethod
     def of_columns(

@@ -14,8 +14,6 @@ from zskip.tablelog.index import Index
 
 __all__ = ["Changes", "changes", "data_files", "only"]
 
-_PARQUET = r"(?i)\.(parquet|parq|pq)$"
-
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -36,8 +34,7 @@ class Changes:
 
 def data_files(storage: Storage) -> Listing:
     """The Parquet files of a folder: by their names' ends, none that is empty of name or hidden by _ or a dot."""
-    listing = storage.list("", hidden=False)
-    return listing.take(np.flatnonzero(np.asarray(pc.match_substring_regex(listing.path, _PARQUET))))
+    return storage.list("", hidden=False).parquet()
 
 
 def changes(index: Index) -> Changes:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
+from zskip import hive
 from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
 from zskip.schema import Column, Schema, logical_type
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, deep, footers, hive_columns
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, deep, footers
 from zskip.storage.storage import Listing, Storage
 from zskip.storage.table_formats import refuse_foreign_files
 from zskip.tablelog.commit import commit
@@ -69,7 +70,7 @@ def index_files(
         add=files,
         schema=schema,
         managed=False,
-        partition_by=tuple(hive_columns.partitions(files.path)),
+        partition_by=tuple(hive.partitions(files.path)),
         details=details,
     )
 

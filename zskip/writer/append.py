@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from zskip import hive
 from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, nearest
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, named_sketches
 from zskip.storage import Storage, abandon
 from zskip.storage.table_formats import refuse_folder
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
-from zskip.writer import hive
 from zskip.writer.backend import LOCAL, Engine, Rows
 from zskip.writer.evolution import appended
 from zskip.writer.options import WriteOptions

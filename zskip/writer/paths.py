@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types as t
 
+from zskip import hive
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.stats.foreign import open_parquet, told_apart
 from zskip.storage import Storage, open_storage
+from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.storage.table_formats import refuse_foreign_files
 from zskip.tablelog import Index, Snapshot, load
-from zskip.writer import hive, sources
+from zskip.writer import sources
 from zskip.writer.evolution import united
 from zskip.writer.sources import Part, Source
 from zskip.writer.storable import storable_rows, storable_schema
@@ -30,9 +32,7 @@ from zskip.writer.transit_types import compact_strings, with_encoded
 __all__ = ["is_folder", "open_paths", "stored_rows"]
 
 KINDS = {
-    ".parquet": "parquet",
-    ".parq": "parquet",
-    ".pq": "parquet",
+    **dict.fromkeys(PARQUET_ENDINGS, "parquet"),
     ".csv": "csv",
     ".tsv": "csv",
     ".json": "json",
@@ -247,7 +247,7 @@ def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
     """The values that the folders' names give each file; their types are inferred where no table says them."""
     texts = [hive.values_of(file.inner) for file in files]
     names = {name: None for values in texts for name in values}
-    types = {name: hive.inferred([values.get(name) for values in texts]) for name in names}
+    types = {name: hive.inferred(pa.array([values.get(name) for values in texts], pa.string())) for name in names}
     told = files[0].partition
     if told is not None:
         types = {field.name: field.type for field in told}

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zskip import layouts
+from zskip import hive, layouts
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import Assignment
 from zskip.schema import Schema
-from zskip.writer import hive
 from zskip.writer.options import WriteOptions
 
 __all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_level", "weights_of"]

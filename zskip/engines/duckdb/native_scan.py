@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import types as t
 
+from zskip import hive
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.engines.duckdb.stored_form import StoredForm, stored_columns
 from zskip.errors import SchemaError, UnknownColumn, nearest
@@ -217,10 +217,7 @@ def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, p
     >>> partition_values("/lake/day=7/host=a%2Fb/x.parquet", {"day": pa.int64(), "host": pa.string()})
     {'day': <pyarrow.Int64Scalar: 7>, 'host': <pyarrow.StringScalar: 'a/b'>}
     """
-    texts = {
-        unquote(name): None if text == _HIVE_NULL else unquote(text)
-        for name, text in _HIVE_FOLDER.findall(path.rsplit("/", 1)[0] + "/")
-    }
+    texts = hive.values_of(path)
     return {name: pa.array([texts.get(name)], pa.string()).cast(type)[0] for name, type in types.items()}
 
 
@@ -240,15 +237,11 @@ def file_column_name(taken: Sequence[str]) -> str:
     return name
 
 
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_HIVE_FOLDER = re.compile(r"(?<=/)([^/=]+)=([^/]*)(?=/)")
-
-
 def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str]:
     """How the paths write the names of the partition columns. Mostly the first one has them all."""
     found: dict[str, str] = {}
     for path in paths:
-        found |= {unquote(name): name for name, _ in _HIVE_FOLDER.findall(path)}
+        found |= hive.spelled_names(path)
         if found.keys() >= set(partition_by):
             break
     return found
@@ -258,7 +251,7 @@ def _partition_value(file: str, folder: str, type: str) -> str:
     """What a path's folder says; NULL where it has no such folder, while an empty value is an empty text."""
     pattern = f".*/{re.escape(folder)}=([^/]*/).*"
     value = f"url_decode(left(nullif(regexp_extract({quoted(file)}, {literal(pattern)}, 1), ''), -1))"
-    return f"CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {type})"
+    return f"CAST(nullif({value}, {literal(hive.NULL)}) AS {type})"
 
 
 def _holds_floats(arrow: pa.DataType) -> bool:

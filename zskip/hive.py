@@ -1,5 +1,7 @@
 """Hive folders, ``column=value/``: the values of partition columns as text in names, and back.
 
+The one place that reads such names, for the index, the writer and the engines alike.
+
 A value's text is what Spark and DuckDB write: dates as 2024-01-31, NULL as ``__HIVE_DEFAULT_PARTITION__``, characters
 that a file system may refuse as %XX. No two values share a text.
 """
@@ -16,10 +18,22 @@ from pyarrow import types as t
 
 from zskip.errors import SchemaError, SchemaMismatch
 
-__all__ = ["NULL", "folder", "inferred", "partition_texts", "refuse_unfit", "scalars", "values_of"]
+__all__ = [
+    "NULL",
+    "folder",
+    "inferred",
+    "partition_texts",
+    "partitions",
+    "refuse_unfit",
+    "scalars",
+    "spelled_names",
+    "values_of",
+]
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|]""")
+_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _FIT = (t.is_integer, t.is_string, t.is_boolean, t.is_date32, lambda type: t.is_timestamp(type) and type.tz is None)
 
 
@@ -74,12 +88,52 @@ def values_of(path: str) -> dict[str, str | None]:
     return {unquote(name): None if text == NULL else unquote(text) for name, _, text in pairs if name}
 
 
-def inferred(texts: Sequence[str | None]) -> pa.DataType:
-    """The type that foreign folders seem to mean: whole numbers, dates, or text. Zero-padded numbers stay text."""
-    known = [text for text in texts if text is not None]
-    if known and all(re.fullmatch(r"-?[1-9]\d{0,17}|0", text) for text in known):
+def spelled_names(path: str) -> dict[str, str]:
+    """The columns that a path's folders name, and how they spell them.
+
+    >>> spelled_names("a%20b=1/part-0.parquet")
+    {'a b': 'a%20b'}
+    """
+    names = [segment.partition("=")[0] for segment in path.split("/")[:-1] if "=" in segment]
+    return {unquote(name): name for name in names if name}
+
+
+def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:
+    """The text of each file in each column that folders name, `NULL` as such; null where a path has no such folder.
+
+    >>> partitions(pa.array(["day=1/a.parquet", "day=2/host=x%20y/b.parquet"]))["host"].to_pylist()
+    [None, 'x y']
+    """
+    if not pc.any(pc.match_substring(paths, "=")).as_py():
+        return {}
+    folders = pc.dictionary_encode(pc.replace_substring_regex(paths, r"(^|/)[^/]*$", "/"))
+    found: dict[str, list[str | None]] = {}
+    for number, folder in enumerate(folders.dictionary.to_pylist()):
+        for name, text in values_of(folder).items():
+            texts = found.setdefault(name, [None] * len(folders.dictionary))
+            texts[number] = NULL if text is None else text
+    return {name: pa.array(texts, pa.string()).take(folders.indices) for name, texts in found.items()}
+
+
+def inferred(texts: pa.StringArray) -> pa.DataType:
+    """The type that the texts of foreign folders seem to mean; null and `NULL` mean none.
+
+    A whole number or a day of the calendar where every text is spelled just as that one would be, else text: "007" is
+    a text, and so is 2024-02-30.
+
+    >>> inferred(pa.array(["1", "-20", None])), inferred(pa.array(["2024-01-31"])), inferred(pa.array(["2024-02-30"]))
+    (DataType(int64), DataType(date32[day]), DataType(string))
+    """
+    said = texts.filter(pc.and_(pc.is_valid(texts), pc.not_equal(texts, NULL)))
+    if not len(said):
+        return pa.string()
+    if pc.all(pc.match_substring_regex(said, _INTEGER)).as_py():
         return pa.int64()
-    if known and all(re.fullmatch(r"\d{4}-\d\d-\d\d", text) for text in known):
+    if pc.all(pc.match_substring_regex(said, _DATE)).as_py():
+        try:
+            said.cast(pa.date32())
+        except pa.ArrowInvalid:
+            return pa.string()
         return pa.date32()
     return pa.string()
 

@@ -1,0 +1,73 @@
+"""Hive folders and the names of Parquet files mean the same to the index, the writer, the engines and doctor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.audit import doctor
+
+ROWS = pa.table({"id": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("texts", "type"),
+    [
+        (["2024-02-28", "2024-02-29"], pa.date32()),
+        (["2024-02-28", "2024-02-30"], pa.string()),
+        (["1", "-20"], pa.int64()),
+        (["1", "007"], pa.string()),
+        (["1", "9" * 19], pa.string()),
+        (["a%2Fb", "x%20y"], pa.string()),
+        (["1", "__HIVE_DEFAULT_PARTITION__"], pa.int64()),
+    ],
+)
+def test_folders_have_one_type_for_all(texts: list[str], type: pa.DataType, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for text in texts:
+        (lake / f"k={text}").mkdir(parents=True)
+        pq.write_table(ROWS, lake / f"k={text}" / "1.parquet")
+    written = zskip.write(str(lake), tmp_path / "out", by="id")
+    indexed = zskip.index(lake)
+    assert indexed.schema.field("k").type == written.schema.field("k").type == type
+    ways = [
+        table.plan("id = 1").to_arrow(["k"]).column("k").to_pylist()
+        for table in (indexed, written)
+    ]  # fmt: skip
+    ways.append([row[0] for row in indexed.plan("id = 1").to_duckdb().select("k").fetchall()])
+    assert len(ways[0]) == len(texts)
+    assert all(sorted(map(str, way)) == sorted(map(str, ways[0])) for way in ways)
+
+
+def test_the_ends_of_names_say_parquet_in_any_case(tmp_path: Path) -> None:
+    for name in ("a.PARQUET", "b.Parq", "c.pq", "d.parquet"):
+        pq.write_table(ROWS, tmp_path / name)
+    (tmp_path / "e.parquet.crc").write_bytes(b"x")
+    assert doctor(tmp_path).files == 4
+    assert zskip.write(str(tmp_path), "memory://hive-names/out", by="id").snapshot.totals.rows == 8
+    assert zskip.index(tmp_path).snapshot.totals.files == 4
+
+
+def test_views_stand_beside_strings(tmp_path: Path) -> None:
+    for name, type in (("1", pa.string_view()), ("2", pa.string()), ("3", pa.large_string())):
+        pq.write_table(pa.table({"a": pa.array([name], type)}), tmp_path / f"{name}.parquet")
+    for name, type in (("1", pa.binary_view()), ("2", pa.binary())):
+        (tmp_path / "binary").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"a": pa.array([name.encode()], type)}), tmp_path / "binary" / f"{name}.parquet")
+    assert zskip.index(tmp_path / "binary").plan().count() == 2
+    for path in (tmp_path / "binary").glob("*.parquet"):
+        path.unlink()
+    assert doctor(tmp_path).files == 3
+    assert zskip.index(tmp_path).plan("a >= '2'").to_arrow().column("a").to_pylist() == ["2", "3"]
+
+
+def test_doctor_says_which_files_have_other_types(tmp_path: Path) -> None:
+    for number, type in enumerate([pa.int32(), pa.int32(), pa.date32()]):
+        pq.write_table(pa.table({"a": pa.array([1], pa.int32()).cast(type)}), tmp_path / f"{number}.parquet")
+    unreadable = doctor(tmp_path).unreadable
+    assert list(unreadable) == ["2.parquet"]
+    assert "cannot be indexed together with 1.parquet" in unreadable["2.parquet"]
