@@ -22,3 +22,13 @@ def test_objects_say_what_they_are(tmp_path: Path) -> None:
         assert " at 0x" not in repr(shown)
     longest = table.plan(" OR ".join(f"a = {n}" for n in range(200)))
     assert len(repr(longest.predicate)) < 300
+
+
+def test_a_notebook_shows_tables_plans_and_advice(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a<b": range(100)}), tmp_path / "t", by="a<b", files=4)
+    plan = table.plan('"a<b" < 10')
+    assert "<td>100</td>" in table._repr_html_()
+    assert "a&lt;b int64" in table._repr_html_()
+    assert "3 of 4" in plan._repr_html_()
+    assert "a&lt;b" in plan._repr_html_()
+    assert "<pre>" in table.advise(['"a<b" = 5'])._repr_html_()

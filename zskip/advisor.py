@@ -6,6 +6,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,9 @@ class Advice:
     rewrite_seconds: float
     command: str
     sketches: tuple[SketchAdvice, ...] = ()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         lines = [f"{'layout':9} {'read':>7}  columns"]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from tests import ROOT
 from zskip.plan import survey
 from zskip.scan import Scan
 
@@ -148,3 +149,10 @@ def test_a_selection_holds_for_every_engine(table: zskip.Table) -> None:
     assert [batch.schema.names for batch in plan.to_batches()] == [["s"]]
     with pytest.raises(zskip.UnknownColumn, match='no column "t"'):
         plan.select(["t"])
+
+
+def test_the_docs_name_every_public_member_of_a_plan() -> None:
+    page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+    members = [name for name in dir(zskip.Plan) if not name.startswith("_")]
+    assert len(members) < 17
+    assert [name for name in members if f"plan.{name}" not in page] == []
