@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import duckdb
+from pathlib import Path
 
+import duckdb
+import pyarrow as pa
+import pytest
+
+import zskip
 from tests import ROOT
+from zskip.errors import InvalidOption
 
 
 def test_every_setting_of_duckdb_has_been_looked_at() -> None:
@@ -12,3 +18,12 @@ def test_every_setting_of_duckdb_has_been_looked_at() -> None:
     found = {name for (name,) in duckdb.sql("SELECT name FROM duckdb_settings()").fetchall()}
     known = set((ROOT / "fixtures" / "settings" / "duckdb.txt").read_text(encoding="utf-8").split())
     assert sorted(found - known) == []
+
+
+def test_another_dialect_of_duckdb_is_refused(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": [1, 2, 3]}), tmp_path / "t", by=["a"], files=3)
+    with duckdb.connect() as con:
+        assert table.plan("a / 2 > 1").to_duckdb(con).fetchall() == [(3,)]
+        con.execute("SET dialect_compatibility_mode = 'spark'")
+        with pytest.raises(InvalidOption, match="dialect_compatibility_mode"):
+            table.plan("a / 2 > 1").to_duckdb(con)

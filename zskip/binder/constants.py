@@ -71,6 +71,9 @@ def constant(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
             return number(digits.this, negative=True)
         case exp.HexString():
             return pa.scalar(bytes.fromhex(node.this), pa.binary()) if dialect.name == "spark" else None
+        case exp.TsOrDsToDate(this=exp.Literal(is_string=True) as text) if dialect.name == "spark":
+            plain = not any(value for name, value in node.args.items() if name not in ("this", "safe"))
+            return _from_text(text.this, pa.date32(), dialect) if plain else None
         case exp.Cast(this=inner, to=exp.DataType() as to):
             value = constant(inner, dialect)
             return None if value is None else typed(value, to, dialect)

@@ -26,6 +26,7 @@ _OF_FUNCTIONS = {
     "regex_match_operator_semantics": "partial",
     "old_implicit_casting": "false",
     "Calendar": "gregorian",
+    "dialect_compatibility_mode": "none",
 }
 _MAY_CALL = re.compile(
     r"[/%~^&|]|\b(like|ilike|similar|glob|collate|extract)\b|(?<!\bin)(?<!\band)(?<!\bor)(?<!\bnot)[\w\"]\s*\(", re.I
