@@ -135,7 +135,7 @@ def test_a_statement_takes_parameters_and_nothing_that_it_says_itself(
     assert json.loads(capsys.readouterr().out)["n"] == zskip.open(flights).plan(by_path).count() > 0
     for options in (["a = 1"], ["--columns", "n"], ["--version", "1"]):
         assert "goes with a table's path" in complaint(capsys, 2, "query", "SELECT 1 AS n", *options)
-    assert "something is missing here" in complaint(capsys, 1, "query", f"SELECT 1 FROM '{flights}' WHERE distance >")
+    assert "syntax error at or near" in complaint(capsys, 1, "query", f"SELECT 1 FROM '{flights}' WHERE distance >")
 
 
 def test_query_refuses_columns_and_limits_that_make_no_sense(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:

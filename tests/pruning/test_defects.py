@@ -52,7 +52,7 @@ VALUES = {
 def indexed(name: str) -> tuple[Schema, FileStatistics, pa.Table]:
     """A file's schema, the statistics of its row groups, and its rows with the row group of each."""
     schema, files = footers.read(open_storage(str(FOLDER)), [f"{name}.parquet"])
-    source = pq.ParquetFile(FOLDER / f"{name}.parquet")
+    source = pq.ParquetFile(FOLDER / f"{name}.parquet", coerce_int96_timestamp_unit="us")
     groups = [source.read_row_group(group) for group in range(source.num_row_groups)]
     rows = pa.concat_tables(groups) if groups else source.read()
     for index, field in enumerate(rows.schema):
