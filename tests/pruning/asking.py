@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zskip import pruning
 from zskip.binder import bind
-from zskip.pruning import Outcomes, evaluate
+from zskip.pruning import Budget, Outcomes, evaluate
 from zskip.schema import Schema
 from zskip.stats import Statistics
 
@@ -12,7 +12,7 @@ from zskip.stats import Statistics
 def asked(sql: str, schema: Schema, statistics: Statistics) -> Outcomes:
     """The outcomes by a proof that is made anew, and not remembered from another way."""
     evaluate._proofs.clear()
-    return pruning.outcomes(bind(sql, schema), statistics)
+    return pruning.outcomes(bind(sql, schema), statistics, budget=Budget(60))
 
 
 def masks(found: Outcomes) -> list[list[bool]]:

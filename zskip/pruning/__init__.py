@@ -1,9 +1,11 @@
 """What a predicate can be in each unit: one evaluation for all units at once.
 
-``outcomes``: the three values · ``spans``: ranges of columns and terms · ``steps``: everything that is said of one
-term, decided on the set of its values · ``trying``: ranges of few values, tried one by one · ``computing``: what
-DuckDB says of single values · ``walk``: the one tree walk · ``residuals``: what is left of a predicate where parts of
-it are proved · ``evidence``: what is known beyond ranges · ``reasons``: what removed how much, and what could not.
+``outcomes``: the three values · ``spans``, ``term_spans``: ranges of columns and of the functions around them ·
+``step_functions``: everything that a predicate asks of one term · ``row_values``: rows of constants · ``evaluate``: a
+bound tree becomes a proof, and the proof is asked · ``evidence``: what is known beyond ranges · ``enumeration``: ranges
+of few values, tried one by one, within a ``budget`` · ``duckdb_evaluation``: what DuckDB computes for single values,
+where ``evaluation_cost`` bounds it · ``residuals``: what is left of a predicate where parts of it are proved ·
+``reasons``: what removed how much, and what could not.
 """
 
 from __future__ import annotations

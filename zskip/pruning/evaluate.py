@@ -241,12 +241,12 @@ def proof_of(node: Node) -> Proof:
         case And(parts) | Or(parts):
             conjunction = isinstance(node, And)
             ranges, rest = parted(gathered(parts, conjunction), conjunction)
-            said = [Steps.within(term, lows, highs) for term, (lows, highs) in ranges.items()]
+            steps = [Steps.within(term, lows, highs) for term, (lows, highs) in ranges.items()]
             rows, rest = rows_among(rest, conjunction)
-            met: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
+            points: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
             if conjunction:
-                said, met = [each.negated() for each in said], [Negated(each) for each in met]
-            return _joint(conjunction, [*map(proof_of, rest), *said, *met])
+                steps, points = [each.negated() for each in steps], [Negated(each) for each in points]
+            return _joint(conjunction, [*map(proof_of, rest), *steps, *points])
         case Not(part):
             inner = proof_of(part)
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)

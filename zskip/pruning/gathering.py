@@ -49,7 +49,7 @@ def gathered(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
     return [
         *others,
         *(
-            _said(*key, pa.concat_arrays([pa.array(listed, key[1].type), *arrays.get(key, ())]), conjunction)
+            _merged(*key, pa.concat_arrays([pa.array(listed, key[1].type), *arrays.get(key, ())]), conjunction)
             for key, listed in constants.items()
         ),
     ]
@@ -83,7 +83,7 @@ def _is_nan(value: pa.Scalar) -> bool:
     return bool(pa.types.is_floating(value.type) and value.as_py() != value.as_py())
 
 
-def _said(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> Node:
+def _merged(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> Node:
     if op == "in":
         found = tree.in_(term, constants)
         return tree.not_(found) if conjunction else found

@@ -83,12 +83,12 @@ def _computed(part: Predicate, found: Outcomes, statistics: Statistics, budget: 
     if not any(isinstance(node, Computable) for node in walk(part.tree)):
         return 0
     by_ranges = outcomes(part, statistics, budget=budget, computing=False)
-    told = (
+    narrowed = (
         (by_ranges.can_be_true & ~found.can_be_true)
         | (by_ranges.can_be_false & ~found.can_be_false)
         | (by_ranges.can_be_null & ~found.can_be_null)
     )
-    return int(np.count_nonzero(told))
+    return int(np.count_nonzero(narrowed))
 
 
 def _is_unknown(path: str, statistics: Statistics) -> bool:
