@@ -36,11 +36,11 @@ from zskip.storage import Storage, open_storage
 from zskip.tablelog import CACHE_BYTES, Index, Repaired, Snapshot, Vacuumed
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.append import Appended
-from zskip.writer.backend import LOCAL, Engine
+from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.delete import Deleted, delete
 from zskip.writer.options import Resources, Rewrite, be_seed, bytes_of, span_of
 from zskip.writer.paths import stored_rows
-from zskip.writer.row_sample import Sample
+from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
@@ -125,15 +125,15 @@ def write(
         seed=seed,
         progress=progress,
     )
-    engine = _engine(session)
-    storage = engine.storage(path, storage_options)
+    backend = _backend(session)
+    storage = backend.storage(path, storage_options)
     base = tablelog.load(storage) if tablelog.latest_version(storage) else None
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
-    rows = engine.opened(source, storage_options)
+    rows = backend.opened(source, storage_options)
     if base is not None and mode == "append":
-        return Table(storage, append.append(storage, base, rows, options, engine=engine)[0])
-    return Table(storage, append.create(storage, base, rows, options, engine))
+        return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
+    return Table(storage, append.create(storage, base, rows, options, backend))
 
 
 def index(
@@ -326,7 +326,7 @@ def advise(
         if tablelog.latest_version(storage):
             return Table(storage, tablelog.load(storage)).advise(workload, files=files, seed=seed)
     be_seed(seed)
-    sample, total, started = Sample(_ADVISED_ROWS, seed), 0, time.perf_counter()
+    sample, total, started = RowSample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
         rows = part()
         sample.add(rows, total)
@@ -526,10 +526,10 @@ class Table:
 
         Raises `SchemaMismatch`, naming the column, and what `write` raises.
         """
-        engine = _engine(session)
-        rows = engine.opened(source, storage_options)
+        backend = _backend(session)
+        rows = backend.opened(source, storage_options)
         given = _resources(options, "batch", "session", "storage_options")
-        snapshot, done = append.append(self._storage, self._newest(), rows, given, batch, engine)
+        snapshot, done = append.append(self._storage, self._newest(), rows, given, batch, backend)
         self._move_to(snapshot)
         return done
 
@@ -542,10 +542,10 @@ class Table:
         their own. ``session``: a Spark session that does the work, and whose DataFrame the source is. Raises what
         `write` raises, and `CommitConflict`.
         """
-        engine = _engine(session)
+        backend = _backend(session)
         base = self._newest()
-        rows = engine.opened(source, options.get("storage_options"))
-        snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), engine)
+        rows = backend.opened(source, options.get("storage_options"))
+        snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), backend)
         self._move_to(snapshot)
         return self
 
@@ -566,12 +566,12 @@ class Table:
         SQL then with ``dialect="spark"``. Options as for `append`. Raises `SqlError`, `CommitConflict`.
         """
         given = _resources(options, "dialect", "timezone", "params", "session")
-        engine = _engine(session)
+        backend = _backend(session)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
             matching, rest = _both(where, base.schema, dialect, timezone, params)
             try:
-                snapshot, done = delete(self._storage, base, matching, rest, given, engine)
+                snapshot, done = delete(self._storage, base, matching, rest, given, backend)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -625,7 +625,7 @@ class Table:
             full=full,
             dry_run=dry_run,
             max_bytes=most,
-            engine=_engine(session),
+            backend=_backend(session),
         )
         self._move_to(snapshot)
         return done
@@ -900,8 +900,8 @@ def _both(
     return matching, bind(rest, schema, dialect=said.name, timezone=said.timezone, now=now, ansi=said.ansi)
 
 
-def _engine(session: Any) -> Engine:
-    found: Engine = LOCAL if session is None else registry.engine("spark session").engine(session)
+def _backend(session: Any) -> Backend:
+    found: Backend = LOCAL if session is None else registry.engine("spark session").backend(session)
     return found
 
 

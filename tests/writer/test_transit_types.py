@@ -22,7 +22,7 @@ from zskip.schema import Schema
 from zskip.stats import collect
 from zskip.writer.encode import even_cuts, fitted_encoding, write_file
 from zskip.writer.open_source import open_source
-from zskip.writer.row_sample import Sample
+from zskip.writer.row_sample import RowSample
 from zskip.writer.storable import storable_rows
 from zskip.writer.transit_types import ENCODED_STRING, carried_schema, compact_strings
 
@@ -179,7 +179,7 @@ def test_only_short_dictionaries_are_read_as_such(tmp_path: Path) -> None:
 @settings(max_examples=25)
 def test_a_sample_of_a_known_number_of_rows_is_the_same(rows: int, size: int, part: int, seed: int) -> None:
     values = pa.table({"x": np.arange(rows)})
-    samples = [Sample(size, seed), Sample(size, seed, rows)]
+    samples = [RowSample(size, seed), RowSample(size, seed, rows)]
     for start in range(0, rows, part):
         for sample in samples:
             sample.add(values.slice(start, part), start)

@@ -37,7 +37,7 @@ from zskip.storage.local import LocalStorage
 from zskip.tablelog import Index, LayoutRecord, commit
 from zskip.writer import WriteOptions
 from zskip.writer.append import recorded, routing_of
-from zskip.writer.sources import of_reader
+from zskip.writer.row_source import of_reader
 from zskip.writer.write import Written, write_files
 
 __all__ = ["Clustered", "cluster"]

@@ -23,15 +23,15 @@ from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, LayoutRecord, SketchRecord, Snapshot, commit, load, with_segments
 from zskip.writer.append import be_managed, kept_options, recorded, removal, routing_of
-from zskip.writer.backend import LOCAL, Engine
+from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted_columns
+from zskip.writer.row_sample import sample_size
 from zskip.writer.write import Written
 
 __all__ = ["Optimized", "optimize"]
 
-_SAMPLED_PER_FILE = 800
-_LEAST_SAMPLE, _LARGEST_SAMPLE = 10_000, 1_000_000
+_SAMPLED_PER_FILE, _LEAST_SAMPLE = 800, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def optimize(
     dry_run: bool = False,
     max_bytes: int | None = None,
     wanted: WriteOptions | None = None,
-    engine: Engine = LOCAL,
+    backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Optimized]:
     """Rewrite the groups of files where that pays, best first, up to ``max_bytes``; ``full``: fit the layout anew.
 
@@ -106,10 +106,10 @@ def optimize(
         return merged, replace(before, version=merged.version)
     kept = wanted or kept_options(base, options)
     if full:
-        new = _refitted(index, kept, engine)
+        new = _refitted(index, kept, backend)
         rewrites, layout = [_Rewrite(everything, new)], recorded(new, kept)
     else:
-        rewrites, layout = _recut(index, groups, kept, engine), None
+        rewrites, layout = _recut(index, groups, kept, backend), None
     snapshot, made = _committed(index, rewrites, layout, all_of_them, merge)
     done = replace(
         before,
@@ -236,7 +236,7 @@ def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tu
     return taken, len(taken) == len(groups)
 
 
-def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: Engine) -> list[_Rewrite]:
+def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, backend: Backend) -> list[_Rewrite]:
     """The groups' rows as new files, cut anew. After an error none is left."""
     storage, base = index.storage, index.snapshot
     routing, rows_per_file = routing_of(storage, base)
@@ -246,13 +246,13 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: En
     alone = replace(kept, files=None, file_size=None, rows_per_file=rows_per_file)
     made: list[_Rewrite] = []
     try:
-        for bundle in [groups] if engine.recuts_at_once else [[group] for group in groups]:
+        for bundle in [groups] if backend.recuts_at_once else [[group] for group in groups]:
             numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
             total = pc.sum(index.row_counts(numbers), min_count=0).as_py()
-            sample = _sampled(index, numbers, total, -(-total // rows_per_file), kept, routing, engine)
+            sample = _sampled(index, numbers, total, -(-total // rows_per_file), kept, routing, backend)
             cut = recut(trunks, routing, bundle, sample, total, base.schema, kept, rows_per_file)
-            rows = engine.stored(index, numbers)
-            new = engine.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
+            rows = backend.stored(index, numbers)
+            new = backend.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
             made.append(_Rewrite(numbers, new))
             _be_whole(index, numbers, new)
     except BaseException:
@@ -263,19 +263,19 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, engine: En
 
 
 def _sampled(
-    index: Index, numbers: np.ndarray, total: int, files: int, kept: WriteOptions, routing: Routing, engine: Engine
+    index: Index, numbers: np.ndarray, total: int, files: int, kept: WriteOptions, routing: Routing, backend: Backend
 ) -> pa.Table:
     """Some of the files' rows, with the columns by which they are cut."""
     known = [path for assignment in routing.assignments for path in assignment.columns]
     columns = fitted_columns(index.snapshot.schema, kept, known)
-    size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
-    return engine.sampled(engine.stored(index, numbers), columns, size, total, kept.seed)
+    size = sample_size(files, _SAMPLED_PER_FILE, _LEAST_SAMPLE)
+    return backend.sampled(backend.stored(index, numbers), columns, size, total, kept.seed)
 
 
-def _refitted(index: Index, kept: WriteOptions, engine: Engine) -> Written:
+def _refitted(index: Index, kept: WriteOptions, backend: Backend) -> Written:
     """All rows as new files, by a layout that is fitted anew."""
-    rows = engine.stored(index, np.arange(len(index), dtype=np.int64))
-    written = engine.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
+    rows = backend.stored(index, np.arange(len(index), dtype=np.int64))
+    written = backend.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
         _be_whole(index, np.arange(len(index)), written)
     except CorruptFile:

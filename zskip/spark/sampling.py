@@ -14,15 +14,13 @@ from zskip.spark.handoff import column
 from zskip.writer import Routing, WriteOptions
 from zskip.writer.encode import fitted_encoding, stored_bytes
 from zskip.writer.routing import fitted, fitted_columns, partition_numbers
+from zskip.writer.row_sample import sample_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["Sampled", "fit", "look", "some"]
 
-_DEFAULT_FILE_SIZE = 128_000_000
-_SAMPLED_PER_FILE = 400
-_LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
 _HEAD = 20_000
 
 
@@ -46,8 +44,9 @@ def look(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routin
     total, keys, counts, values = _partitions(rows, schema, options)
     there = [name for name in fitted_columns(schema, options) if name in rows.columns]
     files = options.files or (routing.files if routing else 0)
-    size = min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
-    return Sampled(some(rows, schema.arrow, there, size, total, options.seed), total, keys, counts, values)
+    return Sampled(
+        some(rows, schema.arrow, there, sample_size(files), total, options.seed), total, keys, counts, values
+    )
 
 
 def some(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
@@ -84,15 +83,12 @@ def _partitions(
 
 
 def _files(rows: DataFrame, total: int, options: WriteOptions) -> int:
-    if options.files is not None:
-        return options.files
-    if options.rows_per_file is not None:
-        return max(1, -(-total // options.rows_per_file))
+    if not options.sized_by_bytes:
+        return options.file_count(total, 0.0)
     head = _plain(rows.limit(_HEAD).toArrow())
     if not head.num_rows:
         return 1
-    per_row: float = stored_bytes(head, fitted_encoding(head, options.compression)) / head.num_rows
-    return max(1, round(total * per_row / int(options.file_size or _DEFAULT_FILE_SIZE)))
+    return options.file_count(total, stored_bytes(head, fitted_encoding(head, options.compression)) / head.num_rows)
 
 
 def _plain(rows: pa.Table) -> pa.Table:

@@ -31,18 +31,18 @@ from zskip.spark.handoff import arrow_schema, column, read_files, require_sessio
 from zskip.storage import Storage, abandon
 from zskip.tablelog import Index
 from zskip.writer import Routing, WriteOptions, Written, storable_schema
-from zskip.writer.backend import Engine
+from zskip.writer.backend import Backend
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = ["engine"]
+__all__ = ["backend"]
 
 _OF_THIS_MACHINE = ("memory_limit", "temp_directory", "threads")
 
 
-def engine(session: SparkSession) -> Engine:
+def backend(session: SparkSession) -> Backend:
     """The engine that has a session do the work. Raises `MissingDependency` where pyspark is missing or too old."""
     require_session(session)
     from pyspark.sql import DataFrame
@@ -52,7 +52,7 @@ def engine(session: SparkSession) -> Engine:
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
     opened, scanned, stored = (partial(way, session) for way in (_opened, _scanned, _stored))
-    return Engine(partial(open_storage, session), opened, scanned, stored, _some, _write, recuts_at_once=True)
+    return Backend(partial(open_storage, session), opened, scanned, stored, _some, _write, recuts_at_once=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def append_batch(
         if tablelog.latest_version(storage):
             writing.append(df, path, batch=batch, storage_options=storage_options)
         else:
-            engine = spark_backend.engine(df.sparkSession)
-            append_rows.create(storage, None, engine.opened(df, None), WriteOptions(**options), engine, batch)
+            backend = spark_backend.backend(df.sparkSession)
+            append_rows.create(storage, None, backend.opened(df, None), WriteOptions(**options), backend, batch)
 
     return append

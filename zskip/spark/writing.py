@@ -14,7 +14,7 @@ from zskip.errors import InvalidOption
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, require_session
 from zskip.spark.meaning_settings import require_proved_meaning
-from zskip.spark.spark_backend import engine
+from zskip.spark.spark_backend import backend
 from zskip.table import Table
 from zskip.table import write as write_table
 from zskip.writer import WriteOptions
@@ -110,7 +110,7 @@ def optimize(
     sizes = {name: None for name in _SIZES if any(other in options for other in _SIZES)}
     given = {**sizes, **options, **({} if by is None else {"by": by, "weights": options.get("weights")})}
     snapshot, _ = compact.optimize(
-        table.storage, table.snapshot, kept, full=True, wanted=replace(kept, **given), engine=engine(spark)
+        table.storage, table.snapshot, kept, full=True, wanted=replace(kept, **given), backend=backend(spark)
     )
     return Table(table.storage, snapshot)
 

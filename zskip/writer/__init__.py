@@ -1,9 +1,14 @@
 """The writer: rows from anywhere become data files in layout order, with their statistics.
 
-``opening``, ``sources``, ``paths``, ``storable``, ``evolution``: rows and their types · ``sample``, ``routing``:
-which file a row goes to · ``bundles``: which small files become one · ``scatter``, ``spool``: rows on their way,
-within the memory limit · ``encode``, ``hive``: one file · ``write``: all of that · ``changes``, ``deleting``,
-``optimizing``: what a table goes through · ``workload``, ``pace``: for the advisor, too.
+| what                        | where                                                                                  |
+| --------------------------- | -------------------------------------------------------------------------------------- |
+| reading rows                | `open_source`, `paths`, `row_source`, `spool`, `storable`, `evolution`, `hive`         |
+| cutting and scattering them | `row_sample`, `routing`, `file_groups`, `scatter`, `narrow`, `transit_types`           |
+| encoding one file           | `encode`                                                                               |
+| all of that                 | `write`                                                                                |
+| what changes a table        | `append`, `delete`, by the `backend` of this machine or of a cluster                   |
+| sketches of files           | `sketching`                                                                            |
+| for the advisor, too        | `workload_input`, `write_estimate`                                                     |
 """
 
 from zskip.writer.evolution import evolved, widened
@@ -11,14 +16,14 @@ from zskip.writer.file_groups import Bundles, least_rows, place, width
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions, bytes_of
 from zskip.writer.routing import Routing
-from zskip.writer.sources import Source
+from zskip.writer.row_source import RowSource
 from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.write import Written, write_files
 
 __all__ = [
     "Bundles",
     "Routing",
-    "Source",
+    "RowSource",
     "WriteOptions",
     "Written",
     "bytes_of",

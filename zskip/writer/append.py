@@ -15,7 +15,7 @@ from zskip.sketches import SKETCHES, named_sketches
 from zskip.storage import Storage, abandon
 from zskip.storage.table_formats import refuse_folder
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
-from zskip.writer.backend import LOCAL, Engine, Rows
+from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing
@@ -52,7 +52,7 @@ def create(
     base: Snapshot | None,
     source: Rows,
     options: WriteOptions,
-    engine: Engine = LOCAL,
+    backend: Backend = LOCAL,
     batch: tuple[str, int] | None = None,
 ) -> Snapshot:
     """Write a table; in place of all rows of ``base``, where there is one. ``batch``: whose first rows they are."""
@@ -69,7 +69,7 @@ def create(
     schema.orderable(options.by)
     named_sketches(options.sketches, schema)
     options = replace(options, partition_by=partition_by)
-    written = engine.write(source, storage, schema, options, None, None, None)
+    written = backend.write(source, storage, schema, options, None, None, None)
     return commit(
         storage,
         base,
@@ -96,7 +96,7 @@ def append(
     source: Rows,
     options: WriteOptions,
     batch: tuple[str, int] | None = None,
-    engine: Engine = LOCAL,
+    backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Appended]:
     """Write rows as new files of a table, after its own layout; nothing that is there is touched."""
     be_managed(storage, base)
@@ -110,7 +110,7 @@ def append(
         if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
             raise InvalidOption(f'The partition column "{name}" cannot change its type.')
     routing, rows_per_file = routing_of(storage, base)
-    written = engine.write(source, storage, schema, kept, routing, rows_per_file, None)
+    written = backend.write(source, storage, schema, kept, routing, rows_per_file, None)
     if not written.rows:
         return base, Appended(base.version, 0, 0, 0)
     grown = routing is None or len(written.routing.keys) > len(routing.keys)

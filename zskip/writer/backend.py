@@ -1,4 +1,4 @@
-"""`Engine`: who reads and writes the rows of a change. What is committed, and how, does not depend on it."""
+"""`Backend`: who reads and writes the rows of a change. What is committed, and how, does not depend on it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import stored_rows
 from zskip.writer.routing import Routing
-from zskip.writer.row_sample import Sample
-from zskip.writer.sources import Source, of_reader
+from zskip.writer.row_sample import RowSample
+from zskip.writer.row_source import RowSource, of_reader
 from zskip.writer.write import Written, write_files
 
-__all__ = ["LOCAL", "Engine", "Rows"]
+__all__ = ["LOCAL", "Backend", "Rows"]
 
 
 class Rows(Protocol):
@@ -34,7 +34,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class Backend:
     """What differs between this machine and a cluster.
 
     ``storage(url, storage_options)``: a table's folder ·
@@ -60,16 +60,16 @@ class Engine:
     recuts_at_once: bool
 
 
-def _scanned(scan: Scan) -> Source:
+def _scanned(scan: Scan) -> RowSource:
     return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan)))
 
 
-def _stored(index: Index, numbers: np.ndarray) -> Source:
+def _stored(index: Index, numbers: np.ndarray) -> RowSource:
     return stored_rows(index.storage, index.snapshot, index.paths(numbers).to_pylist())
 
 
-def _sampled(source: Source, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
-    sample = Sample(size, seed, total)
+def _sampled(source: RowSource, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+    sample = RowSample(size, seed, total)
     rows = 0
     for part in source.parts(columns):
         table = part().select(columns)
@@ -80,7 +80,7 @@ def _sampled(source: Source, columns: Sequence[str], size: int, total: int, seed
 
 
 def _write(
-    source: Source,
+    source: RowSource,
     storage: Storage,
     schema: Schema,
     options: WriteOptions,
@@ -91,4 +91,4 @@ def _write(
     return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots)
 
 
-LOCAL = Engine(open_storage, open_source, _scanned, _stored, _sampled, _write, recuts_at_once=False)
+LOCAL = Backend(open_storage, open_source, _scanned, _stored, _sampled, _write, recuts_at_once=False)

@@ -20,7 +20,7 @@ from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, Snapshot, commit, with_segments
 from zskip.writer.append import be_managed, kept_options, removal, routing_of
-from zskip.writer.backend import LOCAL, Engine
+from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written
 
@@ -46,7 +46,7 @@ def delete(
     matching: Predicate,
     rest: Predicate,
     options: WriteOptions,
-    engine: Engine = LOCAL,
+    backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Deleted]:
     """Take the rows out of a table for which ``matching`` is TRUE; ``rest`` is TRUE of all others.
 
@@ -54,7 +54,7 @@ def delete(
     `CorruptFile` where a file does not hold the rows that it should. Nothing is changed then.
     """
     be_managed(storage, base)
-    deletion = _Deletion(storage, matching, rest, options, engine)
+    deletion = _Deletion(storage, matching, rest, options, backend)
     try:
         return deletion.made(base)
     except BaseException:
@@ -85,10 +85,10 @@ class _Deletion:
     """A delete under way. ``cuts``: what it did so far · ``uncertain``: a commit may have been made."""
 
     def __init__(
-        self, storage: Storage, matching: Predicate, rest: Predicate, options: WriteOptions, engine: Engine
+        self, storage: Storage, matching: Predicate, rest: Predicate, options: WriteOptions, backend: Backend
     ) -> None:
         self.storage, self.matching, self.rest = storage, matching, rest
-        self.options, self.engine = options, engine
+        self.options, self.backend = options, backend
         self.cuts: list[_Cut] = []
         self.uncertain = False
 
@@ -112,7 +112,7 @@ class _Deletion:
         in which none does are left as they are. A cluster does not ask: it would read them on one machine.
         """
         partly, matched = hit.numbers[~hit.all_match], None
-        if self.engine is LOCAL:
+        if self.backend is LOCAL:
             matched = counts(hit.narrowed(partly).scan)
             partly, matched = partly[matched > 0], matched[matched > 0]
         whole = hit.numbers[hit.all_match]
@@ -121,8 +121,8 @@ class _Deletion:
         left = survey(hit.index, self.rest).narrowed(partly)
         routing, rows_per_file = routing_of(self.storage, base)
         kept = kept_options(base, self.options)
-        written = self.engine.write(
-            self.engine.scanned(left.scan), self.storage, base.schema, kept, routing, rows_per_file, None
+        written = self.backend.write(
+            self.backend.scanned(left.scan), self.storage, base.schema, kept, routing, rows_per_file, None
         )
         if matched is not None and _rows(hit, partly) - written.rows != matched.sum():
             self._be_volatile(hit.narrowed(partly), matched, written)

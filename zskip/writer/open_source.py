@@ -24,17 +24,17 @@ from zskip.errors import InvalidOption
 from zskip.plan import survey
 from zskip.sources import index_of, source_of
 from zskip.writer.paths import is_folder, open_paths
-from zskip.writer.sources import Source, of_dataset, of_reader, of_table
+from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
 
 __all__ = ["open_source"]
 
 
-def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> Source:
+def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> RowSource:
     """The rows of anything that the module's table lists.
 
     Raises `InvalidOption` for what is none of it, `NoParquet` and `CorruptFile` for paths, `SchemaError`.
     """
-    if isinstance(source, Source):
+    if isinstance(source, RowSource):
         return source
     if isinstance(source, (str, os.PathLike)) or _are_paths(source):
         paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)

@@ -29,6 +29,7 @@ _UNITS = {
 }
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
+_DEFAULT_FILE_SIZE = 128_000_000
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 Progress = Callable[[str, int, int | None], None]
@@ -115,6 +116,19 @@ class WriteOptions:
         be_seed(self.seed)
         for name in ("by", "partition_by"):
             object.__setattr__(self, name, named(getattr(self, name), name))
+
+    @property
+    def sized_by_bytes(self) -> bool:
+        """Whether the number of files follows from how many bytes the rows take on disk."""
+        return self.files is None and self.rows_per_file is None
+
+    def file_count(self, rows: int, stored: float) -> int:
+        """Into how many files so many rows go. ``stored``: bytes of a row on disk, where `sized_by_bytes`."""
+        if self.files is not None:
+            return self.files
+        if self.rows_per_file is not None:
+            return max(1, -(-rows // self.rows_per_file))
+        return max(1, round(rows * stored / int(self.file_size or _DEFAULT_FILE_SIZE)))
 
     def reported(self, phase: str, done: int, total: int | None) -> None:
         """Tell the caller how far a phase is."""

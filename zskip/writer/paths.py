@@ -23,9 +23,9 @@ from zskip.storage import Storage, open_storage
 from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.storage.table_formats import refuse_foreign_files
 from zskip.tablelog import Index, Snapshot, load
-from zskip.writer import sources
+from zskip.writer import row_source
 from zskip.writer.evolution import united
-from zskip.writer.sources import Part, Source
+from zskip.writer.row_source import Part, RowSource
 from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.transit_types import compact_strings, with_encoded
 
@@ -61,7 +61,7 @@ class _File:
         return self.storage.filesystem().open(self.storage.uri_of(self.inner))
 
 
-def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> Source:
+def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> RowSource:
     """The rows of files, in the order of the paths, and inside a glob or folder in the order of their names.
 
     Raises `NoParquet` where there is no file to read, `CorruptFile` for one that cannot be read, and `ForeignTable`
@@ -154,15 +154,15 @@ def _globbed(name: str, pattern: str) -> bool:
     return re.fullmatch("".join(parts).removesuffix("/"), name) is not None
 
 
-def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> Source:
+def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> RowSource:
     """The rows of some of a table's own files, in this order, with the columns and types of the snapshot."""
     return rows_of_files(storage, snapshot.schema.arrow, snapshot.partition_by, paths)
 
 
-def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[str], paths: Sequence[str]) -> Source:
+def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[str], paths: Sequence[str]) -> RowSource:
     """The rows of some files in a table's folder, in this order, with the table's columns and types."""
     if not paths:
-        return sources.of_parts(schema, [])
+        return row_source.of_parts(schema, [])
     partition = pa.schema([schema.field(name) for name in partition_by])
     found = _of_parquet(
         [_File(storage.uri_of(path), path, None if storage.local else storage, partition) for path in paths]
@@ -177,7 +177,7 @@ def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[st
         for part in found.parts(there):
             yield lambda part=part: storable_rows(part(), carried)  # type: ignore[misc]  # a default binds
 
-    return Source(schema, found.row_count, True, parts, encoded=found.encoded)
+    return RowSource(schema, found.row_count, True, parts, encoded=found.encoded)
 
 
 def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
@@ -189,7 +189,7 @@ def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_F
     return [_File(storage.uri_of(name), name, None if storage.local else storage, partition) for name in names]
 
 
-def _of_parquet(files: Sequence[_File]) -> Source:
+def _of_parquet(files: Sequence[_File]) -> RowSource:
     """Parquet by row group. Footers are read once, by threads; files may differ in schema as tables may evolve."""
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(_footer, files))
@@ -230,7 +230,7 @@ def _of_parquet(files: Sequence[_File]) -> Source:
             for group in range(footer.num_row_groups):
                 yield lambda number=number, group=group: read(number, group, columns)  # type: ignore[misc]  # defaults bind
 
-    return Source(schema, sum(footer.num_rows for footer in footers), True, parts, encoded=frozenset(encoded))
+    return RowSource(schema, sum(footer.num_rows for footer in footers), True, parts, encoded=frozenset(encoded))
 
 
 def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
@@ -261,7 +261,7 @@ def _with_folders(schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Sche
     return schema
 
 
-def _of_text(files: Sequence[_File], kind: str) -> Source:
+def _of_text(files: Sequence[_File], kind: str) -> RowSource:
     """CSV or JSON through DuckDB, which infers the types and reads lazily."""
     import duckdb
 
@@ -275,8 +275,8 @@ def _of_text(files: Sequence[_File], kind: str) -> Source:
         chosen = "*" if columns is None else ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         try:
             rows = connection.sql(f"SELECT {chosen} FROM read_{kind}_auto($files)", params={"files": names})
-            return rows.to_arrow_reader(sources.PART_ROWS)
+            return rows.to_arrow_reader(row_source.PART_ROWS)
         except duckdb.Error as error:
             raise CorruptFile(f'"{names[0]}" cannot be read as {kind.upper()}: {error}') from error
 
-    return sources.of_streams(storable_schema(query(None).schema), query)
+    return row_source.of_streams(storable_schema(query(None).schema), query)

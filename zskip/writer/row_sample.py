@@ -9,15 +9,21 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Sample"]
+__all__ = ["LARGEST", "RowSample", "sample_size"]
 
 _ROWS_AT_ONCE = 1 << 13
+LARGEST = 1_000_000
 
 
-class Sample:
+def sample_size(files: int, rows_per_file: int = 400, least: int = 50_000) -> int:
+    """How many rows to sample for a layout of so many files."""
+    return min(max(files * rows_per_file, least), LARGEST)
+
+
+class RowSample:
     """The rows of a sample of at most ``size`` rows, gathered part by part; all rows where there are no more.
 
-    >>> sample = Sample(3, seed=0)
+    >>> sample = RowSample(3, seed=0)
     >>> sample.add(pa.table({"x": list(range(100))}), first=0)
     >>> sample.rows().num_rows
     3

@@ -13,7 +13,7 @@ import psutil
 import pyarrow as pa
 
 from zskip.errors import naming
-from zskip.writer.sources import Source, of_parts, of_streams
+from zskip.writer.row_source import RowSource, of_parts, of_streams
 
 __all__ = ["SpillFolders", "free_memory", "kept"]
 
@@ -38,7 +38,7 @@ class SpillFolders:
         return folder
 
 
-def kept(source: Source, most_bytes: int, folders: SpillFolders, report: Callable[[int], None]) -> Source:
+def kept(source: RowSource, most_bytes: int, folders: SpillFolders, report: Callable[[int], None]) -> RowSource:
     """The same rows, repeatable: in memory while they fit into so many bytes, else in a spill file."""
     if source.repeatable:
         return source
@@ -59,7 +59,7 @@ def kept(source: Source, most_bytes: int, folders: SpillFolders, report: Callabl
 
 def _spooled(
     schema: pa.Schema, tables: Iterator[pa.Table], folders: SpillFolders, report: Callable[[int], None]
-) -> Source:
+) -> RowSource:
     path = os.path.join(folders.make(), "rows.arrows")
     rows = 0
     with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:

@@ -1,4 +1,4 @@
-"""`write_files`: from rows to data files. Sample → fit → scatter by bucket → gather → arrange → encode.
+"""`write_files`: from rows to data files. RowSample → fit → scatter by bucket → gather → arrange → encode.
 
     source ──parts──▶ sample ──▶ layouts.fit ──▶ routing
        └────parts──▶ file of each row ──▶ buckets (memory, or spill files) ──▶ order ──▶ Parquet and statistics
@@ -35,18 +35,15 @@ from zskip.writer.file_groups import Bundles, least_rows, place, width
 from zskip.writer.narrow import Narrow
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
-from zskip.writer.row_sample import Sample
+from zskip.writer.row_sample import LARGEST, RowSample, sample_size
+from zskip.writer.row_source import Part, RowSource
 from zskip.writer.scatter import FILE, MemoryBuckets, SpilledBuckets, in_parallel, split
-from zskip.writer.sources import Part, Source
 from zskip.writer.spool import SpillFolders, free_memory, kept
 from zskip.writer.storable import storable_rows
 from zskip.writer.transit_types import carried_schema, trimmed
 
 __all__ = ["Written", "write_files"]
 
-DEFAULT_FILE_SIZE = 128_000_000
-_SAMPLED_PER_FILE = 400
-_LEAST_SAMPLE, _LARGEST_SAMPLE = 50_000, 1_000_000
 _MOST_BUCKETS = 256
 # Shares of the memory limit: rows that are kept in memory, parts on their way to the buckets, and the rows of one
 # bucket that is being made into files.
@@ -73,7 +70,7 @@ class Written:
 
 
 def write_files(
-    source: Source,
+    source: RowSource,
     storage: Storage,
     schema: Schema,
     options: WriteOptions,
@@ -172,7 +169,7 @@ class _Write:
     def __post_init__(self) -> None:
         self.drafts = Drafts(self.storage)
 
-    def run(self, source: Source, routing: Routing | None, rows_per_file: int | None) -> Written:
+    def run(self, source: RowSource, routing: Routing | None, rows_per_file: int | None) -> Written:
         most, least = int(self.limit * _RESIDENT_SHARE), 1
         source = kept(source, most, self.folders, lambda rows: self.options.reported("read", rows, None))
         look = self._look(source)
@@ -200,29 +197,28 @@ class _Write:
             segments = published(self.drafts, self.sketches, ids)
         return Written(routing, data_files, rows, rows_per_file or max(rows, 1), segments)
 
-    def _look(self, source: Source) -> _Look:
+    def _look(self, source: RowSource) -> _Look:
         for part in source.parts(None):
             given = part()
             if given.num_rows:
                 carried = carried_schema(given, self.schema.arrow, self.options.partition_by)
                 rows = storable_rows(given, carried)
-                wanted = self.options.files is None and self.options.rows_per_file is None
                 head = rows.slice(0, 1 << 16)
                 encoding = fitted_encoding(head, self.options.compression)
-                stored = stored_bytes(head, encoding) / head.num_rows if wanted else 0.0
+                stored = stored_bytes(head, encoding) / head.num_rows if self.options.sized_by_bytes else 0.0
                 return _Look(rows.nbytes / rows.num_rows, stored, rows.nbytes, carried)
         return _Look(0.0, 0.0, 0, self.schema.arrow)
 
     # --- sample and fit ---
 
-    def _fitted(self, source: Source, look: _Look) -> tuple[Routing, int]:
+    def _fitted(self, source: RowSource, look: _Look) -> tuple[Routing, int]:
         options = self.options
         by = [column.path for column in self.schema.orderable(options.by)]
         columns = fitted_columns(self.schema, options)
-        size = (
-            _LARGEST_SAMPLE if options.files is None and source.row_count is None else self._sample_size(source, look)
-        )
-        sample = Sample(size, options.seed, source.row_count)
+        files = options.file_count(source.row_count or 0, look.stored)
+        unknown = options.files is None and source.row_count is None
+        size = LARGEST if unknown else sample_size(files)
+        sample = RowSample(size, options.seed, source.row_count)
         rows = 0
         counts: dict[tuple[str, ...], int] = {}
 
@@ -241,22 +237,10 @@ class _Write:
         if sampled is None:
             sampled = pa.schema([self.schema.arrow.field(name) for name in columns]).empty_table()
             counts = {} if options.partition_by else {(): 0}
-        wanted = self._files(rows, look)
+        wanted = options.file_count(rows, look.stored)
         return fitted(sampled, by, counts, wanted, options), rows
 
-    def _files(self, rows: int, look: _Look) -> int:
-        options = self.options
-        if options.files is not None:
-            return options.files
-        if options.rows_per_file is not None:
-            return max(1, -(-rows // options.rows_per_file))
-        return max(1, round(rows * look.stored / int(options.file_size or DEFAULT_FILE_SIZE)))
-
-    def _sample_size(self, source: Source, look: _Look) -> int:
-        files = self._files(source.row_count or 0, look)
-        return min(max(files * _SAMPLED_PER_FILE, _LEAST_SAMPLE), _LARGEST_SAMPLE)
-
-    def _extended(self, source: Source, routing: Routing) -> tuple[Routing, int]:
+    def _extended(self, source: RowSource, routing: Routing) -> tuple[Routing, int]:
         """The routing with the partitions that these rows bring, and how many rows there are."""
         if not routing.partition_by and source.row_count is not None:
             return routing, source.row_count
@@ -292,7 +276,7 @@ class _Write:
 
     def _scatter(
         self,
-        source: Source,
+        source: RowSource,
         routing: Routing,
         look: _Look,
         buckets: MemoryBuckets | SpilledBuckets,

@@ -1,4 +1,4 @@
-"""`Source`: rows to be written, as parts that are read one after another or in parallel; and those of Arrow objects."""
+"""`RowSource`: rows to be written, as parts that are read in turn or in parallel; and those of Arrow objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zskip.writer.storable import storable_rows, storable_schema
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
-__all__ = ["PART_ROWS", "Part", "Source", "of_dataset", "of_parts", "of_reader", "of_streams", "of_table"]
+__all__ = ["PART_ROWS", "Part", "RowSource", "of_dataset", "of_parts", "of_reader", "of_streams", "of_table"]
 
 PART_BYTES = 32 << 20
 PART_ROWS = 1 << 18
@@ -23,7 +23,7 @@ Part = Callable[[], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """Rows to be written. ``schema``: as `storable_schema` keeps it · ``row_count``: None where only reading tells.
 
     ``parts(columns)`` yields the rows part by part, in their order, with these top-level columns (all by default).
@@ -38,7 +38,7 @@ class Source:
     encoded: frozenset[str] = frozenset()
 
 
-def of_table(table: pa.Table) -> Source:
+def of_table(table: pa.Table) -> RowSource:
     """The rows of a table in memory."""
     schema = storable_schema(table.schema)
     length = _rows_per_part(table.nbytes, table.num_rows)
@@ -49,20 +49,20 @@ def of_table(table: pa.Table) -> Source:
         for start in range(0, chosen.num_rows, length):
             yield lambda start=start: storable_rows(chosen.slice(start, length), kept)  # type: ignore[misc]  # a default binds
 
-    return Source(schema, table.num_rows, True, parts)
+    return RowSource(schema, table.num_rows, True, parts)
 
 
-def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> Source:
+def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> RowSource:
     """Tables of storable rows in memory."""
 
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         for table in tables:
             yield lambda table=table: table if columns is None else table.select(columns)  # type: ignore[misc]  # a default binds
 
-    return Source(schema, sum(table.num_rows for table in tables), True, parts)
+    return RowSource(schema, sum(table.num_rows for table in tables), True, parts)
 
 
-def of_dataset(dataset: Dataset) -> Source:
+def of_dataset(dataset: Dataset) -> RowSource:
     """The rows of a dataset, which may be read again."""
     schema = storable_schema(dataset.schema)
 
@@ -72,23 +72,23 @@ def of_dataset(dataset: Dataset) -> Source:
     return of_streams(schema, read, dataset.count_rows())
 
 
-def of_reader(reader: pa.RecordBatchReader) -> Source:
+def of_reader(reader: pa.RecordBatchReader) -> RowSource:
     """The rows of a stream that can be read once."""
     schema = storable_schema(reader.schema)
-    return Source(schema, None, False, lambda columns: _of_batches(reader, schema))
+    return RowSource(schema, None, False, lambda columns: _of_batches(reader, schema))
 
 
 def of_streams(
     schema: pa.Schema,
     read: Callable[[Sequence[str] | None], Iterable[pa.RecordBatch]],
     row_count: int | None = None,
-) -> Source:
+) -> RowSource:
     """The rows of batches that can be read again."""
 
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         return _of_batches(read(columns), schema if columns is None else _selected(schema, columns))
 
-    return Source(schema, row_count, True, parts)
+    return RowSource(schema, row_count, True, parts)
 
 
 def _of_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[Part]:
