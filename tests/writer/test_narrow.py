@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import zskip
 from zskip.writer import narrow as narrowing
-from zskip.writer import sources
 from zskip.writer.narrow import Narrow
 from zskip.writer.scatter import SpilledBuckets
 from zskip.writer.transit_types import ENCODED_STRING
