@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import zskip
 from zskip.writer import narrow as narrowing
+from zskip.writer import row_source
 from zskip.writer.narrow import Narrow
 from zskip.writer.scatter import SpilledBuckets
 from zskip.writer.transit_types import ENCODED_STRING
@@ -151,7 +152,7 @@ def test_every_way_makes_the_same_files(
 ) -> None:
     """Also where a column's dictionaries differ by row group, and where all its texts are too many to be known."""
     monkeypatch.setattr(narrowing, "_MOST_TEXTS", texts)
-    monkeypatch.setattr(sources, "PART_ROWS", 400)
+    monkeypatch.setattr(row_source, "PART_ROWS", 400)
     rows = growing(6000)
     source: Any = rows
     if given_as == "Parquet":
