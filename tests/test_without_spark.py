@@ -19,7 +19,7 @@ if sys.argv[1] == "no pyspark":
 import pyarrow as pa
 import zskip
 import zskip.spark as zs
-from zskip.spark.spark_backend import engine
+from zskip.spark.spark_backend import backend
 
 path = sys.argv[2]
 table = zskip.write(pa.table({"x": [1, 2, 3]}), path, by=["x"], files=2)

@@ -426,9 +426,9 @@ def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSessio
     assert zs.append(spark.range(10, 20), late, batch=("stream", 1)).version == 2
     before = left(tmp_path / "t")
     # As two runs of one batch at a time: the second has looked before the first had committed.
-    engine = spark_backend.engine(spark)
+    backend = spark_backend.backend(spark)
     snapshot, done = append.append(
-        late.storage, late.snapshot, engine.opened(spark.range(10, 20), None), WriteOptions(), ("stream", 1), engine
+        late.storage, late.snapshot, backend.opened(spark.range(10, 20), None), WriteOptions(), ("stream", 1), backend
     )
     assert (snapshot.version, done.rows) == (2, 0)
     assert left(tmp_path / "t") == before

@@ -2,7 +2,7 @@
 
 | what                        | where                                                                                  |
 | --------------------------- | -------------------------------------------------------------------------------------- |
-| reading rows                | `open_source`, `paths`, `row_source`, `spool`, `storable`, `evolution`, `hive`         |
+| reading rows                | `open_source`, `paths`, `row_source`, `spool`, `storable`, `evolution`                 |
 | cutting and scattering them | `row_sample`, `routing`, `file_groups`, `scatter`, `narrow`, `transit_types`           |
 | encoding one file           | `encode`                                                                               |
 | all of that                 | `write`                                                                                |
