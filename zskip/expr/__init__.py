@@ -1,8 +1,8 @@
 """The bound tree of a predicate: typed nodes over a table's columns, and what is known of them without any data.
 
 ``tree``: the nodes and their constructors · ``bound``: a tree with its schema and text, `Predicate` · ``literals``:
-constants that fit a column's type, or refuse · ``patterns``: LIKE and regular expressions · ``image``: the values that
-a function can give · ``render``: the tree as SQL of another dialect · ``functions``: what zskip knows of each function.
+constants that fit a column's type, or refuse · ``patterns``: LIKE and regular expressions · ``render``: the tree as SQL
+of another dialect.
 """
 
 from __future__ import annotations
