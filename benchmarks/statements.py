@@ -2,7 +2,8 @@
 
     python benchmarks/statements.py FOLDER [--files 2000] [--tpch 1]
 
-A ratio above 1 is a loss. ``--tpch``: the scale factor of the lineitem table that tpchgen-cli makes, for Q1 and Q6.
+A ratio above 1 is a loss. ``--tpch``: the scale factor at which tpchgen-cli makes the tables of TPC-H, for its 22
+queries; each table is laid out by the columns that they filter on, lineitem as ``--lineitem-files`` files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import zskip
+from tests.spark.tpch import LAYOUTS, QUERIES
 
 RUNS = 5
 EVENTS = [
@@ -30,18 +33,6 @@ EVENTS = [
     ("min, max, count", "SELECT min(id), max(id), count(*) FROM {t}"),
     ("count of a range", "SELECT count(*) FROM {t} WHERE id BETWEEN 5000 AND 1500000"),
     ("a full scan", "SELECT host, sum(amount) FROM {t} GROUP BY host ORDER BY host"),
-]
-LINEITEM = [
-    (
-        "TPC-H Q1",
-        "SELECT l_returnflag, l_linestatus, sum(l_quantity), count(*) FROM {t} "
-        "WHERE l_shipdate <= DATE '1998-09-02' GROUP BY ALL ORDER BY ALL",
-    ),
-    (
-        "TPC-H Q6",
-        "SELECT sum(l_extendedprice * l_discount) FROM {t} WHERE l_shipdate >= DATE '1994-01-01' "
-        "AND l_shipdate < DATE '1995-01-01' AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24",
-    ),
 ]
 
 
@@ -73,6 +64,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--tpch", type=float)
+    parser.add_argument("--lineitem-files", type=int, default=100)
     given = parser.parse_args()
     events = given.folder / f"events-{given.files}"
     if not events.exists():
@@ -82,13 +74,36 @@ def main() -> None:
     print(f"{'statement':20} {'zskip':>12} {'glob':>12} {'ratio':>7}")
     compare(events, EVENTS)
     if given.tpch:
-        lineitem = given.folder / f"lineitem-{given.tpch:g}"
-        if not lineitem.exists():
-            raw = given.folder / "raw"
-            command = ["tpchgen-cli", "-s", f"{given.tpch:g}", "--format=parquet", "--tables=lineitem"]
-            subprocess.run([*command, f"--output-dir={raw}"], check=True)
-            zskip.write(str(raw / "lineitem.parquet"), lineitem, by=["l_shipdate", "l_partkey"], files=100)
-        compare(lineitem, LINEITEM)
+        tpch(given.folder / f"tpch-{given.tpch:g}", given.tpch, given.lineitem_files)
+
+
+def tpch(folder: Path, scale: float, lineitem_files: int) -> None:
+    """One line a query, and one for the sum of their medians."""
+    tables = {name: folder / (f"{name}-{lineitem_files}" if name == "lineitem" else name) for name in LAYOUTS}
+    raw = folder / "raw"
+    if not raw.exists():
+        generator = Path(sys.executable).with_name("tpchgen-cli")
+        subprocess.run([str(generator), "parquet", "-s", f"{scale:g}", f"--output-dir={raw}"], check=True)
+    for name, path in tables.items():
+        if not path.exists():
+            files = lineitem_files if name == "lineitem" else max(1, min(20, int(20 * scale)))
+            zskip.write(str(raw / f"{name}.parquet"), path, by=LAYOUTS[name], files=files)
+    con, glob = duckdb.connect(), duckdb.connect()
+    for name, path in tables.items():
+        glob.execute(f"CREATE VIEW {name} AS SELECT * FROM '{path}/**/*.parquet'")
+    named = {name: str(path) for name, path in tables.items()}
+    sums = [0.0, 0.0]
+    for number, text in QUERIES.items():
+        rows = [zskip.sql(text, con, tables=named).fetchall(), glob.sql(text).fetchall()]
+        if len(rows[0]) != len(rows[1]):
+            sys.exit(f"TPC-H Q{number}: the rows differ")
+        taken = (
+            median(lambda text=text: zskip.sql(text, con, tables=named).fetchall()),  # type: ignore[misc]
+            median(lambda text=text: glob.sql(text).fetchall()),  # type: ignore[misc]
+        )
+        sums = [total + one for total, one in zip(sums, taken, strict=True)]
+        print(f"{f'TPC-H Q{number}':20} {taken[0]:9.1f} ms {taken[1]:9.1f} ms {taken[0] / taken[1]:7.3f}", flush=True)
+    print(f"{'TPC-H, sum of 22':20} {sums[0]:9.1f} ms {sums[1]:9.1f} ms {sums[0] / sums[1]:7.3f}")
 
 
 if __name__ == "__main__":
