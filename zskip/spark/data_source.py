@@ -24,6 +24,7 @@ from zskip.expr import Predicate, conjunction
 from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
+from zskip.spark.hive_columns import with_spark_types
 from zskip.storage.opening import knows
 from zskip.table import Table
 from zskip.table import open as open_table
@@ -172,7 +173,7 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             return "zskip"
 
         def schema(self) -> StructType:
-            types = spark_schema(_opened(self.options).schema)
+            types = spark_schema(with_spark_types(_opened(self.options)).schema)
             if "provider" in self.options:  # CREATE TABLE
                 types.fields[0].metadata = {_TABLE: json.dumps({key: self.options.get(key) for key in _OPTIONS})}
             return types

@@ -17,6 +17,7 @@ from zskip.sources import source_of
 from zskip.spark.file_index import Unsupported, self_pruning
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, column, is_connect, read_files, require_session
+from zskip.spark.hive_columns import with_spark_types
 from zskip.spark.spark_sql import table_paths
 from zskip.storage.opening import knows
 from zskip.table import Table
@@ -131,11 +132,11 @@ def _opened(
     storage_options: Mapping[str, Any] | None,
 ) -> Table:
     if isinstance(path, Table):
-        return path
+        return with_spark_types(path)
     if knows(path) and (source := source_of(path, version, storage_options=storage_options)) is not None:
         return Table.of_source(source)
     storage = open_storage(spark, path, storage_options)
-    return Table(storage, tablelog.load(storage, version))
+    return with_spark_types(Table(storage, tablelog.load(storage, version)))
 
 
 def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:

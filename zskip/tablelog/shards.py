@@ -277,7 +277,13 @@ class ShardReader:
 
 
 def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:
-    """Bounds as the table's type of today: a table may have widened a column since they were written."""
+    """Bounds as the table's type of today: a table may have widened a column since they were written.
+
+    An int64 may also be asked for as an int32, as Spark reads small numbers in folder names: bounds that fit are kept.
+    """
+    if t.is_int64(bounds.type) and t.is_int32(type):
+        narrow = bounds.cast(type, safe=False)
+        return pc.if_else(pc.equal(narrow.cast(bounds.type), bounds), narrow, pa.scalar(None, type))
     return bounds.view(type) if bounds.type == values.integral(type) else widened(bounds, type)
 
 
