@@ -23,8 +23,8 @@ from zskip.errors import InvalidOption, ZskipError
 from zskip.expr import Predicate, conjunction
 from zskip.scan import Scan
 from zskip.schema import Schema
+from zskip.spark.folder_types import with_spark_types
 from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
-from zskip.spark.hive_columns import with_spark_types
 from zskip.storage.opening import knows
 from zskip.table import Table
 from zskip.table import open as open_table

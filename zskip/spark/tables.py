@@ -15,9 +15,9 @@ from zskip.binder import bind
 from zskip.errors import UnsupportedFormat
 from zskip.sources import source_of
 from zskip.spark.file_index import Unsupported, self_pruning
+from zskip.spark.folder_types import with_spark_types
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, column, is_connect, read_files, require_session
-from zskip.spark.hive_columns import with_spark_types
 from zskip.spark.spark_sql import table_paths
 from zskip.storage.opening import knows
 from zskip.table import Table
