@@ -106,6 +106,8 @@ def files_read(lake: Path, statement: str) -> list[int]:
         "SELECT * FROM 'T' t, (VALUES (5), (7)) v(a) WHERE t.a = v.a AND now() > '2000-01-01'",
         # Statements about a table, PIVOT, windows, samples.
         "SELECT * FROM (DESCRIBE SELECT * FROM 'T' t)",
+        "DESCRIBE FROM 'T' t",
+        "SELECT count FROM (SUMMARIZE FROM 'T' t WHERE a < 5)",
         "PIVOT (SELECT a, k FROM 'T' t WHERE a < 30) ON k USING count(*)",
         "PIVOT (SELECT a, k FROM 'T' t) ON k IN (3, 4) USING count(*)",
         "SELECT a FROM 'T' t WHERE a < 50 QUALIFY row_number() OVER (PARTITION BY k ORDER BY a DESC) = 1",

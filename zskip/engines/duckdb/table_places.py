@@ -133,6 +133,7 @@ def table_places(words: Sequence[Word]) -> Places:
             frame.naming, recursive = True, after == "RECURSIVE"
         elif text == "FROM":
             frame.expecting = frame.listing = before not in ("DISTINCT", "DELETE")
+            bare = False
         elif text == "JOIN":
             frame.expecting = True
         elif text == "USING" and verb in ("MERGE", "DELETE"):
