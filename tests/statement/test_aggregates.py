@@ -97,6 +97,19 @@ def test_cut_bounds_are_no_extremes(tmp_path: Path) -> None:
     assert found == [("a" * 400, "b" * 400, 2)]
 
 
+def test_the_greatest_value_of_one_file_is_no_nan_that_it_lacks(tmp_path: Path) -> None:
+    rows = {"n": range(40), "x": [float(i) for i in range(40)], "s": [{"x": float(i)} for i in range(40)]}
+    build_table(tmp_path / "t", pa.table(rows), files=4, row_group_rows=5)
+    con = duckdb.connect()
+    statement = f"SELECT max(x), max(s.x), count(*) FROM '{tmp_path}/t' WHERE n >= 30"
+    assert [len(plan) for _, plan in rewrite(statement, con).plans] == [1]
+    assert zskip.sql(statement, con).fetchall() == [(39.0, 39.0, 10)]
+    assert zskip.sql(f"SELECT max(x) FROM '{tmp_path}/t' WHERE n >= 30", con).fetchall() == [(39.0,)]
+    zskip.write(pa.table(rows), tmp_path / "one", by="n", files=1)
+    named = f"SELECT max(x), count(filename), max(file_row_number) FROM '{tmp_path}/one'"
+    assert zskip.sql(named, con).fetchall() == [(39.0, 40, 39)]
+
+
 def test_explain_says_what_each_rule_skipped(lake: Path) -> None:
     con = duckdb.connect()
     ours = f"SELECT count(*) FROM '{lake}/t' t WHERE num BETWEEN 15 AND 84"

@@ -136,11 +136,16 @@ def _form_source(
     return f"(SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'})"
 
 
-def uniform_read(files: str, schema: pa.Schema) -> str:
+def uniform_read(files: str, schema: pa.Schema, rows: int | None, *, alone: bool) -> str:
     """A read of files that all have the same columns: ``files`` is a list in SQL, or a parameter.
 
-    DuckDB then counts the rows itself, which it does not where it is given a schema.
+    DuckDB then counts the rows itself, which it does not where it is given a schema. ``alone``: the list has one file.
+    DuckDB would answer max(x) from that file's footer, and takes it for NaN wherever NaN is possible; a schema keeps
+    it from that. ``rows``: how many rows the files hold, which DuckDB is then told.
     """
+    if alone and any(_holds_floats(field.type) for field in schema):
+        types = {field.name: duckdb_type(field.type) for field in schema}
+        return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, None)})"
     options = ["hive_partitioning = false"]
     if any(_holds_floats(field.type) for field in schema):
         options.append(_KEEPS_NAN)

@@ -64,13 +64,15 @@ class Values:
 def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, values: Values) -> str:
     """A read of a scan's files. ``uniform``: as the snapshot has it."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
+    stored = texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema
     if files and uniform and not scan.partition_by and form is None:
         listed = [without_patterns(file) for file in files]
-        read = uniform_read(values.add(listed) if values.takes else _literals(listed), schema)
+        said = values.add(listed) if values.takes else _literals(listed)
+        read = uniform_read(said, stored, scan.rows, alone=len(listed) == 1)
     else:
         select = native_scan(
             files,
-            texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema,
+            stored,
             partition_by=scan.partition_by,
             rows=scan.rows,
             schema_parameter=None,
