@@ -70,7 +70,8 @@ CASES = [
 
 @pytest.mark.parametrize(("statement", "files"), CASES, ids=[statement for statement, _ in CASES])
 def test_aggregates_are_what_duckdb_says(lake: Path, statement: str, files: int | None) -> None:
-    con = duckdb.connect()
+    # Of 0.0 and -0.0, which are equal, DuckDB gives the one that it meets first: several threads meet either.
+    con = duckdb.connect(config={"threads": 1})
     ours = statement.replace("{T}", f"'{lake}/t' t")
     plain = con.sql(statement.replace("{T}", f"read_parquet('{lake}/t/*.parquet', can_have_nan = true) t"))
     found = zskip.sql(ours, con)
