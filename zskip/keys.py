@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pyarrow import types as t
 
 from zskip.errors import InvalidOption, NotOrderable
-from zskip.schema import Schema, is_orderable, logical_type
+from zskip.schema import UUID, Schema, is_orderable, logical_type
 
 __all__ = ["Boundaries", "RankScale", "dense_codes", "order_bits", "row_hashes"]
 
@@ -92,7 +92,7 @@ def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if not is_orderable(whole.type):
         raise NotOrderable(f"{whole.type} has no agreed order.")
-    plain = _plain(whole, logical_type(whole.type))
+    plain = _plain(whole, _key_type(whole.type))
     codes = np.zeros(len(plain), np.int32)
     valid = _valid(plain)
     if _has_words(plain.type):
@@ -141,7 +141,7 @@ def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint
     ``after_prefix``: of strings and wide decimals the first eight bytes in which some of these values differ.
     """
     chunks = [values] if isinstance(values, pa.Array) else values.chunks
-    plain = [_plain(chunk, logical_type(chunk.type)) for chunk in chunks]
+    plain = [_plain(chunk, _key_type(chunk.type)) for chunk in chunks]
     if plain and _has_words(plain[0].type):
         first = _shared_words(plain) if after_prefix else 0
         bits = _first_words([_words(chunk) for chunk in plain], [_valid(chunk) for chunk in plain], first, after_prefix)
@@ -206,6 +206,12 @@ def _plain(values: pa.Array, arrow: pa.DataType) -> pa.Array:
     if values.type != arrow:
         values = values.cast(arrow)
     return values
+
+
+def _key_type(arrow: pa.DataType) -> pa.DataType:
+    """The type in which values are compared: the logical one, and binary for UUIDs."""
+    logical = logical_type(arrow)
+    return pa.binary() if logical == UUID else logical
 
 
 def _is_wider(arrow: pa.DataType, than: pa.DataType) -> bool:
@@ -480,7 +486,7 @@ def row_hashes(rows: pa.Table | pa.RecordBatch, chosen: NDArray[np.intp]) -> NDA
     for column in Schema(rows.schema):
         if column.orderable:
             parts: list[NDArray[np.uint64]] = [
-                _chunk_hashes(_plain(chunk, column.type)) for chunk in column.of(rows).take(places).chunks
+                _chunk_hashes(_plain(chunk, _key_type(column.type))) for chunk in column.of(rows).take(places).chunks
             ]
             hashes = _mixed(hashes ^ np.concatenate(parts))
     order = np.argsort(hashes, kind="stable")

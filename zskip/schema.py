@@ -19,6 +19,7 @@ from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, in_quotes, 
 
 __all__ = [
     "TIME_TZ",
+    "UUID",
     "Column",
     "Schema",
     "is_orderable",
@@ -77,16 +78,24 @@ def split_path(path: str) -> tuple[str, ...]:
         position += 1
 
 
+UUID = pa.binary(16)
+"""The logical type of UUIDs: their 16 bytes, which compare as unsigned. Bytes of a fixed width that are no UUIDs have
+the logical type ``pa.binary()``, so no other column is of this type."""
+
+
 def logical_type(arrow: pa.DataType) -> pa.DataType:
     """The type of the values: dictionary and run-end encodings unwrapped, views, large and small forms made plain.
 
-    Half floats become floats, which hold the same values: Arrow has no comparison for half floats.
+    Half floats become floats, which hold the same values: Arrow has no comparison for half floats. UUIDs become `UUID`,
+    for the same reason.
 
     >>> logical_type(pa.dictionary(pa.int32(), pa.large_string()))
     DataType(string)
     """
     if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
         return logical_type(arrow.value_type)
+    if arrow == pa.uuid():
+        return UUID
     if t.is_large_string(arrow) or t.is_string_view(arrow):
         return pa.string()
     if t.is_large_binary(arrow) or t.is_binary_view(arrow) or t.is_fixed_size_binary(arrow):

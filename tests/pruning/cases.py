@@ -20,6 +20,7 @@ import itertools
 import json
 import math
 import re
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
@@ -29,7 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests import FIXTURES
-from zskip.schema import Schema, split_path
+from zskip.schema import Schema, logical_type, split_path
 from zskip.stats import Ranges, Statistics
 
 FOLDER = FIXTURES / "predicates"
@@ -42,6 +43,7 @@ TYPES = {
     "bool": pa.bool_(),
     "string": pa.string(),
     "binary": pa.binary(),
+    "uuid": pa.uuid(),
     "date": pa.date32(),
     "time": pa.time64("us"),
     "timestamp": pa.timestamp("us"),
@@ -63,7 +65,8 @@ class ColumnBox:
     has_nan: bool | None
 
     def ranges(self) -> Ranges:
-        bounds = (pa.array([None if bound is UNKNOWN else bound], self.type) for bound in (self.lower, self.upper))
+        type = logical_type(self.type)
+        bounds = (pa.array([None if bound is UNKNOWN else bound], type) for bound in (self.lower, self.upper))
         flags = (pa.array([flag], pa.bool_()) for flag in (self.has_value, self.has_null, self.has_nan))
         return Ranges(*bounds, *flags)
 
@@ -206,6 +209,8 @@ def bound(text: str, type: pa.DataType) -> Any:
         return json.loads('"' + text[1:-1].replace('"', '\\"') + '"')
     if pa.types.is_binary(type):
         return bytes.fromhex(text[2:-1])
+    if type == pa.uuid():
+        return uuid.UUID(text).bytes
     if pa.types.is_boolean(type):
         return text == "true"
     if pa.types.is_date(type):
@@ -257,6 +262,8 @@ def _extreme(type: pa.DataType, end: int) -> Any:
         return ("", "\U0010ffff" * 3)[end]
     if pa.types.is_binary(type):
         return (b"", b"\xff" * 3)[end]
+    if type == pa.uuid():
+        return (b"\0" * 16, b"\xff" * 16)[end]
     if pa.types.is_date(type):
         return (dt.date(1600, 1, 1), dt.date(2400, 1, 1))[end]
     if pa.types.is_time(type):
@@ -303,6 +310,11 @@ def _candidates(type: pa.DataType, low: Any, high: Any, sql: str) -> Iterator[An
         yield from (text if pa.types.is_string(type) else text.encode() for text in grown)
         if pa.types.is_binary(type):
             yield from (bytes([byte]) + tail for byte in range(256) for tail in (b"", b"\x00"))
+    elif type == pa.uuid():
+        said = [int(text.replace("-", ""), 16) for text in texts if re.fullmatch(r"[0-9a-fA-F-]{36}", text)]
+        near = (number + step for number in [*said, 2**127] for step in (-1, 0, 1))
+        yield from (number.to_bytes(16, "big") for number in near if 0 <= number < 2**128)
+        yield from (bytes([byte]) + low[1:] for byte in range(256))
     elif pa.types.is_date(type):
         days = (high - low).days
         yield from (low + dt.timedelta(days=day) for day in range(0, days + 1, max(1, days // 3000)))

@@ -167,13 +167,18 @@ def test_a_bound_that_was_cut_is_never_called_exact(name: str) -> None:
         assert True not in column.upper_exact.to_pylist() + column.lower_exact.to_pylist()
 
 
-def test_a_uuid_has_no_bounds() -> None:
-    """Writers disagree on the order of UUIDs: Java compares them as signed."""
+def test_bounds_of_uuids_are_those_of_writers_that_compare_unsigned(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = pa.array([bytes([first]) * 16 for first in (1, 200)], pa.binary(16))
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), storage)}), f"{folder}/u.parquet")
         _, files = footers.read(open_storage(folder), ["u.parquet"])
+        monkeypatch.setattr(trust, "writer", lambda *_: trust.Writer("parquet-mr", (1, 8, 1)))
+        _, doubted = footers.read(open_storage(folder), ["u.parquet"])
     for units in (files.row_groups, files.files):
+        column = units.columns["u"]
+        assert column.lower.equals(storage[:1])
+        assert column.upper.equals(storage[1:])
+    for units in (doubted.row_groups, doubted.files):
         assert units.columns["u"].lower.null_count == units.columns["u"].upper.null_count == 1
         assert units.columns["u"].null_count.to_pylist() == [0]
 
@@ -213,7 +218,7 @@ def every_bound_is_a_value(patch: pytest.MonkeyPatch) -> None:
 
 
 GUARDED: list[tuple[Callable[..., None], str | None, Callable[[pytest.MonkeyPatch], None]]] = [
-    # Not int96_bounds, and no UUIDs: such bounds are not even decoded.
+    # Not int96_bounds: such bounds are not even decoded.
     *(
         (test_bounds_that_readers_understand_differently_are_not_kept, name, trust_out)
         for name in ("collated", "char_padded", "julian_dates", "julian_timestamps")

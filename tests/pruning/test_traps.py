@@ -32,7 +32,7 @@ from zskip.intervals import spans
 from zskip.intervals.spans import Span
 from zskip.pruning import Outcomes, evaluate, step_functions, term_spans
 from zskip.pruning.step_functions import Steps
-from zskip.schema import Schema
+from zskip.schema import UUID, Schema
 from zskip.stats import Ranges, Statistics
 
 Guard = Callable[[pytest.MonkeyPatch], None]
@@ -427,7 +427,7 @@ ELSEWHERE = {
     "CHAR padding": "test_bounds_that_readers_understand_differently_are_not_kept",
     "collation of the column": "test_bounds_that_readers_understand_differently_are_not_kept",
     "signed-byte string order": "test_without_trust_rows_would_be_lost",
-    "UUID order": "test_a_type_without_an_agreed_order_is_never_pruned_on",
+    "UUID order": "test_uuids_are_ordered_by_unsigned_bytes",
     "column-name case": "test_a_column_of_another_case_is_not_taken_for_a_missing_one",
     "data column beside partition column": "test_hive_folders_are_columns",
     "retyped columns": "test_ranges_of_another_type_say_nothing",
@@ -455,12 +455,13 @@ def test_ranges_of_another_type_say_nothing() -> None:
     assert outcomes.may_match.all()
 
 
-def test_a_type_without_an_agreed_order_is_never_pruned_on() -> None:
-    """Writers disagree on the order of UUIDs: Java compares them as signed."""
-    storage = (pa.array([bytes([first]) * 16], pa.binary(16)) for first in (1, 2))
-    low, high = (pa.ExtensionArray.from_storage(pa.uuid(), values) for values in storage)
-    schema = Schema(pa.schema({"u": pa.uuid()}))
+def test_uuids_are_ordered_by_unsigned_bytes() -> None:
+    """Java compares UUIDs as signed: bounds that stand so are no range, and prove nothing."""
+    low, high = (pa.array([bytes([first]) * 16], UUID) for first in (0xF0, 0x10))
     yes, no = pa.array([True]), pa.array([False])
-    kept = Ranges(low, high, yes, no, no)
-    bound = bind("u = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", schema)
-    assert pruning.outcomes(bound, Statistics(pa.array([3]), {"u": kept})).may_match.all()
+    bound = bind("u = '80000000-0000-0000-0000-000000000000'", Schema(pa.schema({"u": pa.uuid()})))
+    outcomes = pruning.outcomes(bound, Statistics(pa.array([3]), {"u": Ranges(low, high, yes, no, no)}))
+    assert outcomes.may_match.all()
+    outcomes = pruning.outcomes(bound, Statistics(pa.array([3]), {"u": Ranges(high, low, yes, no, no)}))
+    assert outcomes.may_match.all()
+    assert outcomes.can_be_false.all()

@@ -6,13 +6,14 @@ import datetime
 import decimal
 import math
 import random
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types as t
 
-from zskip.schema import Column, Schema
+from zskip.schema import UUID, Column, Schema
 
 __all__ = ["literal", "random_predicates"]
 
@@ -41,6 +42,8 @@ def literal(value: Any, type: pa.DataType) -> str:
         return f"{'TIMESTAMPTZ' if type.tz else 'TIMESTAMP'} '{value.isoformat(sep=' ')}'"
     if t.is_time(type):
         return f"TIME '{value.isoformat()}'"
+    if type == UUID:
+        return f"UUID '{uuid.UUID(bytes=value)}'"
     raise TypeError(f"{type} has no literal")
 
 
@@ -51,6 +54,7 @@ def says(type: pa.DataType) -> bool:
     return bool(
         t.is_boolean(type) or t.is_integer(type) or t.is_float32(type) or t.is_float64(type) or t.is_decimal(type)
         or t.is_string(type) or t.is_date(type) or (t.is_time(type) and type.unit != "ns")
+        or type == UUID
     )  # fmt: skip
 
 

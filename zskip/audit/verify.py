@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types as t
 
 from zskip.audit.random_predicates import random_predicates
 from zskip.binder import bind
@@ -277,7 +279,7 @@ class Auditor:
         with self.connection.cursor() as tally:
             for batch in batches:
                 if batch.num_rows:
-                    tally.register("found", pa.Table.from_batches([batch]).cast(schema).combine_chunks())
+                    tally.register("found", _typed(pa.Table.from_batches([batch]), schema).combine_chunks())
                     ((hashes,),) = tally.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
                     count, total = count + batch.num_rows, total + int(hashes)
         return count, total
@@ -308,10 +310,9 @@ class Auditor:
         numbers = np.arange(len(self.index), dtype=np.int64)
         if len(numbers) > SAMPLED_FILES:
             numbers = np.sort(self.dice.choice(numbers, SAMPLED_FILES, replace=False))
-        rows = to_duckdb(self.scan_of(self.there(numbers)), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
-        return random_predicates(
-            rows.cast(self.index.snapshot.schema.arrow), self.index.snapshot.schema, count, seed=seed
-        )
+        schema = self.index.snapshot.schema
+        sample = to_duckdb(self.scan_of(self.there(numbers)), self.connection).limit(SAMPLED_ROWS)
+        return random_predicates(_typed(sample.to_arrow_table(), schema.arrow), schema, count, seed=seed)
 
     def there(self, numbers: np.ndarray) -> np.ndarray:
         lost = pc.is_in(self.index.paths(numbers), value_set=pa.array(sorted(self.missing), pa.string()))
@@ -324,3 +325,13 @@ def session() -> Any:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate()
+
+
+def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows in the types of a schema; UUIDs too, which DuckDB hands to Arrow as texts."""
+    for number, field in enumerate(schema):
+        if field.type == pa.uuid() and t.is_string(rows.schema.field(number).type):
+            texts = rows.column(number).to_pylist()
+            raw = pa.array([None if text is None else uuid.UUID(text).bytes for text in texts], pa.binary(16))
+            rows = rows.set_column(number, field.name, raw.cast(field.type))
+    return rows.cast(schema)

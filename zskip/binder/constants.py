@@ -11,8 +11,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, time_of_day, timestamp
+from zskip.expr.literals import Refused, time_of_day, timestamp, uuid
 from zskip.functions.sql_types import sql_type
+from zskip.schema import UUID
 
 __all__ = ["constant", "number", "typed"]
 
@@ -125,6 +126,8 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
         return moment if target.unit == moment.type.unit == "us" else None
     if pa.types.is_time(target) and (time := time_of_day(text, dialect.name)) is not None:
         return time
+    if target == UUID:
+        return uuid(text)
     if pa.types.is_floating(target):
         if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
             return pa.scalar(float(text), target) if target == pa.float64() else _exact_float(Decimal(text))

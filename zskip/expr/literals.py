@@ -26,6 +26,7 @@ from pyarrow import types as t
 
 from zskip.expr import tree
 from zskip.expr.tree import Literal, Node, Scalar
+from zskip.schema import UUID
 
 __all__ = ["Fit", "Refused", "compared", "fit", "per_day", "unified"]
 
@@ -137,7 +138,20 @@ def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scala
         return time
     if t.is_binary(type) and text.isascii() and "\\" not in text:
         return pa.scalar(text.encode(), pa.binary())
+    if type == UUID and dialect == "duckdb":
+        return uuid(text)
     raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine")
+
+
+def uuid(text: str) -> pa.Scalar:
+    """A UUID from its canonical text, in any case. Raises `Refused` for the other forms, which the engine reads.
+
+    >>> uuid("00112233-4455-6677-8899-AABBCCDDEEFF").as_py().hex()
+    '00112233445566778899aabbccddeeff'
+    """
+    if not re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", text):
+        raise Refused(f"the text {text!r} as a UUID: the cast is left to the engine")
+    return pa.scalar(bytes.fromhex(text.replace("-", "")), UUID)
 
 
 def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:

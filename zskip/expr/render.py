@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from pyarrow import types as t
 
 from zskip.expr.sql_literals import literal, quoted
 from zskip.expr.tree import And, Choose, Compare, Computable, In, Is, IsNull, Literal, Node, Not, Or, Reference, Scalar
-from zskip.schema import split_path
+from zskip.schema import UUID, split_path
 
 __all__ = ["render", "type_name"]
 
@@ -109,6 +110,7 @@ _NAMES: dict[str, tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = {
     "duckdb": (
         (t.is_string, "VARCHAR"),
         (t.is_binary, "BLOB"),
+        (UUID.equals, "UUID"),
         (lambda type: t.is_timestamp(type) and type.tz is not None, "TIMESTAMP WITH TIME ZONE"),
         (t.is_timestamp, "TIMESTAMP"),
         (t.is_time, "TIME"),
@@ -155,6 +157,8 @@ def _literal(value: pa.Scalar, dialect: str) -> str:
         return f"CAST({quoted(format(value.as_py(), 'f'), dialect)} AS DECIMAL({type.precision}, {type.scale}))"
     if t.is_timestamp(type) and type.unit in ("s", "ms", "us"):
         return literal(value, dialect)
+    if type == UUID and dialect == "duckdb":
+        return f"UUID '{uuid.UUID(bytes=value.as_py())}'"
     if type in _TYPES[dialect]:
         plain = str(value.as_py()) if t.is_integer(type) else quoted(repr(value.as_py()), dialect)
         return f"CAST({plain} AS {_TYPES[dialect][type]})"

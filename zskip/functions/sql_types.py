@@ -6,6 +6,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.expr.bound import Dialect
+from zskip.schema import UUID
 
 __all__ = ["sql_type"]
 
@@ -49,6 +50,8 @@ def sql_type(node: exp.DataType, dialect: Dialect) -> pa.DataType | None:
         sizes = [int(parameter.name[:9]) for parameter in node.expressions]
         precision, scale = (*sizes, 0)[:2] if sizes else ((10, 0) if dialect.name == "spark" else (18, 3))
         return pa.decimal128(precision, scale) if 0 < precision <= 38 and 0 <= scale <= precision else None
+    if kind == _T.UUID:
+        return UUID if dialect.name == "duckdb" else None
     if kind in (_T.VARCHAR, _T.TEXT) and node.expressions and dialect.name != "duckdb":
         return None
     return _TYPES.get(kind)

@@ -3,7 +3,7 @@
     integers, dates, times, timestamps, bools, decimals up to 18 digits   int64, in the type's own unit
     unsigned 64-bit integers                                              int64, with the sign bit flipped
     floats                                                                float64; NaN apart
-    strings, binary                                                       Arrow binary
+    strings, binary, UUIDs                                                Arrow binary
     longer decimals                                                       Arrow binary, big-endian, sign bit flipped
 
 An unknown bound is the least or the greatest value of its type, so that no rule needs a special case for it. Only the
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
 
+from zskip.schema import UUID
 from zskip.stats import Ranges
 
 __all__ = ["Bools", "Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
@@ -81,7 +82,7 @@ def key_family(type: pa.DataType) -> str | None:
     """
     if t.is_floating(type):
         return "float"
-    if t.is_string(type) or t.is_binary(type):
+    if t.is_string(type) or t.is_binary(type) or type == UUID:
         return "bytes"
     if t.is_decimal(type):
         return "int" if type.precision <= 18 else "bytes"

@@ -6,7 +6,7 @@
 | other floats | the bits of the float64; one pattern for every NaN, so that −0.0 (whole) is 0 | 0 |
 | other decimals | the unscaled number without trailing zeros, modulo 2^64 | its decimal places |
 | dates, times, timestamps, durations | whole microseconds since the epoch or midnight, modulo 2^64 | nanoseconds left |
-| strings, binary of up to 128 bytes | the bytes | 0 |
+| strings, binary of up to 128 bytes, UUIDs | the bytes | 0 |
 | longer strings, binary | the XXH3-64 digest of the bytes | 0 |
 
 So a column that was widened (int32 to int64 or decimal, date to timestamp) keeps its hashes. NULL has none.
@@ -20,6 +20,8 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 from pyarrow import types as t
+
+from zskip.schema import UUID
 
 __all__ = ["Hashes", "can_hash", "hashes"]
 
@@ -49,6 +51,7 @@ def can_hash(type: pa.DataType) -> bool:
                 t.is_temporal,
                 t.is_string,
                 t.is_binary,
+                UUID.equals,
             )
         )
         and not t.is_interval(type)
@@ -65,6 +68,8 @@ def hashes(values: pa.Array) -> Hashes:
     type = given.type
     if t.is_string(type) or t.is_binary(type):
         return _of_bytes(given)
+    if type == UUID:
+        return _of_bytes(given.cast(pa.binary()))
     if t.is_floating(type):
         return _of_floats(given)
     if t.is_decimal(type):

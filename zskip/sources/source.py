@@ -134,7 +134,8 @@ def plain_field(
             return pa.list_(within(type.value_field))
         if t.is_map(type):
             return pa.map_(within(type.key_field), within(type.item_field))
-        return logical_type(type)
+        # A UUID stays one: its bytes alone would be binary.
+        return type if isinstance(type, pa.BaseExtensionType) else logical_type(type)
 
     def within(inner: pa.Field) -> pa.Field:
         return plain_field(inner, {} if inside is None else inside(inner), inside)

@@ -5,7 +5,7 @@
 | boolean, integers | true, 7 (64 bits: read them as integers, not as doubles) |
 | floats | 0.5, and "Infinity", "-Infinity" |
 | decimals | "12.50" |
-| string, binary | the text; base64 |
+| string; binary, UUIDs | the text; base64 |
 | dates, times, timestamps, durations | an integer in the type's own unit (date32: days, date64: milliseconds) |
 """
 
@@ -20,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as t
+
+from zskip.schema import UUID
 
 __all__ = ["Json", "decode", "encode", "integral", "shorten_lower", "shorten_upper"]
 
@@ -63,7 +65,7 @@ def _spelling(type: pa.DataType) -> Callable[[Any], Json] | None:
         return lambda value: float(value) if np.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
     if t.is_decimal(type):
         return str
-    if t.is_binary(type):
+    if t.is_binary(type) or type == UUID:
         return lambda value: base64.b64encode(value).decode()
     return None
 
@@ -75,7 +77,7 @@ def _reading(type: pa.DataType) -> Callable[[Json], Any] | None:
         return float
     if t.is_decimal(type):
         return Decimal
-    if t.is_binary(type):
+    if t.is_binary(type) or type == UUID:
         return lambda value: base64.b64decode(value, validate=True)
     return None
 

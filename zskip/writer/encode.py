@@ -132,10 +132,7 @@ def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) 
         if name not in leaf_of:
             return found
         values = rows.column(name).combine_chunks() if rows.num_rows else pa.array([], rows.schema.field(name).type)
-        if t.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        if t.is_float16(values.type):
-            values = values.cast(pa.float32())  # the kernels compare no half floats
+        values = values.cast(logical_type(values.type))  # the kernels compare no half floats and no UUIDs
         if t.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
             return found
         nulls = values.is_null().to_numpy(zero_copy_only=False)

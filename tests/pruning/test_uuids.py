@@ -1,0 +1,130 @@
+"""UUIDs prune as DuckDB compares them: in files of its own writer and of Arrow's, and in tables ordered by them."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip import pruning
+from zskip.binder import bind
+from zskip.schema import UUID, Schema
+from zskip.stats import Ranges, Statistics
+
+SCHEMA = Schema(pa.schema({"u": pa.uuid(), "b": pa.binary(16)}))
+
+
+def rows_of(dice: random.Random, count: int) -> pa.Table:
+    """UUIDs of every first byte, their neighbours among them, and NULLs."""
+    numbers = [dice.getrandbits(128) for _ in range(count - 6)] + [0, 1, 2**127 - 1, 2**127, 2**128 - 2, 2**128 - 1]
+    values = sorted(number.to_bytes(16, "big") for number in numbers)
+    storage = pa.array([None if dice.random() < 0.01 else value for value in values], pa.binary(16))
+    return pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), storage), "n": range(count)})
+
+
+def predicates(dice: random.Random, rows: pa.Table, count: int) -> list[str]:
+    known = [value for value in rows["u"].to_pylist() if value is not None]
+
+    def literal() -> str:
+        near = dice.choice(known).int + dice.choice([-1, 0, 0, 0, 1])
+        text = str(uuid.UUID(int=min(max(near, 0), 2**128 - 1)))
+        return dice.choice([f"'{text}'", f"UUID '{text.upper()}'", f"'{text}'::UUID"])
+
+    shapes = (
+        lambda: f"u {dice.choice(['=', '<', '<=', '>', '>=', '<>'])} {literal()}",
+        lambda: f"{literal()} {dice.choice(['<', '>='])} u",
+        lambda: f"u IS {dice.choice(['', 'NOT '])}DISTINCT FROM {literal()}",
+        lambda: f"NOT (u > {literal()} AND u < {literal()})",
+        lambda: f"u IN ('{dice.choice(known)}', '{dice.choice(known)}')",
+        lambda: f"u BETWEEN '{dice.choice(known)}' AND '{dice.choice(known)}'",
+        lambda: f"coalesce(u, {literal()}::UUID) = {literal()}",
+        lambda: f"(u, n) IN ((UUID '{dice.choice(known)}', {dice.randrange(len(rows))}))",
+        lambda: f"CASE WHEN n > 100 THEN u ELSE {literal()}::UUID END <= {literal()}",
+        lambda: f"u = '{{{dice.choice(known)}}}'",
+    )
+    return [dice.choice(shapes)() for _ in range(count)]
+
+
+def hold_to_duckdb(table: zskip.Table, rows: pa.Table, dice: random.Random, count: int) -> None:
+    with duckdb.connect() as con:
+        con.register("rows", rows)
+        for sql in predicates(dice, rows, count):
+            wanted = sorted(number for (number,) in con.execute(f"SELECT n FROM rows WHERE {sql}").fetchall())
+            assert sorted(table.plan(sql).to_arrow()["n"].to_pylist()) == wanted, sql
+
+
+def is_skipped(sql: str, dialect: str = "duckdb") -> bool:
+    """Whether a unit is skipped whose UUIDs all begin with ff."""
+    bounds = (pa.array([b"\xff" + end * 15], UUID) for end in (b"\0", b"\xff"))
+    yes, no = pa.array([True]), pa.array([False])
+    statistics = Statistics(pa.array([10]), {"u": Ranges(*bounds, yes, no, no)})
+    return not pruning.outcomes(bind(sql, SCHEMA, dialect=dialect), statistics).may_match.any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_foreign_files_give_the_rows_of_duckdb(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    rows = rows_of(dice, 800)
+    with duckdb.connect() as con:
+        for number in range(8):
+            part, path = rows.slice(100 * number, 100), str(tmp_path / f"{number}.parquet")
+            con.register("part", part)
+            if number % 2:
+                pq.write_table(part, path)
+            else:
+                con.execute(f"COPY part TO '{path}'")
+    table = zskip.index(tmp_path)
+    hold_to_duckdb(table, rows, dice, 40)
+    some = rows["u"][450].as_py() or rows["u"][451].as_py()
+    assert len(table.plan(f"u = '{some}'").files) == 1
+    assert len(table.plan(f"u < '{some}'").files) == 5
+
+
+@pytest.mark.parametrize("layout", ["auto", "tree", "hilbert", "zorder", "linear"])
+def test_a_table_is_clustered_by_a_uuid(tmp_path: Path, layout: str) -> None:
+    dice = random.Random(layout)
+    rows = rows_of(dice, 800)
+    shuffled = rows.take(pa.array(dice.sample(range(800), 800)))
+    table = zskip.write(shuffled, tmp_path / "t", by="u", layout=layout, files=8, sketches={"u": "values"})
+    hold_to_duckdb(table, rows, dice, 20)
+    some = next(value for value in rows["u"].to_pylist() if value is not None and value.int > 2**127)
+    assert len(table.plan(f"u = '{some}'").files) == 1
+    assert zskip.open(tmp_path / "t").verify(random=20).clean
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "u = '{00000000-0000-0000-0000-000000000001}'",
+        "u = '00000000000000000000000000000001'",
+        "u = '\\x01'::BLOB",
+        "u = b",
+        "u IN (1, 2)",
+        "CAST(u AS VARCHAR) = '00000000-0000-0000-0000-000000000001'",
+        "CAST('\\x00' AS UUID) = u",
+    ],
+)
+def test_what_only_the_engine_reads_is_left_to_it(sql: str) -> None:
+    assert not is_skipped(sql)
+
+
+def test_spark_is_told_nothing_of_uuids() -> None:
+    """It reads none: in its dialect even a canonical text proves nothing."""
+    assert is_skipped("u = '00000000-0000-0000-0000-000000000001'")
+    assert not is_skipped("u = '00000000-0000-0000-0000-000000000001'", dialect="spark")
+
+
+def test_bytes_of_the_same_width_are_no_uuids() -> None:
+    assert SCHEMA.columns["b"].type == pa.binary()
+    assert bind("b = 'abc'", SCHEMA).sql("duckdb") is not None
+
+
+def test_a_uuid_is_written_as_one() -> None:
+    text = "12345678-9abc-def0-1234-56789abcdef0"
+    assert f"UUID '{text}'" in str(bind(f"u >= '{text.upper()}'", SCHEMA).sql("duckdb"))
