@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from zskip.expr.recursion import with_room
 from zskip.expr.tree import Opaque
 from zskip.pruning import evaluate
 from zskip.schema import Schema
-from zskip.stats import Statistics
+from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"n": pa.int32(), "w": pa.string(), "f": pa.float64(), "c": pa.decimal128(20, 2)}))
 DIGITS = "9" * 5000
@@ -95,3 +96,60 @@ def test_the_remembered_predicates_have_a_size() -> None:
         bind(f"n = {number} AND w <> '{'x' * 150_000}'", SCHEMA)
     kept = sum(len(each.text) for each in bind_cache._kept.values())
     assert 0 < kept <= bind_cache.MOST_CHARACTERS
+
+
+@pytest.mark.parametrize("subscripts", ["[1]", "[1:2]", "[(1)]", "[w[1][1]]"])
+def test_many_subscripts_are_refused(subscripts: str) -> None:
+    """Nine thousand characters kept the parser busy for half a minute."""
+    with pytest.raises(SqlError, match="nests too deep"):
+        bind("w" + subscripts * 3_000 + " = 'a'", SCHEMA)
+
+
+def test_a_few_subscripts_here_and_there_are_read() -> None:
+    bind(" OR ".join(["w[1][1][1] = 'a' AND n IN ([1][1], [2][1])"] * 300), SCHEMA)
+
+
+@pytest.mark.parametrize("sql", ["w = '\ud800'", "\udcff = 1", '"\ud800" = 1', "n = 1 -- \udfff"])
+def test_half_of_a_surrogate_pair_is_no_text(sql: str) -> None:
+    with pytest.raises(SqlError, match=r"\\ud"):
+        bind(sql, SCHEMA)
+
+
+LONG = "a" * 100_000
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"w ILIKE '{LONG}%'",
+        f"w IN ({', '.join(repr(LONG + str(i)) for i in range(12))})",
+        f"coalesce(w, '{LONG}') = 'b'",
+        f"least(w, '{LONG}') = 'b'",
+        f"greatest({', '.join(f'n + {i}' for i in range(2_000))}) = 1",
+    ],
+)
+def test_long_texts_and_calls_over_many_files_take_little_memory(sql: str) -> None:
+    """Each was held once for every file: 2 to 10 GB, and an error of pyarrow's."""
+    files = 4_000
+    some, whole = pa.array(["a", "b"] * (files // 2)), pa.array([1, 2] * (files // 2), pa.int32())
+    exact, no = pa.array([True] * files), pa.array([False] * files)
+    units = Statistics(
+        pa.array([1] * files), {"w": Ranges(some, some, exact, no, no), "n": Ranges(whole, whole, exact, no, no)}
+    )
+    before = pa.total_allocated_bytes()
+    bound = bind(sql, SCHEMA)
+    peak, done = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, pa.total_allocated_bytes() - before)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        pruning.outcomes(bound, units)
+    finally:
+        done.set()
+        watching.join()
+    assert peak < 200 * 2**20

@@ -107,3 +107,13 @@ def test_a_text_that_ends_where_others_have_zero_bytes() -> None:
     assert tree.at_most(pa.array([b"k", b"ke", b"ke\0", b"ke\0\0", b"ke\0\0a", b"kf"], pa.binary())).tolist() == [
         0, 1, 2, 2, 3, len(cuts)
     ]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=30, unique=True), st.lists(TEXTS, max_size=30))
+def test_long_cuts_are_shortened_without_a_change(cuts: list[bytes], bounds: list[bytes]) -> None:
+    cuts = sorted(cuts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank_search, "LONG", 1)
+        found = Places(pa.array(cuts, pa.binary())).at_most(pa.array(bounds, pa.binary()))
+    assert found.tolist() == [sum(cut <= bound for cut in cuts) for bound in bounds]

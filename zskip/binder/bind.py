@@ -61,6 +61,8 @@ def bind(
     """
     if not isinstance(sql, str):
         raise InvalidOption(f"A predicate is a text in SQL, not {sql!r}.")
+    if not _is_unicode(sql):
+        raise SqlSyntaxError("The predicate holds half of a surrogate pair, which is no character.", ascii(sql)[1:-1])
     be_parameters(params)
     settings = Dialect(dialect, _zone(timezone), ansi)
     key = bind_cache.key(sql, settings, schema, params, case_sensitive)
@@ -91,6 +93,14 @@ def bind(
     if not reads_clock(whole.frozen, dialect):
         bind_cache.keep(key, found)
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _zone(name: str) -> str:

@@ -28,17 +28,26 @@ class Part:
     parts: tuple[Part, ...] = ()
 
 
+_SUBSCRIPT = 50
+"""Levels that each further subscript of ``x[1][2][3]`` counts as: the parser's time grows with the square of them."""
+
+
 def nesting(tokens: Sequence[Token]) -> int:
-    """The greatest depth of brackets and CASEs, and of NOTs in a row."""
-    depth = deepest = nots = 0
+    """The greatest depth of brackets and CASEs, of NOTs in a row, and of subscripts in a row."""
+    deepest = nots = subscripts = 0
+    open_: list[int] = []  # for each open bracket, how many subscripts stand before it in a row
+    last = None
     for token in tokens:
         kind = token.token_type
         if kind in _OPEN:
-            depth += 1
-        elif kind in _CLOSE:
-            depth -= 1
+            follows = kind is TokenType.L_BRACKET and last is TokenType.R_BRACKET
+            open_.append(subscripts + 1 if follows else 0)
+            deepest = max(deepest, len(open_), open_[-1] * _SUBSCRIPT)
+        elif kind in _CLOSE and open_:
+            subscripts = open_.pop()
         nots = nots + 1 if kind is TokenType.NOT or (nots and kind is TokenType.L_PAREN) else 0
-        deepest = max(deepest, depth, nots)
+        deepest = max(deepest, nots)
+        last = kind
     return deepest
 
 

@@ -44,6 +44,9 @@ ROOM, MOST = 32, 1 << 21
 TREES = 4
 """Trees that are kept."""
 
+LONG = 1024
+"""Bytes of a cut from which on cuts hang in no tree, and are shortened before they are compared with many bounds."""
+
 _KEPT = np.array([0, *(2**64 - 2 ** (64 - 8 * length) for length in range(1, 9))], np.uint64)
 """Of a word of eight bytes, those before a length."""
 
@@ -70,7 +73,8 @@ class Places:
         self.asked += len(bounds)
         numbers = isinstance(self.cuts, np.ndarray)
         # A tree costs about as much as a binary search for as many bounds as it has cuts.
-        if len(self) >= (WORTH_NUMBERS if numbers else WORTH_BYTES) and self.asked >= len(self):
+        worth = len(self) >= (WORTH_NUMBERS if numbers else WORTH_BYTES) and self.asked >= len(self)
+        if worth and (numbers or _longest(self.cuts) <= LONG):
             return _tree(self).at_most(bounds)
         if numbers:
             return np.asarray(np.searchsorted(self.cuts, bounds, side="right"))
@@ -100,6 +104,8 @@ def _bisected(cuts: Keys, bounds: Keys, low: Ints, high: Ints) -> Ints:
     A binary search whose every step asks for all open units at once.
     """
     units = np.flatnonzero(low < high)
+    if isinstance(cuts, pa.Array) and len(units):
+        cuts = _shortened(cuts, bounds)
     while len(units):
         first, last = low[units], high[units]
         middle = (first + last) >> 1
@@ -113,6 +119,21 @@ def _bisected(cuts: Keys, bounds: Keys, low: Ints, high: Ints) -> Ints:
         low[units], high[units] = first, last
         units = units[first < last]
     return low
+
+
+def _shortened(cuts: pa.BinaryArray, bounds: pa.BinaryArray) -> pa.BinaryArray:
+    """The cuts, none longer than the longest bound and a byte: each stands to each bound as it did.
+
+    A step takes a cut for each bound, which for a text of a megabyte would be gigabytes. What is cut off stands behind a
+    byte that no bound has, so that no comparison reaches it.
+    """
+    longest = _longest(cuts)
+    room = max(LONG, 1 + _longest(bounds)) if longest > LONG else longest
+    return cuts if longest <= room else pc.binary_slice(cuts, 0, room)
+
+
+def _longest(texts: pa.BinaryArray) -> int:
+    return pc.max(pc.binary_length(texts)).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from zskip.expr.tree import Call, Foreign, Literal, Reference, Scalar
 from zskip.functions import FUNCTIONS
@@ -17,6 +18,12 @@ __all__ = ["Terms"]
 
 _REMEMBERED = 64
 """Terms whose spans are kept for another look: those of a predicate with thousands would fill the memory."""
+
+_LONG_TEXT, _TEXTS = 1 << 10, 1 << 24
+"""Bytes of a constant, and of its copies for all units: a longer one is taken for any text."""
+
+_MANY_ARGUMENTS, _ARGUMENTS = 64, 1 << 20
+"""Arguments of a call, and their spans in all units: of more, the result is taken for any value."""
 
 
 class Terms:
@@ -62,10 +69,20 @@ class Terms:
             case Reference(path, type):
                 return of_column(self.statistics.columns.get(path), type, len(self))
             case Literal(value):
-                return Span.constant(value, len(self))
+                return self._constant(value)
             case Call(name, arguments, _, _):
+                if len(arguments) > _MANY_ARGUMENTS and len(arguments) * len(self) > _ARGUMENTS:
+                    return Span.anything(term.type, len(self))
                 function = FUNCTIONS[name]
                 wide = function.wide if key_family(term.type) == "bytes" else None
                 return (wide or function.bounds)([self[argument] for argument in arguments], term)
             case Foreign(_, _, _, type, _):
                 return Span.anything(type, len(self))
+
+    def _constant(self, value: pa.Scalar) -> Span:
+        """A constant in every unit, unless its copies would fill the memory."""
+        if value.is_valid and key_family(value.type) == "bytes":
+            size = len(value.as_buffer()) if hasattr(value, "as_buffer") else 0
+            if size > _LONG_TEXT and size * len(self) > _TEXTS:
+                return Span.anything(value.type, len(self))
+        return Span.constant(value, len(self))
