@@ -133,7 +133,7 @@ def _shortened(cuts: pa.BinaryArray, bounds: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _longest(texts: pa.BinaryArray) -> int:
-    return pc.max(pc.binary_length(texts)).as_py() or 0
+    return int(pc.max(pc.binary_length(texts)).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
