@@ -124,7 +124,7 @@ def _bisected(cuts: Keys, bounds: Keys, low: Ints, high: Ints) -> Ints:
 def _shortened(cuts: pa.BinaryArray, bounds: pa.BinaryArray) -> pa.BinaryArray:
     """The cuts, none longer than the longest bound and a byte: each stands to each bound as it did.
 
-    A step takes a cut for each bound, which for a text of a megabyte would be gigabytes. What is cut off stands behind a
+    A step takes a cut for each bound, which for a text of a megabyte would be gigabytes. What is cut off is behind a
     byte that no bound has, so that no comparison reaches it.
     """
     longest = _longest(cuts)
