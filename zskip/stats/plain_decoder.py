@@ -68,7 +68,7 @@ class Spelled:
         there, raw = self._fixed(_WIDTHS[physical])
         numbers = np.ascontiguousarray(raw).view(_NUMBERS[physical]).reshape(-1)
         if t.is_boolean(type):
-            return _masked(numbers != 0, there, type)
+            return _masked(numbers != 0, there & (numbers <= 1), type)
         if t.is_decimal(type):
             return _decimal_array(_sign_extended(numbers), there, type)
         if t.is_unsigned_integer(type):

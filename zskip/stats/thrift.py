@@ -251,6 +251,8 @@ class _Tracer:
         elif kind in (_LIST, _SET):
             self.list(where)
         elif kind == _STRUCT:
+            if where[:-1] == (7, 0):  # a union: its one field is the order
+                self.shape.orders[-1] = where[-1]
             self.struct(where)
         elif kind in (_BYTE, _DOUBLE, _UUID):
             self.fixed_bytes({_BYTE: 1, _DOUBLE: 8, _UUID: 16}[kind])
@@ -297,7 +299,7 @@ class _Tracer:
             elif inner == _CHUNK:
                 self.shape.row_groups[-1].append(_Chunk())
             elif inner == (7, 0):
-                self.shape.orders.append(self.data[self.at] >> 4)
+                self.shape.orders.append(0)
             if kind in (_TRUE, _FALSE):
                 self.byte()
             else:
