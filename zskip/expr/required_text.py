@@ -37,19 +37,19 @@ def like_pieces(pattern: str, escape: str | None) -> list[str]:
     >>> like_pieces(r"%50\% of_all%", "\\")
     ['50% of', 'all']
     """
-    pieces = [""]
+    pieces: list[list[str]] = [[]]
     characters = iter(pattern)
     for character in characters:
         if character == escape:
             character = next(characters, "")
             if character not in (escape, "%", "_"):
                 return []
-            pieces[-1] += character
+            pieces[-1].append(character)
         elif character in "%_":
-            pieces.append("")
+            pieces.append([])
         else:
-            pieces[-1] += character
-    return [piece for piece in pieces if piece]
+            pieces[-1].append(character)
+    return ["".join(piece) for piece in pieces if piece]
 
 
 def glob_pieces(pattern: str) -> list[str]:
