@@ -50,18 +50,6 @@ class Stub:
     columns: StubColumns
 
 
-def unused_prefix(statement: str) -> str:
-    """A prefix for the names of stubs that the statement does not have.
-
-    >>> unused_prefix("SELECT 1"), unused_prefix("SELECT zskip_0_1")
-    ('zskip', 'zskipx')
-    """
-    prefix = "zskip"
-    while prefix in statement.lower():
-        prefix += "x"
-    return prefix
-
-
 def make_stubs(schemas: Sequence[pa.Schema], statement: str) -> list[Stub]:
     """The stubs of the tables of a statement, one for each of their schemas."""
     import pyarrow.dataset as ds  # brings pandas along where that is installed
