@@ -97,7 +97,7 @@ def test_a_table_is_clustered_by_a_uuid(tmp_path: Path, layout: str) -> None:
     hold_to_duckdb(table, rows, dice, 20)
     some = next(value for value in rows["u"].to_pylist() if value is not None and value.int > 2**127)
     assert len(table.plan(f"u = '{some}'").files) == 1
-    assert zskip.open(tmp_path / "t").verify(random=20).clean
+    assert zskip.open(tmp_path / "t").verify(random=20, engines=("duckdb", "arrow")).clean
 
 
 def test_a_sketch_of_values_finds_the_file_of_a_uuid(tmp_path: Path) -> None:
