@@ -276,6 +276,16 @@ def test_nan_is_unknown_in_floats_of_others(tmp_path: Path) -> None:
     assert known.files.statistics().columns["f"].has_nan.to_pylist() == [True]
 
 
+def test_no_nan_is_among_rows_that_are_all_null(tmp_path: Path) -> None:
+    """Or one such row group would make a whole file's count unknown, deep scan or not."""
+    pq.write_table(pa.table({"f": pa.array([None, None, 1.5, math.nan])}), tmp_path / "a.parquet", row_group_size=2)
+    schema, files = read(tmp_path)
+    assert files.row_groups.columns["f"].nan_count.to_pylist() == [0, None]
+    known = deep.completed(open_storage(tmp_path), schema, files)
+    assert known.row_groups.columns["f"].nan_count.to_pylist() == [0, 1]
+    assert known.files.columns["f"].nan_count.to_pylist() == [1]
+
+
 def test_a_column_that_a_file_lacks_is_null_there(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": [3], "b": ["x"]}), tmp_path / "b.parquet")

@@ -11,6 +11,7 @@
 | dates before 1582, timestamps before 1900, rebased | counts: readers see other values than the footer does       |
 | NaN as a bound                                     | counts: the other bound may have been compared with NaN     |
 | an upper bound that is not NaN, of parquet-mr 1.17 | also that there is no NaN: it would be the upper bound      |
+| as many NULLs as rows                              | also that there is no NaN                                   |
 | 0 to 0 for floats, of an unknown writer            | counts: some clear NaN bounds to zero                       |
 | lower above upper                                  | counts                                                      |
 | a count below zero or above the rows               | the bounds; a count that is missing is never zero           |
@@ -176,6 +177,8 @@ def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Wri
         if origin.keeps_nan:
             without = pc.fill_null(pc.invert(pc.is_nan(upper)), False)
             nan_count = pc.if_else(without, pc.fill_null(nan_count, 0), nan_count)
+        all_null = pc.fill_null(pc.equal(statistics.null_count, row_count), False)
+        nan_count = pc.if_else(all_null, pc.fill_null(nan_count, 0), nan_count)
         distrusted = pc.or_kleene(distrusted, pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper)))
         if not origin.known:
             zeros = pc.and_(pc.equal(lower, pa.scalar(0, type)), pc.equal(upper, pa.scalar(0, type)))
