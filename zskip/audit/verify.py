@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -113,7 +112,7 @@ def verify(
 
     ``predicates``: what to check; None for as many as ``random`` says, over the table's own values · ``sample``: how
     many skipped files, and how many partly read files, to read per predicate; None for all · ``engines``: of
-    ("duckdb", "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session or one is active.
+    ("duckdb", "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session.
     DuckDB judges the skipped rows by the predicate's own text. Raises `SqlError`, and `CorruptFile` where a file cannot
     be read.
     """
@@ -138,19 +137,19 @@ def verify(
         connection.execute("SET TimeZone = " + "'" + timezone.replace("'", "''") + "'")
         missing = missing_files(index)
         auditor = Auditor(
-            index, connection, dice, sample, tuple(engines or default_engines(spark)), spark, frozenset(missing)
+            index,
+            connection,
+            dice,
+            sample,
+            tuple(engines or (ENGINES[:2] if spark is None else ENGINES)),
+            spark,
+            frozenset(missing),
         )
         asked = list(predicates) if predicates is not None else auditor.invented(random, seed)
         given = predicates is not None
         options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
         checks = tuple(auditor.check(text, options, given=given) for text in asked)
     return Verification(index.storage.uri, index.snapshot.version, checks, tuple(sorted(missing)))
-
-
-def default_engines(spark: Any) -> tuple[str, ...]:
-    """DuckDB and Arrow; Spark where a session is there, since to start one takes long."""
-    running = "pyspark" in sys.modules and sys.modules["pyspark"].SparkContext._active_spark_context is not None
-    return ENGINES if spark is not None or running else ENGINES[:2]
 
 
 def missing_files(index: Index) -> list[str]:
