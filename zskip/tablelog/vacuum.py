@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.storage.storage import Listing, Storage
+from zskip.storage.storage import Listing, Storage, abandon
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import segment_paths
@@ -69,11 +69,16 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
             storage.delete([log.entry_path(version) for version in expired[start : start + ANCESTORS]])
         if len(gone):
             intent = declare(storage, _nanoseconds(horizon), kept_from)
-            # What was committed meanwhile, of a version that was restored or by a writer that stood still, stays.
-            later = _named(storage, log.versions(storage, newest.version + 1))
-            gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
-            storage.delete(gone.path.to_pylist())
-            _remove_empty_staging(storage, gone.path)
+            try:
+                # What was committed meanwhile, of a version that was restored or by a writer that stood still, stays.
+                later = _named(storage, log.versions(storage, newest.version + 1))
+                gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
+                storage.delete(gone.path.to_pylist())
+                _remove_empty_staging(storage, gone.path)
+            except BaseException:
+                # From here on it removes nothing more, and commits need not heed it.
+                abandon(storage, [intent.path])
+                raise
             storage.delete([intent.path])
     return Vacuumed(tuple(gone.path.to_pylist()), pc.sum(gone.size, min_count=0).as_py(), tuple(expired))
 
