@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 
 from zskip.errors import DamagedIndex
-from zskip.storage.storage import Storage
+from zskip.storage.storage import Storage, abandon
 from zskip.tablelog.log import LOG
 
 __all__ = ["VacuumIntent", "declare", "intents"]
@@ -35,7 +35,11 @@ class VacuumIntent:
 def declare(storage: Storage, horizon: int, kept_from: int) -> VacuumIntent:
     """Write the intent of a vacuum."""
     intent = VacuumIntent(f"{LOG}/{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}", horizon, kept_from)
-    storage.put(intent.path, json.dumps({"horizon": horizon, "kept_from": kept_from}).encode())
+    try:
+        storage.put(intent.path, json.dumps({"horizon": horizon, "kept_from": kept_from}).encode())
+    except BaseException:
+        abandon(storage, [intent.path])
+        raise
     return intent
 
 
