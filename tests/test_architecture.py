@@ -214,3 +214,12 @@ def test_the_public_face_is_small() -> None:
     assert sorted(set(zskip.__all__)) == sorted(zskip.__all__)
     assert {"write", "index", "open", "sql", "Table", "ZskipError"} <= set(zskip.__all__)
     assert len(zskip.__all__) <= 24
+
+
+def test_only_the_types_ask_arrow_what_a_type_is() -> None:
+    asking = [
+        dotted(module)
+        for module in MODULES
+        if any(name.startswith("pyarrow.types") for _, name in imports(module)) or "pa.types." in module.read_text()
+    ]
+    assert sorted(asking) == ["types", "types.type_catalog", "types.widening"]

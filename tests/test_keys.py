@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from zskip import keys
 from zskip.errors import NotOrderable
 from zskip.keys import Boundaries, order_bits
-from zskip.schema import logical_type
+from zskip.types import logical_type
 
 MOMENTS = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2250, 1, 1))
 BYTES = st.one_of(

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import SchemaError, SchemaMismatch
 
 __all__ = [

@@ -20,10 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import InvalidOption, NotOrderable
-from zskip.schema import UUID, Schema, is_orderable, logical_type
+from zskip.schema import Schema
+from zskip.types import UUID, is_orderable, logical_type
 
 __all__ = ["Boundaries", "RankScale", "dense_codes", "order_bits", "row_hashes"]
 

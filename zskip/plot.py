@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from zskip import types as t
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.keys import dense_codes
 from zskip.layouts import ColumnDepth
@@ -139,10 +140,10 @@ class _Axis(NamedTuple):
     def of(name: str, ranges: Ranges) -> _Axis:
         kind = ranges.lower.type
         text = pc.binary_join_element_wise(_text(ranges.lower), _text(ranges.upper), " to ")
-        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        if t.is_date(kind) or t.is_timestamp(kind):
             ends = [_floats(pc.cast(end, pa.timestamp("us"), safe=False)) / 1e3 for end in (ranges.lower, ranges.upper)]
             return _Axis(name, ends[0], ends[1], text, "temporal", {})
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
             ends = [_floats(pc.cast(end, pa.float64(), safe=False)) for end in (ranges.lower, ranges.upper)]
             return _Axis(name, ends[0], ends[1], text, "quantitative", {})
         codes, distinct = dense_codes(pa.chunked_array([ranges.lower, ranges.upper]))
@@ -172,13 +173,13 @@ def _title(charts: Any, title: str, statistics: Statistics, survivors: NDArray[n
 
 
 def _text(values: pa.Array) -> pa.Array:
-    if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
+    if t.is_binary(values.type) or t.is_fixed_size_binary(values.type):
         return pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
     return pc.utf8_slice_codeunits(values.cast(pa.string()), 0, _MOST_CHARACTERS)
 
 
 def _floats(values: pa.Array) -> NDArray[np.float64]:
-    numbers = values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+    numbers = values.cast(pa.int64()) if t.is_timestamp(values.type) else values
     filled = numbers.to_numpy(zero_copy_only=False).astype(np.float64)
     return np.where(np.asarray(values.is_valid()), filled, np.nan)
 

@@ -13,19 +13,15 @@ from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, in_quotes, nearest
+from zskip.types import is_orderable, logical_type
 
 __all__ = [
-    "TIME_TZ",
-    "UUID",
     "Column",
     "Schema",
-    "is_orderable",
     "join_path",
-    "logical_type",
-    "may_hold_nan",
     "names_given",
     "split_path",
 ]
@@ -76,63 +72,6 @@ def split_path(path: str) -> tuple[str, ...]:
         if position >= len(path):
             return tuple(parts)
         position += 1
-
-
-UUID = pa.binary(16)
-"""The logical type of UUIDs: their 16 bytes, which compare as unsigned. Bytes of a fixed width that are no UUIDs have
-the logical type ``pa.binary()``, so no other column is of this type."""
-
-
-def logical_type(arrow: pa.DataType) -> pa.DataType:
-    """The type of the values: dictionary and run-end encodings unwrapped, views, large and small forms made plain.
-
-    Half floats become floats, which hold the same values: Arrow has no comparison for half floats. UUIDs become `UUID`,
-    for the same reason.
-
-    >>> logical_type(pa.dictionary(pa.int32(), pa.large_string()))
-    DataType(string)
-    """
-    if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
-        return logical_type(arrow.value_type)
-    if arrow == pa.uuid():
-        return UUID
-    if t.is_large_string(arrow) or t.is_string_view(arrow):
-        return pa.string()
-    if t.is_large_binary(arrow) or t.is_binary_view(arrow) or t.is_fixed_size_binary(arrow):
-        return pa.binary()
-    if t.is_float16(arrow):
-        return pa.float32()
-    if t.is_decimal32(arrow) or t.is_decimal64(arrow):
-        return pa.decimal128(arrow.precision, arrow.scale)
-    return arrow
-
-
-TIME_TZ = pa.opaque(pa.time64("us"), "time_tz", "DuckDB")
-"""A time of day with a zone, kept in UTC. Arrow has no such type; DuckDB compares it by the zone as well."""
-
-_ORDERABLE = (
-    t.is_integer,
-    t.is_floating,
-    t.is_decimal,
-    t.is_boolean,
-    t.is_string,
-    t.is_binary,
-    t.is_date,
-    t.is_time,
-    t.is_timestamp,
-    t.is_duration,
-)
-
-
-def is_orderable(arrow: pa.DataType) -> bool:
-    """Whether the values of a type stand in one agreed order, so that a minimum and a maximum mean something."""
-    logical = logical_type(arrow)
-    return not isinstance(logical, pa.BaseExtensionType) and any(holds(logical) for holds in _ORDERABLE)
-
-
-def may_hold_nan(arrow: pa.DataType) -> bool:
-    """Whether the type has NaN, which sorts above every number and which Parquet bounds leave out."""
-    return bool(t.is_floating(logical_type(arrow)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests import FIXTURES
-from zskip.schema import Schema, logical_type, split_path
+from zskip.schema import Schema, split_path
 from zskip.stats import Ranges, Statistics
+from zskip.types import logical_type
 
 FOLDER = FIXTURES / "predicates"
 UNKNOWN = object()

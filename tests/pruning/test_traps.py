@@ -32,8 +32,9 @@ from zskip.intervals import spans
 from zskip.intervals.spans import Span
 from zskip.pruning import Outcomes, evaluate, step_functions, term_spans
 from zskip.pruning.step_functions import Steps
-from zskip.schema import UUID, Schema
+from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
+from zskip.types import UUID
 
 Guard = Callable[[pytest.MonkeyPatch], None]
 

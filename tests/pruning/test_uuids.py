@@ -16,8 +16,9 @@ from zskip import pruning
 from zskip.binder import bind
 from zskip.expr.render import render
 from zskip.expr.tree import Compare, Literal, Reference
-from zskip.schema import UUID, Schema
+from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
+from zskip.types import UUID
 
 SCHEMA = Schema(pa.schema({"u": pa.uuid(), "b": pa.binary(16)}))
 

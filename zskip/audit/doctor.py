@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip.errors import CorruptFile, DamagedIndex, NoParquet, SchemaMismatch, TableNotFound, UnsupportedFormat
-from zskip.schema import Column, is_orderable, may_hold_nan
+from zskip.schema import Column
 from zskip.stats import ColumnStatistics, DataFiles, footers
 from zskip.stats.trust import Writer, doubt, writer
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import Index, load
+from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["ColumnDiagnosis", "Diagnosis", "doctor"]
 

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import types as t
 
-from zskip.schema import UUID, Column, Schema
+from zskip import types as t
+from zskip.schema import Column, Schema
+from zskip.types import UUID
 
 __all__ = ["literal", "random_predicates"]
 

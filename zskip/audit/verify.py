@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.audit.random_predicates import random_predicates
 from zskip.binder import bind
 from zskip.engines.arrow import row_group_batches

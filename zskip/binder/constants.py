@@ -10,10 +10,11 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, time_of_day, timestamp, uuid
 from zskip.functions.sql_types import sql_type
-from zskip.schema import UUID
+from zskip.types import UUID
 
 __all__ = ["constant", "number", "typed"]
 
@@ -90,14 +91,14 @@ def typed(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scalar | N
         return pa.scalar(None, target)
     if value.type == target:
         return value
-    if pa.types.is_string(value.type):
+    if t.is_string(value.type):
         return _from_text(value.as_py(), target, dialect)
-    if pa.types.is_integer(value.type) and pa.types.is_integer(target):
+    if t.is_integer(value.type) and t.is_integer(target):
         try:
             return value.cast(target)
         except pa.ArrowInvalid as error:
             raise Refused(f"{value} does not fit {target}: the engine raises") from error
-    if pa.types.is_integer(value.type) or pa.types.is_decimal(value.type):
+    if t.is_integer(value.type) or t.is_decimal(value.type):
         if target == pa.float64():
             return pa.scalar(float(value.as_py()), target)
         if target == pa.float32():
@@ -112,37 +113,37 @@ def _exact_float(number: Decimal) -> pa.Scalar | None:
 
 
 def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | None:
-    if pa.types.is_date(target) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+    if t.is_date(target) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         try:
             return pa.scalar(date.fromisoformat(text))
         except ValueError as error:
             raise Refused(f"the text {text!r} is no date: the engine raises") from error
-    if pa.types.is_timestamp(target):
+    if t.is_timestamp(target):
         moment = timestamp(text, target.tz is not None, dialect.timezone, dialect.name)
         if target.unit == "ns" and moment.type.unit == "us" and abs(moment.value) > 2**63 // 1000:
             raise Refused(f"the text {text!r} lies outside of the years of {target}: the engine raises")
         if target.unit == "ns":
             return moment.cast(target)
         return moment if target.unit == moment.type.unit == "us" else None
-    if pa.types.is_time(target) and (time := time_of_day(text, dialect.name)) is not None:
+    if t.is_time(target) and (time := time_of_day(text, dialect.name)) is not None:
         return time
     if target == UUID:
         return uuid(text)
-    if pa.types.is_floating(target):
+    if t.is_floating(target):
         if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
             return pa.scalar(float(text), target) if target == pa.float64() else _exact_float(Decimal(text))
         if text.lower() in ("nan", "infinity", "-infinity", "inf", "-inf"):
             return pa.scalar(float(text), target)
-    if pa.types.is_integer(target) and re.fullmatch(r"[+-]?\d{1,20}", text):
+    if t.is_integer(target) and re.fullmatch(r"[+-]?\d{1,20}", text):
         try:
             return pa.scalar(int(text), target)
         except (OverflowError, pa.ArrowInvalid) as error:
             raise Refused(f"the text {text!r} does not fit {target}: the engine raises") from error
-    if pa.types.is_decimal(target) and re.fullmatch(r"[+-]?\d{1,38}(\.\d{1,38})?", text):
+    if t.is_decimal(target) and re.fullmatch(r"[+-]?\d{1,38}(\.\d{1,38})?", text):
         value = Decimal(text)
         scale = -int(value.as_tuple().exponent)
         if scale <= target.scale and len(value.as_tuple().digits) + target.scale - scale <= target.precision:
             return pa.scalar(value, target)
-    if pa.types.is_boolean(target) and text.lower() in ("true", "false"):
+    if t.is_boolean(target) and text.lower() in ("true", "false"):
         return pa.scalar(text.lower() == "true")
     return None

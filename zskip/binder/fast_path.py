@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyarrow import types as t
 from sqlglot.tokenizer_core import Token, TokenType
 
+from zskip import types as t
 from zskip.binder.constants import number
 from zskip.binder.context import Binding
 from zskip.binder.names import Names

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.sql_literals import identifier, literal
 from zskip.schema import Schema
 

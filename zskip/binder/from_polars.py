@@ -13,8 +13,8 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.sql_literals import identifier, literal
 from zskip.schema import Schema
 

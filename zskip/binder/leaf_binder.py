@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-from pyarrow import types as t
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
+from zskip import types as t
 from zskip.binder.choices import Value
 from zskip.binder.computable import computable
 from zskip.binder.constants import constant

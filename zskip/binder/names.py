@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bisect
 
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.binder.nodes import place, span
 from zskip.binder.sql_text import Source
 from zskip.errors import UnknownColumn, in_quotes, nearest

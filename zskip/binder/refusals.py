@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.binder.context import Binding
 from zskip.binder.nodes import place, span, whole_span
 from zskip.binder.text_spans import closed

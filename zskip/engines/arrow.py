@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless, quoted
 from zskip.engines.duckdb.native_scan import file_column_name, literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths

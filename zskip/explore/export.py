@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import types as t
 
 from zskip import pruning
+from zskip import types as t
 from zskip.expr import Predicate
 from zskip.expr.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
 from zskip.intervals.spans import Span, key_family, key_limits, keys, of_column

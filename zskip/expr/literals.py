@@ -22,11 +22,11 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr import tree
 from zskip.expr.tree import Literal, Node, Scalar
-from zskip.schema import UUID
+from zskip.types import UUID
 
 __all__ = ["Fit", "Refused", "compared", "fit", "per_day", "unified"]
 

@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.sql_literals import literal, quoted
 from zskip.expr.tree import And, Choose, Compare, Computable, In, Is, IsNull, Literal, Node, Not, Or, Reference, Scalar
-from zskip.schema import UUID, split_path
+from zskip.schema import split_path
+from zskip.types import UUID
 
 __all__ = ["render", "type_name"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Scalar
 from zskip.functions import zones

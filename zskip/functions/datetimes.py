@@ -6,9 +6,9 @@ from datetime import date, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.expr.literals import Refused, is_fixed, offset_nanoseconds, per_day
 from zskip.expr.tree import Call, Scalar
 from zskip.functions import zones

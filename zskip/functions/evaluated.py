@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyarrow import types as t
+
+from zskip import types as t
 
 __all__ = ["COMPUTED", "COMPUTED_TYPES", "is_computable"]
 

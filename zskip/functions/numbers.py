@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit
 from zskip.expr.tree import Call, Literal, Scalar

@@ -6,7 +6,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.expr.bound import Dialect
-from zskip.schema import UUID
+from zskip.types import UUID
 
 __all__ = ["sql_type"]
 

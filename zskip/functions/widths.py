@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, integer_limits
 from zskip.expr.tree import Call, Literal, Scalar

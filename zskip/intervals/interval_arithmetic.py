@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.tree import Call
 from zskip.intervals.spans import Span, key_limits
 

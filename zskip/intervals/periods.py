@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.literals import is_fixed, offset_nanoseconds, per_day
 from zskip.expr.tree import Call
 from zskip.intervals.spans import Span, key_limits

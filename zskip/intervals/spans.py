@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
-from zskip.schema import UUID
+from zskip import types as t
 from zskip.stats import Ranges
+from zskip.types import UUID
 
 __all__ = ["Bools", "Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
 

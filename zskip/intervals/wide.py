@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.tree import Call
 from zskip.intervals.spans import Bools, Keys, Span, key_family, keys
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.schema import Schema
 
 __all__ = ["Widths"]

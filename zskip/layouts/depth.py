@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from zskip import types as t
 from zskip.keys import dense_codes, fixed, order_bits
 from zskip.layouts.reads import limit
 from zskip.stats import Ranges, Statistics
@@ -96,7 +97,7 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
 
 def _lengths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of sorted values, how much room each takes, and how much lies between it and the next: as many as look-ups."""
-    if pa.types.is_floating(distinct.type):
+    if t.is_floating(distinct.type):
         most = np.finfo(np.float64).max / 4
         gaps, one = np.diff(np.clip(fixed(distinct).astype(np.float64), -most, most)), 0.0
     else:

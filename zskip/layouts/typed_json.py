@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import UnsupportedFormat
 
 __all__ = ["decode", "encode", "require_format"]

@@ -21,8 +21,8 @@ from zskip.expr import Predicate
 from zskip.expr.tree import And, Node, Or, columns
 from zskip.layouts.reads import LookUps
 from zskip.layouts.sample import Boxes, Sample
-from zskip.schema import may_hold_nan
 from zskip.stats import Ranges, Statistics
+from zskip.types import may_hold_nan
 
 __all__ = ["Queries"]
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from zskip import types as t
 from zskip.expr.tree import Computable
 from zskip.functions import evaluated_by_duckdb
 from zskip.functions.evaluated import COMPUTED_TYPES
@@ -64,7 +65,7 @@ def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Arra
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
     for column in question.columns:
         each = values[column.path]
-        if pa.types.is_string(each.type):
+        if t.is_string(each.type):
             unsure &= _lengths(each) <= _LONGEST
     asked = np.flatnonzero(unsure)
     answer = None
@@ -153,8 +154,7 @@ class Evaluator:
         import duckdb
 
         lengths = {
-            name: int(_lengths(each).max(initial=0)) if pa.types.is_string(each.type) else 64
-            for name, each in columns.items()
+            name: int(_lengths(each).max(initial=0)) if t.is_string(each.type) else 64 for name, each in columns.items()
         }
         try:
             expression = self._harmless(sql, columns)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.expr.tree import Reference
 from zskip.intervals.spans import Span
 from zskip.pruning.outcomes import Outcomes

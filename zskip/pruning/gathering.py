@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip import types as t
 from zskip.expr import tree
 from zskip.expr.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
 from zskip.intervals.spans import key_family
@@ -80,7 +81,7 @@ def _bound(part: Node) -> tuple[_Key, pa.Scalar | pa.Array] | None:
 
 
 def _is_nan(value: pa.Scalar) -> bool:
-    return bool(pa.types.is_floating(value.type) and value.as_py() != value.as_py())
+    return bool(t.is_floating(value.type) and value.as_py() != value.as_py())
 
 
 def _merged(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> Node:
@@ -123,7 +124,7 @@ def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar]
         part = part.part
     match part:
         case And((Compare("<=", Literal(low), term), Compare("<", above, Literal(high)))) if (
-            term == above and not isinstance(term, Literal) and pa.types.is_string(term.type)
+            term == above and not isinstance(term, Literal) and t.is_string(term.type)
         ):
             return term, low, high
     return None

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip import types as t
 from zskip.expr.tree import Scalar
 from zskip.intervals.spans import Keys, Span, key_family, key_limits, keys, values_of
 from zskip.pruning.evidence import Evidence
@@ -83,7 +84,7 @@ class Steps:
     def among(term: Scalar, values: pa.Array, or_null: bool) -> Steps:
         """``term IN values``, which are sorted and distinct."""
         nan = FALSE
-        if pa.types.is_floating(values.type):
+        if t.is_floating(values.type):
             is_nan = pc.is_nan(values)
             nan = TRUE if pc.any(is_nan).as_py() else FALSE
             values = values.filter(pc.invert(is_nan))
@@ -174,7 +175,7 @@ class Steps:
             nan = span.nan if self.nan & bit else None
             if evidence is not None:
                 found = self._held(found, self.points(bit), evidence)
-                if nan is not None and pa.types.is_floating(self.term.type):
+                if nan is not None and t.is_floating(self.term.type):
                     nan = self._held(nan, values_of(np.array([np.nan]), self.term.type), evidence)
             if nan is not None:
                 found = found | nan
@@ -233,7 +234,7 @@ class Steps:
 
 
 def _is_nan(value: pa.Scalar) -> bool:
-    return bool(pa.types.is_floating(value.type) and value.as_py() != value.as_py())
+    return bool(t.is_floating(value.type) and value.as_py() != value.as_py())
 
 
 def _array(value: pa.Scalar) -> pa.Array:

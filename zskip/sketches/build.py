@@ -14,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from zskip import types as t
 from zskip.errors import InvalidOption
 from zskip.schema import Schema
 from zskip.sketches.hashing import Hashes
@@ -107,5 +108,5 @@ def keys_of(name: SketchName, schema: Schema, rows: pa.Table) -> Hashes:
         return np.zeros(0, np.uint64)
     whole = rows.column(column.parts[0])
     # Still dictionary-encoded where it is: few values are hashed faster than many rows.
-    encoded = len(column.parts) == 1 and pa.types.is_dictionary(whole.type)
+    encoded = len(column.parts) == 1 and t.is_dictionary(whole.type)
     return SKETCHES[name.kind].keys(whole if encoded else column.of(rows))

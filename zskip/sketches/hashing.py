@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
-from pyarrow import types as t
 
-from zskip.schema import UUID
+from zskip import types as t
+from zskip.types import UUID
 
 __all__ = ["Hashes", "can_hash", "hashes"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import InvalidOption
 from zskip.schema import Column
 from zskip.sketches.hashing import Hashes

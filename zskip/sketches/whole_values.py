@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import InvalidOption
 from zskip.schema import Column
 from zskip.sketches.hashing import Hashes, can_hash, hashes

@@ -14,10 +14,10 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import MissingDependency, TableNotFound, UnsupportedFormat
-from zskip.schema import Schema, is_orderable, join_path, logical_type
+from zskip.schema import Schema, join_path
 from zskip.sources.deletion_vectors import positions
 from zskip.sources.source import (
     FIELD_ID,
@@ -31,6 +31,7 @@ from zskip.sources.source import (
 from zskip.stats import ColumnStatistics
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
+from zskip.types import is_orderable, logical_type
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

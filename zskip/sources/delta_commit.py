@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import CommitConflict, UnsupportedFormat
 from zskip.schema import Schema
 from zskip.sources.delta import DeltaSource

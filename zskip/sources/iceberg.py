@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zskip import types as t
 from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, Schema
 from zskip.sources.iceberg_bounds import decoded
@@ -393,6 +394,6 @@ def _statistics(files: Sequence[DataFile], number: int, column: Column, units: i
     nulls = pa.array([(file.null_value_counts or {}).get(number) for file in files], pa.int64())
     zeros = pa.array(np.zeros(units, np.int64))
     nans = pa.array([(file.nan_value_counts or {}).get(number) for file in files], pa.int64())
-    cut = pa.types.is_string(type) or pa.types.is_binary(type)
+    cut = t.is_string(type) or t.is_binary(type)
     exact = pa.array(np.full(units, not cut))
-    return ColumnStatistics(lower, upper, nulls, nans if pa.types.is_floating(type) else zeros, exact, exact)
+    return ColumnStatistics(lower, upper, nulls, nans if t.is_floating(type) else zeros, exact, exact)

@@ -16,7 +16,8 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import types as t
+
+from zskip import types as t
 
 __all__ = ["decoded"]
 

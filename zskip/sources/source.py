@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
-from zskip.schema import Schema, logical_type
+from zskip import types as t
+from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.trust import Writer, believed
 from zskip.storage.storage import Storage
+from zskip.types import logical_type
 
 __all__ = [
     "DEFAULT",

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.keys import dense_codes
 from zskip.layouts import Assignment
 from zskip.schema import split_path

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from zskip import types as t
 from zskip.binder import bind
 from zskip.errors import InvalidOption, ZskipError
 from zskip.expr import Predicate, conjunction
@@ -129,7 +130,7 @@ def said(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] 
     name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
     value: Any = getattr(given, "value", None)
     values = list(value) if kind == "In" else [value]
-    zoned = pa.types.is_timestamp(types.get(parts[0], pa.null())) and types[parts[0]].tz is not None
+    zoned = t.is_timestamp(types.get(parts[0], pa.null())) and types[parts[0]].tz is not None
     if len(parts) > 1 or any(isinstance(one, datetime) and (one.tzinfo is not None) != zoned for one in values):
         return None
     if kind in _COMPARISONS:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import ZskipError
 from zskip.schema import Schema
 from zskip.spark import floats

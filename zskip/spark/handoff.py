@@ -21,14 +21,15 @@ from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.binder import bind
 from zskip.errors import CorruptFile, InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.expr import Predicate, conjunction
 from zskip.plan import Survivors, survey
 from zskip.scan import Scan
-from zskip.schema import Schema, logical_type, names_given
+from zskip.schema import Schema, names_given
+from zskip.types import logical_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

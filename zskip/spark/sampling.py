@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from zskip import types as t
 from zskip.schema import Schema
 from zskip.spark.handoff import column
 from zskip.writer import Routing, WriteOptions
@@ -95,7 +96,7 @@ def _plain(rows: pa.Table) -> pa.Table:
     """Arrow rows from Spark with instants in UTC, whatever the session's zone."""
     fields = [
         field.with_type(pa.timestamp("us", "UTC"))
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None
+        if t.is_timestamp(field.type) and field.type.tz is not None
         else field
         for field in rows.schema
     ]

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import layouts
+from zskip import types as t
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.layouts import Assignment
 from zskip.plan import survey
@@ -116,15 +117,15 @@ def _be_writable(schema: pa.Schema) -> None:
 
 def _essence(type: pa.DataType) -> pa.DataType:
     """A type without what the index keeps beside the file: an instant's zone, a dictionary, the names in a list."""
-    if pa.types.is_timestamp(type):
+    if t.is_timestamp(type):
         return pa.timestamp(type.unit, None if type.tz is None else "UTC")
-    if pa.types.is_dictionary(type):
+    if t.is_dictionary(type):
         return _essence(type.value_type)
-    if pa.types.is_struct(type):
+    if t.is_struct(type):
         return pa.struct([pa.field(one.name, _essence(one.type)) for one in type])
-    if pa.types.is_map(type):
+    if t.is_map(type):
         return pa.map_(_essence(type.key_type), pa.field("value", _essence(type.item_type)))
-    if pa.types.is_list(type):
+    if t.is_list(type):
         return pa.list_(pa.field("element", _essence(type.value_type)))
     return type
 

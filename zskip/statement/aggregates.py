@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.plan import Survivors
 from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once, scan_below
 

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
-from zskip.schema import Column, Schema, is_orderable, may_hold_nan
+from zskip import types as t
+from zskip.schema import Column, Schema
 from zskip.stats.files import ColumnStatistics, FileStatistics
+from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["LONGEST_BOUND", "merged", "row_groups"]
 

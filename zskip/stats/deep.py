@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import CorruptFile
-from zskip.schema import Column, Schema, may_hold_nan
+from zskip.schema import Column, Schema
 from zskip.stats import collect, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.footers import Readable, hull
 from zskip.stats.foreign import open_parquet
-from zskip.types import widened, widens
+from zskip.types import may_hold_nan, widened, widens
 
 __all__ = ["completed"]
 

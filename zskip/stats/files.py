@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.schema import is_orderable, may_hold_nan
 from zskip.stats.ranges import Ranges, Statistics
+from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["ColumnStatistics", "DataFiles", "FileStatistics"]
 

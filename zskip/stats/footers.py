@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import types as t
 
 from zskip import hive
+from zskip import types as t
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
-from zskip.schema import Column, Schema, is_orderable
+from zskip.schema import Column, Schema
 from zskip.stats import footer_reads, hive_columns, trust
 from zskip.stats.batch_footers import joined
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
@@ -21,7 +21,7 @@ from zskip.stats.footer_reads import Listed, Readable
 from zskip.stats.foreign import open_parquet, told_apart
 from zskip.stats.plain_decoder import Spelled, extremes
 from zskip.stats.thrift import Footers, parse
-from zskip.types import widened, widens
+from zskip.types import is_orderable, widened, widens
 
 __all__ = ["Listed", "Readable", "hull", "read"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import types as t
 
-from zskip.schema import TIME_TZ
+from zskip import types as t
+from zskip.types import TIME_TZ
 
 __all__ = ["open_parquet", "told_apart"]
 

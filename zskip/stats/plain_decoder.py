@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
-from zskip.schema import UUID
-from zskip.types import widened
+from zskip import types as t
+from zskip.types import UUID, widened
 
 __all__ = ["Spelled"]
 

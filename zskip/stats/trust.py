@@ -28,10 +28,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as t
 
-from zskip.schema import is_orderable, join_path, may_hold_nan
+from zskip import types as t
+from zskip.schema import join_path
 from zskip.stats.files import ColumnStatistics
+from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["Writer", "believed", "doubt", "writer"]
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
 from zskip import hive
+from zskip import types as t
 from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
-from zskip.schema import Column, Schema, logical_type
+from zskip.schema import Column, Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, deep, footers
 from zskip.storage.storage import Listing, Storage
 from zskip.storage.table_formats import refuse_foreign_files
@@ -23,7 +23,7 @@ from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import latest_version
 from zskip.tablelog.snapshot import Snapshot
-from zskip.types import widens
+from zskip.types import logical_type, widens
 
 __all__ = ["from_statistics", "index_files", "refresh"]
 

@@ -21,8 +21,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import CommitConflict, DamagedIndex, UncertainCommit
 from zskip.stats import DataFiles, FileStatistics, footers
 from zskip.storage.storage import Storage

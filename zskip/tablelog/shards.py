@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import DamagedIndex
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 
-from zskip.schema import UUID
+from zskip import types as t
+from zskip.types import UUID
 
 __all__ = ["Json", "decode", "encode", "integral", "shorten_lower", "shorten_upper"]
 

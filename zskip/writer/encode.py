@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import types as t
 
-from zskip.schema import logical_type, may_hold_nan, split_path
+from zskip import types as t
+from zskip.schema import split_path
 from zskip.stats import FileStatistics
+from zskip.types import logical_type, may_hold_nan
 
 __all__ = ["Encoding", "even_cuts", "fitted_encoding", "stored_bytes", "write_file"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import SchemaMismatch
 
 __all__ = ["appended", "evolved", "united", "widened"]

@@ -21,7 +21,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
+
+from zskip import types as t
 
 __all__ = ["Narrow"]
 

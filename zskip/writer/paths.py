@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import types as t
 
 from zskip import hive
+from zskip import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.stats.foreign import open_parquet, told_apart
 from zskip.storage import Storage, open_storage

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import SchemaError, SchemaMismatch
-from zskip.schema import TIME_TZ
+from zskip.types import TIME_TZ
 
 __all__ = ["storable_rows", "storable_schema", "storable_type"]
 

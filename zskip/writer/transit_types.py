@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import types as t
+
+from zskip import types as t
 
 __all__ = ["ENCODED_STRING", "carried_schema", "compact_strings", "trimmed", "with_encoded"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.binder.choices import Choice, Value, leaves
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit, is_fixed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.binder.choices import chosen
 from zskip.binder.context import Binding
 from zskip.binder.predicates.operands import compared, same

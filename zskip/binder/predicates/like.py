@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.binder.constants import constant
 from zskip.binder.context import Binding
 from zskip.binder.nodes import bare

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 import pyarrow as pa
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.binder.choices import chosen
 from zskip.binder.context import Binding
 from zskip.binder.nodes import bare

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.binder.choices import chosen
 from zskip.binder.context import Binding
 from zskip.binder.nodes import place

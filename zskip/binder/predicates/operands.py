@@ -7,9 +7,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
-from pyarrow import types as t
 from sqlglot import exp
 
+from zskip import types as t
 from zskip.binder.context import Binding
 from zskip.binder.nodes import span
 from zskip.binder.predicates.common_type import one_type

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.errors import SchemaError
-from zskip.schema import TIME_TZ
+from zskip.types import TIME_TZ
 
 __all__ = ["ambiguous", "duckdb_type", "lossless", "quoted"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip import types as t
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.engines.duckdb.native_scan import literal
 from zskip.statement.aggregates import IndexRows
@@ -32,5 +33,5 @@ def _value(rows: IndexRows, field: pa.Field) -> str:
 
 def _constant(value: pa.Scalar, type: str) -> str:
     # Texts are only counted: any will do.
-    text = "" if pa.types.is_string(value.type) else pc.cast(value, pa.string()).as_py()
+    text = "" if t.is_string(value.type) else pc.cast(value, pa.string()).as_py()
     return f"CAST({literal(text)} AS {type})"

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyarrow import types as t
-
+from zskip import types as t
 from zskip.errors import InvalidOption
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import types as t
 
 from zskip import hive
+from zskip import types as t
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.engines.duckdb.stored_form import StoredForm, stored_columns
 from zskip.errors import SchemaError, UnknownColumn, nearest

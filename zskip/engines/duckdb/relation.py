@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyarrow import types as t
-
+from zskip import types as t
 from zskip.engines.duckdb.meaning import same_meaning
 from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped
 from zskip.engines.duckdb.remote_files import KnownFile, register_storage

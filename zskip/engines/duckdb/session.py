@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.statement.conditions import Session, known_zone
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import types as t
 
+from zskip import types as t
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 
 if TYPE_CHECKING:

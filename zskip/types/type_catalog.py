@@ -1,0 +1,190 @@
+"""The entry of an Arrow type, and what is asked of it most."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import types as arrow_types
+
+from zskip.types.arrow_type import Type
+from zskip.types.known import known_types
+
+__all__ = [
+    "enter",
+    "entries",
+    "is_binary",
+    "is_boolean",
+    "is_date",
+    "is_decimal",
+    "is_duration",
+    "is_floating",
+    "is_integer",
+    "is_orderable",
+    "is_string",
+    "is_temporal",
+    "is_time",
+    "is_timestamp",
+    "leave",
+    "logical_type",
+    "may_hold_nan",
+    "of",
+    "sql_name",
+    "stored_type",
+    "ticks",
+    "value_type",
+]
+
+_OTHER = Type(name="other", arrow=())
+_ENTRIES: list[Type] = []
+_BY_ID: dict[int, tuple[Type, ...]] = {}
+_FORMS_BY_ID: dict[int, tuple[Type, ...]] = {}
+
+
+def entries() -> tuple[Type, ...]:
+    """Every entry, in the order in which they were entered."""
+    return tuple(_ENTRIES)
+
+
+def enter(entry: Type) -> None:
+    """Make a type known. An entry of very types (``exact``) goes before one of all types of the same Arrow id."""
+    _ENTRIES.append(entry)
+    _index()
+
+
+def leave(entry: Type) -> None:
+    """Make a type unknown again. Raises `ValueError` for one that was never entered."""
+    _ENTRIES.remove(entry)
+    _index()
+
+
+def _index() -> None:
+    _BY_ID.clear()
+    _FORMS_BY_ID.clear()
+    for entry in sorted(_ENTRIES, key=lambda entry: not entry.exact):
+        for table, examples in ((_BY_ID, entry.arrow), (_FORMS_BY_ID, entry.forms)):
+            for number in dict.fromkeys(example.id for example in examples):
+                table[number] = (*table.get(number, ()), entry)
+
+
+def of(type: pa.DataType) -> Type:
+    """The entry of a logical type; for a type that none knows, one without order and without names.
+
+    >>> of(pa.int8()).name, of(pa.timestamp("ns", "UTC")).name, of(pa.list_(pa.int8())).name
+    ('integer', 'timestamp', 'other')
+    """
+    for entry in _BY_ID.get(type.id, ()):
+        if not entry.exact or type in entry.arrow:
+            return entry
+    return _OTHER
+
+
+def _of_form(type: pa.DataType) -> Type:
+    for entry in _FORMS_BY_ID.get(type.id, ()):
+        if not entry.exact or type in entry.forms:
+            return entry
+    return of(type)
+
+
+for _entry in known_types():
+    enter(_entry)
+
+
+def value_type(arrow: pa.DataType) -> pa.DataType:
+    """The type of what a dictionary or a run-end encoding encodes; any other type as it is."""
+    while arrow_types.is_dictionary(arrow) or arrow_types.is_run_end_encoded(arrow):
+        arrow = arrow.value_type
+    return arrow
+
+
+def logical_type(arrow: pa.DataType) -> pa.DataType:
+    """The type of the values: dictionary and run-end encodings unwrapped, views, large and small forms made plain.
+
+    Half floats become floats, which hold the same values: Arrow has no comparison for half floats. UUIDs become `UUID`,
+    for the same reason.
+
+    >>> logical_type(pa.dictionary(pa.int32(), pa.large_string()))
+    DataType(string)
+    """
+    plain = value_type(arrow)
+    return _of_form(plain).logical(plain)
+
+
+def stored_type(arrow: pa.DataType) -> pa.DataType:
+    """The type that a table keeps of a type that is neither nested nor encoded.
+
+    >>> stored_type(pa.large_string()), stored_type(pa.time32("s"))
+    (DataType(string), Time32Type(time32[ms]))
+    """
+    return _of_form(arrow).stored(arrow)
+
+
+def sql_name(arrow: pa.DataType, dialect: str) -> str | None:
+    """What an engine calls a Parquet column of a type that is neither nested nor encoded; None where it has no name.
+
+    >>> sql_name(pa.uint8(), "duckdb"), sql_name(pa.uint8(), "spark"), sql_name(pa.time64("us"), "spark")
+    ('UTINYINT', 'SMALLINT', None)
+    """
+    entry = _of_form(arrow)
+    named: str | None = {"duckdb": entry.duckdb, "spark": entry.spark}[dialect](arrow)
+    return named
+
+
+def is_orderable(arrow: pa.DataType) -> bool:
+    """Whether the values of a type stand in one agreed order, so that a minimum and a maximum mean something."""
+    return of(logical_type(arrow)).form is not None
+
+
+def may_hold_nan(arrow: pa.DataType) -> bool:
+    """Whether the type has NaN, which sorts above every number and which Parquet bounds leave out."""
+    return of(logical_type(arrow)).form == "float"
+
+
+def ticks(type: pa.DataType) -> pa.DataType | None:
+    """The integer type that holds a date's or a time's values in their own unit; None for any other type."""
+    if of(type).tick(type) is None:
+        return None
+    return pa.int32() if type.bit_width == 32 else pa.int64()
+
+
+def is_boolean(type: pa.DataType) -> bool:
+    return of(type).name == "boolean"
+
+
+def is_integer(type: pa.DataType) -> bool:
+    return of(type).name == "integer"
+
+
+def is_floating(type: pa.DataType) -> bool:
+    return of(type).name == "float"
+
+
+def is_decimal(type: pa.DataType) -> bool:
+    return of(type).name == "decimal"
+
+
+def is_string(type: pa.DataType) -> bool:
+    return of(type).name == "string"
+
+
+def is_binary(type: pa.DataType) -> bool:
+    return of(type).name == "binary"
+
+
+def is_date(type: pa.DataType) -> bool:
+    return of(type).name == "date"
+
+
+def is_time(type: pa.DataType) -> bool:
+    return of(type).name == "time"
+
+
+def is_timestamp(type: pa.DataType) -> bool:
+    return of(type).name == "timestamp"
+
+
+def is_duration(type: pa.DataType) -> bool:
+    return of(type).name == "duration"
+
+
+def is_temporal(type: pa.DataType) -> bool:
+    """A date, a time, a timestamp or a duration: whatever counts ticks."""
+    return of(type).tick(type) is not None
