@@ -1,10 +1,10 @@
-"""Values to integers that keep their order: dense codes in a sample, codes between boundaries, raw bits.
+"""Integers that sort as the values do: dense codes of a sample, codes between boundaries, order-preserving bits.
 
-One order holds for every type and on every engine: NULL first, then the values, NaN greatest of them, −0.0 equal to
-0.0, strings and binary by their bytes. A **code** numbers the interval that a value lies in:
+Every type has one order, the same on every engine: NULL first, then the values; NaN is the greatest value, −0.0 equals
+0.0, strings and binary compare by bytes. A **code** is the number of the interval that a value lies in:
 
     boundaries       10       20       30
-    code       NULL   |   1   |   2   |   3  …      0 is NULL's own, and a boundary opens its interval
+    code       NULL   |   1   |   2   |   3  …      0 is NULL; a boundary belongs to the interval above it
                  0    1
 """
 
@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip import types as t
-from zskip.errors import InvalidOption, NotOrderable
+from zskip.errors import NotOrderable
 from zskip.schema import Schema
 from zskip.types import UUID, is_orderable, logical_type
 
-__all__ = ["Boundaries", "RankScale", "dense_codes", "order_bits", "row_hashes"]
+__all__ = ["Boundaries", "dense_codes", "order_bits", "row_hashes"]
 
 Codes = NDArray[np.int32]
 Values: TypeAlias = pa.Array | pa.ChunkedArray
@@ -34,7 +34,7 @@ Values: TypeAlias = pa.Array | pa.ChunkedArray
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Sorted, distinct values that cut a column into numbered intervals; no NULL among them, NaN at most last.
+    """Sorted, distinct values that cut a column into numbered intervals. None is NULL; only the last may be NaN.
 
     >>> Boundaries(pa.array([10, 20])).codes(pa.array([None, 9, 10, 19, 20])).tolist()
     [0, 1, 2, 2, 3]
@@ -50,17 +50,17 @@ class Boundaries:
         if _has_words(self.values.type):
             words = _words(self.values)
             first = words.word(0, np.arange(len(words)))
-            steps, starts = np.unique(first, return_index=True)
+            first_words, starts = np.unique(first, return_index=True)
             ends: Codes = np.append(starts, len(words)).astype(np.int32)
-            return partial(_search_words, self.values, words, WordSteps(steps), ends)
-        numbers = Steps(fixed(self.values))
+            return partial(_search_words, self.values, words, first_words, ends)
+        numbers = BucketSearch(fixed(self.values))
         return lambda values: numbers.count(fixed(values))
 
     def codes(self, values: Values) -> Codes:
-        """For each value the number of its interval: 0 for NULL, else 1 + the number of boundaries up to the value."""
+        """The number of each value's interval: 0 for NULL, else 1 + the number of boundaries <= the value."""
         arrow, own = logical_type(values.type), self.values.type
         if _is_wider(arrow, own):
-            # The column was widened since the boundaries were drawn: they move up to its type, where nothing is lost.
+            # The column was widened after the boundaries were chosen. The wider type holds all of them exactly.
             return Boundaries(self.values.cast(arrow)).codes(values)
         chunks = [values] if isinstance(values, pa.Array) else values.chunks
         parts = [self._codes(_plain(chunk, own)) for chunk in chunks]
@@ -73,7 +73,7 @@ class Boundaries:
         if not len(self.values):
             codes = np.ones(len(values), np.int32)
         elif _has_words(values.type) and _is_repetitive(values):
-            # few values are looked up once each
+            # Each distinct value is searched once.
             encoded = values.dictionary_encode()
             found: Codes = np.append(self._count(encoded.dictionary) + np.int32(1), np.int32(0))
             return found[np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), np.int32)]
@@ -85,7 +85,9 @@ class Boundaries:
 
 
 def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
-    """Codes of a sample by its own distinct values, and those values, sorted: code i + 1 is the i-th of them.
+    """The codes of some values among their own distinct values, and those values, sorted: code i + 1 is the i-th.
+
+    Raises `NotOrderable` for a type without an order.
 
     >>> dense_codes(pa.array([5, None, 3, 5]))[0].tolist()
     [2, 0, 1, 2]
@@ -109,37 +111,11 @@ def dense_codes(values: Values) -> tuple[Codes, pa.Array]:
     return codes, plain.take(pa.array(np.flatnonzero(valid)[first]))
 
 
-@dataclass(frozen=True, slots=True)
-class RankScale:
-    """Quantile ranks of a column, scaled to the full range of ``bits``, so that all columns weigh the same on a curve.
-
-    A value's rank is the middle of the share of rows that it fills, so that a heavy value has room of its own and
-    sixteen carriers spread over all bits instead of lying in the lowest four.
-    """
-
-    boundaries: Boundaries
-    ranks: NDArray[np.uint64]
-
-    @staticmethod
-    def fit(sample: Values, bits: int) -> RankScale:
-        """Learn the ranks from a sample."""
-        codes, distinct = dense_codes(sample)
-        counts = np.bincount(codes, minlength=len(distinct) + 1)
-        # a value below all that the sample holds has the code 1 of no row, and stands with the first
-        counts = np.concatenate([counts[:1], [0], counts[1:]])
-        middle = (np.cumsum(counts) - counts / 2) / max(1, counts.sum())
-        return RankScale(Boundaries(distinct), _scale(middle, bits))
-
-    def of(self, values: Values) -> NDArray[np.uint64]:
-        """The rank of each value, from 0 to ``2**bits - 1``."""
-        return self.ranks[self.boundaries.codes(values)]
-
-
 def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint64]:
-    """64 bits of each value that keep the order, not by rank; of strings the first eight bytes; of NULL zero.
+    """64 bits of each value that preserve order: of strings the first eight bytes, of NULL zero.
 
-    Wider decimals give their top 64 bits. Different values may share their bits, and order is never reversed.
-    ``after_prefix``: of strings and wide decimals the first eight bytes in which some of these values differ.
+    Decimals of more than 18 digits give their top 64 bits. Different values may have equal bits; order is never
+    reversed. ``after_prefix``: of strings and wide decimals, the first eight-byte word in which these values differ.
     """
     chunks = [values] if isinstance(values, pa.Array) else values.chunks
     plain = [_plain(chunk, _key_type(chunk.type)) for chunk in chunks]
@@ -156,7 +132,7 @@ def order_bits(values: Values, *, after_prefix: bool = False) -> NDArray[np.uint
 
 
 def _shared_words(chunks: list[pa.Array]) -> int:
-    """With how many words all texts begin: those that the least and the greatest of them share."""
+    """How many leading eight-byte words all strings share: those that the least and the greatest share."""
     if t.is_decimal(chunks[0].type):
         return 0
     ends = pc.min_max(pa.chunked_array([chunk.cast(pa.binary()) for chunk in chunks]))
@@ -183,7 +159,7 @@ def _first_words(
 
 
 def fixed(values: pa.Array) -> NDArray[Any]:
-    """The values of a fixed-width type of up to 64 bits as a numpy array that compares alike; NULL is any value."""
+    """Values of up to 64 bits as a numpy array that compares as they do; the slot of a NULL holds any value."""
     arrow = values.type
     if t.is_boolean(arrow):
         return _buffer(pc.cast(values, pa.uint8()), np.dtype(np.uint8))
@@ -195,7 +171,7 @@ def fixed(values: pa.Array) -> NDArray[Any]:
     if t.is_decimal(arrow):
         if arrow.bit_width == 32:
             return _buffer(values, np.dtype(np.int32))
-        # little-endian, and the value fits the lowest word
+        # Little-endian: the value fits in the lowest word.
         width = arrow.bit_width // 64
         words: NDArray[Any] = _buffer(values, np.dtype(np.int64), width).reshape(-1, width)
         return words[:, 0]
@@ -227,11 +203,11 @@ def _has_words(arrow: pa.DataType) -> bool:
 
 
 def _is_repetitive(values: pa.Array) -> bool:
-    """Whether few of the first values differ."""
-    return len(values) >= _LOOKED_AT and len(values.slice(0, _LOOKED_AT).unique()) <= _LOOKED_AT // 4
+    """Whether few of the first values are distinct."""
+    return len(values) >= _PROBED_ROWS and len(values.slice(0, _PROBED_ROWS).unique()) <= _PROBED_ROWS // 4
 
 
-_LOOKED_AT = 1 << 11
+_PROBED_ROWS = 1 << 11
 _FIRST_WORDS = 8
 _WORDS_AT_ONCE = 1 << 16
 _TEXTS_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 26
@@ -259,24 +235,15 @@ def _fixed_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
     if values.dtype.kind == "i":
         return values.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
     wide = values.astype(np.float64)
-    wide[np.isnan(wide)] = np.nan  # one NaN, without a sign
+    wide[np.isnan(wide)] = np.nan  # every NaN gets the same bits, whatever its sign
     bits = wide.view(np.uint64)
     negative = bits >> np.uint64(63) == 1
     return np.where(negative, ~bits, bits | np.uint64(1 << 63))
 
 
-def _scale(middle: NDArray[np.float64], bits: int) -> NDArray[np.uint64]:
-    if not 1 <= bits <= 64:
-        raise InvalidOption(f"bits={bits}: ranks have 1 to 64 bits.")
-    # 53 bits of a float hold all that a sample can tell; the rest of the range is filled by shifting
-    precise = min(bits, 52)
-    scaled = np.minimum(middle * 2.0**precise, 2.0**precise - 1).astype(np.uint64)
-    return scaled << np.uint64(bits - precise)
-
-
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Values as rows of 64-bit words, most significant first, that compare as the values do; then by length."""
+    """Values as rows of 64-bit words, most significant first. Values compare by their words, then by length."""
 
     count: int
     word: Callable[[int, NDArray[np.intp]], NDArray[np.uint64]]
@@ -319,21 +286,23 @@ def _words(values: pa.Array) -> _Words:
 _KEPT = np.array([(1 << 64) - (1 << (64 - 8 * kept)) for kept in range(9)], np.uint64)
 
 
-def _search_words(sorted_values: pa.Array, boundaries: _Words, steps: Steps, starts: Codes, rows: pa.Array) -> Codes:
-    """How many boundaries each value reaches: word by word, going on with the values that still tie with some, and
-    after a few words by whole values.
+def _search_words(
+    sorted_values: pa.Array, boundaries: _Words, first_words: NDArray[np.uint64], starts: Codes, rows: pa.Array
+) -> Codes:
+    """How many boundaries are <= each value: compared word by word while some tie, after a few words by whole values.
 
-    ``steps``: the distinct first words of the boundaries, ``starts``: where each begins among them.
+    ``first_words``: the distinct first words of the boundaries · ``starts``: for each, the first boundary that has it,
+    and behind them the number of boundaries.
     """
     values = _words(rows)
     wanted = values.word(0, np.arange(len(values)))
-    step = steps.count(wanted)
-    low = starts[step]
-    # a word that equals a step ties with the boundaries from that step's start to the next
-    tied = np.flatnonzero(steps.values[step - 1] == wanted)
-    tied = tied[step[tied] > 0]
+    reached = np.searchsorted(first_words, wanted, side="right")
+    low = starts[reached]
+    # A value ties with the boundaries that begin with its first word.
+    tied = np.flatnonzero(first_words[reached - 1] == wanted)
+    tied = tied[reached[tied] > 0]
     high = low.copy()
-    low[tied] = starts[step[tied] - 1]
+    low[tied] = starts[reached[tied] - 1]
     everything = np.arange(len(boundaries))
     for number in range(1, min(boundaries.count, _FIRST_WORDS)):
         table = boundaries.word(number, everything)
@@ -352,7 +321,7 @@ def _search_words(sorted_values: pa.Array, boundaries: _Words, steps: Steps, sta
 
 
 def _search_texts(table: pa.Array, wanted: pa.Array, low: Codes, high: Codes) -> Codes:
-    """How many texts of a sorted table are at most each wanted one, where that is from its low to its high."""
+    """How many strings of a sorted table are <= each wanted one, given that the count is between low and high."""
     longest = max(pc.max(pc.binary_length(values)).as_py() or 1 for values in (table, wanted)) if len(wanted) else 1
     at_once = max(1, min(_TEXTS_AT_ONCE, _BYTES_AT_ONCE // longest))
     while len(open_ := np.flatnonzero(low < high)):
@@ -360,35 +329,32 @@ def _search_texts(table: pa.Array, wanted: pa.Array, low: Codes, high: Codes) ->
         reached = np.zeros(len(open_), bool)
         for start in range(0, len(open_), at_once):
             part = slice(start, start + at_once)
-            there, here = table.take(pa.array(middle[part])), wanted.take(pa.array(open_[part]))
-            # A NULL reaches any: it has a code of its own.
-            reached[part] = pc.fill_null(pc.less_equal(there, here), True).to_numpy(zero_copy_only=False)
+            boundary, value = table.take(pa.array(middle[part])), wanted.take(pa.array(open_[part]))
+            # The result for a NULL does not matter: its code is set to 0 afterwards.
+            reached[part] = pc.fill_null(pc.less_equal(boundary, value), True).to_numpy(zero_copy_only=False)
         low[open_[reached]], high[open_[~reached]] = middle[reached] + 1, middle[~reached]
     return low
 
 
-class Steps:
-    """Sorted distinct numbers, ready to be counted up to many values: `numpy.searchsorted` by buckets, and faster.
+class BucketSearch:
+    """`numpy.searchsorted` on sorted distinct numbers through buckets: 8 to 14 ns a value where that takes 35.
 
-    A bucket is a monotone function of the value in floating point. Where a value's bucket holds no step, or one, a
-    look-up and a comparison decide; the values of fuller buckets are searched for.
+    A bucket is a monotone function of the value in floating point. Where a value's bucket holds at most one number,
+    a look-up and a comparison decide; only values in fuller buckets are searched.
     """
 
     def __init__(self, values: NDArray[Any]) -> None:
         self.values = values
         self.floats = values.dtype.kind == "f"
-        # NaN is above all numbers, so that it reaches every step, and no number reaches a last step that is NaN
+        # NaN is above all numbers: it counts every value, and no number counts a last value that is NaN.
         self.numbers = values[~np.isnan(values)] if self.floats else values
         finite = self.numbers[np.isfinite(self.numbers)]
         self.low, high = (float(finite[0]), float(finite[-1])) if len(finite) else (0.0, 0.0)
         scale = (_BUCKETS - 3) / max(high - self.low, 1e-290)
-        self.scale = scale if math.isfinite(scale) else 0.0  # one bucket for all, that is searched
-        self._fill(_BUCKETS)
-
-    def _fill(self, buckets: int) -> None:
+        self.scale = scale if math.isfinite(scale) else 0.0  # a single bucket, which is searched
         bucket = self._bucket(self.numbers)
-        self.first = np.searchsorted(bucket, np.arange(buckets)).astype(np.int32)
-        self.full = np.bincount(bucket, minlength=buckets) > 1
+        self.first = np.searchsorted(bucket, np.arange(_BUCKETS)).astype(np.int32)
+        self.full = np.bincount(bucket, minlength=_BUCKETS) > 1
         self.padded = np.append(self.numbers, self.numbers[-1:])
 
     def _bucket(self, values: NDArray[Any]) -> NDArray[np.int32]:
@@ -398,7 +364,7 @@ class Steps:
         return np.minimum(place, _BUCKETS - 1.0, out=place).astype(np.int32)
 
     def count(self, values: NDArray[Any]) -> Codes:
-        """How many steps are at most each value."""
+        """How many of the numbers are <= each value."""
         found = np.empty(len(values), np.int32)
         for start in range(0, len(values), _ROWS_AT_ONCE):
             part = values[start : start + _ROWS_AT_ONCE]
@@ -420,52 +386,13 @@ class Steps:
         return count
 
 
-class WordSteps(Steps):
-    """`Steps` for the words of text, whose bytes are few and far apart: a bucket by rank, pair of bytes by pair.
-
-    Each of a word's first three pairs is numbered by where it stands among the steps' pairs at that place:
-
-        pairs of the steps           "10"      "17"
-        number              0         1    2    3     4        even for what lies between
-
-    A word that differs from all steps in a pair compares with them by that pair, whatever follows; so a word's bucket
-    is never below that of a step up to it, and never above that of a greater one.
-    """
-
-    def __init__(self, values: NDArray[np.uint64]) -> None:
-        self.values = self.numbers = values
-        self.floats = False
-        self.tables: list[NDArray[np.int64]] = []
-        whole = 1
-        for shift in (16, 32, 48):
-            pairs = np.unique((values >> np.uint64(shift)).astype(np.uint16))
-            number = np.zeros(1 << 16, np.int64)
-            number[pairs] = 1
-            number += 2 * (np.cumsum(number) - number)
-            self.tables.append(number * whole)
-            whole *= 2 * len(pairs) + 1
-        self.scale = _WORD_BUCKETS / whole
-        self._fill(_WORD_BUCKETS)
-
-    def _bucket(self, values: NDArray[np.uint64]) -> NDArray[np.int32]:
-        low, middle, high = self.tables
-        # of a word in little-endian memory the first pair comes last
-        pairs = values.astype("<u8", copy=False).view("<u2").reshape(-1, 4)
-        place = high[pairs[:, 3]]
-        place += middle[pairs[:, 2]]
-        place += low[pairs[:, 1]]
-        bucket: NDArray[np.int32] = (place * self.scale).astype(np.int32)
-        return np.minimum(bucket, _WORD_BUCKETS - 1, out=bucket)
-
-
 _BUCKETS = 1 << 14
-_WORD_BUCKETS = 1 << 18
 _FEW = 1 << 10
 _ROWS_AT_ONCE = 1 << 15
 
 
 def _search_between(table: NDArray[Any], wanted: NDArray[Any], low: Codes, high: Codes, *, upper: bool) -> Codes:
-    """`numpy.searchsorted`, where each value looks only between its own low and high."""
+    """`numpy.searchsorted` of each value between its own low and high."""
     low, high = low.copy(), high.copy()
     while (searching := low < high).any():
         middle = np.where(searching, (low + high) // 2, 0)
@@ -477,10 +404,10 @@ def _search_between(table: NDArray[Any], wanted: NDArray[Any], low: Codes, high:
 
 
 def row_hashes(rows: pa.Table | pa.RecordBatch, chosen: NDArray[np.intp]) -> NDArray[np.uint64]:
-    """A hash of each chosen row over its orderable columns; rows that are equal there get successive numbers.
+    """A hash of each chosen row over its orderable columns; rows that are equal in them get successive numbers.
 
-    Of text the first 64 bytes count. For spreading rows that nothing else tells apart: the same row alone in its batch
-    always has the same hash.
+    Only the first 64 bytes of a string count. It spreads rows over files where no clustering column divides them: a
+    row without an equal in its batch always has the same hash.
     """
     hashes: NDArray[np.uint64] = np.full(len(chosen), 0x9E3779B97F4A7C15, np.uint64)
     places = pa.array(chosen)

@@ -1,4 +1,4 @@
-"""Z-order without a key: two points compare as their coordinates do where those differ highest (Chan 2002)."""
+"""Z-order without a key: the column whose coordinates differ at the most significant bit decides (Chan 2002)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def z_less(left: Sequence[ArrayLike], right: Sequence[ArrayLike]) -> NDArray[np.
     less = np.zeros(shape, bool)
     for a, b in pairs:
         difference = a ^ b
-        # the most significant bit of `highest` stands below that of `difference`: no logarithm is needed
+        # Whether the most significant bit of `highest` is below that of `difference`, without a logarithm.
         decides = (highest < difference) & (highest < (highest ^ difference))
         highest = np.where(decides, difference, highest)
         less = np.where(decides, a < b, less)
@@ -47,20 +47,20 @@ def z_argsort(coordinates: Sequence[ArrayLike]) -> NDArray[np.int64]:
 
 
 def _merge_pass(columns: Sequence[NDArray[np.uint64]], order: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    # Each row's place in the merged run: its place in its own half, and how many rows of the other half go before it,
-    # found by binary search in all rows at once.
+    # A row's position in the merged run is its position in its own half plus the number of rows of the other half
+    # that precede it. That number is found by binary search, for all rows at once.
     rows = len(order)
     place = np.arange(rows)
     run = place // (2 * width) * (2 * width)
     upper = place - run >= width
     low = np.where(upper, run, np.minimum(run + width, rows))
     start, high = low.copy(), np.where(upper, run + width, np.minimum(run + 2 * width, rows))
-    mine = [column[order] for column in columns]
+    rows_in_order = [column[order] for column in columns]
     while (searching := low < high).any():
         middle = np.where(searching, (low + high) // 2, 0)
-        theirs = [column[middle] for column in mine]
-        # equal rows keep their order: those of the lower half go first
-        before = np.where(upper, ~z_less(mine, theirs), z_less(theirs, mine))
+        others = [column[middle] for column in rows_in_order]
+        # The sort is stable: of equal rows, those of the lower half come first.
+        before = np.where(upper, ~z_less(rows_in_order, others), z_less(others, rows_in_order))
         low = np.where(searching & before, middle + 1, low)
         high = np.where(searching & ~before, middle, high)
     merged = np.empty_like(order)

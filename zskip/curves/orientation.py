@@ -1,7 +1,7 @@
-"""How the Hilbert curve lies in a cube: which axis each bit of the key splits, and from which end.
+"""The orientation of the Hilbert curve in a cube: which axis each bit of the key halves, and which half comes first.
 
-Skilling's transform (2004), read one level at a time. A cube of 2**d sub-cubes is visited in an order that is fixed by
-a permutation of the axes, a flip for each, and one parity bit. So each bit of the key halves one axis:
+Skilling's transform (2004), one level at a time. The order in which the curve visits the 2**d sub-cubes of a cube
+follows from a permutation of the axes, a flip for each axis, and one parity bit. Each bit of the key halves one axis:
 
     place i of the key's digit w     halves axis[i]
     which half comes first           low[i] of w = 0:   y[i] = w[i] ^ w[i-1]   (w[-1] is the parity)
@@ -18,7 +18,7 @@ __all__ = ["Orientation"]
 
 @dataclass(frozen=True, slots=True)
 class Orientation:
-    """The curve's way through one cube."""
+    """The curve's orientation in one cube."""
 
     axes: tuple[int, ...]
     flips: tuple[int, ...]
@@ -26,7 +26,7 @@ class Orientation:
 
     @staticmethod
     def first(columns: int) -> Orientation:
-        """The way through the whole space."""
+        """The orientation in the whole space."""
         return Orientation(tuple(range(columns)), (0,) * columns, 0)
 
     def upper_first(self, place: int, before: int) -> bool:
@@ -42,7 +42,7 @@ class Orientation:
         return tuple(digit)
 
     def below(self, digit: Sequence[int]) -> Orientation:
-        """The way through the sub-cube that the digit names."""
+        """The orientation in the sub-cube with this digit."""
         axes, flips, before = list(self.axes), list(self.flips), self.parity
         for place, bit in enumerate(digit):
             if bit ^ before:
@@ -51,5 +51,5 @@ class Orientation:
                 axes[0], axes[place] = axes[place], axes[0]
                 flips[0], flips[place] = flips[place], flips[0]
             before = bit
-        # the last bit of the digit is the parity of all coordinates, turned by the parity so far
+        # The last bit of the digit is the parity of all coordinates, xor the parity so far.
         return Orientation(tuple(axes), tuple(flips), before)

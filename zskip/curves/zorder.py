@@ -1,4 +1,4 @@
-"""The Z-order key: the coordinates' bits, in turn, from the most significant down (Morton 1966).
+"""The Z-order key: the coordinates' bits interleaved, the most significant first (Morton 1966).
 
 x = 3    0   1   1
 y = 6     1   1   0
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from zskip.errors import InvalidOption
 
-__all__ = ["MAX_KEY_BITS", "Keys", "coordinates_of", "deinterleave", "interleave", "require"]
+__all__ = ["MAX_KEY_BITS", "Keys", "coordinates_of", "deinterleave", "interleave", "require_key_shape"]
 
 MAX_KEY_BITS = 1024
 _ROWS_AT_ONCE = 1 << 16
@@ -51,7 +51,7 @@ def deinterleave(keys: ArrayLike, columns: int, bits: int) -> list[NDArray[np.ui
     >>> [int(column[0]) for column in deinterleave([0b1011011000101001], columns=2, bits=8)]
     [214, 97]
     """
-    require(columns, bits)
+    require_key_shape(columns, bits)
     if columns * bits > 64:
         return _deinterleave_bytes(np.asarray(keys, f"S{-(-columns * bits // 8)}"), columns, bits)
     whole = np.asarray(keys, np.uint64)
@@ -69,8 +69,8 @@ def deinterleave(keys: ArrayLike, columns: int, bits: int) -> list[NDArray[np.ui
 
 
 def coordinates_of(coordinates: Sequence[ArrayLike], bits: int) -> list[NDArray[np.uint64]]:
-    """The columns as ``uint64``, once they are known to be of one length and to fit their bits."""
-    require(len(coordinates), bits)
+    """The columns as ``uint64``. Raises `InvalidOption` where their lengths differ or a value exceeds its bits."""
+    require_key_shape(len(coordinates), bits)
     arrays = [np.asarray(column) for column in coordinates]
     for array in arrays:
         if array.ndim != 1 or len(array) != len(arrays[0]):
@@ -80,7 +80,7 @@ def coordinates_of(coordinates: Sequence[ArrayLike], bits: int) -> list[NDArray[
     return [array.astype(np.uint64) for array in arrays]
 
 
-def require(columns: int, bits: int) -> None:
+def require_key_shape(columns: int, bits: int) -> None:
     """Raises `InvalidOption` where no key has this shape."""
     if columns < 1 or not 1 <= bits <= 64 or columns * bits > MAX_KEY_BITS:
         raise InvalidOption(
@@ -91,7 +91,7 @@ def require(columns: int, bits: int) -> None:
 
 @cache
 def _spread(columns: int, chunk: int) -> NDArray[np.uint64]:
-    # bit i goes to bit i * columns; what falls off the top of 64 bits is never asked for
+    # Bit i moves to bit i * columns. Bits beyond 64 are never used.
     values = np.arange(1 << chunk, dtype=np.uint64)
     spread = np.zeros_like(values)
     for bit in range(chunk):

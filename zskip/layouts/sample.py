@@ -28,14 +28,6 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.lower)
 
-    def runs(self, length: int) -> Boxes:
-        """The boxes of each run of so many neighbours; one slot per run."""
-        lower, upper = self.lower[: len(self) - length + 1], self.upper[: len(self) - length + 1]
-        for step in range(1, length):
-            end = len(self) - length + 1 + step
-            lower, upper = np.minimum(lower, self.lower[step:end]), np.maximum(upper, self.upper[step:end])
-        return Boxes(lower, upper)
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
