@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import CommitConflict, DamagedIndex, TableExists, TableNotFound
+from zskip.sources.cache import tidy
 from zskip.sources.source import Content, Source
+from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 from zskip.tablelog import Index, Snapshot, commit, latest_version, load
 
@@ -38,7 +40,10 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
             return known
         content = source.changes(known.details)
         if content is not None:
-            return _added(source, parts, known, content)
+            made = _added(source, parts, known, content)
+            if isinstance(parts, LocalStorage) and not parts.durable:
+                tidy(parts, made)
+            return made
     content = source.read()
     return commit(
         parts,
@@ -56,27 +61,39 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
 
 def _known(source: Source, parts: Storage) -> Snapshot | None:
     """The side-car's newest snapshot; None where there is none yet, or none that can be read: it is made anew."""
-    if not latest_version(parts):
-        return None
     try:
-        return load(parts)
+        known = load(parts) if latest_version(parts) else None
+        if known is None or _has_all_parts(parts, known):
+            return known
     except (DamagedIndex, TableNotFound):
-        parts.delete(parts.list("_zskip").path.to_pylist())
-        return None
+        pass
+    parts.delete(parts.list("_zskip").path.to_pylist())
+    return None
+
+
+def _has_all_parts(parts: Storage, known: Snapshot) -> bool:
+    """Whether no crash and no cleaner of caches has taken a part, or what was in it, from a local disk."""
+    if parts.local is None:
+        return True
+    named = [part for shard in known.shards for part in (shard.file_part, shard.row_group_part) if part is not None]
+    found = parts.size_and_modified([part.path for part in named])
+    sizes = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
+    return all(sizes[part.path] == part.size for part in named)
 
 
 def _added(source: Source, parts: Storage, known: Snapshot, content: Content) -> Snapshot:
     """The next snapshot, from what was added and removed since."""
     index = Index(source.storage, known, parts=parts)
-    there = pa.concat_arrays([pa.array([], pa.string()), index.recorded_paths(np.arange(len(index)))])
     # A file that is added again, with other statistics or deletes, replaces itself.
-    leaving = pa.array(dict.fromkeys([*(content.removed or ()), *content.files.path.to_pylist()]), pa.string())
+    leaving = pa.array({*(content.removed or ()), *content.files.path.to_pylist()}, pa.string())
+    known_paths = index.recorded_paths(np.arange(len(index)))
     return commit(
         parts,
         known,
         source.format,
         add=content.files if len(content.files) else None,
-        remove=leaving.filter(pc.is_in(leaving, value_set=there)).to_pylist(),
+        # These few are looked up among all, not all hashed for a look-up of these.
+        remove=known_paths.filter(pc.is_in(known_paths, value_set=leaving)).to_pylist(),
         managed=False,
         details=content.state,
         still=_refuse,

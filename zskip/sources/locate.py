@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from zskip.errors import DamagedIndex, InvalidOption, MissingDependency, TableNotFound
+from zskip.errors import DamagedIndex, InvalidOption, TableNotFound
+from zskip.sources.cache import cache_of
 from zskip.sources.delta import DeltaSource, is_delta
 from zskip.sources.follow import follow
 from zskip.sources.iceberg import IcebergSource, newest_metadata
 from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
-from zskip.storage.local import LocalStorage
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot, latest_version, load
 
 __all__ = ["attach", "index_of", "open_index", "own_snapshot", "source_of"]
@@ -123,16 +121,7 @@ def _side_car(source: Source) -> Storage:
     storage = source.storage
     if source.fixed is None and latest_version(storage) and load(storage).details.get("source") == source.format:
         return storage
-    try:
-        from platformdirs import user_cache_path
-    except ImportError as error:
-        raise MissingDependency(
-            f'Tables of other formats need platformdirs: pip install "zskip[{source.format}]"'
-        ) from error
-    name = hashlib.sha256(f"{source.format} {storage.place} {source.fixed}".encode()).hexdigest()[:32]
-    folder = user_cache_path("zskip") / "sources" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return LocalStorage(Path(folder))
+    return cache_of(source)
 
 
 def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:

@@ -7,9 +7,9 @@ import io
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -30,18 +30,22 @@ _BUFFER_BYTES = 1 << 20
 
 
 class LocalStorage:
-    """A folder on a local disk; it need not exist before the first file is written."""
+    """A folder on a local disk; it need not exist before the first file is written.
 
-    def __init__(self, root: Path) -> None:
+    ``durable``: whether a file must outlast a loss of power once it is written. A cache is made anew instead.
+    """
+
+    def __init__(self, root: Path, *, durable: bool = True) -> None:
         self.local: Path = Path(os.path.abspath(root.expanduser()))
         self.uri: str = str(self.local)
         self.place = self.uri
+        self.durable = durable
 
     def __repr__(self) -> str:
         return f"LocalStorage({self.uri!r})"
 
-    def __reduce__(self) -> tuple[type[LocalStorage], tuple[Path]]:
-        return LocalStorage, (self.local,)
+    def __reduce__(self) -> tuple[Callable[..., LocalStorage], tuple[Path]]:
+        return partial(LocalStorage, durable=self.durable), (self.local,)
 
     def uri_of(self, path: str) -> str:
         return f"{self.uri.rstrip('/')}/{table_path(path)}"
@@ -160,8 +164,8 @@ class LocalStorage:
             file.write(data)
             file.flush()
             with naming(self.uri_of(path)):
-                os.fsync(file.fileno())
-        _sync_folders(self._folders_of([path]))
+                self._sync_file(file)
+        self._sync_folders([path])
 
     put_once = put
 
@@ -173,7 +177,7 @@ class LocalStorage:
             with naming(temporary), open(temporary, "xb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                self._sync_file(file)
             try:
                 os.link(temporary, target)
             except FileExistsError:
@@ -187,7 +191,7 @@ class LocalStorage:
                 raise
         finally:
             _remove(temporary)
-        _sync_folders(self._folders_of([path]))
+        self._sync_folders([path])
         return True
 
     def open_writer(self, path: str) -> BinaryIO:
@@ -197,11 +201,22 @@ class LocalStorage:
         return _Unpublished(io.FileIO(temporary, "xb"), temporary, target)
 
     def make_durable(self, paths: Sequence[str]) -> None:
-        if not paths:
+        if not paths or not self.durable:
             return
         for path in paths:
             _sync(self._locate(path))
-        _sync_folders(self._folders_of(paths))
+        self._sync_folders(paths)
+
+    def _sync_file(self, file: BinaryIO) -> None:
+        if self.durable:
+            os.fsync(file.fileno())
+
+    def _sync_folders(self, paths: Sequence[str]) -> None:
+        """Make the names of files durable."""
+        # Windows has no handle to a folder; NTFS journals names itself.
+        if self.durable and os.name != "nt":
+            for folder in self._folders_of(paths):
+                _sync(folder)
 
     def _folders_of(self, paths: Sequence[str]) -> Sequence[str]:
         """Every folder between the files and the one that holds the table, deepest first."""
@@ -327,10 +342,3 @@ def _sync(path: str) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sync_folders(folders: Sequence[str]) -> None:
-    if os.name == "nt":
-        return  # Windows has no handle to a folder; NTFS journals names itself.
-    for folder in folders:
-        _sync(folder)

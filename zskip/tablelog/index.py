@@ -187,7 +187,10 @@ class Index:
                 lambda shard=shard: self._file_reader(shard).columns([name]).get(name),  # type: ignore[misc]
                 lambda values: 0 if values is None else values.nbytes,
             )
-            parts.append(pa.nulls(len(rows), type) if column is None else column.take(pa.array(rows)))
+            if column is None:
+                parts.append(pa.nulls(len(rows), type))
+            else:
+                parts.append(column if len(rows) == len(column) else column.take(pa.array(rows)))
         return pa.concat_arrays(parts) if parts else pa.array([], type)
 
     def paths(self, files: np.ndarray) -> pa.StringArray:

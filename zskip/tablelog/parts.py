@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 import xxhash
 
 from zskip.errors import DamagedIndex, UnsafePath
+from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage, abandon
 
 if TYPE_CHECKING:
@@ -228,6 +229,8 @@ class PartFile(io.RawIOBase):
 
 def lost(storage: Storage, part: Part, what: str) -> str:
     """What to say of a part that is not what its snapshot says: where it is, what it is, and what helps."""
+    if isinstance(storage, LocalStorage) and not storage.durable:
+        return f"The file {storage.uri_of(part.path)} of the cache {what}. Open the table again: it is made anew then."
     return (
         f"The part {part.path} of the index of {storage.uri} {what}. Make it again from the data files: "
         "zskip index --repair, or zskip.repair(path). Or put back a copy of it, or open a version that does without it "

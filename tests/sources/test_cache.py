@@ -1,0 +1,114 @@
+"""The cache folder of side-cars: made anew where it was damaged, not synced, and emptied of what no one uses."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+import zskip
+from zskip.errors import DamagedIndex
+from zskip.sources import cache
+from zskip.storage.local import LocalStorage
+
+DAY = 86_400
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "table"
+    for first in (0, 100):
+        write_deltalake(path, pa.table({"a": range(first, first + 100)}), mode="append")
+    assert ids(path) == [105]
+    return path
+
+
+def ids(path: Path) -> list[int]:
+    found: list[int] = zskip.open(path).plan("a = 105").to_arrow().column("a").to_pylist()
+    return found
+
+
+def files(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Every file below a folder, with its time and size."""
+    statuses = {path: path.stat() for path in folder.rglob("*") if path.is_file()}
+    return {path: (status.st_mtime_ns, status.st_size) for path, status in statuses.items()}
+
+
+def emptied(cache_folder: Path, pattern: str) -> None:
+    for path in cache_folder.rglob(pattern):
+        path.write_bytes(b"")
+
+
+def removed(cache_folder: Path, pattern: str) -> None:
+    for path in cache_folder.rglob(pattern):
+        path.unlink()
+
+
+@pytest.mark.parametrize("damage", [emptied, removed])
+@pytest.mark.parametrize("pattern", ["*.stats", "*.json"])
+def test_what_a_crash_damages_is_made_anew(table: Path, cache_folder: Path, damage, pattern: str) -> None:  # type: ignore[no-untyped-def]
+    damage(cache_folder, pattern)
+    assert ids(table) == [105]
+
+
+def test_a_part_that_is_damaged_after_the_opening_names_what_helps(table: Path, cache_folder: Path) -> None:
+    opened = zskip.open(table)
+    emptied(cache_folder, "*.stats")
+    with pytest.raises(DamagedIndex, match="Open the table again"):
+        opened.plan("a = 105")
+    assert ids(table) == [105]
+
+
+def test_an_unchanged_opening_writes_nothing(table: Path, cache_folder: Path) -> None:
+    before = files(cache_folder)
+    assert before
+    assert ids(table) == [105]
+    assert files(cache_folder) == before
+
+
+def test_a_cache_is_not_synced_and_an_attached_side_car_is(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    write_deltalake(table, pa.table({"a": [105]}), mode="append")
+    assert ids(table) == [105, 105]
+    assert synced == []
+    zskip.attach(table)
+    assert synced
+
+
+def test_a_storage_says_in_another_process_whether_it_is_durable(tmp_path: Path) -> None:
+    import pickle
+
+    for durable in (True, False):
+        assert pickle.loads(pickle.dumps(LocalStorage(tmp_path, durable=durable))).durable is durable
+
+
+def test_what_no_one_opened_for_a_month_is_removed(table: Path, cache_folder: Path, tmp_path: Path) -> None:
+    (unused,) = (cache_folder / "zskip" / "sources").iterdir()
+    a_while_ago = time.time() - 40 * DAY
+    os.utime(unused, (a_while_ago, a_while_ago))
+    assert ids(table) == [105]  # an opening is a use
+    others = [tmp_path / "other", tmp_path / "third"]
+    for path in others:
+        write_deltalake(path, pa.table({"a": [105]}))
+    assert ids(others[0]) == [105]
+    assert unused.is_dir()
+    os.utime(unused, (a_while_ago, a_while_ago))
+    assert ids(others[1]) == [105]
+    assert not unused.exists()
+    assert ids(table) == [105]
+
+
+def test_replaced_versions_leave_the_cache(table: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_VERSIONS_AT_ONCE", 4)
+    monkeypatch.setattr(cache, "_REPLACED", timedelta(0))
+    for number in range(12):
+        write_deltalake(table, pa.table({"a": [1000 + number]}), mode="append")
+        assert ids(table) == [105]
+    assert len(list(cache_folder.rglob("0*.json"))) < 8
+    assert zskip.open(table).count() == 212
