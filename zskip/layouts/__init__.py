@@ -1,7 +1,7 @@
 """Layouts: which row goes to which file, so that a query's rows lie in few of them.
 
-One idea carries every layout: row → cell → file. Cells are boxes that stand in an order; planned cuts group runs of
-neighbouring cells into files. `fit` learns an `Assignment` from a sample: a pure function of a row's values.
+Every layout maps row → cell → file. Cells are boxes in a fixed order; planned cuts group runs of neighbouring cells
+into files. `fit` learns an `Assignment` from a sample: a pure function of a row's values.
 """
 
 from zskip.layouts.assignment import Assignment

@@ -1,10 +1,10 @@
 """`Assignment`: a fitted layout as a pure function of a row's values. Row → codes → cell → file.
 
     codes    per column: 0 for NULL, else 1 + the number of boundaries up to the value      (`zskip.keys`)
-    cell     a walk down a tree: node i leads above where code[column[i]] >= threshold[i], else below
+    cell     descend a tree: node i leads to above[i] where code[column[i]] >= threshold[i], else to below[i]
     file     first[cell]; where salt[cell] > 1, first[cell] + (a hash of the other columns) mod salt[cell]
 
-All of it is in the JSON form, and nothing else is needed to compute the same file numbers elsewhere.
+The JSON form holds all of it: nothing else is needed to compute the same file numbers elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from zskip.keys import Boundaries, row_hashes
 from zskip.layouts import typed_json
-from zskip.layouts.cell_lookup import Grid, Walk
+from zskip.layouts.cell_lookup import CellLookup, Grid
 from zskip.layouts.cells import Cells, Files, ThresholdTree, merged
 from zskip.layouts.order import Slabs, arrange, slabs
 from zskip.layouts.sample import Sample
@@ -35,10 +35,10 @@ _FORMAT = 1
 class Assignment:
     """Which file each row belongs to. Files are numbered in layout order.
 
-    ``columns``: paths of the columns that it reads, ``weights`` how much each counts; ``boundaries``: by column, the
-    values that open an interval; ``tree``: thresholds over the codes that those make; ``cells``: the files of each
-    cell; ``quantiles``: by column, up to 64 values that cut a sample evenly, for ordering inside a file; ``reason``:
-    why this layout, as text.
+    ``columns``: paths of the columns that it reads · ``weights``: the share of look-ups on each · ``boundaries``: for
+    each column, the values at which an interval begins · ``tree``: thresholds over the codes of those intervals ·
+    ``cells``: the files of each cell · ``quantiles``: for each column, up to 64 values that cut a sample evenly, for
+    ordering inside a file · ``reason``: why this layout was chosen.
     """
 
     layout: str
@@ -54,9 +54,9 @@ class Assignment:
     def of(
         layout: str, sample: Sample, weights: tuple[float, ...], cells: Cells, files: Files, reason: str = ""
     ) -> Assignment:
-        """Put the values back in place of the sample's codes, keeping only those that a threshold names.
+        """Replace the sample's codes by values, keeping only those that are a threshold of the tree.
 
-        A column that has no weight and that the tree never asks for is left out.
+        A column without weight that no node of the tree compares is left out.
         """
         tree, files = merged(cells.tree, files)
         kept = [c for c, weight in enumerate(weights) if weight > 0 or (tree.column == c).any()]
@@ -65,12 +65,12 @@ class Assignment:
         threshold = tree.threshold.copy()
         boundaries = []
         for number, distinct in enumerate(sample.distinct):
-            here = tree.column == number
-            used = np.unique(tree.threshold[here])
-            used = used[used >= 2]  # the threshold 1 parts NULL from the values, and needs none
+            nodes = tree.column == number
+            used = np.unique(tree.threshold[nodes])
+            used = used[used >= 2]  # the threshold 1 separates NULL from the values and needs no boundary
             boundaries.append(Boundaries(distinct.take(pa.array(used - 2 + 1))))
-            threshold[here] = np.where(
-                tree.threshold[here] >= 2, np.searchsorted(used, tree.threshold[here]) + 2, tree.threshold[here]
+            threshold[nodes] = np.where(
+                tree.threshold[nodes] >= 2, np.searchsorted(used, tree.threshold[nodes]) + 2, tree.threshold[nodes]
             )
         fitted = ThresholdTree(renumbered[tree.column], threshold.astype(np.int32), tree.below, tree.above)
         return Assignment(
@@ -90,22 +90,22 @@ class Assignment:
         return self.cells.files
 
     @cached_property
-    def _walk(self) -> Walk:
-        return Walk.of(self.tree, self.code_counts)
+    def _lookup(self) -> CellLookup:
+        return CellLookup.of(self.tree, self.code_counts)
 
     @property
     def code_counts(self) -> tuple[int, ...]:
-        """How many codes each column has: one for NULL, one for each interval between boundaries."""
+        """The number of codes of each column: one for NULL, one for each interval between boundaries."""
         return tuple(len(boundaries) + 2 for boundaries in self.boundaries)
 
     def grid(self, most_entries: int) -> Grid:
-        """The top of the tree as a table with at most so many entries; see `Grid`."""
+        """The top of the tree as a table of at most ``most_entries``; see `Grid`."""
         return Grid.of(self.tree, self.code_counts, most_entries)
 
     def cell_of(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int32]:
         """The cell of each row."""
         schema = Schema(rows.schema)
-        return self._walk.cells(
+        return self._lookup.cells(
             [
                 boundaries.codes(schema.column(path).of(rows))
                 for path, boundaries in zip(self.columns, self.boundaries, strict=True)
@@ -115,9 +115,9 @@ class Assignment:
     def assign(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int64]:
         """The file number of each row, from 0 to ``files - 1``, in layout order.
 
-        The same values always give the same file, whatever the batch. Only in a cell that is heavier than a file, and
-        that no clustering column can divide, rows are spread by a hash of their other columns, and rows that are
-        equal in all columns by turns. Raises `UnknownColumn`.
+        The same values always give the same file, whatever the batch. Only a cell that holds more rows than a file,
+        and that no clustering column divides, spreads its rows: by a hash of their other columns, and rows that are
+        equal in all columns in turn. Raises `UnknownColumn`.
         """
         cell = self.cell_of(rows)
         file = self.cells.first[cell]
@@ -130,18 +130,18 @@ class Assignment:
         return file
 
     def arrange(self, rows: pa.Table, row_group_rows: int) -> NDArray[np.int64]:
-        """An order for the rows of one file that continues the layout: each ``row_group_rows`` rows make a small box.
+        """The order of rows inside one file, which continues the layout: each row group covers a small box.
 
-        A permutation: the numbers of the rows in their new order.
+        ``row_group_rows``: rows per row group. Returns a permutation: the row numbers in their new order.
         """
         schema = Schema(rows.schema)
         columns = [schema.column(path).of(rows) for path in self.columns]
         return arrange(columns, self.quantiles, np.array(self.weights), row_group_rows, linear=self.layout == "linear")
 
     def slabs(self, rows: pa.Table, row_groups: int) -> list[Slabs]:
-        """How `arrange` cuts a file of so many row groups, level by level, told by a sample of its rows.
+        """How `arrange` cuts a file into ``row_groups``, level by level, estimated from a sample of its rows.
 
-        No level for one row group, nor for a linear layout, whose files are sorted.
+        Empty for one row group, and for a linear layout, whose files are sorted.
         """
         if self.layout == "linear":
             return []
@@ -150,7 +150,7 @@ class Assignment:
         return slabs(columns, self.quantiles, np.array(self.weights), row_groups)
 
     def to_json(self) -> dict[str, Any]:
-        """A plain tree of JSON values: what a snapshot keeps."""
+        """The JSON form, which a snapshot stores."""
         return {
             "format": _FORMAT,
             "layout": self.layout,
@@ -178,7 +178,7 @@ class Assignment:
 
     @staticmethod
     def from_json(tree: Mapping[str, Any]) -> Assignment:
-        """The assignment that `to_json` described. Raises `UnsupportedFormat` where a newer zskip wrote it."""
+        """The inverse of `to_json`. Raises `UnsupportedFormat` where a newer zskip wrote it."""
         typed_json.require_format(tree, _FORMAT)
         columns, nodes, cells = tree["columns"], tree["tree"], tree["cells"]
         return Assignment(

@@ -1,4 +1,4 @@
-"""From codes to cells, for many rows at once: a table look-up for the top of the tree, a walk for what is below."""
+"""From codes to cells, for many rows at once: a table look-up for the top of the tree, then a descent below it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from zskip.keys import Codes
 from zskip.layouts.cells import ThresholdTree
 
-__all__ = ["Grid", "Walk"]
+__all__ = ["CellLookup", "Grid"]
 
 _ROWS_AT_ONCE = 1 << 15
 _GRID_ENTRIES = 1 << 17
@@ -19,11 +19,11 @@ _GRID_ENTRIES = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The top of a tree as a table: for each combination of coarse codes the node where the walk goes on.
+    """The top of a tree as a table: for each combination of coarse codes, the node at which the descent continues.
 
-    ``coarse``: by column, the coarse code of each code. ``stride``: by column, how far apart in ``node`` its
-    neighbouring coarse codes stand. So a row's entry is ``node[sum(coarse[c][code[c]] * stride[c] for c in columns)]``:
-    a node's number, or ``len(tree) + cell`` where the table alone decides.
+    ``coarse``: for each column, the coarse code of each code · ``stride``: for each column, the distance in ``node``
+    between neighbouring coarse codes. A row's entry is ``node[sum(coarse[c][code[c]] * stride[c] for c in columns)]``:
+    the number of a node, or ``len(tree) + cell`` where the table decides the cell.
     """
 
     coarse: tuple[NDArray[np.int32], ...]
@@ -32,7 +32,7 @@ class Grid:
 
     @staticmethod
     def of(tree: ThresholdTree, code_counts: Sequence[int], most_entries: int) -> Grid:
-        """The thresholds of the nodes from the root down, level by level, as long as the table stays small."""
+        """Take the thresholds of the nodes from the root down, level by level, while the table stays small enough."""
         chosen: list[set[int]] = [set() for _ in code_counts]
         level = [0] if len(tree) else []
         while level:
@@ -57,11 +57,11 @@ class Grid:
         found = np.zeros(lowest.shape[1], np.int32)
         active = np.arange(len(found)) if len(tree) else np.empty(0, np.intp)
         while len(active):
-            here = found[active]
-            cut, at = tree.column[here], tree.threshold[here]
+            current = found[active]
+            cut, at = tree.column[current], tree.threshold[current]
             above, below = lowest[cut, active] >= at, highest[cut, active] < at
-            active, here, above = active[above | below], here[above | below], above[above | below]
-            child = np.where(above, tree.above[here], tree.below[here])
+            active, current, above = active[above | below], current[above | below], above[above | below]
+            child = np.where(above, tree.above[current], tree.below[current])
             found[active] = np.where(child < 0, len(tree) + ~child, child)
             active = active[child >= 0]
         stride = [int(np.prod(shape[number + 1 :])) for number in range(len(shape))]
@@ -69,10 +69,11 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """A tree made ready for many rows: node i goes on at ``child[2 * i + 1]`` from its threshold on, else ``[2 * i]``.
+class CellLookup:
+    """A tree prepared for many rows: node i leads to ``child[2 * i + 1]`` from its threshold on, else ``child[2 * i]``.
 
-    Cells are numbered behind the nodes.
+    ``steps``: for each column and code, its part of the index into the grid · ``grid_decides``: every entry of the
+    grid is a cell. Cells are numbered after the nodes.
     """
 
     grid: Grid
@@ -80,20 +81,20 @@ class Walk:
     column: NDArray[np.intp]
     threshold: NDArray[np.int32]
     child: NDArray[np.intp]
-    whole: bool
+    grid_decides: bool
 
     @staticmethod
-    def of(tree: ThresholdTree, code_counts: Sequence[int]) -> Walk:
-        """``code_counts``: how many codes each column has."""
+    def of(tree: ThresholdTree, code_counts: Sequence[int]) -> CellLookup:
+        """``code_counts``: the number of codes of each column."""
         sides = np.stack([tree.below, tree.above], axis=1).reshape(-1)
         child = np.where(sides < 0, len(tree) + ~sides, sides).astype(np.intp)
         grid = Grid.of(tree, code_counts, _GRID_ENTRIES)
         steps = tuple((c * s).astype(np.int32) for c, s in zip(grid.coarse, grid.stride, strict=True))
-        whole = bool((grid.node >= len(tree)).all())
-        return Walk(grid, steps, tree.column.astype(np.intp), tree.threshold, child, whole)
+        grid_decides = bool((grid.node >= len(tree)).all())
+        return CellLookup(grid, steps, tree.column.astype(np.intp), tree.threshold, child, grid_decides)
 
     def cells(self, codes: Sequence[Codes]) -> NDArray[np.int32]:
-        """The cell of each row, from its codes by column."""
+        """The cell of each row, from its codes in each column."""
         rows, nodes = len(codes[0]), len(self.column)
         found = np.empty(rows, np.int32)
         for start in range(0, rows, _ROWS_AT_ONCE):
@@ -102,7 +103,7 @@ class Walk:
             for step, code in zip(self.steps[1:], part[1:], strict=True):
                 place += step[code]
             node = self.grid.node[place]
-            if not self.whole:
+            if not self.grid_decides:
                 self._descend(node, part)
             found[start : start + _ROWS_AT_ONCE] = node
         return found - np.int32(nodes)
@@ -112,14 +113,14 @@ class Walk:
         flat = np.concatenate(codes)
         starts = self.column * len(node)
         active = np.flatnonzero(node < nodes)
-        here = node[active].astype(np.intp)
+        current = node[active].astype(np.intp)
         while len(active):
-            place = starts[here]
+            place = starts[current]
             place += active
-            reached = flat[place] >= self.threshold[here]
-            here += here
-            here += reached
-            here = self.child[here]
-            node[active] = here
-            walking = np.flatnonzero(here < nodes)
-            active, here = active[walking], here[walking]
+            reached = flat[place] >= self.threshold[current]
+            current += current
+            current += reached
+            current = self.child[current]
+            node[active] = current
+            inner = np.flatnonzero(current < nodes)
+            active, current = active[inner], current[inner]

@@ -1,4 +1,4 @@
-"""Cells: the sample's rows, cut by thresholds into boxes that stand in an order."""
+"""Cells: boxes in layout order, into which thresholds cut a sample's rows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from zskip.layouts.sample import Sample
 
-__all__ = ["Cells", "Files", "Open", "Split", "ThresholdTree", "grow", "grow_levels", "merged"]
+__all__ = ["Cells", "Files", "OpenCells", "Split", "ThresholdTree", "grow", "grow_levels", "merged"]
 
-Way = TypeVar("Way")
+State = TypeVar("State")
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdTree:
-    """Node i sends a row ``above[i]`` where its code in ``column[i]`` reaches ``threshold[i]``, else ``below[i]``.
+    """Node i leads to ``above[i]`` where a row's code in ``column[i]`` is >= ``threshold[i]``, else to ``below[i]``.
 
-    A child is a node's number, or ~c for the cell c. Without nodes everything is the cell 0.
+    A child is the number of a node, or ~c for the cell c. A tree without nodes is the single cell 0.
     """
 
     column: NDArray[np.int32]
@@ -51,7 +51,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """For each cell its first file, and over how many files from there its rows are salted (1: not at all)."""
+    """For each cell its first file, and over how many files from there its rows are spread by a hash (1: not)."""
 
     first: NDArray[np.int64]
     salt: NDArray[np.int64]
@@ -59,7 +59,8 @@ class Files:
 
 
 class Split(NamedTuple):
-    """Cut a cell in two by a threshold; which side comes first; and what the rule wants to know in each side."""
+    """A cell cut in two by a threshold. ``upper_first``: which side comes first · ``below``, ``above``: the rule's
+    state in each side."""
 
     column: int
     threshold: int
@@ -68,21 +69,21 @@ class Split(NamedTuple):
     above: object
 
 
-def grow(sample: Sample, rule: Callable[[NDArray[np.intp], Way], Split | None], start: Way) -> Cells:
-    """The cells that a rule leads to: it is asked for each cell's split, given the numbers of the sampled rows in it.
+def grow(sample: Sample, rule: Callable[[NDArray[np.intp], State], Split | None], start: State) -> Cells:
+    """Split cells by a rule, one at a time, until it returns None for each.
 
-    A split has rows on both sides.
+    ``rule(rows, state)``: the split of the cell that holds these sampled rows; both sides must get rows.
     """
     column: list[int] = []
     threshold: list[int] = []
     children: list[list[int]] = []
     cell = np.zeros(sample.rows, np.int32)
     cells = 0
-    # rows, what the rule keeps, and where the number of the node or cell is to be written: a parent and its side
+    # The rows, the rule's state, and the parent and side at which the number of the node or cell is written.
     waiting: list[tuple[NDArray[np.intp], object, int, int]] = [(np.arange(sample.rows), start, -1, 0)]
     while waiting:
-        rows, way, parent, side = waiting.pop()
-        split = rule(rows, way)  # type: ignore[arg-type]  # a rule gets back what it gave
+        rows, state, parent, side = waiting.pop()
+        split = rule(rows, state)  # type: ignore[arg-type]  # a rule gets the state that it returned
         if split is None:
             number = ~cells
             cell[rows] = cells
@@ -103,8 +104,8 @@ def grow(sample: Sample, rule: Callable[[NDArray[np.intp], Way], Split | None], 
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
-    """The open cells of a level: the sampled rows of one after the other, and how many rows each has."""
+class OpenCells:
+    """The cells of a level that may still be split: their sampled rows, cell after cell, and how many each has."""
 
     rows: NDArray[np.intp]
     sizes: NDArray[np.int64]
@@ -112,29 +113,29 @@ class Open:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def of(self, cells: NDArray[np.intp]) -> Open:
-        """Some of the cells."""
+    def take(self, cells: NDArray[np.intp]) -> OpenCells:
+        """Some of the cells, by number."""
         starts = np.cumsum(self.sizes) - self.sizes
-        return Open(self.rows[_ranges(starts[cells], self.sizes[cells])], self.sizes[cells])
+        return OpenCells(self.rows[_ranges(starts[cells], self.sizes[cells])], self.sizes[cells])
 
 
-def grow_levels(sample: Sample, rule: Callable[[Open], tuple[NDArray[np.int32], NDArray[np.int32]]]) -> Cells:
-    """The cells that a rule leads to, which is asked for the splits of a whole level at once.
+def grow_levels(sample: Sample, rule: Callable[[OpenCells], tuple[NDArray[np.int32], NDArray[np.int32]]]) -> Cells:
+    """Split cells by a rule, a whole level at a time, until none is left to split.
 
-    It answers with a column for each cell, -1 where the cell is done, and a threshold. The side below comes first.
+    ``rule(cells)``: a column for each cell, -1 for a cell that stays, and a threshold. The side below comes first.
     """
     codes = np.stack(sample.codes)
-    # all rows in layout order, for every split leaves its two sides where it found the cell
+    # All rows in layout order: a split reorders rows only within its cell.
     order = np.arange(sample.rows)
     starts, sizes = np.zeros(1, np.int64), np.array([sample.rows])
-    # where the number of a node or cell is to be written: 2 * its parent + its side
+    # Where the number of a node or cell is written: 2 * its parent + its side.
     links = np.array([-1])
     nodes = 0
     split: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]] = []
     done: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     while len(starts):
         places = _ranges(starts, sizes)
-        column, threshold = rule(Open(order[places], sizes))
+        column, threshold = rule(OpenCells(order[places], sizes))
         ends = column < 0
         done.append((starts[ends], links[ends]))
         starts, sizes, column, threshold = starts[~ends], sizes[~ends], column[~ends], threshold[~ends]
@@ -151,7 +152,7 @@ def grow_levels(sample: Sample, rule: Callable[[Open], tuple[NDArray[np.int32], 
     first, link = (np.concatenate(parts) for parts in zip(*done, strict=True))
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))
-    children = np.zeros(2 * nodes + 1, np.int32)  # the last for the root, which has no parent
+    children = np.zeros(2 * nodes + 1, np.int32)  # the last slot is the root's, which has no parent
     children[link] = ~number
     children[np.concatenate([links for *_, links in split])] = np.arange(nodes)
     cell = np.empty(sample.rows, np.int32)
@@ -169,17 +170,17 @@ def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.i
 
 
 def merged(tree: ThresholdTree, files: Files) -> tuple[ThresholdTree, Files]:
-    """The same function of a row with the fewest nodes: a node whose cells all go to one file becomes one cell."""
+    """The same assignment with the fewest nodes: a node whose cells all go to one file becomes one cell."""
     nodes = len(tree)
-    # children stand after their parents, so that from the end each node's file is known before its parent asks:
-    # the one file of all its cells, or -1 for several
+    # Children come after their parents, so going backwards each node knows the file of its children: the one file of
+    # all their cells, or -1 for several.
     file = np.where(files.salt == 1, files.first, -1)
     alone = np.full(nodes, -1, np.int64)
     for node in range(nodes - 1, -1, -1):
         below, above = int(tree.below[node]), int(tree.above[node])
-        here = file[~below] if below < 0 else alone[below]
-        if here >= 0 and here == (file[~above] if above < 0 else alone[above]):
-            alone[node] = here
+        file_below = file[~below] if below < 0 else alone[below]
+        if file_below >= 0 and file_below == (file[~above] if above < 0 else alone[above]):
+            alone[node] = file_below
     kept = np.flatnonzero(alone < 0)
     number = np.cumsum(alone < 0) - 1
     first: list[int] = []

@@ -1,4 +1,4 @@
-"""How many bytes a query reads of each row: those of the columns that it names."""
+"""The bytes that a query reads of each row: those of the columns that it names."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Widths"]
 class Widths:
     """The bytes of some rows, by column and by query.
 
-    ``reads``: for each query the paths of the leaves that it reads, None for all. Bytes are those of the values as
-    they stand in memory, each row by its own width: a sample knows no compression.
+    ``reads``: for each query the paths of the leaves that it reads, None for all. Bytes are those of the values in
+    memory, row by row: compression is not known from a sample.
     """
 
     rows: pa.Table
@@ -29,12 +29,12 @@ class Widths:
 
     @cached_property
     def _columns(self) -> tuple[float | NDArray[np.float64], ...]:
-        """By leaf: what a value takes, one number where all take the same."""
+        """The bytes of each value, leaf by leaf; a single number where all values take the same."""
         return tuple(_value_bytes(_leaf(self.rows, column.parts)) for column in Schema(self.rows.schema))
 
     @cached_property
     def _members(self) -> NDArray[np.float64]:
-        """Which leaves each query reads: an array (queries, leaves) of 0 and 1."""
+        """The leaves that each query reads: an array (queries, leaves) of 0 and 1."""
         paths = list(Schema(self.rows.schema).columns)
         return np.array([[read is None or path in read for path in paths] for read in self.reads], float).reshape(
             len(self.reads), len(paths)
@@ -61,7 +61,7 @@ class Widths:
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """How much each query counts: its bytes of a row, on average; they sum to 1.
+        """The weight of each query: the bytes that it reads of an average row, scaled to sum to 1.
 
         >>> rows = pa.table({"a": pa.array([1, 2], pa.int16()), "b": ["x", "12345"]})
         >>> Widths(rows, (None, frozenset({"a"}), frozenset({"b"}))).weights.tolist()
@@ -73,7 +73,7 @@ class Widths:
 
     @cached_property
     def by_row(self) -> NDArray[np.float64] | None:
-        """What each row takes of the average query, beside the average row; None where all rows take the same."""
+        """The bytes that queries read of each row, relative to the average row; None where all rows are equal."""
         asked = self._members.sum(axis=0)
         varying = [w for w, often in zip(self._columns, asked, strict=True) if often and not isinstance(w, float)]
         if not varying or not self.rows.num_rows:
@@ -90,7 +90,7 @@ def _count(width: float | NDArray[np.float64]) -> int:
 
 
 def _leaf(rows: pa.Table, parts: tuple[str, ...]) -> pa.ChunkedArray:
-    """A leaf's values as they are kept; of a dictionary, what it stands for."""
+    """A leaf's values, dictionaries decoded."""
     values = rows.column(parts[0])
     for part in parts[1:]:
         values = pc.struct_field(values, [values.type.get_field_index(part)])
@@ -98,7 +98,7 @@ def _leaf(rows: pa.Table, parts: tuple[str, ...]) -> pa.ChunkedArray:
 
 
 def _value_bytes(values: pa.ChunkedArray) -> float | NDArray[np.float64]:
-    """How many bytes each value takes; of a nested column, each row has an even part."""
+    """The bytes of each value; a nested column's bytes are divided evenly among its rows."""
     if t.is_primitive(values.type) or t.is_decimal(values.type) or t.is_fixed_size_binary(values.type):
         return float(values.type.bit_width) / 8
     if t.is_null(values.type) or not len(values):

@@ -1,7 +1,7 @@
 """Cells that are prefixes of a curve's key: Z-order, Hilbert, and linear order, whose key is the columns themselves.
 
 A prefix of a key over quantile ranks is a box with dyadic borders, so these layouts too are trees of thresholds: each
-bit of the key halves one column, and the curve says which, and which half comes first. No key is ever built.
+bit of the key halves one column, and the curve determines which column and which half comes first. No key is built.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_HALVINGS = 50
 
 def zorder_cells(sample: Sample, cell_rows: float) -> Cells:
     """Prefixes of the Z-order key, halved until they hold at most ``cell_rows`` sampled rows or a single point."""
-    return _curve_cells(sample, cell_rows, lambda way, digit: way)
+    return _curve_cells(sample, cell_rows, lambda orientation, digit: orientation)
 
 
 def hilbert_cells(sample: Sample, cell_rows: float) -> Cells:
@@ -32,19 +32,20 @@ def hilbert_cells(sample: Sample, cell_rows: float) -> Cells:
 
 
 def linear_cells(sample: Sample, cell_rows: float) -> Cells:
-    """Runs of the rows sorted by the columns in turn; equal values of a column stay together as far as that goes."""
+    """Runs of the rows sorted by the columns in turn; where possible, equal values of a column share a cell."""
 
     def rule(rows: NDArray[np.intp], _: None) -> Split | None:
         if len(rows) <= cell_rows:
             return None
         for column, codes in enumerate(sample.codes):
-            mine = np.sort(codes[rows])
-            if mine[0] == mine[-1]:
+            ordered = np.sort(codes[rows])
+            if ordered[0] == ordered[-1]:
                 continue
-            middle = mine[len(mine) // 2]
-            starts, ends = np.searchsorted(mine, middle), np.searchsorted(mine, middle, side="right")
-            # the border of the middle value that is nearer to an even cut, and that cuts at all
-            threshold = middle if starts and (len(mine) - ends < starts or ends == len(mine)) else mine[ends]
+            middle = ordered[len(ordered) // 2]
+            starts, ends = np.searchsorted(ordered, middle), np.searchsorted(ordered, middle, side="right")
+            # Of the two borders of the middle value, the one nearer to an even cut that leaves rows on both sides.
+            at_start = starts and (len(ordered) - ends < starts or ends == len(ordered))
+            threshold = middle if at_start else ordered[ends]
             return Split(column, int(threshold), False, None, None)
         return None
 
@@ -52,21 +53,21 @@ def linear_cells(sample: Sample, cell_rows: float) -> Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """Where the rule stands on the curve: the box by rank, the way through it, the bits of the digit so far."""
+class _Prefix:
+    """A prefix of the key: its box by rank, the curve's orientation in it, the bits of the last digit so far."""
 
     box: tuple[tuple[float, float], ...]
     orientation: Orientation
     digit: tuple[int, ...] = ()
 
-    def halved(self, column: int, upper: bool, key_bit: int, below: Callable[..., Orientation]) -> _Way:
+    def halved(self, column: int, upper: bool, key_bit: int, below: Callable[..., Orientation]) -> _Prefix:
         low, high = self.box[column]
         middle = (low + high) / 2
         box = (*self.box[:column], (middle, high) if upper else (low, middle), *self.box[column + 1 :])
         digit = (*self.digit, key_bit)
         if len(digit) < len(box):
             return replace(self, box=box, digit=digit)
-        return _Way(box, below(self.orientation, digit))
+        return _Prefix(box, below(self.orientation, digit))
 
 
 def _curve_cells(sample: Sample, cell_rows: float, below: Callable[..., Orientation]) -> Cells:
@@ -74,7 +75,7 @@ def _curve_cells(sample: Sample, cell_rows: float, below: Callable[..., Orientat
     positions = [sample.positions(column) for column in range(columns)]
     hilbert = below is Orientation.below
 
-    def rule(rows: NDArray[np.intp], way: _Way) -> Split | None:
+    def rule(rows: NDArray[np.intp], prefix: _Prefix) -> Split | None:
         if len(rows) <= cell_rows:
             return None
         lowest = [int(codes[rows].min()) for codes in sample.codes]
@@ -82,16 +83,16 @@ def _curve_cells(sample: Sample, cell_rows: float, below: Callable[..., Orientat
         if lowest == highest:
             return None
         for _ in range(_MOST_HALVINGS * columns):
-            place = len(way.digit)
-            column = way.orientation.axes[place]
-            upper_first = hilbert and way.orientation.upper_first(place, way.digit[-1] if place else 0)
-            threshold = int(np.searchsorted(positions[column], sum(way.box[column]) / 2))
+            place = len(prefix.digit)
+            column = prefix.orientation.axes[place]
+            upper_first = hilbert and prefix.orientation.upper_first(place, prefix.digit[-1] if place else 0)
+            threshold = int(np.searchsorted(positions[column], sum(prefix.box[column]) / 2))
             if lowest[column] < threshold <= highest[column]:
-                down = way.halved(column, False, int(upper_first), below)
-                up = way.halved(column, True, int(not upper_first), below)
+                down = prefix.halved(column, False, int(upper_first), below)
+                up = prefix.halved(column, True, int(not upper_first), below)
                 return Split(column, threshold, upper_first, down, up)
             upper = threshold <= lowest[column]
-            way = way.halved(column, upper, int(upper != upper_first), below)
+            prefix = prefix.halved(column, upper, int(upper != upper_first), below)
         return None
 
-    return grow(sample, rule, _Way(((0.0, 1.0),) * columns, Orientation.first(columns)))
+    return grow(sample, rule, _Prefix(((0.0, 1.0),) * columns, Orientation.first(columns)))

@@ -1,7 +1,7 @@
-"""Planned cuts: runs of neighbouring cells become files, so that a query is expected to read the least.
+"""Planned cuts: group runs of neighbouring cells into files so that a query is expected to read the least.
 
-Cutting at equal counts leaves a few stray rows of a cell's neighbour in a file, and those blow up its box. So cuts
-stand at cell borders only, each file has half to twice its target of rows, and dynamic programming picks the cuts.
+Cuts at equal row counts leave a few rows of a neighbouring cell in a file, which widen its box. So files are cut at
+cell borders only; each has half to twice its target of rows, and dynamic programming chooses the cuts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_RUN = 96
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Sampled rows per file: the target, and what a file may have at least and at most."""
+    """Sampled rows per file: the target, the least and the most."""
 
     target: float
     least: float
@@ -30,10 +30,10 @@ class Bounds:
 
     @staticmethod
     def of(sampled: int, total: int, files: int) -> Bounds:
-        """Half to twice the target, less what a sample can be wrong by.
+        """Half to twice the target, narrowed by the sampling error.
 
-        That is 3.7 standard deviations of a file's count for up to a hundred files, and 4.2 for a thousand: the more
-        there are, the further off is the one that is furthest.
+        The error is 3.7 standard deviations of a file's count for up to a hundred files, and 4.2 for a thousand: the
+        more files there are, the larger is the largest deviation.
         """
         target = sampled / files
         unseen = max(0.0, 1.0 - sampled / max(total, 1))
@@ -56,14 +56,14 @@ def plan_cuts(
 ) -> Files:
     """Group cells, in their order, into at most ``files`` files.
 
-    ``rows``: sampled rows per cell, which the bounds count; ``held``: what a query that reads the cell reads, the rows
-    or their bytes, in units of the average row.
+    ``rows``: sampled rows per cell, to which the bounds apply · ``held``: the cost of reading each cell, its rows or
+    their bytes, in units of the average row.
 
-    A cell that is heavier than a file is salted over several. A price per file is sought that leads to the wanted
-    number of files (Lagrange), since exact counting would cost a dimension.
+    A cell with more rows than a file may have is spread over several by a hash. The number of files is reached by a
+    price per file (a Lagrange multiplier): counting files exactly would add a dimension to the dynamic program.
     """
     runs = _Runs.of(rows, held, boxes, reads, bounds)
-    # prices are searched in rounds of a grid, all of a grid in one pass
+    # Each round evaluates a grid of prices in one pass, then refines around the best.
     low, high = 0.0, float(max(runs.cost.max(where=np.isfinite(runs.cost), initial=1.0), 1.0)) * 4
     prices = np.linspace(low, high, 12)
     best: tuple[NDArray[np.int64], int] | None = None
@@ -71,7 +71,7 @@ def plan_cuts(
         ends, counts = runs.cut(prices)
         enough = np.flatnonzero(counts <= files)
         if not len(enough):
-            # even the highest price leaves too many: the bounds force them
+            # Even the highest price leaves too many files: the bounds require them.
             return runs.files(ends[-1])
         first = int(enough[0])
         best = ends[first], int(counts[first])
@@ -84,7 +84,7 @@ def plan_cuts(
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Every run of cells that may become a file: ``cost[e, l]`` of the run of l + 1 cells that ends at cell e."""
+    """Every run of cells that may become a file: ``cost[e, l]`` is that of the run of l + 1 cells ending at cell e."""
 
     cost: NDArray[np.float64]
     count: NDArray[np.int64]
@@ -119,20 +119,20 @@ class _Runs:
                 upper = np.maximum(upper[:-1], boxes.upper[length - 1 :])
             start, end = np.arange(cells - length + 1), np.arange(length, cells + 1)
             total, small = reach[end] - reach[start], light[end] - light[start]
-            heavy_here = heavies[end] - heavies[start]
+            heavy_in_run = heavies[end] - heavies[start]
             files = np.maximum(parts[end] - parts[start], 1)
             read = alone[start] if length == 1 else reads(Boxes(lower, upper))
-            held_here = held_to[end] - held_to[start]
-            price = held_here * read
-            # a heavy cell's strays go to one of its files, and blow up that one only
-            mixed = (heavy_here == 1) & (length > 1)
+            held_in_run = held_to[end] - held_to[start]
+            price = held_in_run * read
+            # The light neighbours of a heavy cell go to one of its files and widen only that one's box.
+            mixed = (heavy_in_run == 1) & (length > 1)
             if mixed.any():
                 in_heavy = (heavy_held_to[end] - heavy_held_to[start]) * (1 - 1 / files)
                 own = alone[heavy_cells[np.minimum(heavies[start], len(heavy_cells) - 1)]]
-                price = np.where(mixed, in_heavy * own + (held_here - in_heavy) * read, price)
-            short = np.maximum(bounds.least - np.where(heavy_here, bounds.least, total), 0) / bounds.least
+                price = np.where(mixed, in_heavy * own + (held_in_run - in_heavy) * read, price)
+            short = np.maximum(bounds.least - np.where(heavy_in_run, bounds.least, total), 0) / bounds.least
             price = price + short * (100.0 * bounds.target)
-            too_long = np.where(heavy_here, (small > bounds.least) | (heavy_here > 1), total > bounds.most)
+            too_long = np.where(heavy_in_run, (small > bounds.least) | (heavy_in_run > 1), total > bounds.most)
             price[too_long & (length > 1)] = np.inf
             cost.append(np.concatenate([np.full(length - 1, np.inf), price]))
             count.append(np.concatenate([np.ones(length - 1, np.int64), files]))
@@ -141,18 +141,18 @@ class _Runs:
         return _Runs(np.stack(cost, axis=1), np.stack(count, axis=1), rows, bounds)
 
     def cut(self, prices: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The cheapest cuts at each price per file: run lengths by their last cell (prices, cells), files in all."""
+        """The cheapest cuts at each price per file: run lengths by last cell (prices, cells), and the file counts."""
         cells, longest = self.cost.shape
         best = np.full((len(prices), cells + longest), np.inf)
         best[:, longest - 1] = 0.0
         chosen = np.zeros((len(prices), cells), np.int64)
         rows = np.arange(len(prices))
         for cell in range(cells):
-            # best[:, longest + c] is for the cells up to c; reversed, so that slot l goes with runs of l + 1 cells
+            # best[:, longest + c] is the cost of the cells up to c; reversed, slot l belongs to runs of l + 1 cells.
             before = best[:, cell : cell + longest][:, ::-1]
-            whole = before + self.cost[cell] + prices[:, None] * self.count[cell]
-            pick = whole.argmin(axis=1)
-            best[:, cell + longest] = whole[rows, pick]
+            total = before + self.cost[cell] + prices[:, None] * self.count[cell]
+            pick = total.argmin(axis=1)
+            best[:, cell + longest] = total[rows, pick]
             chosen[:, cell] = pick
         files = np.zeros(len(prices), np.int64)
         for number in rows:
@@ -164,7 +164,7 @@ class _Runs:
         return chosen, files
 
     def files(self, chosen: NDArray[np.int64]) -> Files:
-        """The files of the cells under the chosen run lengths."""
+        """The files of the cells, given the chosen run lengths."""
         cells = len(self.rows)
         first, salt = np.zeros(cells, np.int64), np.ones(cells, np.int64)
         ends = []

@@ -1,9 +1,9 @@
-"""How well a table is clustered: how many files hold a value, column by column, from their ranges alone.
+"""How well a table is clustered: how many files may hold a value of a column, from the files' ranges.
 
 file 0   [-------]
 file 1        [-------]
 file 2                    [----]
-depth     1   2   1    0    1         a look-up reads as many files as stand above one another at its value
+depth     1   2   1    0    1         the number of files that a look-up of this value reads
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from zskip.stats import Ranges, Statistics
 __all__ = ["ColumnDepth", "depths"]
 
 _LEAST_SHARE = 1e-10
-"""Of a column's whole range: sums of doubles tell this much apart."""
+"""The least width of a single value, as a share of the column's range: smaller ones vanish in sums of doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnDepth:
     """One column's clustering over some units (files, or row groups).
 
-    ``average`` and ``worst``: units that a look-up reads, over the look-ups of every unit's rows and at worst;
-    ``skipped``: the share of rows that a look-up skips, from 0 to 1; ``limit``: the most that any layout by so many
-    columns could skip over as many units of even data, or what uneven data lets it skip where that is more;
-    ``histogram``: rows of ``(depth from, depth to, share of look-ups)``;
+    ``average``, ``worst``: units that a look-up reads, averaged over look-ups of the rows' values, and at worst ·
+    ``skipped``: the share of rows that a look-up skips, from 0 to 1 · ``limit``: the most that any layout on as many
+    columns could skip with as many units of evenly distributed data; what is skipped, where that is more ·
+    ``histogram``: rows of ``(depth from, depth to, share of look-ups)`` ·
     ``unknown``: units without bounds, which every look-up reads.
     """
 
@@ -47,10 +47,10 @@ class ColumnDepth:
 
 
 def depths(statistics: Statistics, columns: Sequence[str]) -> Mapping[str, ColumnDepth]:
-    """The clustering of each column, by its path, for look-ups of values as the rows hold them.
+    """The clustering of each column, by path, for look-ups of the values that the rows hold.
 
-    A unit's values are taken to lie evenly in its range, for nothing more is known of them: whole numbers, dates and
-    times each as likely as the next, strings by their first bytes that differ.
+    A unit's values are assumed to lie evenly in its range: integers, dates and times uniformly, strings by the first
+    eight-byte word in which they differ.
     """
     rows = np.asarray(statistics.row_count.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
     at_most = limit(len(statistics), [1.0] * len(columns))
@@ -72,7 +72,7 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
     lower, upper, weight = codes[:count], codes[count:], rows[known]
     if not count:
         return ColumnDepth(units, float(always), always, 1 - always_rows / max(rows.sum(), 1.0), at_most, (), always)
-    # A sweep over the ends: at each of them, and between it and the next, what began before and did not end yet.
+    # Sweep over the bounds: at each, and between it and the next, the units that have begun and not yet ended.
     at, between = _lengths(distinct)
     before = np.concatenate([[0.0], np.cumsum(np.stack([at, between], axis=1).ravel())])
     first, last = 2 * (lower - 1), 2 * (upper - 1)
@@ -96,13 +96,13 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
 
 
 def _lengths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of sorted values, how much room each takes, and how much lies between it and the next: as many as look-ups."""
+    """Of sorted values, the width of each and of the gap to the next, in numbers of possible look-ups."""
     if t.is_floating(distinct.type):
         most = np.finfo(np.float64).max / 4
         gaps, one = np.diff(np.clip(fixed(distinct).astype(np.float64), -most, most)), 0.0
     else:
         gaps, one = np.diff(order_bits(distinct, after_prefix=True)).astype(np.float64), 1.0
-    # A value of its own must not get lost beside a range of many.
+    # A single value must keep some width beside a wide range.
     one = max(one, float(gaps.sum()) * _LEAST_SHARE) or 1.0
     return np.full(len(distinct), one), np.append(np.maximum(gaps - one, 0.0), 0.0)
 

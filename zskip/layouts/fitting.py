@@ -1,4 +1,4 @@
-"""`fit`: a sample and a few wishes to an `Assignment`."""
+"""`fit`: learn an `Assignment` from a sample of rows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def fit(
     workload: Sequence[str] | None = None,
     total_rows: int,
 ) -> Assignment:
-    """Fit a layout on a sample of rows: 100 to 400 a file are enough.
+    """Fit a layout to a sample of rows: 100 to 400 rows per file are enough.
 
-    ``by``: clustering columns; without them a workload's columns. ``files``: how many files at most (the assignment
-    has fewer only where there are fewer rows, or where no cuts within the bounds make as many); ``weights``: how often
-    each column is asked for, relative; ``workload``: predicates or SELECT statements that stand for the queries to
-    come, whose columns may be cut too; ``total_rows``: how many rows the sample stands for.
+    ``by``: clustering columns, by default the workload's columns · ``files``: the most files (the assignment has fewer
+    only where there are fewer rows, or where no cuts within the bounds make as many) · ``weights``: how often each
+    column is looked up, relative to the others · ``workload``: predicates or SELECT statements like the expected
+    queries, whose columns may be cut too · ``total_rows``: the number of rows that the sample represents.
 
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SqlError`.
     """
@@ -57,7 +57,7 @@ def fit(
 
 
 def _cheapest(task: Task) -> tuple[str, tuple[Cells, Files], str]:
-    """The candidate that is expected to read the least of the sample, and what was expected of each."""
+    """The candidate that is expected to read the least of the sample, and the reason: what each is expected to read."""
     fitted = {name: LAYOUTS[name](task) for name in _CANDIDATES}
     read = {name: _expected(task, cells, cut) for name, (cells, cut) in fitted.items()}
     best = min(read, key=lambda name: read[name])
@@ -67,7 +67,7 @@ def _cheapest(task: Task) -> tuple[str, tuple[Cells, Files], str]:
 
 
 def _expected(task: Task, cells: Cells, files: Files) -> float:
-    # rows of a salted cell lie in any of its files, so each of those has the box of all
+    # Rows of a salted cell lie in any of its files, so each of these files has the box of all of them.
     file = files.first[cells.cell] + np.arange(task.sample.rows) % files.salt[cells.cell]
     return scored(task, file, files.files).cost
 
@@ -83,7 +83,7 @@ def _planned(cells_of: Callable[[Task, float], Cells]) -> Fitted:
 
 
 def _only_by(task: Task) -> Sample:
-    """The sample without columns that only the workload names: a curve has no use for them."""
+    """The sample without the columns that only the workload names: curves use only the clustering columns."""
     count = int(np.flatnonzero(task.look_ups.weights).max()) + 1
     sample = task.sample
     return Sample(

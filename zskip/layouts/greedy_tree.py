@@ -1,11 +1,11 @@
-"""Tree: each cell is halved where that saves the most reading; planned cuts over its leaves make the files.
+"""Tree: split each cell where that saves the most reading; planned cuts group the leaves into files.
 
-All cells of a level are cut at once, so that the work goes by columns and levels, not by cells. Within an open cell
-the rows stand sorted by one column after the other, and each candidate splits them between two segments:
+All cells of a level are split at once, so the work is per column and level, not per cell. The rows of the open cells
+are sorted by cell and by one column at a time; a candidate lies between each two neighbouring segments of a cell:
 
     cell         0              |  1                |  2
     rows         3  7  0  5  1  9  2  8  6  4  …
-    segments     [  )[    )[    |  [     )[         |  [  …      a candidate between each two in a cell
+    segments     [  )[    )[    |  [     )[         |  [  …
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.layouts.cells import Cells, Open, grow_levels
+from zskip.layouts.cells import Cells, OpenCells, grow_levels
 from zskip.layouts.reads import Reads
 from zskip.layouts.sample import Boxes, Sample
 
@@ -35,24 +35,24 @@ def tree_cells(
     borders: Sequence[NDArray[np.int32]] | None = None,
     row_weights: NDArray[np.float64] | None = None,
 ) -> Cells:
-    """Cut greedily until a cell holds at most ``cell_rows`` sampled rows, or is a single point.
+    """Split greedily until each cell holds at most ``cell_rows`` sampled rows, or is a single point.
 
-    Candidates are the value borders nearest to sixteen even places of each column, and the literals of a workload
-    (``borders``: codes by column); the cut that is taken leaves the least to read in its two sides, where a row counts
-    by ``row_weights``, or as one.
+    Candidates are the value borders nearest to sixteen even positions in each column, and the literals of a workload
+    (``borders``: their codes, for each column). The chosen split leaves the least to read in its two sides;
+    ``row_weights``: the weight of each row, 1 by default.
     """
 
-    def rule(level: Open) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def rule(level: OpenCells) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         column, threshold = np.full(len(level), -1, np.int32), np.zeros(len(level), np.int32)
         for some in _blocks(level.sizes, cell_rows):
-            column[some], threshold[some] = _best_splits(sample, reads, level.of(some), borders, row_weights)
+            column[some], threshold[some] = _best_splits(sample, reads, level.take(some), borders, row_weights)
         return column, threshold
 
     return grow_levels(sample, rule)
 
 
 def _blocks(sizes: NDArray[np.int64], cell_rows: float) -> Iterator[NDArray[np.intp]]:
-    """The cells that are still too large, some at a time, so that what is made of their rows stays small."""
+    """The cells that are still too large, some at a time, which bounds the memory for their rows."""
     large = np.flatnonzero(sizes > cell_rows)
     if len(large):
         block = np.cumsum(sizes[large]) // _ROWS_AT_ONCE
@@ -60,7 +60,8 @@ def _blocks(sizes: NDArray[np.int64], cell_rows: float) -> Iterator[NDArray[np.i
 
 
 class _Candidates(NamedTuple):
-    """Places to cut: the cell of each, the column and the threshold, what is before it and after, their boxes."""
+    """Candidate splits: the cell of each, its column and threshold, the weight of the rows before it and after it,
+    and the boxes of these rows."""
 
     cell: NDArray[np.int64]
     column: NDArray[np.int32]
@@ -74,11 +75,11 @@ class _Candidates(NamedTuple):
 def _best_splits(
     sample: Sample,
     reads: Reads,
-    cells: Open,
+    cells: OpenCells,
     borders: Sequence[NDArray[np.int32]] | None,
     row_weights: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The column of each cell's best cut and its threshold; the column -1 where nothing divides the cell."""
+    """The column and threshold of each cell's best split; the column -1 where no threshold divides the cell."""
     found = [
         _candidates(sample, cells, c, borders[c] if borders else None, row_weights) for c in range(len(sample.columns))
     ]
@@ -106,15 +107,15 @@ def _read(reads: Reads, boxes: Boxes) -> NDArray[np.float64]:
 
 def _candidates(
     sample: Sample,
-    cells: Open,
+    cells: OpenCells,
     column: int,
     borders: NDArray[np.int32] | None,
     row_weights: NDArray[np.float64] | None,
 ) -> _Candidates:
-    """The value borders near even places of a column in each cell, and the literals inside of each."""
+    """The value borders near even positions of a column in each cell, and the literals within each cell."""
     codes = len(sample.distinct[column]) + 2
     owner = np.repeat(np.arange(len(cells)), cells.sizes)
-    # a key sorts the rows by cell, and by code within
+    # The key sorts the rows by cell, then by code.
     key = owner * codes + sample.codes[column][cells.rows]
     order = np.argsort(key, kind="stable")
     key, ends = key[order], np.cumsum(cells.sizes)
@@ -141,7 +142,7 @@ def _candidates(
 def _literals(
     borders: NDArray[np.int32], least: NDArray[np.int64], most: NDArray[np.int64], codes: int
 ) -> NDArray[np.int64]:
-    """The keys of the literals in each cell, evenly chosen where there are many."""
+    """The keys of the literals within each cell; an even selection where there are many."""
     cell = least // codes
     first = np.searchsorted(borders, least - cell * codes, side="right")
     count = np.searchsorted(borders, most - cell * codes, side="right") - first
@@ -161,17 +162,17 @@ def _sides(
     cuts: NDArray[np.int64],
     cell: NDArray[np.int64],
 ) -> tuple[Boxes, Boxes]:
-    """The boxes of a cell's rows before each cut, and of those after it. ``cell``: the cell of each cut."""
+    """The boxes of the rows before each cut and after it. ``cell``: the cell of each cut."""
     counts = np.bincount(cell, minlength=len(starts))
     before_cell = np.cumsum(counts) - counts
-    # a cell's segments stand in a row of their own, and what is left over of the row is an empty box
+    # Each cell's segments fill one row of a padded matrix; unused slots hold empty boxes.
     width = int(counts.max(initial=0)) + 1
     place = np.arange(len(cuts)) - before_cell[cell]
     segments = np.concatenate([starts, cuts])
     slots = np.concatenate([np.arange(len(starts)) * width, cell * width + place + 1])
     ordered = np.argsort(segments)
     segments, slots = segments[ordered], slots[ordered]
-    here = cell * width + place
+    at = cell * width + place
     below, above = (Boxes(*np.empty((2, len(cuts), len(sample.columns)), np.int32)) for _ in range(2))
     for number, (low, high) in enumerate(zip(sample.low, sample.codes, strict=True)):
         least = np.full(len(starts) * width, len(sample.distinct[number]) + 1, np.int32)
@@ -180,8 +181,8 @@ def _sides(
         least[slots] = np.minimum.reduceat(low[order] if low is not sample.codes[number] else high, segments)
         most[slots] = np.maximum.reduceat(high, segments)
         lower, upper = least.reshape(-1, width), most.reshape(-1, width)
-        below.lower[:, number] = np.minimum.accumulate(lower, axis=1).reshape(-1)[here]
-        below.upper[:, number] = np.maximum.accumulate(upper, axis=1).reshape(-1)[here]
-        above.lower[:, number] = np.minimum.accumulate(lower[:, ::-1], axis=1)[:, ::-1].reshape(-1)[here + 1]
-        above.upper[:, number] = np.maximum.accumulate(upper[:, ::-1], axis=1)[:, ::-1].reshape(-1)[here + 1]
+        below.lower[:, number] = np.minimum.accumulate(lower, axis=1).reshape(-1)[at]
+        below.upper[:, number] = np.maximum.accumulate(upper, axis=1).reshape(-1)[at]
+        above.lower[:, number] = np.minimum.accumulate(lower[:, ::-1], axis=1)[:, ::-1].reshape(-1)[at + 1]
+        above.upper[:, number] = np.maximum.accumulate(upper[:, ::-1], axis=1)[:, ::-1].reshape(-1)[at + 1]
     return below, above

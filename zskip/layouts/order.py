@@ -1,4 +1,4 @@
-"""The order inside a file: the layout goes on, down to row groups, and to pages within them."""
+"""The order of rows inside a file: the layout continues down to row groups, and to pages within them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def arrange(
     *,
     linear: bool,
 ) -> NDArray[np.int64]:
-    """The rows of one file in an order in which each ``row_group_rows`` neighbours lie in a small box.
+    """The rows of one file in an order in which each run of ``row_group_rows`` rows covers a small box.
 
-    Sort-tile-recursive (Leutenegger 1997), the number of slabs chosen by what their extents cost: slabs of whole row
-    groups first, then of pages inside a row group. A linear layout is sorted.
+    Sort-tile-recursive (Leutenegger 1997), with the number of slabs chosen by the cost of their extents: first slabs
+    of whole row groups, then of pages inside a row group. A linear layout is sorted by its columns.
     """
     rows = len(columns[0])
     if linear:
@@ -39,7 +39,7 @@ def arrange(
     for unit in (row_group_rows, min(row_group_rows, _PAGE_ROWS)):
         start = 0
         while start < rows:
-            # the row groups are cut out of the whole file, the pages out of each row group
+            # Row groups are cut from the whole file, pages from each row group.
             stop = rows if unit == row_group_rows else min(start + row_group_rows, rows)
             order[start:stop] = tiles.cut(order[start:stop], unit)
             start = stop
@@ -47,10 +47,10 @@ def arrange(
 
 
 class Slabs(NamedTuple):
-    """One cut of the units of a file, all nodes of a depth at once; by unit.
+    """One level of cuts of a file's units: for each unit, the node that it lies in.
 
-    ``first``: the first unit of the node that the unit lies in; ``column``: the column that the node is cut along. The
-    rows of a node, ordered by that column, fill its units one after the other.
+    ``first``: the first unit of that node · ``column``: the column along which the node is cut. The node's rows,
+    ordered by this column, fill its units one after the other.
     """
 
     first: NDArray[np.int32]
@@ -60,14 +60,14 @@ class Slabs(NamedTuple):
 def slabs(
     columns: Sequence[pa.ChunkedArray], quantiles: Sequence[Boundaries], weights: NDArray[np.float64], units: int
 ) -> list[Slabs]:
-    """How `arrange` would cut a file of so many units, by a sample of its rows: what an engine of its own follows."""
+    """How `arrange` would cut a file into ``units``, from a sample of its rows: for engines that sort by themselves."""
     if not len(columns[0]):
         return [Slabs(np.zeros(units, np.int32), np.zeros(units, np.int32))] if units > 1 else []
     tiles = _Tiles.of(columns, quantiles, weights)
     nodes = [(0, units, np.arange(len(columns[0])))]
     levels: list[Slabs] = []
     while any(count > 1 for _, count, _ in nodes):
-        # a node that is not cut any more keeps the order that it has
+        # A node that is not cut any further keeps its order.
         level = Slabs(
             np.arange(units, dtype=np.int32), levels[-1].column.copy() if levels else np.zeros(units, np.int32)
         )
@@ -79,7 +79,7 @@ def slabs(
             level.first[first : first + count] = first
             level.column[first : first + count] = column
             ends = np.cumsum(widths)[:-1]
-            # too few rows to be told apart: their units are cut alike
+            # Too few rows to divide: all units below are cut alike.
             parts = [rows] * len(widths)
             if len(rows) > count:
                 places = ends * len(rows) // count
@@ -91,7 +91,7 @@ def slabs(
 
 
 class _Tiles:
-    """The rows of a file by numbers that keep each column's order, and codes of some of them to measure extents by."""
+    """The rows of a file as order-preserving bits of each column, and the codes of some of them to measure extents."""
 
     def __init__(
         self, values: list[NDArray[np.uint64]], codes: NDArray[np.int64], step: int, weights: NDArray[np.float64]
@@ -103,7 +103,7 @@ class _Tiles:
         self.measured = np.zeros(len(values[0]), bool)
         self.measured[::step] = True
         self.weights = weights
-        # the share of the measured rows that equal a row in a column, on average: no slab gets thinner than that
+        # The average share of measured rows that equal a row in a column: no slab is thinner than this.
         self.least = np.array([(np.bincount(code) ** 2).sum() / max(1, len(code)) ** 2 for code in codes])
         self.scale = codes.max(axis=1, initial=0) + 1.0
 
@@ -113,7 +113,7 @@ class _Tiles:
         step = max(1, rows // _MEASURED_ROWS)
         values = [order_bits(column, after_prefix=True) for column in columns]
         codes = [np.unique(value[::step], return_inverse=True)[1].reshape(-1) for value in values]
-        # what a column's whole extent in this file costs: its weight, times the share of the table that it spans
+        # The cost of a column's whole extent in this file: its weight times the share of the table that it spans.
         spans = []
         for column, edges in zip(columns, quantiles, strict=True):
             code = edges.codes(column.take(pa.array(np.arange(0, rows, step))))
@@ -122,7 +122,7 @@ class _Tiles:
         return _Tiles(values, np.array(codes, np.int64).reshape(len(columns), -1), step, weights * np.array(spans))
 
     def cut(self, rows: NDArray[np.int64], unit: int) -> NDArray[np.int64]:
-        """The rows in an order whose every ``unit`` neighbours lie in a small box."""
+        """The rows in an order in which each run of ``unit`` rows covers a small box."""
         units = -(-len(rows) // unit)
         if units <= 1:
             return rows
@@ -132,13 +132,13 @@ class _Tiles:
         return np.concatenate([self.cut(slab, unit) for slab in np.split(rows, ends)])
 
     def slabs(self, rows: NDArray[np.int64], units: int) -> tuple[int, NDArray[np.int64]]:
-        """Along which column to cut rows that fill so many units, and how many units each slab gets."""
+        """The column along which to cut rows that fill ``units``, and how many units each slab gets."""
         measured = rows[self.measured[rows]] // self.step
         part = self.codes[:, measured] if len(measured) else self.codes
         extents = (part.max(axis=1, initial=0) - part.min(axis=1, initial=len(self.measured)) + 1) / self.scale
         slabs = whole_slabs(extents, self.weights, units, np.minimum(self.least, extents))
         column = int(slabs.argmax())
-        # slabs of whole units; the first of them get one more where they do not share evenly
+        # Slabs hold whole units; the first ones get one more where they do not divide evenly.
         number = int(min(max(2, round(slabs[column])), units))
         return column, np.array([units // number + (slab < units % number) for slab in range(number)])
 
@@ -160,7 +160,7 @@ class _Tiles:
 
 
 def _leading_bits(values: NDArray[np.uint64]) -> NDArray[np.uint16]:
-    """Sixteen bits of each value that keep the order."""
+    """Sixteen bits of each value that preserve its order."""
     if not len(values):
         return np.empty(0, np.uint16)
     distances = values - values.min()

@@ -1,4 +1,4 @@
-"""How much a query reads: the one cost that layouts minimise, that `score` reports, that the advisor compares."""
+"""How much a query reads: the cost that layouts minimise, `score` reports and the advisor compares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reads(Protocol):
 class LookUps:
     """Point look-ups: a column drawn by weight, a value drawn from the rows.
 
-    ``weights``: one per column of the sample, summing to 1; a column that is only cut, never asked for, has 0.
+    ``weights``: one per column of the sample, summing to 1; 0 for a column that may be cut but is not looked up.
     """
 
     sample: Sample
@@ -42,17 +42,17 @@ class LookUps:
         return read
 
     def extents(self, boxes: Boxes, column: int) -> NDArray[np.float64]:
-        """The share of the column's values that lie in each box: what a look-up on it reads the box with."""
+        """The share of the column's values that lie in each box: the chance that a look-up on it reads the box."""
         reach = self.sample.reach[column]
         lower, upper = boxes.lower[:, column], boxes.upper[:, column]
         return np.maximum(reach[upper] - reach[lower - 1], 0.0)
 
 
 def limit(files: float, weights: Sequence[float] | NDArray[np.float64]) -> float:
-    """The greatest share of rows that any layout can skip on average, over even data: N files, look-ups by weight.
+    """The greatest share of rows that any layout can skip on average, over evenly distributed data.
 
     A file holds 1/N of the rows only if the product of its extents is at least 1/N. The sum of weight times extent is
-    least where those products are equal, with no extent above 1 (water-filling).
+    least where the products weight · extent are equal and no extent exceeds 1 (water-filling).
 
     >>> round(limit(100, [1, 1, 1, 1]), 3), round(limit(100, [0.7, 0.1, 0.1, 0.1]), 3)
     (0.684, 0.794)
@@ -72,16 +72,16 @@ def least_extents(
     parts: NDArray[np.float64] | float,
     least: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The extents, by box and column, that read least when each box is cut into so many parts (water-filling).
+    """The extents (boxes, columns) that read the least when each box is cut into ``parts`` (water-filling).
 
-    ``extents``: (boxes, columns), each with its own ``parts``; ``least``: how small an extent can become, since a
-    value cannot be divided. The product of old by new extents comes to ``parts``, as far as ``least`` allows.
+    ``extents``: (boxes, columns) before the cut · ``least``: the smallest possible extents, since a single value cannot
+    be divided. The product of old over new extents is ``parts``, as far as ``least`` allows.
     """
     tiny = 1e-300
     cost = np.maximum(extents * weights, tiny)
     floor = np.minimum(np.maximum(least * weights, tiny), cost)
-    # Each column's part of the cost is clip(level, floor, cost). In logarithms what that saves, over all columns, falls
-    # with the level in straight lines between the columns' ends: the level wanted lies on one of them.
+    # Each column's part of the cost is clip(level, floor, cost). In logarithms, the total saving is piecewise linear in
+    # the level, with corners at the columns' costs and floors; the wanted level is interpolated between two of them.
     need = np.log(np.maximum(np.broadcast_to(parts, cost.shape[:1]), 1.0))[:, None]
     logs, floors = np.log(cost), np.log(floor)
     levels = -np.sort(-np.concatenate([logs, floors], axis=1), axis=1)
@@ -104,7 +104,7 @@ def whole_read(
     parts: NDArray[np.float64],
     least: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """About the least Σ weight · extent that boxes can reach in ``parts`` files each, cut into whole slabs."""
+    """Approximately the least Σ weight · extent when each box is cut into ``parts`` files by whole slabs."""
     columns = np.flatnonzero(weights > 0)
     if len(columns) > _MOST_ROUNDED:
         return np.asarray((least_extents(extents, weights, parts, least) * weights).sum(axis=1))
@@ -119,10 +119,10 @@ def whole_read(
 def _unevenness(
     each: NDArray[np.float64], slabs: NDArray[np.float64], parts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What slabs of unequal width read more than equal ones, where their number does not divide the files.
+    """The extra cost of slabs of unequal width, where the number of slabs does not divide the files.
 
     Six files in five slabs are four slabs of one file and one of two, twice as wide: Σ width² is 8/36, not 1/5.
-    ``each``: what the columns read. The widths differ in one of those that are cut into whole slabs.
+    ``each``: the cost of each column. The widths differ in one of the columns that are cut into whole slabs.
     """
     row = np.arange(len(slabs))
     fraction = np.abs(slabs - np.round(slabs)).argmax(axis=1)
@@ -139,7 +139,7 @@ def _unevenness(
 def whole_slabs(
     extents: NDArray[np.float64], weights: NDArray[np.float64], parts: float, least: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Into how many slabs to cut each column of one box, for ``parts`` files: whole numbers but for one column.
+    """The number of slabs into which to cut each column of one box for ``parts`` files: whole but for one column.
 
     >>> whole_slabs(np.ones(2), np.array([0.5, 0.5]), 100, np.zeros(2)).tolist()
     [10.0, 10.0]
@@ -148,7 +148,7 @@ def whole_slabs(
     columns = np.flatnonzero(weights > 0)
     if not len(columns) or len(columns) > _MOST_ROUNDED:
         return np.asarray(extents / np.maximum(least_extents(one, weights, count, least)[0], 1e-300))
-    # every way to round at once: as many copies of the box as there are ways
+    # All ways to round are evaluated at once, on one copy of the box for each.
     ways = _roundings(len(columns))
     wanted = extents / np.maximum(least_extents(one, weights, count, least)[0], 1e-300)
     choices = np.ones((len(ways), len(extents)))
@@ -165,7 +165,7 @@ def whole_slabs(
 
 @cache
 def _roundings(columns: int) -> NDArray[np.int64]:
-    """The ways to round: in each one column takes what is left (-1), the others go down (0) or up (1)."""
+    """The ways to round: one column takes the remaining factor (-1), the others round down (0) or up (1)."""
     ways = []
     for last in range(columns):
         for ups in product((0, 1), repeat=columns - 1):
@@ -179,10 +179,10 @@ def _whole_slabs(
     parts: NDArray[np.float64],
     least: NDArray[np.float64],
 ) -> Iterator[NDArray[np.float64]]:
-    """The ways to round what water-filling wants, one array (boxes, columns) each; below 1 where it cannot be.
+    """The ways to round the result of water-filling, one array (boxes, columns) each; below 1 where impossible.
 
-    All columns but one are cut into whole numbers of slabs; the one left over takes what remains, which may be a
-    fraction, since some of the slabs can be cut once more than others.
+    All columns but one are cut into whole numbers of slabs. The last one takes the remaining factor, which may be a
+    fraction, since some slabs can be cut once more than others.
     """
     wanted = np.where(extents > 0, extents / np.maximum(least_extents(extents, weights, parts, least), 1e-300), 1.0)
     columns = np.flatnonzero(weights > 0)

@@ -1,4 +1,4 @@
-"""A sample of the rows, as codes: what every layout is fitted on."""
+"""A sample of the rows as codes, to which every layout is fitted."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Sampled rows by column: dense codes (0 is NULL), the distinct values behind them, the share of rows up to each.
+    """Sampled rows, column by column: dense codes (0 is NULL), their distinct values, the share of values up to each.
 
-    ``low`` has the codes with NULL as a number above all others, so that a minimum leaves it out as a footer does.
-    ``reach[c][k]``: the share of the column's values that have a code from 1 to k.
+    ``low``: the codes with NULL above all others, so that a minimum ignores it, as a footer's does ·
+    ``reach[c][k]``: the share of the column's values with a code from 1 to k.
     """
 
     columns: tuple[Column, ...]
@@ -60,7 +60,7 @@ class Sample:
         return len(self.codes[0])
 
     def boxes(self, unit: NDArray[np.integer], units: int) -> Boxes:
-        """The boxes of the units that the rows are assigned to; a unit without rows has an empty box."""
+        """The box of each unit. ``unit``: the unit of each row; a unit without rows has an empty box."""
         order = np.argsort(unit, kind="stable")
         counts = np.bincount(unit, minlength=units)
         filled = np.flatnonzero(counts)
@@ -76,9 +76,9 @@ class Sample:
         return Boxes(lower, upper)
 
     def positions(self, column: int) -> NDArray[np.float64]:
-        """Where each code stands in its column, from 0 to 1: the middle of the share of rows that it fills.
+        """The quantile rank of each code, from 0 to 1: the middle of the share of rows that have it.
 
-        So every column fills the whole range, and a heavy value has room of its own.
+        So every column fills the whole range, and frequent values are spread apart.
         """
         counts = np.bincount(self.codes[column], minlength=len(self.distinct[column]) + 1)
         middle: NDArray[np.float64] = (np.cumsum(counts) - counts / 2) / max(1, self.rows)
@@ -86,7 +86,7 @@ class Sample:
 
 
 def _reach(codes: Codes, distinct: pa.Array) -> NDArray[np.float64]:
-    counts = np.bincount(codes, minlength=len(distinct) + 2)  # a slot for the code above all
+    counts = np.bincount(codes, minlength=len(distinct) + 2)  # the last slot is NULL's code in `low`
     counts[0] = 0
     reach: NDArray[np.float64] = np.cumsum(counts) / max(1, counts.sum())
     return reach

@@ -1,4 +1,4 @@
-"""`score`: what a layout is expected to read, per query and per column: the one cost that layouts minimise."""
+"""`score`: how much a layout is expected to read, per query and per column."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _CHANCES_AT_ONCE = 1 << 22
 class Share:
     """What a query is expected to read of a table: shares of its rows, of its bytes and of its files, from 0 to 1.
 
-    Bytes are those of the columns that the query reads, the values as they stand in memory, each row by its own width:
-    a sample knows no compression. A predicate alone reads all columns, and so does a look-up.
+    Bytes are those of the values in memory, in the columns that the query reads: compression is not known from a
+    sample. A bare predicate reads all columns, and so does a look-up.
     """
 
     rows: float
@@ -35,10 +35,10 @@ class Share:
 class Score:
     """What a layout is expected to read.
 
-    ``cost``: what layouts minimise, from 0 to 1: the expected share of the bytes that a workload reads, each query by
-    its own columns; of the rows where there is no workload, since all look-ups read the same. ``read``, ``bytes``,
-    ``files``: expected shares of the rows, bytes and files; ``columns``: by path, what a point look-up on it reads;
-    ``queries``: what each query of the workload reads, in its order; ``weights``: its part of the workload's bytes.
+    ``cost``: what layouts minimise, from 0 to 1: the expected share of the bytes that a workload reads in the columns
+    of each query; without a workload, the share of the rows · ``read``, ``bytes``, ``files``: expected shares of the
+    rows, bytes and files · ``columns``: for each path, the cost of a point look-up on it · ``queries``: the cost of
+    each query of the workload, in its order · ``weights``: each query's part of the workload's bytes.
     """
 
     cost: float
@@ -58,7 +58,7 @@ def score(
     weights: Sequence[float] | None = None,
     workload: Sequence[str] | None = None,
 ) -> Score:
-    """Score an assignment, or any numbering of the rows by file, on some rows: a sample, or all of them.
+    """Score an assignment, or given file numbers of the rows, on a sample of the rows or on all of them.
 
     >>> score(pa.table({"a": [1, 2, 3, 4]}), np.array([0, 0, 1, 1]), ["a"]).read
     0.5
@@ -71,10 +71,10 @@ def score(
 
 
 def scored(task: Task, number: NDArray[np.int64], files: int) -> Score:
-    """The score of a numbering of a task's rows by file."""
+    """The score of a task's rows, given the file number of each."""
     boxes = task.sample.boxes(number, files)
     counts = np.bincount(number, minlength=files)
-    # a file without rows is not written
+    # A file without rows is not written.
     parts = np.stack([_shares(part) for part in (counts, task.widths.by_file(number, files), counts > 0)])
 
     def share(read: NDArray[np.float64]) -> Share:
@@ -94,10 +94,10 @@ def scored(task: Task, number: NDArray[np.int64], files: int) -> Score:
     for start in range(0, files, step):
         some = slice(start, start + step)
         part = Boxes(boxes.lower[some], boxes.upper[some])
-        for whole, each in ((matched, task.queries.each(part)), (expected, task.queries.chances(part))):
-            whole[0] += each @ parts[0, some]
-            whole[1] += (each * own[:, some]).sum(axis=1)
-            whole[2] += each @ parts[2, some]
+        for total, each in ((matched, task.queries.each(part)), (expected, task.queries.chances(part))):
+            total[0] += each @ parts[0, some]
+            total[1] += (each * own[:, some]).sum(axis=1)
+            total[2] += each @ parts[2, some]
     prior, queries = task.queries.prior, task.queries.weights
     read, held, opened = (
         (1 - prior) * asked + prior * looked
@@ -112,7 +112,7 @@ def scored(task: Task, number: NDArray[np.int64], files: int) -> Score:
 
 
 def _shares(held: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Parts of their sum, row by row where there are rows."""
-    whole = held.sum(axis=-1, keepdims=True)
-    shares: NDArray[np.float64] = held / np.where(whole > 0, whole, 1)
+    """Each number's share of its row's sum."""
+    total = held.sum(axis=-1, keepdims=True)
+    shares: NDArray[np.float64] = held / np.where(total > 0, total, 1)
     return shares

@@ -1,4 +1,4 @@
-"""`Task`: what a layout is fitted to, and judged by."""
+"""`Task`: the sample and the cost function to which a layout is fitted and by which it is scored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_QUERIES = 200
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The sample, what a query reads of a box, what it reads of a row, how many files of which size."""
+    """The sample; the chance that a query reads a box; the bytes it reads of a row; the number and size of files."""
 
     sample: Sample
     look_ups: LookUps
@@ -37,12 +37,12 @@ class Task:
 
     @property
     def reads(self) -> Reads:
-        """The chance that a box is read: of a workload's queries each counts by the bytes that it reads of a row."""
+        """The chance that a box is read; each query of a workload is weighted by the bytes that it reads of a row."""
         return self.queries or self.look_ups
 
     @property
     def row_weights(self) -> NDArray[np.float64] | None:
-        """How much each sampled row counts: a workload's by the bytes that are read of it; None where all are even."""
+        """The weight of each sampled row: the bytes that the workload reads of it; None where all are equal."""
         return self.widths.by_row if self.queries else None
 
 
@@ -56,7 +56,10 @@ def task_of(
     total_rows: int,
     most_queries: int | None = _MOST_QUERIES,
 ) -> Task:
-    """The sample as codes and the cost as a function of boxes. Of more than ``most_queries`` an even choice counts."""
+    """The task for a sample. Of more than ``most_queries`` queries an even selection is used.
+
+    Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SqlError`.
+    """
     schema = Schema(sample.schema)
     every = [query for text in workload or () for query in asked(text, schema)]
     predicates = [bind(query.condition, schema) for query in every]

@@ -1,8 +1,8 @@
 """Tiles: sort-tile-recursive (Leutenegger 1997), with the column and the number of slabs chosen at each node.
 
-A node that is to become f files is cut into slabs along one column. The choice is the one that leaves the least to
-read: each slab's measured extents, lowered by what the best cutting into its own files could still win (the limit
-formula, with no extent below what a single value fills).
+A node that is to become f files is cut into slabs along one column. The choice minimises the estimated cost: each
+slab's measured extents, reduced by the most that cutting it into its own files could save (the formula of `limit`,
+with no extent below that of a single value).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SLABS = (2, 3, 4, 5, 6, 7, 8)
 
 @dataclass(frozen=True, slots=True)
 class _Slabs:
-    """Slabs along a column: the codes that open the second and later ones, and how many files each becomes."""
+    """Slabs along a column: the first code of the second and later ones, and how many files each becomes."""
 
     column: int
     thresholds: tuple[int, ...]
@@ -38,16 +38,17 @@ class _Slabs:
 
 
 def tile(sample: Sample, look_ups: LookUps, files: int, bounds: Bounds) -> tuple[Cells, Files]:
-    """Cut the sample into ``files`` boxes; a box that no column divides gets several files, by salt."""
+    """Cut the sample into ``files`` boxes; the rows of a box that no column divides are spread over several files."""
     per_cell: list[int] = []
-    atoms = [_atoms(sample, column) for column in range(len(sample.columns))]
+    value_shares = [_value_shares(sample, column) for column in range(len(sample.columns))]
 
-    def rule(rows: NDArray[np.intp], way: _Slabs) -> Split | None:
-        if len(way.files) > 1:
-            return way.split()
-        slabs = _best_slabs(sample, look_ups, atoms, rows, way.files[0], bounds) if way.files[0] > 1 else None
+    def rule(rows: NDArray[np.intp], node: _Slabs) -> Split | None:
+        if len(node.files) > 1:
+            return node.split()
+        files = node.files[0]
+        slabs = _best_slabs(sample, look_ups, value_shares, rows, files, bounds) if files > 1 else None
         if slabs is None:
-            per_cell.append(way.files[0])
+            per_cell.append(files)
             return None
         return slabs.split()
 
@@ -56,7 +57,7 @@ def tile(sample: Sample, look_ups: LookUps, files: int, bounds: Bounds) -> tuple
     return cells, Files(np.cumsum(salt) - salt, salt, int(salt.sum()))
 
 
-def _atoms(sample: Sample, column: int) -> NDArray[np.float64]:
+def _value_shares(sample: Sample, column: int) -> NDArray[np.float64]:
     """For each row the share of the column's values that equal its own."""
     reach = sample.reach[column]
     share = np.diff(reach, prepend=0.0)
@@ -75,13 +76,13 @@ class _Candidate:
 def _best_slabs(
     sample: Sample,
     look_ups: LookUps,
-    atoms: list[NDArray[np.float64]],
+    value_shares: list[NDArray[np.float64]],
     rows: NDArray[np.intp],
     files: int,
     bounds: Bounds,
 ) -> _Slabs | None:
     weights = look_ups.weights
-    least = np.array([values[rows].mean() for values in atoms])
+    least = np.array([shares[rows].mean() for shares in value_shares])
     whole = _boxes(sample, rows, np.zeros(1, np.intp))
     extents = _extents(look_ups, whole)
     wanted = _wanted_slabs(extents[0], least, weights, files)
@@ -105,7 +106,7 @@ def _best_slabs(
 def _wanted_slabs(
     extents: NDArray[np.float64], least: NDArray[np.float64], weights: NDArray[np.float64], files: int
 ) -> NDArray[np.float64]:
-    """Into how many slabs each column would be cut if fractions were possible."""
+    """The ideal number of slabs of each column, which need not be whole."""
     reached = least_extents(extents[None, :], weights, float(files), least)[0]
     wanted: NDArray[np.float64] = np.clip(extents / np.maximum(reached, 1e-300), 1.0, files)
     return wanted
@@ -132,7 +133,7 @@ def _candidates(
             found.setdefault(shared[0].tobytes(), shared)
     if not found:
         return []
-    # the rows are gone through once, in pieces that every candidate is made of
+    # One pass over the rows, in pieces of which every candidate's slabs consist.
     pieces = np.unique(np.concatenate([[0], *(cuts for cuts, _, _ in found.values())]))
     boxes = _boxes(sample, order, pieces)
     candidates = []
@@ -147,15 +148,15 @@ def _candidates(
 def _share_files(
     counts: NDArray[np.int64], cuts: NDArray[np.int64], files: int, bounds: Bounds
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
-    """Whole files for slabs of unequal rows, slabs that come out without one joined to a neighbour.
+    """Distribute whole files over slabs of unequal size; a slab that gets none is joined to a neighbour.
 
-    None where a slab's files would be out of bounds.
+    Returns the cuts, the rows and the files of each slab; None where a slab's files would be out of bounds.
     """
     while True:
         share = counts / counts.sum() * files
         each = np.floor(share).astype(np.int64)
         missing = files - int(each.sum())
-        # the slab whose files would be fullest gets the next one
+        # The slab with the fullest files gets the next one.
         for _ in range(missing):
             each[int((share / (each + 0.5)).argmax())] += 1
         if each.all():

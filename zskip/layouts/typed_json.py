@@ -1,4 +1,4 @@
-"""Arrays of values in JSON: exact, readable, each with its type."""
+"""Arrays as JSON, exact and with their types."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["decode", "encode", "require_format"]
 
 
 def encode(values: pa.Array) -> dict[str, Any]:
-    """The values and their type; no null among them.
+    """The values and their type, without nulls.
 
-    Dates, times and durations are whole numbers of the type's unit; binary is base64; decimals and the floats that
-    JSON lacks (NaN, infinities) are strings.
+    Dates, times and durations are integers in the type's unit, binary is base64, decimals are strings, and so are the
+    floats that JSON lacks (NaN and infinities).
 
     >>> encode(pa.array([1.5, float("inf")]))
     {'type': 'double', 'values': [1.5, 'inf']}

@@ -1,8 +1,8 @@
-"""A workload as a cost: how many bytes of a box the queries to come read, and where their literals would cut.
+"""A workload as a cost function: the chance that its queries read a box, and the values at which they would cut.
 
-A condition on one column is the set of the sample's values that can make it TRUE, found by the planner's own
-evaluator on each value. So functions, LIKE and IN count as they prune, and the values at which a set begins and ends
-are the literals that a qd-tree (Yang 2020) would cut at.
+A condition on one column is represented by the sampled values that can make it TRUE, which the planner's evaluator
+finds. So functions, LIKE and IN count exactly as they prune, and the values at which such a set begins and ends are
+the cuts of a qd-tree (Yang 2020).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class _Test:
 
 
 _Clause = bool | _Test | tuple[str, tuple["_Clause", ...]]
-"""What is left of a predicate: always true, a test, or ("and" | "or", clauses)."""
+"""A simplified predicate: always true, a test, or ("and" | "or", clauses)."""
 
 
 @dataclass(frozen=True)
 class Queries:
-    """The share of a workload's reading that goes to each box; queries to come are like those, and not the same.
+    """The chance that each box is read by queries that are similar to a workload's, but not the same.
 
-    ``weights``: how much each query counts, summing to 1: by the bytes of a row that it reads. ``matching[c][k]``: for
-    each test on column c, how many codes from 1 to k can make it TRUE. ``borders``: by column, the codes at which some
-    test begins or ends to match. ``prior``: the share of look-ups, so that no column starves; ``moved``: the weight of
-    the same queries with their ranges moved to anywhere, so that other parameters are served.
+    ``weights``: of each query, summing to 1: by the bytes of a row that it reads · ``matching[c][k]``: for each test on
+    column c, how many codes from 1 to k can make it TRUE · ``borders``: for each column, the codes at which a test
+    starts or stops matching · ``prior``: the share of plain look-ups, so that no column is ignored · ``moved``: the
+    weight of the same queries with their ranges shifted anywhere, so that other parameters are served too.
     """
 
     matching: tuple[NDArray[np.int32], ...]
@@ -59,7 +59,7 @@ class Queries:
 
     @staticmethod
     def of(sample: Sample, predicates: Sequence[Predicate], look_ups: LookUps, weights: NDArray[np.float64]) -> Queries:
-        """Work out each predicate's tests on the values of the sample."""
+        """Evaluate each predicate's tests on the values of the sample."""
         number = {column.path: index for index, column in enumerate(sample.columns)}
         tables: list[list[NDArray[np.bool_]]] = [[] for _ in sample.columns]
 
@@ -68,7 +68,7 @@ class Queries:
             if len(paths) == 1 and (column := number.get(next(iter(paths)))) is not None:
                 matches = _matches(sample, column, replace(predicate, tree=node, parts=()))
                 if matches[0] or matches.all():
-                    return True  # a box may hold a NULL that matches, and boxes say nothing of NULL
+                    return True  # a NULL may match, and boxes do not record NULL
                 tables[column].append(matches)
                 return _Test(column, len(tables[column]) - 1)
             if isinstance(node, And | Or):
@@ -80,7 +80,7 @@ class Queries:
         matching, borders = [], []
         for values, table in zip(sample.distinct, tables, strict=True):
             tests = np.array(table, bool).reshape(len(table), len(values) + 1).T
-            # a code above all stands at the end, as in `Sample.reach`
+            # The last slot is NULL's code in `Sample.low`, as in `Sample.reach`.
             matching.append(np.concatenate([tests.cumsum(axis=0), tests.sum(axis=0)[None]]).astype(np.int32))
             changes = (tests[2:] != tests[1:-1]).any(axis=1)
             borders.append((np.flatnonzero(changes) + 2).astype(np.int32))
@@ -91,16 +91,16 @@ class Queries:
         return read + self.prior * self.look_ups(boxes)
 
     def each(self, boxes: Boxes) -> NDArray[np.bool_]:
-        """Which boxes each query may match: an array (queries, boxes)."""
+        """The boxes that each query may match: an array (queries, boxes)."""
         return self._matched(self._tests(boxes))
 
     def chances(self, boxes: Boxes) -> NDArray[np.float64]:
-        """The chance that a query like each of the workload's reads each box: an array (queries, boxes)."""
+        """The chance that a query similar to each of the workload reads each box: an array (queries, boxes)."""
         tests = self._tests(boxes)
         return (1 - self.moved) * self._matched(tests) + self.moved * self._moved(tests, boxes)
 
     def _tests(self, boxes: Boxes) -> NDArray[np.bool_]:
-        """Which tests each box may pass: an array (boxes, tests)."""
+        """The tests that each box may pass: an array (boxes, tests)."""
         return np.concatenate(
             [
                 matching[boxes.upper[:, column]] > matching[boxes.lower[:, column] - 1]
@@ -119,9 +119,9 @@ class Queries:
         return found
 
     def _moved(self, tests: NDArray[np.bool_], boxes: Boxes) -> NDArray[np.float64]:
-        """The chance that each query reads each box, were its ranges moved: each to anywhere in its column.
+        """The chance that each query reads each box if its ranges are shifted anywhere in their columns.
 
-        A range that holds a share w of a column meets a box of extent e with a chance of about e + w.
+        A range that covers a share w of a column meets a box of extent e with a chance of about e + w.
         """
         chance = tests.astype(np.float64)
         for column, (range_tests, widths) in enumerate(self._ranges):
@@ -138,14 +138,14 @@ class Queries:
 
     @cached_property
     def _others(self) -> NDArray[np.int64]:
-        """The queries that are no plain conjunctions."""
+        """The queries that are not plain conjunctions."""
         return np.setdiff1d(np.arange(len(self.clauses)), self._conjunctions[0])
 
     @cached_property
     def _ranges(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.float64]], ...]:
-        """By column: the tests that match one range of values with others on both sides, and what a range is wide.
+        """For each column: the tests that match one range with other values on both sides, and the ranges' widths.
 
-        Of the width one value is taken off: where few values lie in a column, a range meets a box by whole values.
+        The width is reduced by that of one value: in a column of few values, ranges and boxes meet by whole values.
         """
         found = []
         for column, matching in enumerate(self.matching):
@@ -163,14 +163,14 @@ class Queries:
 
     @cached_property
     def _first(self) -> NDArray[np.int64]:
-        """Where each column's tests begin among all."""
+        """The number of each column's first test."""
         counts = [matching.shape[1] for matching in self.matching]
         first: NDArray[np.int64] = np.cumsum(counts) - counts
         return first
 
     @cached_property
     def _conjunctions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The queries that are plain conjunctions of tests, decided all at once; their tests; where each begins."""
+        """The queries that are plain conjunctions, evaluated together; their tests; the first test of each query."""
         queries: list[int] = []
         flat: list[int] = []
         starts: list[int] = []
@@ -185,7 +185,7 @@ class Queries:
 
 
 def _by_column(node: And | Or) -> list[Node]:
-    """The parts, those of a conjunction that ask for the same column alone made one: a range has two ends."""
+    """The parts of a node; in a conjunction, parts on the same single column are combined: a range has two bounds."""
     if isinstance(node, Or):
         return list(node.parts)
     together: dict[frozenset[str] | int, list[Node]] = {}
@@ -209,9 +209,9 @@ def _evaluate(clause: _Clause, tests: NDArray[np.bool_], first: NDArray[np.int64
 
 
 def _matches(sample: Sample, column: int, predicate: Predicate) -> NDArray[np.bool_]:
-    """Which codes can make a predicate on one column TRUE: NULL first, then each distinct value.
+    """Whether each code can make a predicate on one column TRUE: NULL first, then each distinct value.
 
-    A value that the sample lacks can be asked for, too: it goes where the sampled value before it goes.
+    A value that the sample lacks may be looked up too: it belongs to the code of the sampled value before it.
 
         sampled values      10        20
         x = 13                  *             matches the code of 10
@@ -224,7 +224,7 @@ def _matches(sample: Sample, column: int, predicate: Predicate) -> NDArray[np.bo
     matches = _may_match(sample, column, predicate, Ranges(
         bound, bound, pa.array(~is_null & ~is_nan), pa.array(is_null), pa.array(is_nan)
     ))  # fmt: skip
-    numbers = len(values) - int(is_nan.sum())  # NaN stands last
+    numbers = len(values) - int(is_nan.sum())  # NaN is last
     if numbers > 1:
         before, after = bound.slice(1, numbers - 1), bound.slice(2, numbers - 1)
         yes, no = pa.array(np.ones(numbers - 1, bool)), pa.array(np.zeros(numbers - 1, bool))
