@@ -586,17 +586,17 @@ class Table:
         Options as for `append`, without ``session``. Raises `InvalidOption`, `UnknownColumn`, `CorruptFile` and
         `CommitConflict`.
         """
-        self._newest()  # refuses a table of another format
         base = self.refresh().snapshot
         names = named_sketches(sketches, base.schema)
-        self._move_to(complete_sketches(self._storage, base, _resources(options), names)[0])
+        done = complete_sketches(self._storage, base, _resources(options), names, parts=self._index.parts)
+        self._move_to(done[0])
         return self
 
     def drop_sketches(self, columns: str | Sequence[str]) -> Table:
         """Take away all sketches of these columns. Raises `InvalidOption` for a column that has none."""
-        base = self._newest()
-        found = [base.schema.column(name).path for name in names_given(columns, "columns")]
-        self._move_to(drop_sketches(self._storage, base, found))
+        index = self._index if self._source is not None else Index(self._storage, self._newest())
+        found = [index.snapshot.schema.column(name).path for name in names_given(columns, "columns")]
+        self._move_to(drop_sketches(index, found))
         return self
 
     def optimize(
@@ -669,7 +669,10 @@ class Table:
     def refresh(self) -> Table:
         """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index."""
         if self._source is not None:
-            self._index = sources.index_of(self._source, self._index.cache_bytes)
+            self._index = index = sources.index_of(self._source, self._index.cache_bytes)
+            if index.snapshot.sketches:
+                made = complete_sketches(self._storage, index.snapshot, WriteOptions(), parts=index.parts)
+                self._move_to(made[0])
             return self
         newest = self._newest()
         if not newest.managed:
@@ -844,7 +847,7 @@ class Table:
             )
 
     def _move_to(self, snapshot: Snapshot) -> None:
-        self._index = Index(self._storage, snapshot, self._index.cache_bytes)
+        self._index = Index(self._storage, snapshot, self._index.cache_bytes, self._index.parts)
 
 
 def _moment(as_of: datetime | str | None) -> datetime | None:

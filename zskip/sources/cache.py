@@ -21,6 +21,9 @@ from zskip.tablelog import Snapshot, vacuum
 __all__ = ["cache_of", "tidy"]
 
 _UNUSED = timedelta(days=30)
+_FORM = 2
+"""Of what is kept: counted up where a side-car that an earlier zskip has left could not be followed on."""
+
 _REPLACED, _VERSIONS_AT_ONCE = timedelta(days=1), 64
 
 
@@ -36,7 +39,7 @@ def cache_of(source: Source) -> LocalStorage:
             f'Tables of other formats need platformdirs: pip install "zskip[{source.format}]"'
         ) from error
     every = user_cache_path("zskip") / "sources"
-    name = hashlib.sha256(f"{source.format} {source.storage.place} {source.fixed}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{_FORM} {source.format} {source.storage.place} {source.fixed}".encode()).hexdigest()[:32]
     folder = every / name
     if folder.is_dir():
         os.utime(folder)

@@ -109,7 +109,13 @@ class DeltaSource:
         deleted = {}
         if "deletionVectors" in (table.protocol().reader_features or ()):
             deleted = _selected(pa.table(table.deletion_vectors()), self.storage.uri)
-        state = {"source": "delta", "version": version, "mark": self._mark(version), "head": _head(table)}
+        state = {
+            "source": "delta",
+            "table": str(table.metadata().id),
+            "version": version,
+            "mark": self._mark(version),
+            "head": _head(table),
+        }
         return _content(table, schema, partition_by, deleted, None, state)
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,9 +11,10 @@ import pyarrow.compute as pc
 from zskip.errors import CommitConflict, DamagedIndex, TableExists, TableNotFound
 from zskip.sources.cache import tidy
 from zskip.sources.source import Content, Source
+from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
-from zskip.tablelog import Index, Snapshot, commit, latest_version, load
+from zskip.tablelog import Index, SketchRecord, Snapshot, commit, latest_version, load
 
 __all__ = ["follow"]
 
@@ -45,18 +48,42 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
                 tidy(parts, made)
             return made
     content = source.read()
+    files, sketches = content.files, tuple[SketchRecord, ...]()
+    if known is not None and known.sketches:
+        files, sketches = _with_sketches(content, Index(source.storage, known, parts=parts))
     return commit(
         parts,
         known,
         source.format,
-        add=content.files if len(content.files) else None,
+        add=files if len(files) else None,
         replace_all=known is not None,
         schema=content.schema,
         managed=False,
         partition_by=content.partition_by,
         details=content.state,
         still=_refuse,
+        sketches=lambda _: sketches,
     )
+
+
+def _with_sketches(content: Content, known: Index) -> tuple[DataFiles, tuple[SketchRecord, ...]]:
+    """The files of a table that is read whole, by the ids that they had, and the sketches of the columns that it kept.
+
+    A table that was made anew keeps none, nor does a column that now stands for another one in the files.
+    """
+    files, before = content.files, known.snapshot
+    if before.details.get("table") != content.state["table"]:
+        return files, ()
+    now = content.schema.arrow
+    roots = {path: column.parts[0] for path, column in content.schema.columns.items()}
+
+    def is_kept(record: SketchRecord) -> bool:
+        root = roots.get(record.name.column)
+        return root is not None and now.field(root).equals(before.schema.arrow.field(root), check_metadata=True)
+
+    every = np.arange(len(known))
+    place = pc.index_in(files.path, value_set=known.recorded_paths(every))
+    return replace(files, id=known.ids(every).take(place)), tuple(filter(is_kept, before.sketches))
 
 
 def _known(source: Source, parts: Storage) -> Snapshot | None:

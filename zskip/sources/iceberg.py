@@ -126,7 +126,7 @@ class IcebergSource:
         data, deletes = self._manifests(table)
         if [one.manifest_path for one in deletes] != state["deletes"] or table.schema().schema_id != state["schema"]:
             return None
-        if str(table.metadata.table_uuid) != state["uuid"]:
+        if str(table.metadata.table_uuid) != state.get("table"):
             return None
         known, now = set(state["manifests"]), {one.manifest_path for one in data}
         if deletes and known != now:
@@ -219,7 +219,7 @@ class IcebergSource:
             "version": 0 if snapshot is None else snapshot.snapshot_id,
             "metadata": self.metadata,
             "mark": self.mark,
-            "uuid": str(table.metadata.table_uuid),
+            "table": str(table.metadata.table_uuid),
             "schema": table.schema().schema_id,
             "manifests": {one.manifest_path: _brief(one) for one in data},
             "deletes": [one.manifest_path for one in deletes],

@@ -43,7 +43,7 @@ class Content:
     """What a table holds, or what changed in it since an earlier state.
 
     ``removed``: paths that are no longer live, None where ``files`` is all there is · ``state``: what the next call
-    needs to follow from here, with the format's own ``version`` in it.
+    needs to follow from here, with the format's own ``version`` and the id of the ``table`` in it.
     """
 
     schema: Schema

@@ -70,7 +70,7 @@ class Sketches:
                 opened = []
                 for segment in record.segments:
                     try:
-                        opened.append(open_segment(self.index.storage, segment))
+                        opened.append(open_segment(self.index.parts, segment))
                     except DamagedIndex as error:
                         self.unreadable[record.name] = str(error)
                 self._opened[record.name] = tuple(opened)

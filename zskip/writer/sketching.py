@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.errors import InvalidOption
+from zskip.engines.arrow import to_batches
+from zskip.errors import CommitConflict, InvalidOption
+from zskip.plan import Survivors, survey
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
 from zskip.sketches.hashing import Hashes
@@ -30,22 +32,29 @@ _MEMORY_SHARE = 0.5
 
 
 def complete_sketches(
-    storage: Storage, base: Snapshot, options: WriteOptions, added: Sequence[SketchName] = (), *, repair: bool = False
+    storage: Storage,
+    base: Snapshot,
+    options: WriteOptions,
+    added: Sequence[SketchName] = (),
+    *,
+    repair: bool = False,
+    parts: Storage | None = None,
 ) -> tuple[Snapshot, tuple[str, ...]]:
     """Give a table's sketches, and those that are ``added``, the files that they do not know; commit, if there are any.
 
     ``repair``: read every segment, and make those that are damaged anew; the paths of these are returned as well.
-    Raises `CorruptFile` and `CommitConflict`.
+    ``parts``: where the side-car lies, if not beside the data files. Raises `CorruptFile` and `CommitConflict`.
     """
+    parts = storage if parts is None else parts
     new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})
     lost = {
         segment.part
         for record in base.sketches
         for segment in record.segments
-        if repair and not is_intact(storage, segment.part)
+        if repair and not is_intact(parts, segment.part)
     }
     records = tuple(_without(record, lost) for record in (*base.sketches, *new) if record.name.kind in SKETCHES)
-    index = Index(storage, replace(base, sketches=records))
+    index = Index(storage, replace(base, sketches=records), parts=parts)
     known = sketches_of(index)
     ids = np.asarray(index.ids(np.arange(len(index), dtype=np.int64)).fill_null(-1)).copy()
     nameless = np.flatnonzero(ids < 0)
@@ -58,7 +67,7 @@ def complete_sketches(
             lacking.setdefault(unknown.tobytes(), []).append(record.name)
     if not new and not lacking and not lost:
         return base, ()
-    drafts, made = Drafts(storage), tuple[SketchRecord, ...]()
+    drafts, made = Drafts(parts), tuple[SketchRecord, ...]()
     try:
         for mask, names in lacking.items():
             made += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts)
@@ -75,13 +84,14 @@ def complete_sketches(
         return with_segments(whole, made)
 
     snapshot = commit(
-        storage,
+        parts,
         base,
         "sketch",
         add=again,
         remove=() if again is None else again.path.to_pylist(),
         managed=base.managed,
-        details={"added": [f"{name.kind} of {name.column}" for name in added], **_source(base)},
+        details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
+        still=None if index.source is None else _refuse,
         sketches=completed,
         undo=drafts.discard,
     )
@@ -92,22 +102,35 @@ def _without(record: SketchRecord, lost: Collection[Part]) -> SketchRecord:
     return replace(record, segments=tuple(segment for segment in record.segments if segment.part not in lost))
 
 
-def _source(base: Snapshot) -> dict[str, Any]:
-    """Where an index of others' files has its statistics from, by which a later refresh goes."""
-    return {name: base.details[name] for name in ("source",) if not base.managed and name in base.details}
+def _details(index: Index, **change: list[str]) -> dict[str, Any]:
+    """What a commit of sketches says of itself.
+
+    With it: where an index of others' files has its statistics from, by which a later refresh goes. The index of a
+    Delta or Iceberg table keeps its place in that format's log, and nothing else.
+    """
+    details = index.snapshot.details
+    if index.source is not None:
+        return dict(details)
+    return {**change, **({} if index.snapshot.managed or "source" not in details else {"source": details["source"]})}
 
 
-def drop_sketches(storage: Storage, base: Snapshot, columns: Sequence[str]) -> Snapshot:
+def _refuse(newest: Snapshot) -> None:
+    raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile. Open the table and repeat.")
+
+
+def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
     """Take the sketches of columns away, in a commit. Raises `InvalidOption` for a column that has none."""
+    base = index.snapshot
     for column in columns:
         if column not in {sketch.name.column for sketch in base.sketches}:
             raise InvalidOption(f'The table has no sketch of "{column}".')
     return commit(
-        storage,
+        index.parts,
         base,
         "sketch",
         managed=base.managed,
-        details={"dropped": list(columns), **_source(base)},
+        details=_details(index, dropped=list(columns)),
+        still=None if index.source is None else _refuse,
         sketches=lambda before: tuple(each for each in before if each.name.column not in columns),
     )
 
@@ -117,10 +140,16 @@ def _built(
 ) -> tuple[SketchRecord, ...]:
     """Segments of these files, by number, which are read for them."""
     paths = index.paths(files).to_pylist()
-    read = partial(keys_of_file, index.storage, index.snapshot.schema, index.snapshot.partition_by, names)
+    read: Callable[[Any], list[Hashes]]
+    if index.source is None:
+        read = partial(keys_of_file, index.storage, index.snapshot.schema, index.snapshot.partition_by, names)
+        given: Sequence[Any] = paths
+    else:
+        # The format's own names, values of partitions and deletes: a scan knows them.
+        read, given = partial(_keys_of_scan, survey(index, None), names), files.tolist()
     with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-sketch") as pool:
         try:
-            return segments_of(drafts, names, pool.map(read, paths), paths, ids[files], options)
+            return segments_of(drafts, names, pool.map(read, given), paths, ids[files], options)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -130,10 +159,24 @@ def keys_of_file(
     storage: Storage, schema: Schema, partition_by: Sequence[str], names: Sequence[SketchName], path: str
 ) -> list[Hashes]:
     """What each of these sketches keeps of a file, which is read for it by row group. Raises `CorruptFile`."""
-    columns = sorted({schema.columns[name.column].parts[0] for name in names})
+    parts = rows_of_files(storage, schema.arrow, partition_by, [path]).parts(_roots(schema, names))
+    return _keys_of_rows(schema, names, (part() for part in parts))
+
+
+def _keys_of_scan(every: Survivors, names: Sequence[SketchName], file: int) -> list[Hashes]:
+    """What each of these sketches keeps of a file by number, of which the live rows are read."""
+    scan = every.narrowed(np.array([file])).scan
+    batches = to_batches(scan, _roots(scan.schema, names))
+    return _keys_of_rows(scan.schema, names, (pa.Table.from_batches([batch]) for batch in batches))
+
+
+def _roots(schema: Schema, names: Sequence[SketchName]) -> list[str]:
+    return sorted({schema.columns[name.column].parts[0] for name in names})
+
+
+def _keys_of_rows(schema: Schema, names: Sequence[SketchName], parts: Iterable[pa.Table]) -> list[Hashes]:
     found: list[list[Hashes]] = [[] for _ in names]
-    for part in rows_of_files(storage, schema.arrow, partition_by, [path]).parts(columns):
-        rows = part()
+    for rows in parts:
         for keys, name in zip(found, names, strict=True):
             keys.append(keys_of(name, schema, rows))
     return [np.concatenate([np.zeros(0, np.uint64), *keys]) for keys in found]
