@@ -38,7 +38,7 @@ from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.append import Appended
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.delete import Deleted, delete
-from zskip.writer.options import Resources, Rewrite, be_seed, bytes_of, span_of
+from zskip.writer.options import Resources, Rewrite, bytes_of, require_seed, span_of
 from zskip.writer.paths import stored_rows
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches, drop_sketches
@@ -198,7 +198,7 @@ def open(
     if source is not None:
         return Table.of_source(source, most)
     storage = open_storage(cast("str", path), storage_options)
-    return Table(storage, tablelog.load(storage, None if version is None else _be_version(version), moment), most)
+    return Table(storage, tablelog.load(storage, None if version is None else _require_version(version), moment), most)
 
 
 open_table = open  # for this module, in which a reader may take `open` for Python's own
@@ -325,7 +325,7 @@ def advise(
         storage = open_storage(source, storage_options)
         if tablelog.latest_version(storage):
             return Table(storage, tablelog.load(storage)).advise(workload, files=files, seed=seed)
-    be_seed(seed)
+    require_seed(seed)
     sample, total, started = RowSample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
         rows = part()
@@ -656,7 +656,7 @@ class Table:
         Raises `TableNotFound` where that version, or one of its files, is gone, and `FilesRemoved` where a vacuum
         removes one meanwhile: the table is then as it was before.
         """
-        _be_version(version)
+        _require_version(version)
         self._require_own()
         older = tablelog.load(self._storage, version)
         tablelog.require_files(self._storage, older)
@@ -743,7 +743,7 @@ class Table:
         ``workload``: predicates or SELECT statements, or a file of them; ``files``: how many the new table is to have,
         as many as now by default. Raises `InvalidOption`, `SqlError`.
         """
-        be_seed(seed)
+        require_seed(seed)
         count = len(self._index)
         some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
         parts, today, every = [], [], planning.survey(self._index, None)
@@ -860,7 +860,7 @@ def _moment(as_of: datetime | str | None) -> datetime | None:
     return moment
 
 
-def _be_version(version: object) -> int:
+def _require_version(version: object) -> int:
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
     return version

@@ -24,7 +24,7 @@ from zskip.writer.encode import even_cuts, fitted_encoding, write_file
 from zskip.writer.open_source import open_source
 from zskip.writer.row_sample import RowSample
 from zskip.writer.storable import storable_rows
-from zskip.writer.transit_types import ENCODED_STRING, carried_schema, compact_strings
+from zskip.writer.transit_types import ENCODED_STRING, compact_strings, transit_schema
 
 MONEY = st.decimals(min_value="-9999999999999.99", max_value="9999999999999.99", places=2)
 CELLS = st.fixed_dictionaries(
@@ -52,7 +52,7 @@ KEPT = pa.schema(
 
 def carried(rows: pa.Table) -> pa.Table:
     """Strings and decimals in the forms that travel, whether that pays or not."""
-    schema = carried_schema(rows, rows.schema)
+    schema = transit_schema(rows, rows.schema)
     schema = schema.set(0, schema.field(0).with_type(ENCODED_STRING))
     return storable_rows(rows, schema)
 
@@ -149,7 +149,7 @@ def test_tables_are_equal_however_their_rows_come(
 def test_values_that_are_new_behind_the_first_rows_come_back(tmp_path: Path) -> None:
     texts = ["same"] * 20_000 + [f"text {n}" * 40 for n in range(20_000)]
     rows = pa.table({"id": np.arange(len(texts)), "text": texts})
-    assert carried_schema(rows, rows.schema).field("text").type == ENCODED_STRING
+    assert transit_schema(rows, rows.schema).field("text").type == ENCODED_STRING
     table = zskip.write(rows, tmp_path / "t", by="text", files=5, memory_limit=3_000_000)
     assert table.to_arrow().sort_by("id").combine_chunks().equals(rows)
     assert table.plan("text = 'text 7'").to_arrow().num_rows == 0
@@ -160,7 +160,7 @@ def test_salted_rows_go_where_they_went_before() -> None:
     rows = lineitems(4000).set_column(4, "day", pa.nulls(4000, pa.date32()))
     assignment = layouts.fit(rows, ["day"], files=8, total_rows=4000)
     assert (assignment.cells.salt > 1).any()
-    moved = storable_rows(rows, carried_schema(rows, rows.schema))
+    moved = storable_rows(rows, transit_schema(rows, rows.schema))
     assert moved.schema.types != rows.schema.types
     assert (assignment.assign(moved) == assignment.assign(rows)).all()
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from zskip.keys import dense_codes
 from zskip.layouts.reads import whole_read
 from zskip.stats import Ranges, Statistics
-from zskip.writer.file_groups import LEAST
+from zskip.writer.file_groups import LEAST_FILL
 
 __all__ = ["Group", "cut_small", "parts_of", "worth_rewriting"]
 
@@ -385,7 +385,7 @@ def _chosen(
 
 def parts_of(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
     """Into how many files the rows of so many slots are cut: full ones, or one for each slot if it is not too small."""
-    return np.maximum(np.maximum(np.floor(rows + 0.5), np.minimum(slots, np.floor(rows / LEAST + 1e-9))), 1.0)
+    return np.maximum(np.maximum(np.floor(rows + 0.5), np.minimum(slots, np.floor(rows / LEAST_FILL + 1e-9))), 1.0)
 
 
 def cut_small(rows: NDArray[np.float64] | float) -> NDArray[np.float64]:

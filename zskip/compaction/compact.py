@@ -22,7 +22,7 @@ from zskip.layouts.depth import depths
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, LayoutRecord, SketchRecord, Snapshot, commit, load, with_segments
-from zskip.writer.append import be_managed, kept_options, recorded, removal, routing_of
+from zskip.writer.append import kept_options, recorded, removal, require_managed, routing_of
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted_columns
@@ -75,7 +75,7 @@ def optimize(
     Where another writer took files away meanwhile, their groups are left as they are. Raises `CommitConflict` where no
     group is left, or the layout was to be fitted anew.
     """
-    be_managed(storage, base)
+    require_managed(storage, base)
     if full and max_bytes is not None:
         raise InvalidOption("full=True rewrites all files; max_bytes= is for an optimize that chooses some.")
     index = Index(storage, base)
@@ -254,7 +254,7 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, backend: B
             rows = backend.stored(index, numbers)
             new = backend.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
             made.append(_Rewrite(numbers, new))
-            _be_whole(index, numbers, new)
+            _require_same_rows(index, numbers, new)
     except BaseException:
         for each in made:
             removal(storage, each.written)()
@@ -277,14 +277,14 @@ def _refitted(index: Index, kept: WriteOptions, backend: Backend) -> Written:
     rows = backend.stored(index, np.arange(len(index), dtype=np.int64))
     written = backend.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
-        _be_whole(index, np.arange(len(index)), written)
+        _require_same_rows(index, np.arange(len(index)), written)
     except CorruptFile:
         removal(index.storage, written)()
         raise
     return written
 
 
-def _be_whole(index: Index, numbers: np.ndarray, written: Written) -> None:
+def _require_same_rows(index: Index, numbers: np.ndarray, written: Written) -> None:
     """Refuse to replace files by fewer or more rows than they are known to hold."""
     known = pc.sum(index.row_counts(numbers), min_count=0).as_py()
     if written.rows != known:

@@ -21,7 +21,7 @@ from zskip.compaction.choose import Group, cut_small, parts_of
 from zskip.compaction.splice import Trunk, grafted
 from zskip.layouts import Assignment
 from zskip.schema import Schema
-from zskip.writer.file_groups import LEAST
+from zskip.writer.file_groups import LEAST_FILL
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, partition_numbers, weights_of
 
@@ -124,7 +124,7 @@ class _Cutting:
         size = self._full(len(chosen))
         files = 1 if group.files == 1 else int(parts_of(np.array([size]), np.array([len(rest)]))[0])
         whole = self._fitted(chosen, files, group.weights)
-        if 1 < len(rest) <= size / LEAST and files > 1:
+        if 1 < len(rest) <= size / LEAST_FILL and files > 1:
             alone = [
                 self._fitted(rows, max(1, int(self._full(len(rows)) + 0.5)), group.weights) if len(rows) else None
                 for rows in within

@@ -21,7 +21,7 @@ from zskip.spark.sampling import Sampled
 from zskip.spark.sort_order import arranged
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Storage, abandon
-from zskip.writer import Bundles, Routing, WriteOptions, least_rows, place, width
+from zskip.writer import FileGroups, Routing, WriteOptions, least_rows, slot_label, slots_per_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,15 +55,15 @@ def write(
     ``slots``: the first and last slot after which a file is named, by its number; where it is None, a small write puts
     neighbouring slots together, and a file is named after those.
     """
-    wide = 1 if slots is not None else width(sampled.total, routing.files, least_rows(rows_per_file))
-    bundles = Bundles.of(routing, wide)
+    wide = 1 if slots is not None else slots_per_file(sampled.total, routing.files, least_rows(rows_per_file))
+    groups = FileGroups.of(routing, wide)
     identity = secrets.token_hex(8)
     staged = f"_zskip/staging-{identity}"
     moved: list[str] = []
     try:
         if sampled.total:
-            _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file, bundles)
-            _move(storage, staged, identity, slots, bundles, moved)
+            _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file, groups)
+            _move(storage, staged, identity, slots, groups, moved)
         return _data_files(rows, storage, schema, moved)
     except BaseException:
         abandon(storage, moved)
@@ -82,7 +82,7 @@ def _run(
     routing: Routing,
     sampled: Sampled,
     rows_per_file: int,
-    bundles: Bundles,
+    groups: FileGroups,
 ) -> None:
     from pyspark.sql import functions as f
 
@@ -92,10 +92,10 @@ def _run(
     if partition_by:
         rows = _with_partition(rows, routing, sampled)
     rows = cell_columns.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
-    bundled = bool((bundles.first < bundles.last).any())
+    bundled = bool((groups.first < groups.last).any())
     if bundled:
         rows = rows.withColumn(_SLOT, f.col(_FILE)).withColumn(
-            _FILE, cell_columns.looked_up(bundles.first, f.col(_FILE))
+            _FILE, cell_columns.looked_up(groups.first, f.col(_FILE))
         )
     # A small append has a few rows for each file of the layout: one task writes several files.
     mine = sampled.total / max(1, routing.files)
@@ -148,7 +148,7 @@ def _move(
     staged: str,
     identity: str,
     slots: Sequence[tuple[int, int]] | None,
-    bundles: Bundles,
+    groups: FileGroups,
     moved: list[str],
 ) -> None:
     """Move the committed files, in layout order. ``moved`` grows as it goes.
@@ -170,9 +170,9 @@ def _move(
         target = f"{folder}/" if folder else ""
         # Of partitions, a fit may make a file more than it was asked for.
         if slots is None:
-            named = f"{place(number, int(bundles.last[number]))}-{identity}"
+            named = f"{slot_label(number, int(groups.last[number]))}-{identity}"
         else:
-            named = f"{place(*slots[min(number, len(slots) - 1)])}-{identity}-{number}"
+            named = f"{slot_label(*slots[min(number, len(slots) - 1)])}-{identity}-{number}"
         target += f"part-{named}{suffix}.parquet"
         moved.append(target)
         storage.move(path, target)

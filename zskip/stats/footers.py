@@ -18,7 +18,7 @@ from zskip.stats import footer_reads, hive_columns, trust
 from zskip.stats.batch_footers import joined
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.footer_reads import Listed, Readable
-from zskip.stats.foreign import open_parquet, told_apart
+from zskip.stats.foreign import open_parquet, with_parquet_types
 from zskip.stats.plain_decoder import Spelled, extremes
 from zskip.stats.thrift import Footers, parse
 from zskip.types import is_orderable, widened, widens
@@ -138,7 +138,7 @@ def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first:
         try:
             whole = open_parquet(pa.BufferReader(ends[example]))
             leaves = whole.metadata.schema
-            schema = Schema(told_apart(whole.schema_arrow, whole.metadata))
+            schema = Schema(with_parquet_types(whole.schema_arrow, whole.metadata))
             columns = [leaves.column(number) for number in range(len(leaves.names))]
             named = tuple((leaf.path.encode(), _PHYSICAL.index(leaf.physical_type)) for leaf in columns)
         except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is not UTF-8

@@ -1,18 +1,18 @@
-"""The writer: rows from anywhere become data files in layout order, with their statistics.
+"""Write rows from any source as data files in layout order, with their statistics.
 
 | what                        | where                                                                                  |
 | --------------------------- | -------------------------------------------------------------------------------------- |
 | reading rows                | `open_source`, `paths`, `row_source`, `spool`, `storable`, `evolution`                 |
-| cutting and scattering them | `row_sample`, `routing`, `file_groups`, `scatter`, `narrow`, `transit_types`           |
+| sending them to files       | `row_sample`, `routing`, `file_groups`, `scatter`, `narrow`, `transit_types`           |
 | encoding one file           | `encode`                                                                               |
-| all of that                 | `write`                                                                                |
-| what changes a table        | `append`, `delete`, by the `backend` of this machine or of a cluster                   |
+| the whole write             | `write`                                                                                |
+| changes to a table          | `append`, `delete`, on this machine or on a cluster (`backend`)                        |
 | sketches of files           | `sketching`                                                                            |
-| for the advisor, too        | `workload_input`, `write_estimate`                                                     |
+| also for the advisor        | `workload_input`, `write_estimate`                                                     |
 """
 
 from zskip.writer.evolution import evolved, widened
-from zskip.writer.file_groups import Bundles, least_rows, place, width
+from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions, bytes_of
 from zskip.writer.routing import Routing
@@ -21,7 +21,7 @@ from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.write import Written, write_files
 
 __all__ = [
-    "Bundles",
+    "FileGroups",
     "Routing",
     "RowSource",
     "WriteOptions",
@@ -30,10 +30,10 @@ __all__ = [
     "evolved",
     "least_rows",
     "open_source",
-    "place",
+    "slot_label",
+    "slots_per_file",
     "storable_rows",
     "storable_schema",
     "widened",
-    "width",
     "write_files",
 ]

@@ -1,4 +1,4 @@
-"""Changes to a table: create and append. Data files first, then the commit; an error leaves no file behind."""
+"""Create a table and append to it: data files first, then the commit. After an error no file is left."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from zskip.writer.write import Written
 __all__ = [
     "Appended",
     "append",
-    "be_managed",
     "changed_options",
     "create",
     "kept_options",
     "recorded",
     "removal",
+    "require_managed",
     "routing_of",
 ]
 
@@ -39,7 +39,7 @@ _SIZES = ("files", "rows_per_file", "file_size")
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What an append did. ``rows``, ``files`` and ``bytes`` that it added; the version that it made."""
+    """The result of an append: the new version, and how many rows, files and bytes were added."""
 
     version: int
     rows: int
@@ -55,11 +55,14 @@ def create(
     backend: Backend = LOCAL,
     batch: tuple[str, int] | None = None,
 ) -> Snapshot:
-    """Write a table; in place of all rows of ``base``, where there is one. ``batch``: whose first rows they are."""
+    """Write a table, or replace all rows of ``base``. ``batch``: the application and the batch number of the rows.
+
+    Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `CommitConflict`.
+    """
     if base is None:
         refuse_folder(storage)
     else:
-        be_managed(storage, base)
+        require_managed(storage, base)
     schema = Schema(source.schema)
     for name in options.partition_by:
         hive.refuse_unfit(name, schema.column(name).type)
@@ -98,8 +101,12 @@ def append(
     batch: tuple[str, int] | None = None,
     backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Appended]:
-    """Write rows as new files of a table, after its own layout; nothing that is there is touched."""
-    be_managed(storage, base)
+    """Write rows as new files by the table's own layout; no existing file changes.
+
+    A ``batch`` (application, number) that the table has already adds nothing. Raises `InvalidOption`, `SchemaMismatch`
+    and `CommitConflict`.
+    """
+    require_managed(storage, base)
     if batch is not None and not _names_a_batch(batch):
         raise InvalidOption(f"batch= is an application's name and the number of its batch, not {batch!r}.")
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
@@ -137,7 +144,7 @@ def append(
                 if undone:
                     remove()
                 raise
-        # Another writer grew the schema, or laid the table out anew. The files fit that table too, if they fit at all.
+        # Another writer extended the schema or changed the layout. The files can still be added, if their schema fits.
         undone.clear()
         newest = load(storage)
         if newest.table_id != base.table_id:
@@ -153,14 +160,14 @@ def append(
             remove()
             raise
     if undone:
-        # This batch was there already.
+        # Another writer has committed this batch.
         remove()
         return snapshot, Appended(snapshot.version, 0, 0, 0)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
 
 
 def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
-    """How the rows were laid out, as the snapshot keeps it, so that appends follow it."""
+    """The layout record of a snapshot, which later appends follow."""
     assignments = written.routing.assignments
     columns = assignments[0].columns if assignments else ()
     kept = {
@@ -180,7 +187,7 @@ def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
 
 
 def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, int | None]:
-    """The routing that a table's rows follow, and how many rows make one file."""
+    """A table's routing, and how many rows a full file has; None where the table has no layout."""
     layout = snapshot.layout
     form: Any = None if layout is None else layout_assignment(storage, layout)
     if layout is None or form is None or not form["assignments"]:
@@ -189,21 +196,21 @@ def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, in
 
 
 def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
-    """The options of an append: those that the table was written with, but for memory, threads and progress."""
+    """The options of an append: those that the table was written with, except memory, threads and progress."""
     layout = snapshot.layout
-    said = {} if layout is None else layout.options
+    recorded_options = {} if layout is None else layout.options
     names = ("files", "rows_per_file", "file_size", "row_group_rows", "compression", "weights", "workload", "layout")
     return replace(
         options,
-        by=said.get("by", () if layout is None else layout.columns),
+        by=recorded_options.get("by", () if layout is None else layout.columns),
         partition_by=snapshot.partition_by,
         sketches=_sketches(snapshot),
-        **{name: said[name] for name in names if said.get(name) is not None},
+        **{name: recorded_options[name] for name in names if recorded_options.get(name) is not None},
     )
 
 
 def _sketches(snapshot: Snapshot) -> dict[str, list[str]]:
-    """A table's sketches, as `named_sketches` takes them; those of a later zskip are left out."""
+    """A table's sketches as an option of a write, without kinds that only a newer zskip knows."""
     found: dict[str, list[str]] = {}
     for sketch in snapshot.sketches:
         if sketch.name.kind in SKETCHES:
@@ -212,9 +219,9 @@ def _sketches(snapshot: Snapshot) -> dict[str, list[str]]:
 
 
 def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: Mapping[str, Any]) -> WriteOptions:
-    """The options of an overwrite: those that are given, and otherwise those that the table was written with.
+    """The options of an overwrite: the given ones, otherwise those that the table was written with.
 
-    Other columns ``by`` bring a layout of their own. Raises `InvalidOption` for one that does not exist.
+    A new ``by`` resets the layout, its weights and its workload. Raises `InvalidOption` for an unknown option.
     """
     known = [each.name for each in fields(WriteOptions)]
     unknown = [name for name in given if name not in known]
@@ -230,13 +237,13 @@ def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: M
 
 
 def removal(storage: Storage, written: Written) -> Callable[[], None]:
-    """What removes data files that were written, where their commit has certainly failed."""
+    """A function that removes the written files; to be called only where their commit has certainly failed."""
     segments = [segment.part.path for sketch in written.sketches for segment in sketch.segments]
     return lambda: abandon(storage, [*written.files.path.to_pylist(), *segments])
 
 
-def be_managed(storage: Storage, base: Snapshot) -> None:
-    """Refuse to change files that zskip did not write."""
+def require_managed(storage: Storage, base: Snapshot) -> None:
+    """Raise `InvalidOption` where zskip only indexes the files and did not write them."""
     if not base.managed:
         raise InvalidOption(
             f"zskip only indexes the files at {storage.uri}; it did not write them and will not change them. "

@@ -1,4 +1,4 @@
-"""`Backend`: who reads and writes the rows of a change. What is committed, and how, does not depend on it."""
+"""`Backend`: the engine that reads and writes the rows of a change. Commits do not depend on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["LOCAL", "Backend", "Rows"]
 
 
 class Rows(Protocol):
-    """Rows on their way into a table, as an engine holds them. ``schema``: as `storable_schema` keeps it."""
+    """Rows to be written, in an engine's form. ``schema``: as `storable_schema` returns it."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -35,17 +35,15 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What differs between this machine and a cluster.
+    """The functions that differ between this machine and a cluster.
 
-    ``storage(url, storage_options)``: a table's folder ·
-    ``opened(source, storage_options)``: a caller's rows · ``scanned(scan)``: a table's own rows, those that a scan
-    selects · ``stored(index, numbers)``: those of some of its files · ``sampled(rows, columns, size, total, seed)``:
-    about ``size`` of ``total`` rows, with these top-level columns · ``write(rows, storage, schema, options, routing,
-    rows_per_file, slots)``: as `write_files`, which says what is left behind after an error: nothing. ``slots``: the
-    first and last slot of the table's layout after which each of the new files is named, where its own number is not
-    meant.
+    ``storage(url, storage_options)``: a table's folder · ``opened(source, storage_options)``: the rows of a caller's
+    source · ``scanned(scan)``: the rows that a scan selects · ``stored(index, numbers)``: the rows of some of a table's
+    files · ``sampled(rows, columns, size, total, seed)``: about ``size`` of ``total`` rows, with these top-level
+    columns · ``write(rows, storage, schema, options, routing, rows_per_file, slots)``: as `write_files`; after an error
+    no file is left.
 
-    ``recuts_at_once``: whether groups of files are cut anew by one write, as a cluster does, and not one after another.
+    ``recuts_at_once``: whether optimize rewrites all groups of files in one write, as a cluster should, or one by one.
     """
 
     storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]

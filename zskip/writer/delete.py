@@ -1,7 +1,7 @@
-"""Delete: files that match wholly leave the table unread, those that match in part are written anew without those rows.
+"""Delete: files whose rows all match are dropped unread; files with some matching rows are rewritten without them.
 
-A delete is serializable: it takes the rows out of the very version that it comes after. Files that others added while
-it worked are looked at as well, and only those; where others took away a file that is to go, it must begin again.
+A delete is serializable: it removes the rows from the version right before its own. It also checks the files that
+other writers added meanwhile, and only those. Where another writer removed one of its files, it must start again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zskip.plan import Survivors, survey
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, Snapshot, commit, with_segments
-from zskip.writer.append import be_managed, kept_options, removal, routing_of
+from zskip.writer.append import kept_options, removal, require_managed, routing_of
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written
@@ -31,7 +31,7 @@ _ATTEMPTS = 50
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What a delete did. Files that matched wholly were dropped unread, those that matched in part written anew."""
+    """The result of a delete. Files whose rows all matched were dropped unread, those with some were rewritten."""
 
     version: int
     rows: int
@@ -48,12 +48,12 @@ def delete(
     options: WriteOptions,
     backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Deleted]:
-    """Take the rows out of a table for which ``matching`` is TRUE; ``rest`` is TRUE of all others.
+    """Remove the rows for which ``matching`` is TRUE; ``rest`` is TRUE for all others.
 
-    Raises `CommitConflict` where another writer took a file away that is to go, or changed the columns, and
-    `CorruptFile` where a file does not hold the rows that it should. Nothing is changed then.
+    Raises `CommitConflict` where another writer removed one of the affected files or changed the columns, and
+    `CorruptFile` where a file does not hold the rows that the index records. The table is unchanged then.
     """
-    be_managed(storage, base)
+    require_managed(storage, base)
     deletion = _Deletion(storage, matching, rest, options, backend)
     try:
         return deletion.made(base)
@@ -66,7 +66,7 @@ def delete(
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """What becomes of some files: the paths of those that go whole and of those that are written anew, and as what."""
+    """One step of a delete: the files to drop, the files that were rewritten, the new files, and the rows removed."""
 
     dropped: tuple[str, ...]
     rewritten: tuple[str, ...]
@@ -75,14 +75,14 @@ class _Cut:
 
 
 class _Grown(Exception):
-    """Others added files, in this version, which may hold rows to be deleted."""
+    """Another writer added files, up to ``newest``, that may hold rows to be deleted."""
 
     def __init__(self, newest: Snapshot) -> None:
         self.newest = newest
 
 
 class _Deletion:
-    """A delete under way. ``cuts``: what it did so far · ``uncertain``: a commit may have been made."""
+    """A delete in progress. ``cuts``: its steps so far · ``uncertain``: whether a commit may have been made."""
 
     def __init__(
         self, storage: Storage, matching: Predicate, rest: Predicate, options: WriteOptions, backend: Backend
@@ -93,7 +93,7 @@ class _Deletion:
         self.uncertain = False
 
     def made(self, base: Snapshot) -> tuple[Snapshot, Deleted]:
-        """The version without the rows; the newest one as it is where there are none."""
+        """The version without the rows; the unchanged newest version where no row matches."""
         hit = survey(Index(self.storage, base), self.matching)
         for _ in range(_ATTEMPTS):
             self._cut(base, hit)
@@ -106,17 +106,17 @@ class _Deletion:
         raise CommitConflict(f"{self.storage.uri}: others added rows to be deleted {_ATTEMPTS} times. Try again.")
 
     def _cut(self, base: Snapshot, hit: Survivors) -> None:
-        """Write the files anew of which some rows go.
+        """Rewrite the files of which some rows match.
 
-        Files of which a plan can't tell whether a row matches are asked first, by the predicate's columns alone: those
-        in which none does are left as they are. A cluster does not ask: it would read them on one machine.
+        Where the plan cannot decide, the matching rows are first counted, reading only the predicate's columns; files
+        without any stay as they are. A cluster does not count: this machine would read all of them.
         """
         partly, matched = hit.numbers[~hit.all_match], None
         if self.backend is LOCAL:
             matched = counts(hit.narrowed(partly).scan)
             partly, matched = partly[matched > 0], matched[matched > 0]
-        whole = hit.numbers[hit.all_match]
-        if not len(whole) and not len(partly):
+        dropped = hit.numbers[hit.all_match]
+        if not len(dropped) and not len(partly):
             return
         left = survey(hit.index, self.rest).narrowed(partly)
         routing, rows_per_file = routing_of(self.storage, base)
@@ -125,17 +125,20 @@ class _Deletion:
             self.backend.scanned(left.scan), self.storage, base.schema, kept, routing, rows_per_file, None
         )
         if matched is not None and _rows(hit, partly) - written.rows != matched.sum():
-            self._be_volatile(hit.narrowed(partly), matched, written)
-        rows = _rows(hit, whole) + _rows(hit, partly) - written.rows
+            self._require_complete(hit.narrowed(partly), matched, written)
+        rows = _rows(hit, dropped) + _rows(hit, partly) - written.rows
         if not rows:
-            # Nothing matched after all: the files stay.
+            # No row matched: the files stay.
             removal(self.storage, written)()
             return
-        paths = [tuple(hit.index.paths(numbers).to_pylist()) for numbers in (whole, partly)]
+        paths = [tuple(hit.index.paths(numbers).to_pylist()) for numbers in (dropped, partly)]
         self.cuts.append(_Cut(paths[0], paths[1], written, rows))
 
-    def _be_volatile(self, hit: Survivors, matched: np.ndarray, written: Written) -> None:
-        """Refuse to take files for whole whose rows are neither matched nor left; unless the predicate draws lots."""
+    def _require_complete(self, hit: Survivors, matched: np.ndarray, written: Written) -> None:
+        """Raise `CorruptFile` where the matching and the remaining rows are not all rows that the index records.
+
+        A volatile predicate, such as ``random() < 0.5``, gives another count each time and proves nothing.
+        """
         if not np.array_equal(counts(hit.scan), matched):
             return
         removal(self.storage, written)()
@@ -173,7 +176,7 @@ class _Deletion:
             raise _Grown(newest)
 
     def _added(self, base: Snapshot, newest: Snapshot) -> Survivors:
-        """The files to look at that ``newest`` has, and ``base`` has not."""
+        """The files that may match and that ``newest`` has and ``base`` has not."""
         shards = tuple(shard for shard in newest.shards if shard not in base.shards)
         found = survey(Index(self.storage, replace(newest, shards=shards)), self.matching)
         before = Index(self.storage, base)

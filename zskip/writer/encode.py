@@ -1,7 +1,7 @@
-"""One data file: rows in their order, cut into row groups, with footers that no engine is misled by.
+"""Encode one data file: rows in their order, cut into row groups, with footers on which every engine prunes rightly.
 
-NaN stands outside Parquet's bounds: with bounds 1 to 2 and a NaN among the rows, Spark and DuckDB skip the file for
-``x > 5``, although NaN is greater. So a column that holds NaN gets no bounds in the footer. (The side-car keeps them.)
+Parquet's bounds leave NaN out: with bounds 1 to 2 and a NaN among the rows, Spark and DuckDB skip the file for
+``x > 5``, although NaN is greater. So a column that holds NaN gets no bounds in the footer. (The index keeps them.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Encoding", "even_cuts", "fitted_encoding", "stored_bytes", "write_fi
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How leaves are encoded: the codec, a dictionary where values repeat, differences where whole numbers do not."""
+    """How leaves are encoded: the codec; which have a dictionary, or differences (integers that rarely repeat)."""
 
     compression: str
     dictionary: tuple[str, ...]
@@ -34,13 +34,13 @@ class Encoding:
 
 
 def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
-    """The encoding that suits rows in an order like this one."""
+    """The encoding for rows of which these are a sample, in their order."""
     dictionary, differences = [], []
     for path, values in _leaves(rows.slice(0, _LOOKED_AT)):
-        whole = any(holds(values.type) for holds in _WHOLE)
-        if t.is_dictionary(values.type) or _repeats(values, _MOST_DISTINCT_WHOLE if whole else _MOST_DISTINCT):
+        integers = any(holds(values.type) for holds in _INTEGERS)
+        if t.is_dictionary(values.type) or _repeats(values, _MOST_DISTINCT_INTEGERS if integers else _MOST_DISTINCT):
             dictionary.append(path)
-        elif whole:
+        elif integers:
             differences.append(path)
     return Encoding(compression, tuple(dictionary), tuple(differences))
 
@@ -53,13 +53,13 @@ def _repeats(values: pa.ChunkedArray, most: float) -> bool:
 
 
 _LOOKED_AT = 16_384
-# Differences of whole numbers are small, and cheap to write: a dictionary has to be short to be better.
-_MOST_DISTINCT, _MOST_DISTINCT_WHOLE = 0.7, 0.125
-_WHOLE = (t.is_integer, t.is_temporal, t.is_decimal32, t.is_decimal64)
+# Differences of integers are small and cheap to write: only a short dictionary is better.
+_MOST_DISTINCT, _MOST_DISTINCT_INTEGERS = 0.7, 0.125
+_INTEGERS = (t.is_integer, t.is_temporal, t.is_decimal32, t.is_decimal64)
 
 
 def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
-    """How large a file of these rows would be, in bytes; of any order of the rows."""
+    """The size in bytes of a file of these rows."""
     with pa.BufferOutputStream() as target:
         write_file(
             target,
@@ -74,7 +74,7 @@ def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
 
 
 def even_cuts(rows: int, row_group_rows: int) -> np.ndarray:
-    """The first rows of row groups of equal length, none longer than asked for, and the end.
+    """The first row of each row group and the end: groups of equal length, none longer than ``row_group_rows``.
 
     >>> even_cuts(130, 100).tolist()
     [0, 65, 130]
@@ -93,11 +93,11 @@ def write_file(
     encoding: Encoding,
     sorted_by: Sequence[str],
 ) -> None:
-    """Write rows as one Parquet file, a row group for each slice between the cuts.
+    """Write rows as one Parquet file, one row group between each two cuts.
 
-    ``kept``: the schema that the file tells its readers, where the rows are carried in another form ·
-    ``units``: the statistics of the row groups · ``sorted_by``: the top-level columns by which rows may stand in
-    order; the footer says so only as far as it is true.
+    ``kept``: the Arrow schema for the footer; that of the rows may have transit types · ``units``: the statistics of
+    the row groups · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names those by which
+    they are.
     """
     with_nan = _columns_with_nan(rows, units)
     leaves = [path for path, _ in _leaves(rows.slice(0, 0))]
@@ -118,12 +118,12 @@ def write_file(
     with writer:
         for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
-        # Arrow's own entry would give readers the types in which the rows were carried.
+        # Arrow's own entry would give readers the transit types.
         writer.add_key_value_metadata(metadata)
 
 
 def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) -> list[pq.SortingColumn]:
-    """The longest run of these columns by which every row group is in ascending order, NULLs at one end."""
+    """The longest prefix of these columns by which every row group is sorted in ascending order, NULLs at one end."""
     found: list[pq.SortingColumn] = []
     within = np.ones(max(0, rows.num_rows - 1), bool)
     within[cuts[1:-1] - 1] = False
@@ -138,16 +138,16 @@ def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) 
             return found
         nulls = values.is_null().to_numpy(zero_copy_only=False)
         before, after = values[:-1], values[1:]
-        both = ~nulls[:-1] & ~nulls[1:]
+        not_null = ~nulls[:-1] & ~nulls[1:]
         descends = _true(pc.greater(before, after)) if len(before) else np.zeros(0, bool)
-        if (descends & tied & both).any():
+        if (descends & tied & not_null).any():
             return found
         falls, rises = nulls[:-1] & ~nulls[1:] & tied, ~nulls[:-1] & nulls[1:] & tied
         if falls.any() and rises.any():
             return found
         found.append(pq.SortingColumn(leaf_of[name], nulls_first=bool(falls.any())))
         same = _true(pc.equal(before, after)) if len(before) else np.zeros(0, bool)
-        tied = tied & ((same & both) | (nulls[:-1] & nulls[1:]))
+        tied = tied & ((same & not_null) | (nulls[:-1] & nulls[1:]))
     return found
 
 
@@ -156,7 +156,7 @@ def _true(mask: pa.BooleanArray) -> np.ndarray:
 
 
 def _columns_with_nan(rows: pa.Table, units: FileStatistics) -> set[str]:
-    """The Parquet paths of leaves that hold NaN somewhere: known from the statistics, but for those inside of lists."""
+    """The Parquet paths of leaves that hold a NaN: from the statistics, and from the values where they are in lists."""
     counted = {
         ".".join(split_path(path))
         for path, column in units.columns.items()
@@ -180,7 +180,7 @@ def _has_listed_floats(type: pa.DataType, listed: bool = False) -> bool:
 
 
 def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:
-    """The leaves of rows under the paths that Parquet gives them, in its order, lists flattened."""
+    """The leaves of some rows with their Parquet paths, in Parquet's order, lists flattened."""
     for field, column in zip(rows.schema, rows.columns, strict=True):
         yield from _below(field.name, column)
 
@@ -205,7 +205,7 @@ def _below(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.Chunked
 
 
 def _map_part(chunk: pa.MapArray, part: str) -> pa.Array:
-    # The children of a slice are those of the whole array: cut them to it.
+    # A slice has the children of the whole array: cut them to the slice.
     child = getattr(chunk, part)
     if not len(chunk):
         return child[:0]

@@ -1,4 +1,4 @@
-"""Schemas that grow: added columns and lossless widening; everything else is refused, naming the column."""
+"""Schema evolution: columns may be added and types widened without loss; everything else is refused."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _INTEGER_BITS = {
 }
 
 _LISTED = 8
-"""Names of columns in one message."""
+"""The most column names in one message."""
 
 
 def appended(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
-    """As `evolved`, for rows that are added to a table: those that share no column with it belong elsewhere."""
+    """As `evolved`, for rows to append. Raises `SchemaMismatch` also where they share no column with the table."""
     if table.names and rows.names and not set(table.names) & set(rows.names):
         raise SchemaMismatch(
             f"The rows and the table share no column: the table has {_listed(table.names)}, the rows have "
@@ -37,10 +37,11 @@ def appended(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
 
 
 def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
-    """The schema of a table after rows with another storable schema were added to it.
+    """The schema of a table after rows with another storable schema are added to it.
 
-    A column that only the rows have is added, nullable; one that only the table has becomes nullable. Where the types
-    differ, the table's column is widened, if that loses nothing. Raises `SchemaMismatch`; ``where`` names the rows.
+    A column that only the rows have is added as nullable; one that only the table has becomes nullable. Where the types
+    differ, the column gets the type that holds the values of both. Raises `SchemaMismatch`, where there is none;
+    ``where`` names the rows in the message.
     """
     fields = []
     known = {name.lower(): name for name in table.names}
@@ -83,9 +84,9 @@ def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
 
 
 def widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that holds every value of both, exactly; None where there is none.
+    """The type that holds every value of both types exactly; None where there is none.
 
-    Timestamps of two units have none: the finer unit reaches less far, the coarser one rounds.
+    Timestamps of two units have none: the finer unit has the smaller range, the coarser one rounds.
 
     >>> widened(pa.int16(), pa.uint16()), widened(pa.int64(), pa.float64())
     (DataType(int32), None)

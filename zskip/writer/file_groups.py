@@ -1,10 +1,12 @@
-"""Small writes: neighbouring slots of the layout share a file, so that no file is mostly footer.
+"""Small writes: neighbouring slots of the layout share a file, so that no file consists mostly of its footer.
 
-    20 files in the layout, 10 rows each:      slots 0 1 2 3 │ 4 5 6 7 │ 8 9 10 11 │ …      four to a file
-                                               part-000000_000003-….parquet
+A slot is the number of a file in the layout. Example: 20 slots with 10 rows each, four slots to a file:
 
-Widths are powers of four, and bundles begin at multiples of them: appends of about one size make the same bundles, and
-`decay` finds their files together.
+    slots 0 1 2 3 │ 4 5 6 7 │ 8 9 10 11 │ …
+    part-000000_000003-….parquet
+
+Groups have 4, 16, 64, … slots and begin at multiples of their size: appends of similar size make the same groups, and
+optimize merges their files.
 """
 
 from __future__ import annotations
@@ -16,52 +18,52 @@ from numpy.typing import NDArray
 
 from zskip.writer.routing import Routing
 
-__all__ = ["LEAST", "Bundles", "least_rows", "place", "width"]
+__all__ = ["LEAST_FILL", "FileGroups", "least_rows", "slot_label", "slots_per_file"]
 
-LEAST = 1 / 8
-"""The least that a file of several slots holds, as a share of a full one: opening it costs half of reading it then."""
+LEAST_FILL = 1 / 8
+"""The least fill of a file of several slots, as a share of a full file; opening it then costs half of reading it."""
 
-_FOOTER_ROWS = 600  # what a file takes beside its values: some 2 kB, as so many narrow rows
+_FOOTER_ROWS = 600  # the size of a footer, some 2 kB, in narrow rows
 _STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Bundles:
-    """The first and the last slot of each slot's bundle. A bundle lies in one partition."""
+class FileGroups:
+    """For each slot, the first and the last slot that share its file; all of them in one partition."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
 
     @staticmethod
-    def of(routing: Routing, width: int) -> Bundles:
-        """Bundles of so many slots; the last one of a partition may have fewer."""
+    def of(routing: Routing, width: int) -> FileGroups:
+        """Groups of ``width`` slots; the last one of a partition may have fewer."""
         edges = routing.first_file
         start, stop = (np.repeat(ends, np.diff(edges)) for ends in (edges[:-1], edges[1:]))
         slots = np.arange(routing.files, dtype=np.int64)
         first = start + (slots - start) // width * width
-        return Bundles(first, np.minimum(first + width, stop) - 1)
+        return FileGroups(first, np.minimum(first + width, stop) - 1)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """The number of each slot's bundle, ascending."""
+        """The number of each slot's group, ascending."""
         return np.cumsum(np.diff(self.first, prepend=self.first[:1]) > 0)
 
 
 def least_rows(rows_per_file: int) -> int:
-    """How many rows a file of several slots should hold at least, where a full one has ``rows_per_file``.
+    """The least rows of a file of several slots, where a full file has ``rows_per_file``.
 
     >>> least_rows(1_000_000), least_rows(400), least_rows(50)
     (125000, 200, 25)
     """
-    return max(1, min(max(int(rows_per_file * LEAST), _FOOTER_ROWS), rows_per_file // 2))
+    return max(1, min(max(int(rows_per_file * LEAST_FILL), _FOOTER_ROWS), rows_per_file // 2))
 
 
-def width(rows: int, slots: int, least: int, filled: int | None = None) -> int:
-    """How many neighbouring slots share a file so that it holds ``least`` rows on average; all may.
+def slots_per_file(rows: int, slots: int, least: int, filled: int | None = None) -> int:
+    """How many neighbouring slots should share a file so that it holds ``least`` rows on average, possibly all.
 
-    ``filled``: how many of the slots get rows, where that is known.
+    ``filled``: how many of the slots get rows; by default all.
 
-    >>> width(1000, 100, 125), width(100_000, 100, 125), width(3, 100, 125)
+    >>> slots_per_file(1000, 100, 125), slots_per_file(100_000, 100, 125), slots_per_file(3, 100, 125)
     (16, 1, 256)
     """
     wide, filled = 1, slots if filled is None else filled
@@ -70,10 +72,10 @@ def width(rows: int, slots: int, least: int, filled: int | None = None) -> int:
     return wide
 
 
-def place(first: int, last: int) -> str:
-    """The slots of a file, as its name says them.
+def slot_label(first: int, last: int) -> str:
+    """A file's slots, as part of its name.
 
-    >>> place(7, 7), place(16, 31)
+    >>> slot_label(7, 7), slot_label(16, 31)
     ('000007', '000016_000031')
     """
     return f"{first:06d}" if first == last else f"{first:06d}_{last:06d}"

@@ -1,15 +1,15 @@
-"""Rows that wait in buckets: whole numbers in the fewest bytes that hold a part's values, repeated strings as codes.
+"""Compact rows in buckets: integers in the fewest bytes that hold a part's values, repeated strings as codes.
 
-| carried                                   | waits as                                                   |
+| transit type                              | in a bucket                                                |
 | ----------------------------------------- | ---------------------------------------------------------- |
 | decimal64 17.00, 36.00                    | int16 1700, 3600                                           |
 | date32 1996-03-13                         | int16 9568                                                 |
-| dictionary "MAIL", "TRUCK", in any order  | int8 0, 1; the texts are kept once for all parts           |
-| everything else, and what is not narrower | itself                                                     |
+| dictionary "MAIL", "TRUCK", in any order  | int8 0, 1; the strings are stored once for all parts       |
+| everything else, and what is not narrower | unchanged                                                  |
 
-A part's forms follow from its own values, so no footer has to be believed; where parts differ, the widest form holds
-them all. What is taken row by row, joined and spilled is half as long so, or less: 3 million rows of TPC-H's lineitem
-were written in 4.8 s of the processor and 520 MB, without these forms in 5.7 s and 710 MB.
+The width follows from a part's own values, so no footer needs to be trusted; where parts differ, the widest form holds
+them all. Rows in buckets are gathered, joined and spilled at half their size or less: writing 3 million rows of TPC-H's
+lineitem takes 4.8 s of processor time and 520 MB; without these forms 5.7 s and 710 MB.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 
-__all__ = ["Narrow"]
+__all__ = ["NarrowForms"]
 
 _MOST_TEXTS = np.iinfo(np.int16).max
 
 
-class Narrow:
-    """The narrow forms of the rows of one write. Threads may share it.
+class NarrowForms:
+    """The narrow forms of the rows of one write; safe to share between threads.
 
     >>> rows = pa.table({"n": [1, None, 300], "s": pa.array(["b", "a", "b"]).dictionary_encode()})
-    >>> narrow = Narrow(rows.schema, 1000)
+    >>> narrow = NarrowForms(rows.schema, 1000)
     >>> found = narrow.narrowed(rows)
     >>> found.schema.types
     [DataType(int16), DataType(int8)]
@@ -42,7 +42,7 @@ class Narrow:
     """
 
     def __init__(self, schema: pa.Schema, most_bytes: int) -> None:
-        """``schema``: of the rows as they are carried · ``most_bytes``: for the texts of a column."""
+        """``schema``: of the rows, with transit types · ``most_bytes``: the most memory for a column's strings."""
         self._types = {field.name: field.type for field in schema}
         self._most_bytes = most_bytes
         self._changing = threading.Lock()
@@ -52,7 +52,7 @@ class Narrow:
         self._sorted: dict[str, tuple[pa.Array, pa.Array]] = {}
 
     def narrowed(self, rows: pa.Table) -> pa.Table:
-        """The rows in their narrow forms, never narrower than those of rows before."""
+        """The rows in their narrow forms, at least as wide as those of earlier rows."""
         found = {
             name: self._narrowed(name, column) for name, column in zip(rows.column_names, rows.columns, strict=True)
         }
@@ -60,7 +60,7 @@ class Narrow:
         return pa.Table.from_arrays(list(found.values()), schema=pa.schema(fields))
 
     def together(self, name: str, chunks: Sequence[pa.Array]) -> pa.ChunkedArray:
-        """Pieces of a column in one form, which is the widest of theirs."""
+        """Pieces of a column in one form: the widest of theirs."""
         full = self._types[name]
         types = {chunk.type for chunk in chunks}
         if len(types) == 1:
@@ -71,7 +71,7 @@ class Narrow:
         return pa.chunked_array([chunk.cast(widest) for chunk in chunks], widest)
 
     def widened(self, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """Values of a column as they are carried; after all rows were seen."""
+        """Values of a column in its transit type; only after all rows were narrowed."""
         full = self._types[name]
         if values.type == full:
             return values
@@ -83,17 +83,17 @@ class Narrow:
     def _narrowed(self, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         if t.is_dictionary(values.type):
             return self._coded(name, values)
-        whole = _whole(values.type)
-        if whole is None:
+        integer = _stored_integer(values.type)
+        if integer is None:
             return values
-        ticks = _chunked(values, lambda chunk: chunk.view(whole), whole)
-        ends = pc.min_max(ticks)
-        needed = _width(ends["min"].as_py(), ends["max"].as_py(), signed=t.is_signed_integer(whole))
+        integers = _chunked(values, lambda chunk: chunk.view(integer), integer)
+        ends = pc.min_max(integers)
+        needed = _width(ends["min"].as_py(), ends["max"].as_py(), signed=t.is_signed_integer(integer))
         with self._changing:
             width = self._widths[name] = max(needed, self._widths.get(name, 0))
-        if width >= whole.bit_width:
+        if width >= integer.bit_width:
             return values
-        return ticks.cast(_INTEGERS[width, t.is_signed_integer(whole)], safe=False)  # the bounds say that all fit
+        return integers.cast(_INTEGERS[width, t.is_signed_integer(integer)], safe=False)  # all fit, by their bounds
 
     def _coded(self, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         with self._changing:
@@ -110,20 +110,20 @@ class Narrow:
         return _chunked(values, coded, codes)
 
     def _learn(self, name: str, texts: pa.Array) -> None:
-        """Know these texts too; where all would be too many, those that are known stay, for the rows that have them."""
+        """Add strings to the column's dictionary. Where it would grow too large, later rows keep their own form."""
         known = self._texts.setdefault(name, texts[:0])
         if name in self._too_many:
             return
         new = texts.filter(pc.invert(pc.is_in(texts, value_set=known))).unique()
         most = len(known) + len(new) > _MOST_TEXTS or known.nbytes + new.nbytes > self._most_bytes
-        # An ordered dictionary's order means something, and here the texts get another.
+        # The order of an ordered dictionary is meaningful, and would be lost here.
         if most or self._types[name].ordered:
             self._too_many.add(name)
         elif len(new):
             self._texts[name] = pa.concat_arrays([known, new])
 
     def _texts_of(self, name: str, codes: pa.Array) -> pa.DictionaryArray:
-        """The texts of codes, in a dictionary that is sorted: the order in which threads met them must not show."""
+        """The strings of codes, as a sorted dictionary: the result must not depend on the order of threads."""
         with self._changing:
             if name not in self._sorted:
                 known = self._texts[name]
@@ -145,8 +145,8 @@ _INTEGERS = {
 }
 
 
-def _whole(type: pa.DataType) -> pa.DataType | None:
-    """The integers that values of a type are inside, where they are."""
+def _stored_integer(type: pa.DataType) -> pa.DataType | None:
+    """The integer type that stores values of a type; None for types that are not stored as integers."""
     if t.is_integer(type):
         return type
     if (t.is_temporal(type) and not t.is_interval(type)) or t.is_decimal32(type) or t.is_decimal64(type):
@@ -155,7 +155,7 @@ def _whole(type: pa.DataType) -> pa.DataType | None:
 
 
 def _width(lower: int | None, upper: int | None, *, signed: bool) -> int:
-    """The least bits of integers from one bound to the other."""
+    """The bits that integers between these bounds need."""
     for width in (8, 16, 32):
         most = 2 ** (width - signed) - 1
         if lower is None or upper is None or ((-most - 1) * signed <= lower and upper <= most):
@@ -164,7 +164,7 @@ def _width(lower: int | None, upper: int | None, *, signed: bool) -> int:
 
 
 def _viewed(full: pa.DataType, values: pa.Array) -> pa.Array:
-    return values.cast(_whole(full)).view(full)
+    return values.cast(_stored_integer(full)).view(full)
 
 
 def _chunked(values: pa.ChunkedArray, change: Callable[[pa.Array], pa.Array], type: pa.DataType) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""`open_source`: rows from wherever they are.
+"""`open_source`: read rows from any source.
 
 | given                                                   | read                                           |
 | ------------------------------------------------------- | ---------------------------------------------- |
@@ -30,9 +30,9 @@ __all__ = ["open_source"]
 
 
 def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> RowSource:
-    """The rows of anything that the module's table lists.
+    """The rows of any source in the module's table.
 
-    Raises `InvalidOption` for what is none of it, `NoParquet` and `CorruptFile` for paths, `SchemaError`.
+    Raises `InvalidOption` for any other source, `NoParquet` and `CorruptFile` for paths, `SchemaError`.
     """
     if isinstance(source, RowSource):
         return source
@@ -51,7 +51,7 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         source = pa.table(source)
     if isinstance(source, pa.Table):
         return of_table(source)
-    # Whoever has a dataset has loaded its module, which loads pandas where there is one.
+    # A caller with a dataset has imported this module; importing it here would load pandas.
     datasets = sys.modules.get("pyarrow.dataset")
     if datasets is not None and isinstance(source, datasets.Dataset):
         return of_dataset(source)

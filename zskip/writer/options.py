@@ -1,4 +1,4 @@
-"""`WriteOptions`: how a table is written, checked at the door."""
+"""`WriteOptions`: how a table is written, validated on construction."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _DEFAULT_FILE_SIZE = 128_000_000
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 Progress = Callable[[str, int, int | None], None]
-"""Called now and then with a phase ("sample", "scatter", "write"), the rows done in it, and all rows where known."""
+"""Called with a phase ("read", "sample", "scatter", "write"), the rows done in it, and the total or None."""
 
 
 class Resources(TypedDict, total=False):
-    """What a change of a table may use of this machine, and whom it tells how far it is.
+    """The resources that a change of a table may use, and its progress callback.
 
-    ``memory_limit``: bytes, or text as "2GB" · ``temp_directory``: for spill files · ``threads``: at most.
+    ``memory_limit``: bytes, or text such as "2GB" · ``temp_directory``: for spill files · ``threads``: the most.
     """
 
     memory_limit: int | str | None
@@ -49,7 +49,7 @@ class Resources(TypedDict, total=False):
 
 
 class Rewrite(Resources, total=False):
-    """How a table may be laid out anew, as `WriteOptions` says; what is not given stays as it was."""
+    """The options of `WriteOptions` that an overwrite may change; what is not given stays as it was."""
 
     layout: str
     files: int | None
@@ -69,9 +69,9 @@ class Rewrite(Resources, total=False):
 class WriteOptions:
     """How rows become files. At most one of ``files``, ``rows_per_file`` and ``file_size`` is given.
 
-    ``file_size`` and ``memory_limit`` are bytes, or text as "128MB". ``weights``: the share of look-ups on each
-    clustering column. ``workload``: predicates that stand for the queries to come. ``seed`` chooses the sample.
-    ``sketches``: columns and the kinds of sketches that are made of them.
+    ``file_size`` and ``memory_limit`` are bytes, or text such as "128MB" · ``weights``: the share of look-ups on each
+    clustering column · ``workload``: predicates like the expected queries · ``seed``: of the sample ·
+    ``sketches``: columns, each with its kinds of sketches.
     """
 
     by: Sequence[str] = ()
@@ -112,18 +112,18 @@ class WriteOptions:
         if codec not in _CODECS:
             raise InvalidOption(f'There is no compression "{self.compression}".{nearest(codec, _CODECS)}')
         object.__setattr__(self, "compression", codec)
-        _be_weights(self.weights)
-        be_seed(self.seed)
+        _require_weights(self.weights)
+        require_seed(self.seed)
         for name in ("by", "partition_by"):
             object.__setattr__(self, name, named(getattr(self, name), name))
 
     @property
     def sized_by_bytes(self) -> bool:
-        """Whether the number of files follows from how many bytes the rows take on disk."""
+        """Whether the number of files depends on the size of the rows on disk."""
         return self.files is None and self.rows_per_file is None
 
     def file_count(self, rows: int, stored: float) -> int:
-        """Into how many files so many rows go. ``stored``: bytes of a row on disk, where `sized_by_bytes`."""
+        """The number of files for ``rows``. ``stored``: bytes of a row on disk, used where `sized_by_bytes`."""
         if self.files is not None:
             return self.files
         if self.rows_per_file is not None:
@@ -131,7 +131,7 @@ class WriteOptions:
         return max(1, round(rows * stored / int(self.file_size or _DEFAULT_FILE_SIZE)))
 
     def reported(self, phase: str, done: int, total: int | None) -> None:
-        """Tell the caller how far a phase is."""
+        """Report the progress of a phase to the caller."""
         if self.progress is not None:
             self.progress(phase, done, total)
 
@@ -155,21 +155,21 @@ def bytes_of(value: int | str, name: str) -> int:
 
 
 def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
-    """The columns of an option; one name may stand alone. Raises `InvalidOption` for one that is there twice."""
+    """The columns of an option; a single name may be given as a string. Raises `InvalidOption` for a duplicate."""
     listed = names_given(columns, name)
     twice = [column for index, column in enumerate(listed) if column in listed[:index]]
     if twice:
-        raise InvalidOption(f'The column "{twice[0]}" stands twice in {name}=.')
+        raise InvalidOption(f'{name}= names the column "{twice[0]}" twice.')
     return listed
 
 
-def be_seed(seed: object) -> None:
-    """Raises `InvalidOption` for what is no whole number from 0 on."""
+def require_seed(seed: object) -> None:
+    """Raises `InvalidOption` unless the seed is an integer of at least 0."""
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise InvalidOption(f"seed= is a whole number of at least 0, not {seed!r}.")
 
 
-def _be_weights(weights: object) -> None:
+def _require_weights(weights: object) -> None:
     listed = weights.values() if isinstance(weights, Mapping) else weights
     if weights is not None and (
         isinstance(listed, str)
@@ -186,7 +186,7 @@ def _at_least_one(name: str, value: object) -> None:
 
 
 def span_of(text: str | timedelta) -> timedelta:
-    """A span of time from text. Raises `InvalidOption`.
+    """A time span from text. Raises `InvalidOption`.
 
     >>> span_of("7 days"), span_of("90 minutes")
     (datetime.timedelta(days=7), datetime.timedelta(seconds=5400))
@@ -196,11 +196,11 @@ def span_of(text: str | timedelta) -> timedelta:
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", str(text).lower())
         if match is None or match[2] not in _SPANS:
-            raise InvalidOption(f'A span of time is said as "7 days" or "12 hours", not {text!r}.')
+            raise InvalidOption(f'A time span is written as "7 days" or "12 hours", not {text!r}.')
         try:
             span = timedelta(seconds=float(match[1]) * _SPANS[match[2]])
         except OverflowError:
             raise InvalidOption(f"{text!r} is longer than any table has lived.") from None
     if span < timedelta(0):
-        raise InvalidOption("A span of time cannot be below zero: what is older than the future is everything.")
+        raise InvalidOption("A time span cannot be negative.")
     return span

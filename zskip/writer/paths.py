@@ -1,4 +1,4 @@
-"""Sources that are paths: Parquet by row group, CSV and JSON by DuckDB, a zskip table by its snapshot."""
+"""Rows of files given by path: Parquet by row group, CSV and JSON through DuckDB, a zskip table by its snapshot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from zskip import hive
 from zskip import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
-from zskip.stats.foreign import open_parquet, told_apart
+from zskip.stats.foreign import open_parquet, with_parquet_types
 from zskip.storage import Storage, open_storage
 from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.storage.table_formats import refuse_foreign_files
@@ -46,7 +46,8 @@ _PACKED = (".gz", ".zst")
 class _File:
     """A file to read.
 
-    ``inner``: its path below the folder, or in the storage. ``partition``: what its folders' names mean, where known.
+    ``inner``: its path relative to the folder or the storage · ``partition``: the types of its partition columns,
+    where a table defines them.
     """
 
     name: str
@@ -55,17 +56,17 @@ class _File:
     partition: pa.Schema | None = None
 
     def opened(self) -> Any:
-        """What pyarrow opens."""
+        """The path or file object to pass to pyarrow."""
         if self.storage is None:
             return self.name
         return self.storage.filesystem().open(self.storage.uri_of(self.inner))
 
 
 def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> RowSource:
-    """The rows of files, in the order of the paths, and inside a glob or folder in the order of their names.
+    """The rows of files, in the order of the paths; within a glob or folder, in the order of names.
 
     Raises `NoParquet` where there is no file to read, `CorruptFile` for one that cannot be read, and `ForeignTable`
-    for files of Delta, Iceberg or Hudi, which by their names alone bring deleted rows back.
+    for files of Delta, Iceberg or Hudi tables: read without the table's log, they contain deleted rows.
     """
     files = [file for path in paths for file in _expanded(path, storage_options)]
     kinds = sorted({_kind(file.name) for file in files})
@@ -75,7 +76,7 @@ def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None =
 
 
 def is_folder(path: str) -> bool:
-    """Whether a path is a folder's; of a URL, whether it may be: it is no pattern, and ends as no file does."""
+    """Whether a path is a folder; for a URL, whether it may be one: not a glob, and without a known file ending."""
     if "://" in path:
         return not glob.has_magic(path) and not _has_known_ending(path)
     return os.path.isdir(path)
@@ -101,9 +102,9 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
         found = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
     if not found:
         raise NoParquet(f'There is no Parquet, CSV or JSON file at "{path}".')
-    whole = [os.path.splitdrive(os.path.abspath(file.name)) for file in found]
-    for drive in {drive for drive, _ in whole}:
-        names = [name.replace(os.sep, "/").lstrip("/") for one, name in whole if one == drive]
+    absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in found]
+    for drive in {drive for drive, _ in absolute}:
+        names = [name.replace(os.sep, "/").lstrip("/") for one, name in absolute if one == drive]
         refuse_foreign_files(open_storage(drive + os.sep), pa.array(names, pa.string()))
     return found
 
@@ -142,7 +143,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
 
 
 def _globbed(name: str, pattern: str) -> bool:
-    """Whether a path matches a glob in which ``**`` stands for any folders, and ``*`` for a part of one name.
+    """Whether a path matches a glob, where ``**`` matches any folders and ``*`` a part of one name.
 
     >>> _globbed("a/b/c.parquet", "**/*.parquet"), _globbed("a/b.parquet", "*.parquet")
     (True, False)
@@ -155,7 +156,7 @@ def _globbed(name: str, pattern: str) -> bool:
 
 
 def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> RowSource:
-    """The rows of some of a table's own files, in this order, with the columns and types of the snapshot."""
+    """The rows of some files of a table, in the given order, with the columns and types of the snapshot."""
     return rows_of_files(storage, snapshot.schema.arrow, snapshot.partition_by, paths)
 
 
@@ -171,11 +172,11 @@ def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[st
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         wanted = schema.names if columns is None else list(columns)
         kept = pa.schema([schema.field(name) for name in wanted])
-        there = [name for name in wanted if name in found.schema.names]
+        stored = [name for name in wanted if name in found.schema.names]
         encoded = [field.name for field in kept if field.name in found.encoded and t.is_string(field.type)]
-        carried = with_encoded(kept, encoded)
-        for part in found.parts(there):
-            yield lambda part=part: storable_rows(part(), carried)  # type: ignore[misc]  # a default binds
+        transit = with_encoded(kept, encoded)
+        for part in found.parts(stored):
+            yield lambda part=part: storable_rows(part(), transit)  # type: ignore[misc]  # a default binds
 
     return RowSource(schema, found.row_count, True, parts, encoded=found.encoded)
 
@@ -190,14 +191,14 @@ def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_F
 
 
 def _of_parquet(files: Sequence[_File]) -> RowSource:
-    """Parquet by row group. Footers are read once, by threads; files may differ in schema as tables may evolve."""
+    """The rows of Parquet files by row group. Their schemas may differ as far as schema evolution allows."""
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(_footer, files))
     footers = [footer for footer, _ in found]
     folders = _folder_values(files)
     try:
         schemas = [
-            (file.name, storable_schema(_with_folders(told_apart(schema, footer), values)))
+            (file.name, storable_schema(_with_folders(with_parquet_types(schema, footer), values)))
             for file, (footer, schema), values in zip(files, found, folders, strict=True)
         ]
     except pa.ArrowException as error:
@@ -208,16 +209,16 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
 
     def read(number: int, group: int, columns: Sequence[str] | None) -> pa.Table:
         file, footer = files[number], footers[number]
-        # One reader per thread and file: a reader is not safe to share, and opening one costs nothing beside reading.
+        # One reader per thread and file: readers cannot be shared, and opening one is cheap compared with reading.
         if getattr(opened, "number", None) != number:
             opened.number, opened.reader = (
                 number,
                 open_parquet(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=encoded),
             )
         wanted = schema.names if columns is None else list(columns)
-        there = [name for name in found[number][1].names if name in set(wanted)]
+        stored = [name for name in found[number][1].names if name in set(wanted)]
         try:
-            rows = opened.reader.read_row_group(group, columns=there, use_threads=False)
+            rows = opened.reader.read_row_group(group, columns=stored, use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(f'"{file.name}" cannot be read as Parquet: {error}') from error
         for name, value in folders[number].items():
@@ -244,13 +245,13 @@ def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
 
 
 def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
-    """The values that the folders' names give each file; their types are inferred where no table says them."""
+    """The partition values of each file, from its folders; types are inferred unless a table defines them."""
     texts = [hive.values_of(file.inner) for file in files]
     names = {name: None for values in texts for name in values}
     types = {name: hive.inferred(pa.array([values.get(name) for values in texts], pa.string())) for name in names}
-    told = files[0].partition
-    if told is not None:
-        types = {field.name: field.type for field in told}
+    partition = files[0].partition
+    if partition is not None:
+        types = {field.name: field.type for field in partition}
     return [hive.scalars(values, types) for values in texts]
 
 
@@ -262,7 +263,7 @@ def _with_folders(schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Sche
 
 
 def _of_text(files: Sequence[_File], kind: str) -> RowSource:
-    """CSV or JSON through DuckDB, which infers the types and reads lazily."""
+    """The rows of CSV or JSON files through DuckDB, which infers the types and reads lazily."""
     import duckdb
 
     names = [file.name for file in files]

@@ -1,4 +1,4 @@
-"""`Routing`: which file each row goes to: first by partition, then by the layout's assignment inside it."""
+"""`Routing`: the file that each row goes to, by its partition and by the layout's assignment within it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Routing:
 
     @property
     def first_file(self) -> np.ndarray:
-        """The number of each partition's first file, and of all files."""
+        """The number of each partition's first file; last, the number of all files."""
         return np.concatenate([[0], np.cumsum([assignment.files for assignment in self.assignments])]).astype(np.int64)
 
     @property
@@ -39,16 +39,16 @@ class Routing:
         return int(self.first_file[-1])
 
     def route(self, rows: pa.Table) -> np.ndarray:
-        """The file number of each row. Every partition of the rows must be known."""
+        """The file number of each row. The routing must have every partition of the rows."""
         first = self.first_file
         if not self.partition_by:
             return np.asarray(self.assignments[0].assign(_needed(self.assignments[0], rows)), np.int64)
         keys, numbers = partition_numbers(rows, self.partition_by)
-        mine = {key: number for number, key in enumerate(self.keys)}
+        partition_of_key = {key: number for number, key in enumerate(self.keys)}
         routed = np.empty(rows.num_rows, np.int64)
         for number, key in enumerate(keys):
             chosen = np.flatnonzero(numbers == number)
-            partition = mine[key]
+            partition = partition_of_key[key]
             assignment = self.assignments[partition]
             routed[chosen] = assignment.assign(_needed(assignment, rows).take(pa.array(chosen))) + first[partition]
         return routed
@@ -65,12 +65,12 @@ class Routing:
         return self.assignments[self.partition_of(file)]
 
     def extended(self, keys: Sequence[tuple[str, ...]], assignment: Assignment) -> Routing:
-        """The same with more partitions, which all share one assignment."""
+        """This routing with more partitions, which share one assignment."""
         new = tuple(key for key in keys if key not in set(self.keys))
         return replace(self, keys=self.keys + new, assignments=self.assignments + (assignment,) * len(new))
 
     def to_json(self) -> Any:
-        """A form that JSON holds; the assignments that partitions share are said once."""
+        """The JSON form, in which an assignment that several partitions share appears once."""
         distinct: dict[int, int] = {}
         forms: list[Any] = []
         numbers = []
@@ -98,13 +98,13 @@ def fitted(
     total = sum(counts.values())
     assignments = []
     for key in sorted(counts):
-        # A partition that the sample missed is small: any order suits it, fitted to no rows at all.
-        mine = sample
+        # A partition without sampled rows is small, and any layout suits it.
+        rows = sample
         if options.partition_by:
-            mine = sample.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
+            rows = sample.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
         assignments.append(
             layouts.fit(
-                mine,
+                rows,
                 by,
                 layout=options.layout,
                 files=max(1, round(files * counts[key] / max(total, 1))),
@@ -117,7 +117,7 @@ def fitted(
 
 
 def weights_of(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:
-    """The weights in the order of ``by``; a column that a mapping leaves out weighs nothing. Raises `InvalidOption`."""
+    """The weights in the order of ``by``; 0 for a column that a mapping leaves out. Raises `InvalidOption`."""
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
@@ -129,14 +129,14 @@ def weights_of(weights: Mapping[str, float] | Sequence[float] | None, by: Sequen
 
 
 def _needed(assignment: Assignment, rows: pa.Table) -> pa.Table:
-    """The columns that the assignment reads: all of them only where it spreads a heavy cell by a hash of the rest."""
+    """The columns that the assignment reads: all columns only where it spreads a cell by a hash of the others."""
     if (assignment.cells.salt > 1).any():
         return rows
     return rows.select(top_level(assignment.columns, Schema(rows.schema)))
 
 
 def partition_numbers(rows: pa.Table, partition_by: Sequence[str]) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """The distinct partitions of some rows, as texts in their order, and for each row the number of its partition."""
+    """The distinct partitions of some rows, as sorted tuples of text, and the number of each row's partition."""
     if not partition_by or not rows.num_rows:
         return ([()] if rows.num_rows else []), np.zeros(rows.num_rows, np.int64)
     texts, codes = [], np.zeros(rows.num_rows, np.int64)
@@ -159,7 +159,7 @@ def partition_numbers(rows: pa.Table, partition_by: Sequence[str]) -> tuple[list
 
 
 def fitted_columns(schema: Schema, options: WriteOptions, known: Sequence[str] = ()) -> list[str]:
-    """The top-level columns that a fit looks at. ``known``: leaves that it does beside those of the options."""
+    """The top-level columns that a fit reads. ``known``: further leaves that it needs."""
     paths = [*(column.path for column in schema.orderable(options.by)), *known]
     if options.workload:
         return list(schema.arrow.names)  # its predicates may read any of them
@@ -167,5 +167,5 @@ def fitted_columns(schema: Schema, options: WriteOptions, known: Sequence[str] =
 
 
 def top_level(paths: Sequence[str], schema: Schema) -> list[str]:
-    """The top-level columns that these leaves are in, each once."""
+    """The distinct top-level columns that contain these leaves."""
     return list(dict.fromkeys(schema.columns[path].parts[0] for path in paths))

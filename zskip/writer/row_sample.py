@@ -1,7 +1,7 @@
-"""A uniform sample of rows that are seen once, in whatever parts: the rows whose numbers hash to the least values.
+"""A uniform sample from one pass over the rows: the rows whose numbers have the smallest hashes.
 
-Which rows are taken depends on their numbers alone, so the same rows in the same order give the same sample, from a
-table, a stream or files. (Bottom-k sampling: Cohen and Kaplan 2007; the hash is splitmix64: Steele 2014.)
+The choice depends only on row numbers, so the same rows in the same order give the same sample, from a table, a stream
+or files. (Bottom-k sampling: Cohen and Kaplan 2007; the hash is splitmix64: Steele 2014.)
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ LARGEST = 1_000_000
 
 
 def sample_size(files: int, rows_per_file: int = 400, least: int = 50_000) -> int:
-    """How many rows to sample for a layout of so many files."""
+    """How many rows to sample for a layout of ``files``."""
     return min(max(files * rows_per_file, least), LARGEST)
 
 
 class RowSample:
-    """The rows of a sample of at most ``size`` rows, gathered part by part; all rows where there are no more.
+    """A sample of at most ``size`` rows, collected part by part; all rows where there are no more than that.
 
     >>> sample = RowSample(3, seed=0)
     >>> sample.add(pa.table({"x": list(range(100))}), first=0)
@@ -30,7 +30,7 @@ class RowSample:
     """
 
     def __init__(self, size: int, seed: int = 0, total: int | None = None) -> None:
-        """``total``: how many rows there are, where that is known: then few of those that fall out are looked at."""
+        """``total``: the number of all rows, if known; the sample then keeps few rows that it drops again."""
         self._size = size
         self._seed = seed
         self._limit = _sure_limit(size, total) if total else np.uint64(2**64 - 1)
@@ -39,7 +39,7 @@ class RowSample:
         self._held = 0
 
     def add(self, rows: pa.Table, first: int) -> None:
-        """Look at some rows, whose numbers are ``first`` and those that follow."""
+        """Sample from some rows, which are numbered from ``first`` on."""
         places, hashes = [], []
         for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, rows.num_rows)
@@ -57,7 +57,7 @@ class RowSample:
             self._shrink()
 
     def rows(self) -> pa.Table | None:
-        """The sampled rows, in the order of their numbers; None where none was seen."""
+        """The sampled rows, in the order of their numbers; None where no row was added."""
         if self._held > self._size:
             self._shrink()
         return pa.concat_tables(self._kept).combine_chunks() if self._kept else None
@@ -72,7 +72,7 @@ class RowSample:
 
 
 def _sure_limit(size: int, total: int) -> np.uint64:
-    """A hash below which at least ``size`` of ``total`` fall: eight deviations above the number to be expected."""
+    """A hash below which at least ``size`` of ``total`` rows fall: eight standard deviations above the expectation."""
     share = (size + 8 * size**0.5 + 64) / total
     return np.uint64(2**64 - 1 if share >= 1 else int(share * 2**64))
 

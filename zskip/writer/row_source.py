@@ -1,4 +1,4 @@
-"""`RowSource`: rows to be written, as parts that are read in turn or in parallel; and those of Arrow objects."""
+"""`RowSource`: rows to be written, as parts that are read in turn or in parallel; and sources of Arrow objects."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PART_BYTES = 32 << 20
 PART_ROWS = 1 << 18
 
 Part = Callable[[], pa.Table]
-"""Some of the rows, not yet read; calling it reads them, in whatever thread calls."""
+"""Some of the rows; calling it reads them, from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Rows to be written. ``schema``: as `storable_schema` keeps it · ``row_count``: None where only reading tells.
+    """Rows to be written. ``schema``: as `storable_schema` returns it · ``row_count``: None where it is unknown.
 
     ``parts(columns)`` yields the rows part by part, in their order, with these top-level columns (all by default).
-    A source that is not ``repeatable`` gives them once, and ignores ``columns``.
-    ``encoded``: string columns that the parts hold as dictionaries, since they are read faster so.
+    A source that is not ``repeatable`` yields them once and ignores ``columns``.
+    ``encoded``: string columns that the parts hold as dictionaries, which are faster to read.
     """
 
     schema: pa.Schema
@@ -63,7 +63,7 @@ def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> RowSource:
 
 
 def of_dataset(dataset: Dataset) -> RowSource:
-    """The rows of a dataset, which may be read again."""
+    """The rows of a dataset, which can be read repeatedly."""
     schema = storable_schema(dataset.schema)
 
     def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ def of_dataset(dataset: Dataset) -> RowSource:
 
 
 def of_reader(reader: pa.RecordBatchReader) -> RowSource:
-    """The rows of a stream that can be read once."""
+    """The rows of a stream, which can be read once."""
     schema = storable_schema(reader.schema)
     return RowSource(schema, None, False, lambda columns: _of_batches(reader, schema))
 
@@ -83,7 +83,7 @@ def of_streams(
     read: Callable[[Sequence[str] | None], Iterable[pa.RecordBatch]],
     row_count: int | None = None,
 ) -> RowSource:
-    """The rows of batches that can be read again."""
+    """The rows of batches that can be read repeatedly."""
 
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         return _of_batches(read(columns), schema if columns is None else _selected(schema, columns))
@@ -92,7 +92,7 @@ def of_streams(
 
 
 def _of_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[Part]:
-    """Small batches joined, so that each part is worth its overhead, and long ones cut."""
+    """Parts of similar size: small batches are joined, long ones are cut."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

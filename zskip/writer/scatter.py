@@ -1,11 +1,11 @@
-"""Scatter and gather: rows go part by part to buckets of neighbouring files, and each bucket becomes its files.
+"""Scatter and gather: rows are sent part by part to buckets, and each bucket is then written as a run of files.
 
-A bucket lies in memory, or in spill files (Arrow IPC) where the rows exceed the memory limit. Both hold the same pieces
+A bucket is in memory, or in spill files (Arrow IPC) where the rows exceed the memory limit. Both hold the same pieces
 in the same order, so a table's files do not depend on the limit. Spill files are compressed (LZ4) where that makes them
-much smaller: long texts become so, rows in their narrow forms (`narrow`) hardly.
+much smaller: it does for long strings, hardly for rows in their narrow forms (`narrow`).
 
-DuckDB's partitioned COPY instead takes 3.5 s of the processor to scatter 3 million rows of TPC-H's lineitem, and 1.1 s
-to read them back: as much as all of a write takes here.
+Why not DuckDB's partitioned COPY: it takes 3.5 s of processor time to scatter 3 million rows of TPC-H's lineitem, and
+1.1 s to read them back, together as long as the whole write here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zskip.writer.transit_types import trimmed
 __all__ = ["FILE", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
 
 FILE = "\x00file"
-"""The name of the column that carries each row's file number from scatter to gather."""
+"""The name of the column with each row's file number, from scatter to gather."""
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -33,7 +33,7 @@ _Made = TypeVar("_Made")
 def in_parallel(
     pool: ThreadPoolExecutor, make: Callable[[_Given], _Made], given: Iterable[_Given], window: int
 ) -> Iterator[_Made]:
-    """What ``make`` gives for each, in order; at most ``window`` of them are under way or waiting at any time."""
+    """The results of ``make``, in order; at most ``window`` calls run or wait to be consumed at any time."""
     waiting: list[Future[_Made]] = []
     try:
         for one in given:
@@ -48,10 +48,10 @@ def in_parallel(
 
 
 def split(rows: pa.Table, files: np.ndarray, bucket_of: np.ndarray, takes: int) -> list[tuple[int, pa.Table]]:
-    """The rows by bucket, those of a bucket in the order of their files, whose numbers are the last column.
+    """The rows of each bucket, sorted by file number, which is added as the last column.
 
-    Those of a file keep their old order. ``takes``: at most so many times rows are taken; what was taken together is
-    let go together, not before the last bucket among it has become files.
+    The rows of a file keep their order. ``takes``: the most calls of Arrow's take; rows taken together share memory,
+    which is freed only when the last of their buckets is written.
     """
     if not rows.num_rows:
         return []
@@ -78,10 +78,10 @@ def _smallest(most: int) -> type[np.unsignedinteger]:
 
 
 class MemoryBuckets:
-    """Buckets in memory. `take` gives a bucket's rows once."""
+    """Buckets in memory. `take` returns a bucket's rows and forgets them."""
 
     takes = 16
-    """So that the memory of a few buckets can go before the others have become files."""
+    """Lets the memory of some buckets be freed before the others are written."""
 
     def __init__(self, count: int) -> None:
         self._pieces: list[list[pa.Table]] = [[] for _ in range(count)]
@@ -90,7 +90,7 @@ class MemoryBuckets:
         self._pieces[bucket].append(rows)
 
     def finish(self) -> None:
-        """Nothing more is added."""
+        """Called once after the last `add`."""
 
     def rows(self, bucket: int) -> int:
         return sum(piece.num_rows for piece in self._pieces[bucket])
@@ -107,10 +107,10 @@ class MemoryBuckets:
 
 
 class SpilledBuckets:
-    """Buckets in files of a folder of their own."""
+    """Buckets in spill files of one folder."""
 
     takes = 1
-    """What is written at once keeps no memory."""
+    """Pieces are written immediately and hold no memory."""
 
     def __init__(self, count: int, folder: str) -> None:
         self._folder = folder
@@ -120,7 +120,7 @@ class SpilledBuckets:
         self._options: pa.ipc.IpcWriteOptions | None = None
 
     def add(self, bucket: int, rows: pa.Table) -> None:
-        # Written at once: a piece that waited would keep the whole part alive that it is a slice of.
+        # Written immediately: a piece is a slice, and would keep its whole part in memory.
         self._rows[bucket] += rows.num_rows
         rows = trimmed(rows, rows.num_rows)
         self._bytes[bucket] += rows.nbytes
@@ -128,7 +128,7 @@ class SpilledBuckets:
             self._writer(bucket, rows).write_table(rows)
 
     def _writer(self, bucket: int, rows: pa.Table) -> pa.RecordBatchStreamWriter:
-        """A stream holds rows of one form: where rows come in another, the next one is begun."""
+        """The bucket's open stream; a new one where the rows have another schema than those before."""
         open = self._writers[bucket]
         if open is not None and open[0].equals(rows.schema):
             return open[1]
@@ -142,7 +142,7 @@ class SpilledBuckets:
         return writer
 
     def finish(self) -> None:
-        """Nothing more is added."""
+        """Called once after the last `add`."""
         for bucket, open in enumerate(self._writers):
             if open is not None:
                 with naming(self._paths[bucket][-1]):
@@ -152,7 +152,7 @@ class SpilledBuckets:
         return self._rows[bucket]
 
     def bytes(self, bucket: int) -> int:
-        """What a bucket takes once it is read."""
+        """The size of a bucket in memory."""
         return self._bytes[bucket]
 
     def take(self, bucket: int) -> list[pa.RecordBatch]:
@@ -172,7 +172,7 @@ class SpilledBuckets:
 
 
 def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
-    """How rows like these are spilled."""
+    """The options to spill rows like these: compressed if that halves the first ones."""
     sizes = []
     for compression in (None, "lz4"):
         options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)

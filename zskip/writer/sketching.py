@@ -1,4 +1,4 @@
-"""Sketches of files that are there already: of a new column, of files that others wrote, in place of lost segments."""
+"""Build sketches of existing files: for a new column, for files of other writers, to replace lost segments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def complete_sketches(
     repair: bool = False,
     parts: Storage | None = None,
 ) -> tuple[Snapshot, tuple[str, ...]]:
-    """Give a table's sketches, and those that are ``added``, the files that they do not know; commit, if there are any.
+    """Extend a table's sketches, and new ones of ``added``, to the files that they lack, and commit if there are any.
 
     ``repair``: read every segment, and make those that are damaged anew; the paths of these are returned as well.
     ``parts``: where the side-car lies, if not beside the data files. Raises `CorruptFile` and `CommitConflict`.
@@ -59,7 +59,7 @@ def complete_sketches(
     ids = np.asarray(index.ids(np.arange(len(index), dtype=np.int64)).fill_null(-1)).copy()
     nameless = np.flatnonzero(ids < 0)
     ids[nameless] = np.asarray(new_ids(len(nameless)))
-    # Sketches that lack the same files are made in one reading.
+    # Sketches that lack the same files are built in one pass.
     lacking: dict[bytes, list[SketchName]] = {}
     for record in records:
         unknown = ~known.knows(record)
@@ -80,8 +80,8 @@ def complete_sketches(
 
     def completed(before: tuple[SketchRecord, ...]) -> tuple[SketchRecord, ...]:
         names = {each.name for each in before}
-        whole = [_without(each, lost) for each in (*before, *(each for each in new if each.name not in names))]
-        return with_segments(whole, made)
+        intact = [_without(each, lost) for each in (*before, *(each for each in new if each.name not in names))]
+        return with_segments(intact, made)
 
     snapshot = commit(
         parts,
@@ -138,7 +138,7 @@ def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
 def _built(
     index: Index, files: np.ndarray, ids: np.ndarray, names: Sequence[SketchName], options: WriteOptions, drafts: Drafts
 ) -> tuple[SketchRecord, ...]:
-    """Segments of these files, by number, which are read for them."""
+    """Read these files, by number, and build their segments."""
     paths = index.paths(files).to_pylist()
     read: Callable[[Any], list[Hashes]]
     if index.source is None:
@@ -190,7 +190,7 @@ def segments_of(
     ids: np.ndarray,
     options: WriteOptions,
 ) -> tuple[SketchRecord, ...]:
-    """Segments of files, given what each sketch keeps of each file, in the order of the paths and of their ids."""
+    """Build the segments of files from the keys of each sketch in each file, in the order of the paths and ids."""
     limit = int(options.memory_limit or free_memory() // 2)
     with SpillFolders(options.temp_directory) as folders:
         builder = SketchBuilder(names, int(limit * _MEMORY_SHARE), folders.make)

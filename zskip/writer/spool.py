@@ -1,4 +1,4 @@
-"""Streams that can be read once, kept so that they can be read again; and the memory that there is for it."""
+"""Make a stream repeatable: keep its rows in memory or in a spill file. And: how much memory is free."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pyarrow as pa
 from zskip.errors import naming
 from zskip.writer.row_source import RowSource, of_parts, of_streams
 
-__all__ = ["SpillFolders", "free_memory", "kept"]
+__all__ = ["SpillFolders", "free_memory", "repeatable"]
 
 
 class SpillFolders:
-    """Makes folders for spill files below one place, and removes them on success, error and interrupt."""
+    """Makes folders for spill files below ``parent``, and removes them on success, error and interrupt."""
 
     def __init__(self, parent: str | os.PathLike[str] | None) -> None:
         self._parent = parent
@@ -38,8 +38,8 @@ class SpillFolders:
         return folder
 
 
-def kept(source: RowSource, most_bytes: int, folders: SpillFolders, report: Callable[[int], None]) -> RowSource:
-    """The same rows, repeatable: in memory while they fit into so many bytes, else in a spill file."""
+def repeatable(source: RowSource, most_bytes: int, folders: SpillFolders, report: Callable[[int], None]) -> RowSource:
+    """A repeatable source of the same rows: in memory up to ``most_bytes``, else in a spill file."""
     if source.repeatable:
         return source
     parts = source.parts(None)
@@ -82,14 +82,14 @@ def _spooled(
 
 
 def _popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """The tables one after another, each let go as the next is asked for."""
+    """The tables one after another; each can be freed when the next is taken."""
     tables.reverse()
     while tables:
         yield tables.pop()
 
 
 def free_memory() -> int:
-    """Bytes of memory that are free now, the control group's limit respected."""
+    """Bytes of free memory, within the limit of the control group."""
     free = int(psutil.virtual_memory().available)
     try:
         with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:

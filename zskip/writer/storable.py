@@ -1,6 +1,6 @@
-"""Rows in the types that a table keeps: what Parquet gives back exactly as it was written.
+"""Rows in the types that a table stores: those that Parquet returns exactly as written.
 
-| given                                        | kept                                              |
+| given                                        | stored                                            |
 | -------------------------------------------- | ------------------------------------------------- |
 | large and view forms of strings and binaries | the plain form                                    |
 | large and view forms of lists                | the plain form                                    |
@@ -8,10 +8,10 @@
 | dictionary of anything else, run-end encoded | its values                                        |
 | timestamp[s], time32[s]                      | milliseconds: Parquet knows no seconds            |
 | date64                                       | date32                                            |
-| times with a zone, in Parquet of others      | their times in UTC                                |
+| times with a zone, in foreign Parquet        | their times in UTC                                |
 | intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
 
-Everything else stays as it is, metadata of single fields and of pandas left out.
+All other types are unchanged. The metadata of fields and of pandas is dropped.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["storable_rows", "storable_schema", "storable_type"]
 
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema that a table keeps of rows with this one. Raises `SchemaError`, naming the column."""
+    """The schema in which a table stores rows with this schema. Raises `SchemaError`, naming the column."""
     if not len(schema):
         raise SchemaError("The rows have no column at all.")
     names: dict[str, str] = {}
     for name in schema.names:
         if not name:
-            raise SchemaError("A column has no name (its name is empty), so SQL cannot ask for it. Give it one.")
+            raise SchemaError("A column has no name, so SQL cannot refer to it. Give it one.")
         if name.lower() in names:
             raise SchemaError(
-                f'The columns "{names[name.lower()]}" and "{name}" differ in case at most: SQL cannot tell them apart.'
+                f'The columns "{names[name.lower()]}" and "{name}" differ at most in case: SQL cannot tell them apart.'
             )
         names[name.lower()] = name
     kept = pa.schema([pa.field(field.name, storable_type(field.type), field.nullable) for field in schema])
@@ -59,7 +59,7 @@ _ENGINE_METADATA = {b"pandas", b"ARROW:schema"}
 
 
 def storable_type(type: pa.DataType) -> pa.DataType:
-    """The type that a table keeps of values of this one.
+    """The type in which a table stores values of this type.
 
     >>> storable_type(pa.list_view(pa.string_view()))
     ListType(list<item: string>)
@@ -97,7 +97,7 @@ def _storable_field(field: pa.Field) -> pa.Field:
 
 
 def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """Rows with the columns of a storable schema, in its order, in its types. A column that is not there is all NULL.
+    """Rows with the columns and types of a storable schema, in its order. A column that they lack is NULL.
 
     Raises `SchemaMismatch` for a value that the type cannot hold, and for a NULL where the schema allows none.
     """
@@ -123,7 +123,7 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
 
 def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_dictionary(values.type) and values.dictionary.null_count:
-        values = values.dictionary_decode()  # A null among the values is a null that the indices do not show.
+        values = values.dictionary_decode()  # the dictionary holds a null, which the indices do not mark
     if values.type == type:
         return values
     if t.is_run_end_encoded(values.type):
@@ -147,7 +147,7 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
-    """The fields of structs, found by name as columns are: other structs have them in another order, or lack some."""
+    """The fields of structs, by name: other structs may order them differently or lack some."""
     names = values.type.names
     if names == type.names:
         return [_stored(values.field(index), field.type) for index, field in enumerate(type)]

@@ -1,12 +1,12 @@
-"""Rows on their way into files, in forms that cost less to move than those that a table keeps.
+"""Transit types: the types of rows inside a write, which are cheaper to move than those that a table stores.
 
-| kept                               | carried                                             |
+| stored                             | transit type                                        |
 | ---------------------------------- | --------------------------------------------------- |
-| top-level strings that repeat much | a dictionary: to move a row is to move four bytes   |
+| top-level strings that repeat much | a dictionary: four bytes per row to move            |
 | decimal128 of up to 18 digits      | decimal64, half as wide                             |
 
-Values, their order and their hashes stay the same, and so does what a file says of its schema. Without these types the
-write that `narrow` tells of took 1.3 times as long.
+Values, their order and their hashes are the same, and so is the schema in the footer. Without transit types the write
+that `narrow` describes takes 1.3 times as long.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 from zskip import types as t
 
-__all__ = ["ENCODED_STRING", "carried_schema", "compact_strings", "trimmed", "with_encoded"]
+__all__ = ["ENCODED_STRING", "compact_strings", "transit_schema", "trimmed", "with_encoded"]
 
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
-"""What carries strings that repeat."""
+"""The transit type of strings that repeat."""
 
 _LOOKED_AT = 16_384
 _MOST_DISTINCT = 1 / 16
@@ -34,11 +34,11 @@ _MOST_FOOTERS, _MOST_GROUPS = 64, 8
 _Any = TypeVar("_Any")
 
 
-def carried_schema(rows: pa.Table, kept: pa.Schema, plain: Sequence[str] = ()) -> pa.Schema:
-    """The schema in which rows like these are carried. ``plain``: columns that stay as they are kept.
+def transit_schema(rows: pa.Table, kept: pa.Schema, plain: Sequence[str] = ()) -> pa.Schema:
+    """The schema of rows like these in their transit types. ``plain``: columns that keep their stored type.
 
     >>> rows = pa.table({"s": ["a", "b"] * 99, "u": [str(n) for n in range(198)]})
-    >>> [field.type.id == pa.lib.Type_DICTIONARY for field in carried_schema(rows, rows.schema)]
+    >>> [field.type.id == pa.lib.Type_DICTIONARY for field in transit_schema(rows, rows.schema)]
     [True, False]
     """
     fields = []
@@ -55,15 +55,15 @@ def carried_schema(rows: pa.Table, kept: pa.Schema, plain: Sequence[str] = ()) -
 
 def _repeats(values: pa.ChunkedArray) -> bool:
     if t.is_dictionary(values.type):
-        return True  # its source found that it repeats
+        return True  # the source returns dictionaries only where strings repeat
     head = values[:_LOOKED_AT]
     return bool(len(head) and pc.count_distinct(head, mode="all").as_py() <= max(2, _MOST_DISTINCT * len(head)))
 
 
 def trimmed(rows: pa.Table, longest: int = 0) -> pa.Table:
-    """The rows with nothing in their dictionaries that none of them has: a Parquet file would hold all of it.
+    """The rows with unused entries removed from their dictionaries: a Parquet file would store them.
 
-    ``longest``: dictionaries of so few entries stay as they are.
+    ``longest``: dictionaries of at most so many entries stay as they are.
 
     >>> rows = pa.table({"s": pa.array(["a", "b", "c"]).dictionary_encode().take([2, 2])})
     >>> trimmed(rows).column("s").chunk(0).dictionary.to_pylist()

@@ -1,4 +1,4 @@
-"""A workload as it is given: a list of queries, their text, or a file of them."""
+"""A workload as the user gives it: a list of queries, their text, or a file of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zskip.errors import InvalidOption
 __all__ = ["Workload", "file_of", "queries_of", "split_statements"]
 
 Workload: TypeAlias = Sequence[str] | os.PathLike[str]
-"""Predicates or SELECT statements; text of several, between which `;` or line breaks stand; or a file's path.
+"""Predicates or SELECT statements; or a text of several, separated by `;` or line breaks; or the path of a file.
 
 A string that ends in ".sql" is the path of a file.
 """
@@ -34,18 +34,18 @@ def queries_of(workload: Workload) -> tuple[str, ...]:
         except OSError as error:
             raise InvalidOption(f'The workload "{os.fspath(workload)}" cannot be read: {error.strerror}.') from error
         except UnicodeDecodeError as error:
-            raise InvalidOption(f'The workload "{os.fspath(workload)}" is no text in UTF-8.') from error
+            raise InvalidOption(f'The workload "{os.fspath(workload)}" is not UTF-8 text.') from error
     if isinstance(workload, str):
         return split_statements(workload)
     queries = tuple(workload) if isinstance(workload, Iterable) else (workload,)
     for query in queries:
         if not isinstance(query, str):
-            raise InvalidOption(f"A workload is queries in SQL, or a file of them, and {query!r} is none.")
+            raise InvalidOption(f"A workload is a list of SQL queries, or a file of them; {query!r} is neither.")
     return queries
 
 
 def file_of(workload: Workload) -> str:
-    """The path of a workload's file, for a command to name; "QUERIES.SQL" where it came without one."""
+    """The path of a workload's file, to be named in a command; "QUERIES.SQL" where it is not a file."""
     if isinstance(workload, os.PathLike) or _names_file(workload):
         return os.fspath(workload)
     return "QUERIES.SQL"
@@ -56,7 +56,7 @@ def _names_file(workload: Sequence[str]) -> TypeGuard[str]:
 
 
 def split_statements(text: str) -> tuple[str, ...]:
-    """The statements or predicates that `;` ends, or one per line where there is no `;`.
+    """The statements or predicates of a text, separated by `;`, or by line breaks where it has no `;`.
 
     >>> split_statements("a = 1 -- one; still one\\nb = ';'")
     ('a = 1 -- one; still one', "b = ';'")

@@ -1,9 +1,9 @@
-"""`write_files`: from rows to data files. RowSample → fit → scatter by bucket → gather → arrange → encode.
+"""`write_files`: write rows as data files. Sample, fit, scatter to buckets, gather, arrange, encode.
 
     source ──parts──▶ sample ──▶ layouts.fit ──▶ routing
-       └────parts──▶ file of each row ──▶ buckets (memory, or spill files) ──▶ order ──▶ Parquet and statistics
+       └────parts──▶ file of each row ──▶ buckets (memory or spill files) ──▶ order ──▶ Parquet and statistics
 
-Parts and buckets are worked on by as many threads as there are cores; Arrow and numpy release Python's lock.
+One thread per core processes parts and buckets; Arrow and numpy release Python's lock.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from zskip.tablelog import SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
-from zskip.writer.file_groups import Bundles, least_rows, place, width
-from zskip.writer.narrow import Narrow
+from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
+from zskip.writer.narrow import NarrowForms
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size
 from zskip.writer.row_source import Part, RowSource
 from zskip.writer.scatter import FILE, MemoryBuckets, SpilledBuckets, in_parallel, split
-from zskip.writer.spool import SpillFolders, free_memory, kept
+from zskip.writer.spool import SpillFolders, free_memory, repeatable
 from zskip.writer.storable import storable_rows
-from zskip.writer.transit_types import carried_schema, trimmed
+from zskip.writer.transit_types import transit_schema, trimmed
 
 __all__ = ["Written", "write_files"]
 
 _MOST_BUCKETS = 256
-# Shares of the memory limit: rows that are kept in memory, parts on their way to the buckets, and the rows of one
-# bucket that is being made into files.
+# Shares of the memory limit: rows kept in memory, parts on their way to the buckets, the rows of a bucket that is
+# being written.
 _RESIDENT_SHARE, _PARTS_SHARE, _BUCKET_SHARE = 0.4, 0.5, 0.125
 _SKETCH_SHARE = 0.125
-# How much of a file's rows is there while they are put in order and encoded, beside what is left of their bucket.
+# The memory to sort and encode a file's rows, as a multiple of their size, beside their bucket.
 _ORDERED = 1.25
-# One part in so many for the texts of a column that are kept once for all rows.
+# A column's dictionary of strings may take this fraction of the limit: 1/64.
 _TEXTS_SHARE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write made: the routing that it followed, its files in layout order, and all their rows.
+    """The result of a write: the routing that it followed, the files in layout order, the number of rows.
 
-    ``rows_per_file``: what a file is meant to hold. ``sketches``: the segments that know the files.
+    ``rows_per_file``: the rows of a full file · ``sketches``: the segments of the files.
     """
 
     routing: Routing
@@ -79,13 +79,13 @@ def write_files(
     *,
     slots: Sequence[tuple[int, int]] | None = None,
 ) -> Written:
-    """Lay out the rows of a source as new data files, after ``routing``, or after one that is fitted to them.
+    """Write the rows of a source as new data files, by ``routing``, or by one that is fitted to them.
 
-    A file is named after its number in the routing, or after ``slots``, by that number the first and the last slot of
-    the table that its rows are of. Columns that the source lacks are NULL. With a routing, a file that would get over
-    twice ``rows_per_file`` is cut, and without ``slots`` neighbouring files of few rows become one (`bundles`).
-    Nothing refers to the files yet: that is the commit's part. After an error, or an interrupt, those that were
-    written are removed again.
+    A file is named after its number in the routing, or after the entry of ``slots`` for that number: the first and the
+    last slot of the table's layout whose rows it holds. Columns that the source lacks are NULL. With a routing, a file
+    that would get more than twice ``rows_per_file`` is cut, and without ``slots`` neighbouring files of few rows are
+    merged (`file_groups`). The files belong to the table only after a commit. After an error or an interrupt, the
+    files written so far are removed.
     """
     with ExitStack() as cleanup:
         folders = cleanup.enter_context(SpillFolders(options.temp_directory))
@@ -106,52 +106,53 @@ def write_files(
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What the first part of the rows tells of all.
+class _RowProfile:
+    """Estimates for all rows from their first part.
 
     ``in_memory``, ``stored``: bytes of a row in memory and in a file · ``part_bytes``: of a part in memory ·
-    ``carried``: the form in which rows are carried on their way there.
+    ``transit``: the schema with transit types.
     """
 
     in_memory: float
     stored: float
     part_bytes: int
-    carried: pa.Schema
+    transit: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file that was written. ``units``: the statistics of its row groups."""
+    """A written file. ``units``: the statistics of its row groups."""
 
     path: str
     units: FileStatistics
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """Which rows share a file. ``counts``: rows by slot · ``least``, ``most_rows``: of a file of several, of any."""
+class _FilePlan:
+    """Which rows share a file. ``counts``: rows of each slot · ``least``: the least rows of a file of several slots ·
+    ``most_rows``: the most rows of any file."""
 
     routing: Routing
-    bundles: Bundles
+    groups: FileGroups
     counts: np.ndarray
     least: int
     most_rows: int
 
     def pieces(self, first: int, rows: int) -> int:
-        """Into how many files the rows of the bundle that begins at a slot are cut."""
+        """The number of files for the rows of the group that begins at a slot."""
         count = 1 if rows <= self.most_rows else -(-2 * rows // self.most_rows)
-        filled = int(np.count_nonzero(self.counts[first : int(self.bundles.last[first]) + 1]))
+        filled = int(np.count_nonzero(self.counts[first : int(self.groups.last[first]) + 1]))
         return max(count, min(filled, rows // self.least))
 
 
 @dataclass(slots=True)
 class _Write:
-    """One write under way: what its threads share. ``begun``: the files to be removed if it fails."""
+    """A write in progress, shared by its threads. ``begun``: the files to remove if it fails."""
 
     storage: Storage
     schema: Schema
@@ -171,24 +172,24 @@ class _Write:
 
     def run(self, source: RowSource, routing: Routing | None, rows_per_file: int | None) -> Written:
         most, least = int(self.limit * _RESIDENT_SHARE), 1
-        source = kept(source, most, self.folders, lambda rows: self.options.reported("read", rows, None))
-        look = self._look(source)
+        source = repeatable(source, most, self.folders, lambda rows: self.options.reported("read", rows, None))
+        profile = self._profile(source)
         if routing is None:
-            routing, rows = self._fitted(source, look)
+            routing, rows = self._fitted(source, profile)
             rows_per_file = max(1, -(-rows // max(routing.files, 1)))
         else:
             routing, rows = self._extended(source, routing)
             least = least_rows(rows_per_file) if rows_per_file else 1
-        # No bundle is wider than one that is reckoned with all slots, also with those that get no rows.
+        # A group of slots must lie in one bucket. How many slots get rows is unknown yet: groups are widest if all do.
         alone = self.slots is not None
-        widest = Bundles.of(routing, 1 if alone else width(rows, routing.files, least))
-        buckets, bucket_of = self._buckets(widest, look, int(rows * look.in_memory))
-        narrow = Narrow(look.carried, self.limit // _TEXTS_SHARE)
-        counts = self._scatter(source, routing, look, buckets, bucket_of, narrow, rows)
+        widest = FileGroups.of(routing, 1 if alone else slots_per_file(rows, routing.files, least))
+        buckets, bucket_of = self._buckets(widest, profile, int(rows * profile.in_memory))
+        narrow = NarrowForms(profile.transit, self.limit // _TEXTS_SHARE)
+        counts = self._scatter(source, routing, profile, buckets, bucket_of, narrow, rows)
         filled = int(np.count_nonzero(counts))
-        bundles = widest if alone else Bundles.of(routing, width(rows, routing.files, least, filled))
-        shape = _Shape(routing, bundles, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
-        files = self._gather(shape, buckets, look, narrow, rows)
+        groups = widest if alone else FileGroups.of(routing, slots_per_file(rows, routing.files, least, filled))
+        shape = _FilePlan(routing, groups, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
+        files = self._gather(shape, buckets, profile, narrow, rows)
         data_files = self._data_files(files)
         segments: tuple[SketchRecord, ...] = ()
         if self.sketches is not None:
@@ -197,25 +198,25 @@ class _Write:
             segments = published(self.drafts, self.sketches, ids)
         return Written(routing, data_files, rows, rows_per_file or max(rows, 1), segments)
 
-    def _look(self, source: RowSource) -> _Look:
+    def _profile(self, source: RowSource) -> _RowProfile:
         for part in source.parts(None):
             given = part()
             if given.num_rows:
-                carried = carried_schema(given, self.schema.arrow, self.options.partition_by)
+                carried = transit_schema(given, self.schema.arrow, self.options.partition_by)
                 rows = storable_rows(given, carried)
                 head = rows.slice(0, 1 << 16)
                 encoding = fitted_encoding(head, self.options.compression)
                 stored = stored_bytes(head, encoding) / head.num_rows if self.options.sized_by_bytes else 0.0
-                return _Look(rows.nbytes / rows.num_rows, stored, rows.nbytes, carried)
-        return _Look(0.0, 0.0, 0, self.schema.arrow)
+                return _RowProfile(rows.nbytes / rows.num_rows, stored, rows.nbytes, carried)
+        return _RowProfile(0.0, 0.0, 0, self.schema.arrow)
 
     # --- sample and fit ---
 
-    def _fitted(self, source: RowSource, look: _Look) -> tuple[Routing, int]:
+    def _fitted(self, source: RowSource, profile: _RowProfile) -> tuple[Routing, int]:
         options = self.options
         by = [column.path for column in self.schema.orderable(options.by)]
         columns = fitted_columns(self.schema, options)
-        files = options.file_count(source.row_count or 0, look.stored)
+        files = options.file_count(source.row_count or 0, profile.stored)
         unknown = options.files is None and source.row_count is None
         size = LARGEST if unknown else sample_size(files)
         sample = RowSample(size, options.seed, source.row_count)
@@ -237,11 +238,11 @@ class _Write:
         if sampled is None:
             sampled = pa.schema([self.schema.arrow.field(name) for name in columns]).empty_table()
             counts = {} if options.partition_by else {(): 0}
-        wanted = options.file_count(rows, look.stored)
+        wanted = options.file_count(rows, profile.stored)
         return fitted(sampled, by, counts, wanted, options), rows
 
     def _extended(self, source: RowSource, routing: Routing) -> tuple[Routing, int]:
-        """The routing with the partitions that these rows bring, and how many rows there are."""
+        """The routing with the new partitions of these rows added, and the number of rows."""
         if not routing.partition_by and source.row_count is not None:
             return routing, source.row_count
         columns = list(routing.partition_by)
@@ -254,7 +255,7 @@ class _Write:
         return routing.extended(sorted(keys), self._one_file(routing)), rows
 
     def _one_file(self, routing: Routing) -> layouts.Assignment:
-        """An assignment for partitions that no one has fitted: one file each."""
+        """An assignment of a single file, for new partitions."""
         like = routing.assignments[0] if routing.assignments else None
         by = list(like.columns) if like else [column.path for column in self.schema.orderable(self.options.by)]
         empty = self.schema.arrow.empty_table()
@@ -262,11 +263,13 @@ class _Write:
 
     # --- scatter ---
 
-    def _buckets(self, bundles: Bundles, look: _Look, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
-        """Empty buckets, and the bucket of each file. A bundle lies in one bucket."""
+    def _buckets(
+        self, groups: FileGroups, profile: _RowProfile, size: int
+    ) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
+        """Empty buckets, and the bucket of each file. A group of slots lies in one bucket."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
-        numbers = bundles.numbers
+        numbers = groups.numbers
         several = int(numbers.max(initial=0)) + 1
         count = max(1, min(several, wanted, _MOST_BUCKETS))
         bucket_of = numbers * count // several
@@ -278,16 +281,16 @@ class _Write:
         self,
         source: RowSource,
         routing: Routing,
-        look: _Look,
+        profile: _RowProfile,
         buckets: MemoryBuckets | SpilledBuckets,
         bucket_of: np.ndarray,
-        narrow: Narrow,
+        narrow: NarrowForms,
         total: int,
     ) -> np.ndarray:
-        """Send the rows to the buckets; how many each file gets."""
+        """Send the rows to the buckets. Returns the number of rows of each file."""
 
         def scattered(part: Part) -> tuple[list[tuple[int, pa.Table]], np.ndarray]:
-            rows = storable_rows(part(), look.carried)
+            rows = storable_rows(part(), profile.transit)
             if not rows.num_rows:
                 return [], np.zeros(0, np.int64)
             files = routing.route(rows)
@@ -295,8 +298,8 @@ class _Write:
 
         done = 0
         counts = np.zeros(routing.files, np.int64)
-        # A part is there up to three times: as it was read, as it is carried, and in the order of its files.
-        window = int(self.limit * _PARTS_SHARE) // max(3 * look.part_bytes, 1)
+        # A part takes up to three times its size: as read, in transit types, and sorted by file.
+        window = int(self.limit * _PARTS_SHARE) // max(3 * profile.part_bytes, 1)
         window = min(max(window, 1), self.cores + 1)
         for pieces, counted in in_parallel(self.pool, scattered, source.parts(None), window):
             counts[: len(counted)] += counted
@@ -305,22 +308,27 @@ class _Write:
                 done += rows.num_rows
             self.options.reported("scatter", done, total)
         buckets.finish()
-        # What reading the source took and gave back is the system's again before files are made.
+        # Return the memory of reading to the system before files are written.
         pa.default_memory_pool().release_unused()
         return counts
 
     # --- gather ---
 
     def _gather(
-        self, shape: _Shape, buckets: MemoryBuckets | SpilledBuckets, look: _Look, narrow: Narrow, total: int
+        self,
+        shape: _FilePlan,
+        buckets: MemoryBuckets | SpilledBuckets,
+        profile: _RowProfile,
+        narrow: NarrowForms,
+        total: int,
     ) -> list[_File]:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
 
         def made(bucket: int) -> list[_File]:
-            # A bucket is there up to twice: as it waited, and as its columns are carried, in their order.
-            ordered = _ORDERED * look.in_memory * buckets.rows(bucket)
+            # A bucket takes up to twice its size: in its narrow form, and in transit types and sorted.
+            ordered = _ORDERED * profile.in_memory * buckets.rows(bucket)
             with memory.reserved(int(buckets.bytes(bucket) + ordered)):
-                return list(self._files_of(buckets.take(bucket), shape, narrow, look.carried))
+                return list(self._files_of(buckets.take(bucket), shape, narrow, profile.transit))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_File] = []
@@ -333,13 +341,13 @@ class _Write:
         return files
 
     def _files_of(
-        self, bucket: list[pa.RecordBatch], shape: _Shape, narrow: Narrow, schema: pa.Schema
+        self, bucket: list[pa.RecordBatch], shape: _FilePlan, narrow: NarrowForms, schema: pa.Schema
     ) -> Iterator[_File]:
-        """Write the files of one bucket, whose columns are let go as the last of them takes its rows.
+        """Write the files of one bucket. ``schema``: of the rows, with transit types.
 
-        ``schema``: of the rows as they are carried.
+        Each column is freed as soon as the last file has taken its rows.
         """
-        waiting = _by_file(bucket, shape.bundles.first)
+        waiting = _by_file(bucket, shape.groups.first)
         del bucket
         while waiting:
             file, runs = waiting.pop(0)
@@ -359,10 +367,10 @@ class _Write:
             keys = pa.table({name: narrow.widened(name, columns[name]) for name in by})
             arranged = assignment.arrange(keys, length)
             del keys
-            named = f"{place(file, int(shape.bundles.last[file]))}-{self.id}"
+            named = f"{slot_label(file, int(shape.groups.last[file]))}-{self.id}"
             if self.slots is not None:
-                # a partition that the routing did not know has its one file behind all others
-                named = f"{place(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
+                # The file of a partition that is new to the routing comes after all others.
+                named = f"{slot_label(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
             pieces = np.split(arranged, range(piece_rows, len(arranged), piece_rows))
             for piece, numbered in enumerate(pieces):
                 name = f"part-{named}"
@@ -401,7 +409,7 @@ class _Write:
 
 
 def _by_file(bucket: list[pa.RecordBatch], file_of: np.ndarray) -> list[tuple[int, list[pa.RecordBatch]]]:
-    """The rows of each file, whose numbers ascend: a run of every piece that has some. ``file_of``: by slot."""
+    """The rows of each file, in ascending order: a slice of every piece that has some. ``file_of``: by slot."""
     found: dict[int, list[pa.RecordBatch]] = {}
     for piece in bucket:
         numbers = file_of[piece.column(FILE).to_numpy()]
@@ -416,9 +424,9 @@ def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _taken(
-    columns: dict[str, pa.ChunkedArray], narrow: Narrow, schema: pa.Schema, rows: np.ndarray, *, last: bool
+    columns: dict[str, pa.ChunkedArray], narrow: NarrowForms, schema: pa.Schema, rows: np.ndarray, *, last: bool
 ) -> pa.Table:
-    """Rows of the columns by number, as they are carried; after the ``last`` ones are taken, no column is left."""
+    """Rows of the columns, by number, in transit types. Taking the ``last`` ones removes the columns."""
     places = pa.array(rows)
 
     def taken(name: str) -> pa.ChunkedArray:
@@ -429,7 +437,7 @@ def _taken(
 
 
 class _Memory:
-    """So many bytes for threads to share. One that needs more than there are waits until it has them all."""
+    """A budget of bytes that threads share. A thread that needs more than is free waits; a larger need takes it all."""
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size

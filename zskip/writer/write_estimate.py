@@ -1,4 +1,4 @@
-"""How long a write would take, from samples that are really written."""
+"""Estimate how long a write takes by writing samples."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOST_ROWS = 1_000_000
 
 
 def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) -> float:
-    """About how many seconds ``total_rows`` rows like the sample's take on this machine, their reading left out.
+    """About how many seconds writing ``total_rows`` rows like the sample takes on this machine, without reading them.
 
-    The sample is written to a temporary folder, and again as several copies of it, until that takes twice as long.
-    What both have in common goes by files and is paid once; what the longer write takes more goes by rows.
+    The sample is written to a temporary folder, then as several copies, until that takes twice as long. The difference
+    is the cost of rows; the rest is the cost of files, which occurs once.
     """
     rows = sample
     short = long = _written(rows, assignment)
@@ -38,7 +38,7 @@ def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) 
 
 
 def _written(rows: pa.Table, assignment: Assignment) -> float:
-    """How many seconds it takes to write some rows."""
+    """The seconds it takes to write some rows."""
     routing, schema = Routing((), ((),), (assignment,)), Schema(storable_schema(rows.schema))
     full = max(1, rows.num_rows // assignment.files)
     with tempfile.TemporaryDirectory() as folder:
