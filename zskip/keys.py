@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from zskip import types as t
 from zskip.errors import NotOrderable
 from zskip.schema import Schema
-from zskip.types import UUID, is_orderable, logical_type
+from zskip.types import is_orderable, logical_type
 
 __all__ = ["Boundaries", "dense_codes", "order_bits", "row_hashes"]
 
@@ -186,20 +186,20 @@ def _plain(values: pa.Array, arrow: pa.DataType) -> pa.Array:
 
 
 def _key_type(arrow: pa.DataType) -> pa.DataType:
-    """The type in which values are compared: the logical one, and binary for UUIDs."""
+    """The type in which values are compared: the logical one, or what stands for it."""
     logical = logical_type(arrow)
-    return pa.binary() if logical == UUID else logical
+    return t.of(logical).compared(logical)
 
 
 def _is_wider(arrow: pa.DataType, than: pa.DataType) -> bool:
     if t.is_decimal(arrow) and t.is_decimal(than):
         return bool(arrow.precision > than.precision)
-    numbers = all(t.is_integer(one) or t.is_floating(one) or t.is_decimal(one) for one in (arrow, than))
+    numbers = all(t.of(one).kind == "number" for one in (arrow, than))
     return numbers and bool(arrow.bit_width > than.bit_width)
 
 
 def _has_words(arrow: pa.DataType) -> bool:
-    return bool(t.is_string(arrow) or t.is_binary(arrow) or (t.is_decimal(arrow) and arrow.precision > 18))
+    return t.of(arrow).form == "bytes" or (t.is_decimal(arrow) and arrow.precision > 18)
 
 
 def _is_repetitive(values: pa.Array) -> bool:

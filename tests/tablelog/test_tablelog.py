@@ -34,9 +34,11 @@ from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage, open_storage
 from zskip.storage import local as local_module
-from zskip.tablelog import log, values
+from zskip.tablelog import log
 from zskip.tablelog.new_entry import create
+from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import from_bytes, to_bytes
+from zskip.types import decode_values, encode_values
 
 SCHEMA = Schema(pa.schema({"a": pa.int64()}))
 STORES = ["local", "memory"]
@@ -665,11 +667,11 @@ def test_statistics_from_elsewhere_stand_in_for_footers(tmp_path: Path) -> None:
 )
 def test_bounds_that_are_cut_stay_bounds(text: str) -> None:
     for value in (pa.array([text, None]), pa.array([text.encode(), None])):
-        (lower, _), (upper, _) = values.shorten_lower(value, 64), values.shorten_upper(value, 64)
+        (lower, _), (upper, _) = shorten_lower(value, 64), shorten_upper(value, 64)
         assert lower[0].as_py() <= value[0].as_py()
         assert upper[0].as_py() is None or upper[0].as_py() >= value[0].as_py()
         assert upper[1].as_py() is None
-        assert values.decode(values.encode(upper), upper.type).equals(upper)
+        assert decode_values(encode_values(upper), upper.type).equals(upper)
 
 
 def test_every_error_of_the_index_is_one_of_ours() -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import math
 import random
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from zskip import types as t
+from zskip.expr import sql_literals
+from zskip.expr.render import constant
 from zskip.schema import Column, Schema
-from zskip.types import UUID
 
 __all__ = ["literal", "random_predicates"]
 
@@ -23,40 +21,29 @@ def literal(value: Any, type: pa.DataType) -> str:
     """A value as DuckDB writes it, in its own type. Raises `TypeError` for a type that has no literal.
 
     >>> literal("it's", pa.string()), literal(None, pa.int64()), literal(float("nan"), pa.float64())
-    ("'it''s'", 'NULL', "'nan'::DOUBLE")
+    ("'it''s'", 'NULL', "CAST('nan' AS DOUBLE)")
     """
     if value is None:
         return "NULL"
-    if t.is_boolean(type):
-        return "TRUE" if value else "FALSE"
-    if t.is_integer(type):
-        return str(value)
-    if t.is_floating(type):
-        return repr(value) if math.isfinite(value) else f"'{value}'::DOUBLE"
-    if isinstance(value, decimal.Decimal):
-        return f"'{value}'::DECIMAL({type.precision}, {type.scale})"
-    if t.is_string(type):
-        return "'" + str(value).replace("'", "''") + "'"
-    if t.is_date(type):
-        return f"DATE '{value.isoformat()}'"
-    if isinstance(value, datetime.datetime):
-        return f"{'TIMESTAMPTZ' if type.tz else 'TIMESTAMP'} '{value.isoformat(sep=' ')}'"
+    if t.is_integer(type) or (t.is_floating(type) and math.isfinite(value)):
+        return repr(value)  # bare, as people write numbers
     if t.is_time(type):
-        return f"TIME '{value.isoformat()}'"
-    if type == UUID:
-        return f"UUID '{uuid.UUID(bytes=value)}'"
-    raise TypeError(f"{type} has no literal")
+        return sql_literals.literal(value, "duckdb")
+    text = constant(pa.scalar(value, type), "duckdb")
+    if text is None:
+        raise TypeError(f"{type} has no literal")
+    return text
 
 
 def says(type: pa.DataType) -> bool:
     """Whether `literal` can write every value of a type without loss."""
-    if t.is_timestamp(type):
-        return bool(type.unit != "ns")  # Python's own timestamps end at microseconds
-    return bool(
-        t.is_boolean(type) or t.is_integer(type) or t.is_float32(type) or t.is_float64(type) or t.is_decimal(type)
-        or t.is_string(type) or t.is_date(type) or (t.is_time(type) and type.unit != "ns")
-        or type == UUID
-    )  # fmt: skip
+    entry = t.of(type)
+    if t.is_time(type):
+        return bool(type.unit != "ns")  # Python's own times end at microseconds
+    if t.is_decimal(type):
+        return bool(type.precision <= 38)
+    # Bytes are written by a call, which no proof follows.
+    return not t.is_binary(type) and (entry.spelled is not None or (entry.plain is not None and entry.plain(type)))
 
 
 def identifier(column: Column) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -327,10 +326,13 @@ def session() -> Any:
 
 
 def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows in the types of a schema; UUIDs too, which DuckDB hands to Arrow as texts."""
+    """Rows in the types of a schema; those too that DuckDB hands to Arrow as texts, as it does UUIDs."""
     for number, field in enumerate(schema):
-        if field.type == pa.uuid() and t.is_string(rows.schema.field(number).type):
+        logical = t.logical_type(field.type)
+        read = t.of(logical).read
+        if read is not None and t.is_string(rows.schema.field(number).type):
             texts = rows.column(number).to_pylist()
-            raw = pa.array([None if text is None else uuid.UUID(text).bytes for text in texts], pa.binary(16))
-            rows = rows.set_column(number, field.name, raw.cast(field.type))
+            values = [None if text is None else read(text) for text in texts]
+            plain = pa.array([None if value is None else value.as_py() for value in values], logical)
+            rows = rows.set_column(number, field.name, plain.cast(field.type))
     return rows.cast(schema)

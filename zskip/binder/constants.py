@@ -12,9 +12,8 @@ from sqlglot import exp
 
 from zskip import types as t
 from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, time_of_day, timestamp, uuid
+from zskip.expr.literals import Refused, read, time_of_day, timestamp
 from zskip.functions.sql_types import sql_type
-from zskip.types import UUID
 
 __all__ = ["constant", "number", "typed"]
 
@@ -127,8 +126,6 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
         return moment if target.unit == moment.type.unit == "us" else None
     if t.is_time(target) and (time := time_of_day(text, dialect.name)) is not None:
         return time
-    if target == UUID:
-        return uuid(text)
     if t.is_floating(target):
         if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
             return pa.scalar(float(text), target) if target == pa.float64() else _exact_float(Decimal(text))
@@ -146,4 +143,4 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
             return pa.scalar(value, target)
     if t.is_boolean(target) and text.lower() in ("true", "false"):
         return pa.scalar(text.lower() == "true")
-    return None
+    return read(text, target, dialect.name)

@@ -124,7 +124,7 @@ def _text_column(reference: Reference, spans: Sequence[Span], levels: Sequence[L
 
 def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn:
     type = reference.type
-    exact = key_family(type) in ("int", "float") and not (t.is_unsigned_integer(type) and type.bit_width == 64)
+    exact = key_family(type) in ("integer", "float") and not (t.is_unsigned_integer(type) and type.bit_width == 64)
     for span, level in zip(spans, levels, strict=True):
         if not exact:
             nothing = np.zeros(len(span))
@@ -134,16 +134,16 @@ def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence
         for bound, limit, infinite in zip((span.lower, span.upper), _limits(type), (-np.inf, np.inf), strict=True):
             number = np.asarray(bound).astype(np.float64)
             unknown = np.asarray(bound) == limit
-            if key_family(type) == "int":
+            if key_family(type) == "integer":
                 exact = exact and bool((np.abs(number[~unknown]) <= _EXACT).all())
             ends.append(np.where(unknown, infinite, number))
         level.bounds[reference.path] = ends[0], ends[1], _flags(span)
     kind, scale = _shown(type)
-    return ExportedColumn(reference.path, kind, scale, key_family(type) == "int", exact)
+    return ExportedColumn(reference.path, kind, scale, key_family(type) == "integer", exact)
 
 
 def _limits(type: pa.DataType) -> tuple[float, float]:
-    return key_limits(type) if key_family(type) == "int" else (-np.inf, np.inf)
+    return key_limits(type) if key_family(type) == "integer" else (-np.inf, np.inf)
 
 
 def _shown(type: pa.DataType) -> tuple[str, float]:

@@ -26,18 +26,17 @@ import pyarrow as pa
 from zskip import types as t
 from zskip.expr import tree
 from zskip.expr.tree import Literal, Node, Scalar
-from zskip.types import UUID
+from zskip.types import UNIT_NANOSECONDS
 
 __all__ = ["Fit", "Refused", "compared", "fit", "per_day", "unified"]
 
-_UNIT_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DOUBLE = 2**53
 
 
 def per_day(type: pa.DataType) -> int:
     """How many units of a date's or a timestamp's type a day has."""
-    return 1 if t.is_date(type) else _DAY_NANOSECONDS // _UNIT_NANOSECONDS[type.unit]
+    return 1 if t.is_date(type) else _DAY_NANOSECONDS // UNIT_NANOSECONDS[type.unit]
 
 
 class Refused(Exception):  # it never leaves the package: the comparison becomes opaque
@@ -91,8 +90,8 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
     if t.is_date(type) or t.is_timestamp(type):
         return _moment(constant, type, timezone)
     if t.is_time(type) and t.is_time(source):
-        unit = _UNIT_NANOSECONDS[type.unit]
-        floor, rest = divmod(constant.value * _UNIT_NANOSECONDS[source.unit], unit)
+        unit = UNIT_NANOSECONDS[type.unit]
+        floor, rest = divmod(constant.value * UNIT_NANOSECONDS[source.unit], unit)
         return Fit(pa.scalar(floor, pa.int64() if type.bit_width == 64 else pa.int32()).cast(type), rest == 0)
     raise Refused(f"a constant of type {source} beside {type}")
 
@@ -131,27 +130,22 @@ def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scala
         return pa.scalar(_date(text))
     if t.is_timestamp(type):
         moment = timestamp(text, type.tz is not None, timezone, dialect)
-        if moment.value * _UNIT_NANOSECONDS[moment.type.unit] % _UNIT_NANOSECONDS[type.unit]:
+        if moment.value * UNIT_NANOSECONDS[moment.type.unit] % UNIT_NANOSECONDS[type.unit]:
             raise Refused(f"the text {text!r} is finer than {type}: readers round or cut it")
         return moment
     if t.is_time(type) and (time := time_of_day(text, dialect)) is not None:
         return time
     if t.is_binary(type) and text.isascii() and "\\" not in text:
         return pa.scalar(text.encode(), pa.binary())
-    if type == UUID and dialect == "duckdb":
-        return uuid(text)
+    if (found := read(text, type, dialect)) is not None:
+        return found
     raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine")
 
 
-def uuid(text: str) -> pa.Scalar:
-    """A UUID from its canonical text, in any case. Raises `Refused` for the other forms, which the engine reads.
-
-    >>> uuid("00112233-4455-6677-8899-AABBCCDDEEFF").as_py().hex()
-    '00112233445566778899aabbccddeeff'
-    """
-    if not re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", text):
-        raise Refused(f"the text {text!r} as a UUID: the cast is left to the engine")
-    return pa.scalar(bytes.fromhex(text.replace("-", "")), UUID)
+def read(text: str, type: pa.DataType, dialect: str) -> pa.Scalar | None:
+    """A value of a type that has texts of its own; None for the texts that are left to the engine."""
+    entry = t.of(type)
+    return entry.read(text) if entry.read is not None and dialect in entry.dialects else None
 
 
 def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:
@@ -368,7 +362,7 @@ def nanoseconds(constant: pa.Scalar, zone: str) -> int:
     if t.is_date(constant.type):
         days = constant.value if constant.type == pa.date32() else constant.value // 86_400_000
         return int(days) * _DAY_NANOSECONDS
-    return int(constant.value) * _UNIT_NANOSECONDS[constant.type.unit]
+    return int(constant.value) * UNIT_NANOSECONDS[constant.type.unit]
 
 
 def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
@@ -389,7 +383,7 @@ def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
         else:
             naive = datetime(1970, 1, 1) + timedelta(microseconds=moment // 1000)
             moment = round((_to_utc(naive, None, zone, "") - naive) / timedelta(microseconds=1)) * 1000 + moment
-    unit = _DAY_NANOSECONDS if t.is_date(type) else _UNIT_NANOSECONDS[type.unit]
+    unit = _DAY_NANOSECONDS if t.is_date(type) else UNIT_NANOSECONDS[type.unit]
     floor, rest = divmod(moment, unit)
     low, high = integer_limits(pa.int32() if type == pa.date32() else pa.int64())
     if type == pa.date64():

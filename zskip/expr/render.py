@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
-
 import pyarrow as pa
 
 from zskip import types as t
 from zskip.expr.sql_literals import literal, quoted
 from zskip.expr.tree import And, Choose, Compare, Computable, In, Is, IsNull, Literal, Node, Not, Or, Reference, Scalar
 from zskip.schema import split_path
-from zskip.types import UUID
 
-__all__ = ["render", "type_name"]
+__all__ = ["constant", "render", "type_name"]
 
 _QUOTES = {"duckdb": '"', "spark": "`"}
 
@@ -78,55 +74,9 @@ def _scalar(scalar: Scalar, dialect: str) -> str:
         case Reference(path, _):
             mark = _QUOTES[dialect]
             return ".".join(mark + part.replace(mark, mark * 2) + mark for part in split_path(path))
-        case Literal(value):
-            return _literal(value, dialect)
+        case Literal(value) if (text := constant(value, dialect)) is not None:
+            return text
     raise _Unsaid
-
-
-_TYPES = {
-    "duckdb": {
-        pa.int8(): "TINYINT",
-        pa.int16(): "SMALLINT",
-        pa.int32(): "INTEGER",
-        pa.int64(): "BIGINT",
-        pa.uint8(): "UTINYINT",
-        pa.uint16(): "USMALLINT",
-        pa.uint32(): "UINTEGER",
-        pa.uint64(): "UBIGINT",
-        pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE",
-    },
-    "spark": {
-        pa.int8(): "TINYINT",
-        pa.int16(): "SMALLINT",
-        pa.int32(): "INT",
-        pa.int64(): "BIGINT",
-        pa.float32(): "FLOAT",
-        pa.float64(): "DOUBLE",
-    },
-}
-
-
-_NAMES: dict[str, tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = {
-    "duckdb": (
-        (t.is_string, "VARCHAR"),
-        (t.is_binary, "BLOB"),
-        (UUID.equals, "UUID"),
-        (lambda type: t.is_timestamp(type) and type.tz is not None, "TIMESTAMP WITH TIME ZONE"),
-        (t.is_timestamp, "TIMESTAMP"),
-        (t.is_time, "TIME"),
-    ),
-    "spark": (
-        (t.is_string, "STRING"),
-        (t.is_binary, "BINARY"),
-        (lambda type: t.is_timestamp(type) and type.tz is None, "TIMESTAMP_NTZ"),
-        (t.is_timestamp, "TIMESTAMP"),
-        (t.is_uint8, "SMALLINT"),
-        (t.is_uint16, "INT"),
-        (t.is_uint32, "BIGINT"),
-        (t.is_uint64, "DECIMAL(20, 0)"),
-    ),
-}
 
 
 def type_name(type: pa.DataType, dialect: str) -> str:
@@ -135,32 +85,23 @@ def type_name(type: pa.DataType, dialect: str) -> str:
     >>> type_name(pa.int32(), "duckdb"), type_name(pa.int32(), "spark"), type_name(pa.decimal128(9, 2), "spark")
     ('INTEGER', 'INT', 'DECIMAL(9, 2)')
     """
-    if dialect not in _NAMES:
-        return str(type)
-    if type in _TYPES[dialect]:
-        return _TYPES[dialect][type]
-    if t.is_boolean(type):
-        return "BOOLEAN"
-    if t.is_date(type):
-        return "DATE"
-    if t.is_decimal(type):
-        return f"DECIMAL({type.precision}, {type.scale})"
-    return next((name for holds, name in _NAMES[dialect] if holds(type)), str(type))
+    named = {"duckdb": t.of(type).duckdb, "spark": t.of(type).spark}.get(dialect)
+    return (named(type) if named else None) or str(type)
 
 
-def _literal(value: pa.Scalar, dialect: str) -> str:
-    type = value.type
-    if not value.is_valid:
-        raise _Unsaid
-    if t.is_boolean(type) or t.is_string(type) or t.is_binary(type) or t.is_date(type):
+def constant(value: pa.Scalar, dialect: str) -> str | None:
+    """A value as a constant of its type; None for a NULL, and for what the dialect cannot write exactly.
+
+    >>> constant(pa.scalar(5, pa.int8()), "duckdb"), constant(pa.scalar(2**60, pa.timestamp("ns")), "duckdb")
+    ('CAST(5 AS TINYINT)', None)
+    """
+    type, entry = value.type, t.of(value.type)
+    if not value.is_valid or dialect not in entry.dialects:
+        return None
+    if entry.plain is not None and entry.plain(type):
         return literal(value, dialect)
-    if t.is_decimal(type) and type.precision <= 38:
-        return f"CAST({quoted(format(value.as_py(), 'f'), dialect)} AS DECIMAL({type.precision}, {type.scale}))"
-    if t.is_timestamp(type) and type.unit in ("s", "ms", "us"):
-        return literal(value, dialect)
-    if type == UUID and dialect == "duckdb":
-        return f"UUID '{uuid.UUID(bytes=value.as_py())}'"
-    if type in _TYPES[dialect]:
-        plain = str(value.as_py()) if t.is_integer(type) else quoted(repr(value.as_py()), dialect)
-        return f"CAST({plain} AS {_TYPES[dialect][type]})"
-    raise _Unsaid
+    name = {"duckdb": entry.duckdb, "spark": entry.spark}[dialect](type)
+    if name is None or entry.spelled is None or (t.is_decimal(type) and type.precision > 38):
+        return None
+    text = entry.spelled(value.as_py())
+    return f"CAST({text if t.is_integer(type) else quoted(text, dialect)} AS {name})"

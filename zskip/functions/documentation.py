@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zskip import types
 from zskip.functions import FUNCTIONS
 from zskip.functions.evaluated import COMPUTED
 
@@ -27,7 +28,7 @@ LANGUAGE: dict[str, str] = {
         "as `a < 1 OR a = 1 AND b < 2`; beside NULL engines differ, so that such units never match wholly"
     ),
     "`isnan(x)`": "exact, where NaN is counted",
-    "UUIDs beside `'…'`, `UUID '…'`, `'…'::UUID`": "as numbers are, where the text has its 36 characters (duckdb)",
+    **dict(entry.docs for entry in types.entries() if entry.docs is not None),
     "parameters `?`, `$1`, `$name`, `:name`; `now()`, `current_date`": "constants, the same in proof and engine",
 }
 """What of the language is proved, and how."""

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.stats import Ranges
-from zskip.types import UUID
 
 __all__ = ["Bools", "Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
 
@@ -74,32 +73,24 @@ class Span:
         return Span(value.type, bound, bound, ~no, no, no, no)
 
 
-def key_family(type: pa.DataType) -> str | None:
-    """ "int", "float" or "bytes": how the values of a type are compared; None for a type without order.
+def key_family(type: pa.DataType) -> t.Form | None:
+    """ "integer", "float" or "bytes": how the values of a type are compared; None for a type without order.
 
     >>> key_family(pa.decimal128(20, 2)), key_family(pa.date32())
-    ('bytes', 'int')
+    ('bytes', 'integer')
     """
-    if t.is_floating(type):
-        return "float"
-    if t.is_string(type) or t.is_binary(type) or type == UUID:
-        return "bytes"
-    if t.is_decimal(type):
-        return "int" if type.precision <= 18 else "bytes"
-    ordered = (t.is_integer, t.is_boolean, t.is_date, t.is_time, t.is_timestamp, t.is_duration)
-    return "int" if any(holds(type) for holds in ordered) else None
+    form = t.of(type).form
+    if form == "decimal":
+        return "integer" if type.precision <= 18 else "bytes"
+    return form
 
 
 def key_limits(type: pa.DataType) -> tuple[int, int]:
-    """The least and the greatest key of a type of the family "int"."""
-    if t.is_boolean(type):
-        return 0, 1
-    if t.is_decimal(type):
-        return 1 - 10**type.precision, 10**type.precision - 1
-    if t.is_unsigned_integer(type):
-        return (0, 2**type.bit_width - 1) if type.bit_width < 64 else (_INT64.min, _INT64.max)
-    bits = type.bit_width if t.is_integer(type) or t.is_date(type) or t.is_time(type) else 64
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    """The least and the greatest key of a type of the family "integer"."""
+    limits = t.of(type).limits
+    if limits is None:
+        raise TypeError(f"{type} is not counted in integers")
+    return (_INT64.min, _INT64.max) if type == pa.uint64() else limits(type)
 
 
 def keys(values: pa.Array) -> Keys:
@@ -112,7 +103,7 @@ def keys(values: pa.Array) -> Keys:
             return values.cast(pa.float64()).to_numpy(zero_copy_only=False)
         case "bytes":
             return values.cast(pa.binary())
-        case "int":
+        case "integer":
             if t.is_boolean(type):
                 return values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
             return _integer_keys(values)
@@ -192,7 +183,7 @@ def _unknown(type: pa.DataType, units: int) -> tuple[Keys, Keys]:
     match key_family(type):
         case "float":
             return np.full(units, -np.inf), np.full(units, np.inf)
-        case "int":
+        case "integer":
             low, high = key_limits(type)
             return np.full(units, low, np.int64), np.full(units, high, np.int64)
     return pa.array([b""] * units, pa.binary()), pa.nulls(units, pa.binary())

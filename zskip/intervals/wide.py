@@ -33,7 +33,7 @@ _BYTES = 16
 
 def _exact(type: pa.DataType, bounds: Keys) -> Exact:
     """Keys as the numbers that they stand for, at the scale of their type."""
-    if key_family(type) == "int":
+    if key_family(type) == "integer":
         low = np.ascontiguousarray(bounds)
         unsigned = type == pa.uint64()
         low = low ^ np.iinfo(np.int64).min if unsigned else low

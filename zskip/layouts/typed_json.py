@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import math
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from zskip import types as t
 from zskip.errors import UnsupportedFormat
+from zskip.types import decode_values, encode_values
 
 __all__ = ["decode", "encode", "require_format"]
 
 
 def encode(values: pa.Array) -> dict[str, Any]:
-    """The values and their type, without nulls.
-
-    Dates, times and durations are integers in the type's unit, binary is base64, decimals are strings, and so are the
-    floats that JSON lacks (NaN and infinities).
+    """The values and their type, without nulls. `zskip.types.encode_values` has the forms.
 
     >>> encode(pa.array([1.5, float("inf")]))
-    {'type': 'double', 'values': [1.5, 'inf']}
+    {'type': 'double', 'values': [1.5, 'Infinity']}
     """
-    arrow = values.type
-    if t.is_floating(arrow):
-        plain: list[Any] = [
-            value if math.isfinite(value) else str(value) for value in map(float, values.cast(pa.float64()).to_pylist())
-        ]
-    elif t.is_decimal(arrow):
-        plain = [str(value) for value in values.to_pylist()]
-    elif t.is_binary(arrow):
-        plain = [base64.b64encode(value).decode() for value in values.to_pylist()]
-    elif t.is_temporal(arrow):
-        plain = values.view(_ticks(arrow)).to_pylist()
-    else:
-        plain = values.to_pylist()
-    return {"type": str(arrow), "values": plain}
+    return {"type": str(values.type), "values": encode_values(values)}
 
 
 def decode(tree: Mapping[str, Any]) -> pa.Array:
     """The array that `encode` described. Raises `UnsupportedFormat` for a type that this release does not know."""
-    arrow, values = _type(tree["type"]), tree["values"]
-    if t.is_floating(arrow):
-        return pa.array([float(value) for value in values], pa.float64()).cast(arrow)
-    if t.is_decimal(arrow):
-        return pa.array([Decimal(value) for value in values], arrow)
-    if t.is_binary(arrow):
-        return pa.array([base64.b64decode(value) for value in values], arrow)
-    if t.is_temporal(arrow):
-        return pa.array(values, _ticks(arrow)).view(arrow)
-    return pa.array(values, arrow)
+    return decode_values(tree["values"], _type(tree["type"]))
 
 
 def require_format(tree: Mapping[str, Any], known: int) -> None:
@@ -62,10 +34,6 @@ def require_format(tree: Mapping[str, Any], known: int) -> None:
         raise UnsupportedFormat(
             f"The layout has format {tree.get('format')!r}, and this zskip reads format {known}. Update zskip."
         )
-
-
-def _ticks(arrow: pa.DataType) -> pa.DataType:
-    return pa.int32() if arrow.bit_width == 32 else pa.int64()
 
 
 _NAMED = {str(arrow): arrow for arrow in map(pa.type_for_alias, (

@@ -245,7 +245,7 @@ def _no_cuts(term: Scalar) -> Keys:
     match key_family(term.type):
         case "float":
             return np.empty(0, np.float64)
-        case "int":
+        case "integer":
             return np.empty(0, np.int64)
     return pa.array([], pa.binary())
 

@@ -21,7 +21,6 @@ import xxhash
 from numpy.typing import NDArray
 
 from zskip import types as t
-from zskip.types import UUID
 
 __all__ = ["Hashes", "can_hash", "hashes"]
 
@@ -29,7 +28,6 @@ Hashes = NDArray[np.uint64]
 
 _M, _R = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)
 _LONGEST_MURMUR = 128
-_MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _NAN = np.uint64(0x7FF8000000000000)
 
 
@@ -39,23 +37,7 @@ def can_hash(type: pa.DataType) -> bool:
     >>> can_hash(pa.string()), can_hash(pa.list_(pa.int64()))
     (True, False)
     """
-    return (
-        not isinstance(type, pa.BaseExtensionType)
-        and any(
-            holds(type)
-            for holds in (
-                t.is_integer,
-                t.is_floating,
-                t.is_decimal,
-                t.is_boolean,
-                t.is_temporal,
-                t.is_string,
-                t.is_binary,
-                UUID.equals,
-            )
-        )
-        and not t.is_interval(type)
-    )
+    return t.of(type).form is not None
 
 
 def hashes(values: pa.Array) -> Hashes:
@@ -66,17 +48,14 @@ def hashes(values: pa.Array) -> Hashes:
     """
     given = values.drop_null()
     type = given.type
-    if t.is_string(type) or t.is_binary(type):
-        return _of_bytes(given)
-    if type == UUID:
-        return _of_bytes(given.cast(pa.binary()))
-    if t.is_floating(type):
-        return _of_floats(given)
-    if t.is_decimal(type):
-        return _of_decimals(given)
-    if t.is_temporal(type):
-        return _of_times(given)
-    return _of_words(_integers(given))
+    match t.of(type).form:
+        case "bytes":
+            return _of_bytes(given.cast(pa.binary()))
+        case "float":
+            return _of_floats(given)
+        case "decimal":
+            return _of_decimals(given)
+    return _of_times(given) if t.is_temporal(type) else _of_words(_integers(given))
 
 
 def _of_words(words: Hashes, seed: Hashes | None = None) -> Hashes:
@@ -105,7 +84,7 @@ def _integers(values: pa.Array) -> Hashes:
     """Whole numbers as 64-bit words, negative ones in two's complement."""
     if t.is_boolean(values.type):
         values = values.cast(pa.uint8())
-    return np.asarray(values).astype(np.int64 if not t.is_uint64(values.type) else np.uint64).view(np.uint64)
+    return np.asarray(values).astype(np.int64 if values.type != pa.uint64() else np.uint64).view(np.uint64)
 
 
 def _of_floats(values: pa.Array) -> Hashes:
@@ -154,18 +133,14 @@ def _without_zeros(unscaled: NDArray[np.int64], places: int) -> tuple[Hashes, Ha
 
 
 def _of_times(values: pa.Array) -> Hashes:
-    type = values.type
-    ticks = np.asarray(values.view(pa.int32() if type.bit_width == 32 else pa.int64())).astype(np.int64)
-    if t.is_date32(type):
-        unit, factor = "us", 86_400_000_000
-    elif t.is_date64(type):
-        unit, factor = "us", 1000
-    else:
-        unit, factor = type.unit, _MICROSECONDS.get(type.unit, 1)
-    if unit == "ns":
+    number, tick = t.ticks(values.type), t.of(values.type).tick(values.type)
+    assert number is not None
+    assert tick is not None
+    ticks = np.asarray(values.view(number)).astype(np.int64)
+    if tick == 1:
         return _of_words((ticks // 1000).view(np.uint64), (ticks % 1000).view(np.uint64))
     with np.errstate(over="ignore"):
-        return _of_words(ticks.view(np.uint64) * np.uint64(factor))
+        return _of_words(ticks.view(np.uint64) * np.uint64(tick // 1000))
 
 
 def _of_bytes(values: pa.Array) -> Hashes:

@@ -19,7 +19,7 @@ from zskip.sources.delta import DeltaSource
 from zskip.sources.source import FIELD_ID, STORED_AS
 from zskip.stats import DataFiles
 from zskip.tablelog import Index
-from zskip.tablelog.values import shorten_lower, shorten_upper
+from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

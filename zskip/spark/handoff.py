@@ -29,7 +29,6 @@ from zskip.expr import Predicate, conjunction
 from zskip.plan import Survivors, survey
 from zskip.scan import Scan
 from zskip.schema import Schema, names_given
-from zskip.types import logical_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -366,7 +365,7 @@ def _arrow_type(kind: DataType, path: str) -> pa.DataType:
 def _spark_type(arrow: pa.DataType, path: str) -> DataType:
     from pyspark.sql import types as s
 
-    stored, arrow = arrow, logical_type(arrow)
+    arrow = t.value_type(arrow)
     if t.is_struct(arrow):
         fields = (arrow.field(index) for index in range(arrow.num_fields))
         return s.StructType([s.StructField(f.name, _spark_type(f.type, f"{path}.{f.name}"), True) for f in fields])
@@ -374,29 +373,23 @@ def _spark_type(arrow: pa.DataType, path: str) -> DataType:
         return s.MapType(_spark_type(arrow.key_type, f"{path}.key"), _spark_type(arrow.item_type, f"{path}.value"))
     if t.is_list(arrow) or t.is_large_list(arrow) or t.is_fixed_size_list(arrow):
         return s.ArrayType(_spark_type(arrow.value_type, f"{path}.element"))
-    if t.is_decimal(arrow) and arrow.precision <= 38:
-        return s.DecimalType(arrow.precision, arrow.scale)
-    if t.is_timestamp(arrow) and (arrow.unit != "ns" or arrow.tz is None):
-        # Nanoseconds without a zone are how INT96 looks, Spark's own older form of an instant.
-        return s.TimestampType() if arrow.tz is not None or arrow.unit == "ns" else s.TimestampNTZType()
-    for holds, type in (
-        (t.is_boolean, s.BooleanType()),
-        (t.is_int8, s.ByteType()),
-        (t.is_int16, s.ShortType()),
-        (t.is_uint8, s.ShortType()),
-        (t.is_int32, s.IntegerType()),
-        (t.is_uint16, s.IntegerType()),
-        (t.is_null, s.IntegerType()),
-        (t.is_int64, s.LongType()),
-        (t.is_uint32, s.LongType()),
-        (t.is_duration, s.LongType()),
-        (t.is_uint64, s.DecimalType(20, 0)),
-        (t.is_float32, s.FloatType()),
-        (t.is_float64, s.DoubleType()),
-        (t.is_string, s.StringType()),
-        (t.is_binary, s.BinaryType()),
-        (t.is_date, s.DateType()),
-    ):
-        if holds(arrow) and not t.is_float16(stored):
-            return type
-    raise SchemaError(f'Spark cannot read the column "{path}": Parquet of the type {stored} is not known to it.')
+    name = t.sql_name(arrow, "spark")
+    if name is None:
+        raise SchemaError(f'Spark cannot read the column "{path}": Parquet of the type {arrow} is not known to it.')
+    if decimal := re.fullmatch(r"DECIMAL\((\d+), (-?\d+)\)", name):
+        return s.DecimalType(int(decimal[1]), int(decimal[2]))
+    simple: dict[str, DataType] = {
+        "BOOLEAN": s.BooleanType(),
+        "TINYINT": s.ByteType(),
+        "SMALLINT": s.ShortType(),
+        "INT": s.IntegerType(),
+        "BIGINT": s.LongType(),
+        "FLOAT": s.FloatType(),
+        "DOUBLE": s.DoubleType(),
+        "STRING": s.StringType(),
+        "BINARY": s.BinaryType(),
+        "DATE": s.DateType(),
+        "TIMESTAMP": s.TimestampType(),
+        "TIMESTAMP_NTZ": s.TimestampNTZType(),
+    }
+    return simple[name]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import types as t
-from zskip.types import UUID, widened
+from zskip.types import widened
 
 __all__ = ["Spelled"]
 
@@ -41,8 +41,8 @@ class Spelled:
         if t.is_floating(type):
             there, raw = self._fixed(2)
             return _masked(raw.view(np.float16).reshape(-1), there, type)
-        if type == UUID:
-            there, raw = self._fixed(16)
+        if t.is_fixed_size_binary(type):
+            there, raw = self._fixed(type.byte_width)
             mask = pa.array(there).buffers()[1]
             return pa.Array.from_buffers(type, len(there), [mask, pa.py_buffer(np.ascontiguousarray(raw))])
         texts = self._texts()

@@ -23,8 +23,7 @@ from zskip.tablelog.shard_changes import merged, part_paths, without
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
-from zskip.tablelog.values import Json
-from zskip.types import widens
+from zskip.types import Json, widens
 
 __all__ = ["commit", "layout_assignment"]
 

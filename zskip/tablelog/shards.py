@@ -23,8 +23,8 @@ from zskip.errors import DamagedIndex
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
 from zskip.storage.storage import Storage
-from zskip.tablelog import values
 from zskip.tablelog.parts import Drafts, Part, PartFile, lost
+from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
 from zskip.types import widened
 
@@ -87,8 +87,8 @@ def _flat(units: FileStatistics) -> dict[str, pa.Array]:
     """The statistics as columns, long bounds cut short, Parquet-proof."""
     flat = {"row_count": units.row_count}
     for path, column in units.columns.items():
-        lower, lower_cut = values.shorten_lower(column.lower, _BOUND_LENGTH)
-        upper, upper_cut = values.shorten_upper(column.upper, _BOUND_LENGTH)
+        lower, lower_cut = shorten_lower(column.lower, _BOUND_LENGTH)
+        upper, upper_cut = shorten_upper(column.upper, _BOUND_LENGTH)
         parts = {
             "lower": _kept(lower),
             "upper": _kept(upper),
@@ -103,9 +103,9 @@ def _flat(units: FileStatistics) -> dict[str, pa.Array]:
 
 def _kept(bounds: pa.Array) -> pa.Array:
     type = bounds.type
-    if t.is_duration(type) or t.is_date64(type) or (t.is_temporal(type) and getattr(type, "unit", "") == "s"):
-        return bounds.view(values.integral(type))
-    return bounds
+    # Parquet has no form of its own for these, and would give another type back.
+    kept_otherwise = t.is_duration(type) or type != t.stored_type(type)
+    return bounds.view(t.ticks(type)) if kept_otherwise and t.is_temporal(type) else bounds
 
 
 def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
@@ -130,7 +130,7 @@ def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
 
 def _is_integer(type: pa.DataType) -> bool:
     """Whether Parquet keeps the type's values as integers."""
-    return bool(t.is_integer(type) or (t.is_temporal(type) and not t.is_interval(type)))
+    return t.is_integer(type) or t.is_temporal(type)
 
 
 def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
@@ -142,10 +142,10 @@ def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
             continue
         ranges = column.ranges(units.row_count)
         may_have_value = pc.fill_null(ranges.has_value, True)
-        lower, _ = values.shorten_lower(_extreme(ranges.lower, may_have_value, "min"), _SHARD_BOUND_LENGTH)
-        upper, _ = values.shorten_upper(_extreme(ranges.upper, may_have_value, "max"), _SHARD_BOUND_LENGTH)
+        lower, _ = shorten_lower(_extreme(ranges.lower, may_have_value, "min"), _SHARD_BOUND_LENGTH)
+        upper, _ = shorten_upper(_extreme(ranges.upper, may_have_value, "max"), _SHARD_BOUND_LENGTH)
         nulls, nans = _sum(column.null_count), _sum(column.nan_count)
-        found[path] = Bounds(values.encode(lower)[0], values.encode(upper)[0], nulls, nans)
+        found[path] = Bounds(t.encode_values(lower)[0], t.encode_values(upper)[0], nulls, nans)
     return found
 
 
@@ -154,7 +154,7 @@ def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array
     matter = bounds.filter(matters)
     if matter.null_count or not len(matter):
         return pa.nulls(1, bounds.type)
-    number = values.integral(bounds.type)
+    number = t.ticks(bounds.type)
     comparable = matter.view(number) if number is not None else matter
     comparable = comparable.cast(pa.float32()) if t.is_float16(bounds.type) else comparable
     # Through no Python value: decimals of other writers may have more digits than their type says.
@@ -284,7 +284,7 @@ def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_int64(bounds.type) and t.is_int32(type):
         narrow = bounds.cast(type, safe=False)
         return pc.if_else(pc.equal(narrow.cast(bounds.type), bounds), narrow, pa.scalar(None, type))
-    return bounds.view(type) if bounds.type == values.integral(type) else widened(bounds, type)
+    return bounds.view(type) if bounds.type == t.ticks(type) else widened(bounds, type)
 
 
 def _extent(chunk: pq.ColumnChunkMetaData) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from zskip.sketches import SketchName
 from zskip.tablelog.parts import Part
-from zskip.tablelog.values import Json
+from zskip.types import Json
 
 __all__ = ["SegmentRecord", "SketchRecord", "with_segments"]
 

@@ -18,10 +18,9 @@ import xxhash
 from zskip.errors import DamagedIndex, UnsupportedFormat
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
-from zskip.tablelog import values
 from zskip.tablelog.parts import Part
 from zskip.tablelog.sketch_records import SketchRecord
-from zskip.tablelog.values import Json
+from zskip.types import Json, decode_values
 
 __all__ = [
     "ANCESTORS",
@@ -220,8 +219,8 @@ class Snapshot:
             flags = pa.nulls(len(known), pa.bool_())
             try:
                 columns[path] = ColumnStatistics(
-                    values.decode([bound.lower for bound in known], column.type),
-                    values.decode([bound.upper for bound in known], column.type),
+                    decode_values([bound.lower for bound in known], column.type),
+                    decode_values([bound.upper for bound in known], column.type),
                     pa.array([bound.nulls for bound in known], pa.int64()),
                     pa.array([bound.nans for bound in known], pa.int64()),
                     flags,

@@ -1,7 +1,7 @@
 """The types of values: one entry says how a type is ordered, kept and stored, and how the engines and SQL name it.
 
 ``arrow_type``: what an entry holds · ``known``: the entries · ``type_catalog``: the entry of an Arrow type, and what is
-asked of it · ``widening``: bounds of one type as bounds of another.
+asked of it · ``json_values``: values as JSON · ``widening``: bounds of one type as bounds of another.
 
 All of zskip asks these entries; only this package asks Arrow. What says nothing about values (nested types, encodings,
 widths) is Arrow's own, handed on.
@@ -50,6 +50,7 @@ from pyarrow.types import (
 )
 
 from zskip.types.arrow_type import Form, Type
+from zskip.types.json_values import Json, decode_values, encode_values
 from zskip.types.known import TIME_TZ, UNIT_NANOSECONDS, UUID
 from zskip.types.type_catalog import (
     enter,
@@ -82,7 +83,10 @@ __all__ = [
     "UNIT_NANOSECONDS",
     "UUID",
     "Form",
+    "Json",
     "Type",
+    "decode_values",
+    "encode_values",
     "enter",
     "entries",
     "is_binary",

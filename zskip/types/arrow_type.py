@@ -29,7 +29,7 @@ class Type:
     ``arrow``: an example of each Arrow type that this is, and ``forms``: of each that `logical` turns into one.
     ``exact``: no other Arrow type than these very ones, though its Arrow id be the same.
     ``form``: None for a type whose values have no agreed order: it is stored and read, and never pruned on.
-    ``kind``: the types that engines compare with one another, such as "number"; by default its name.
+    ``kind``: the types that engines compare with one another, such as "number"; its name where empty.
     ``compared``: the type in which Arrow's kernels compare the values of a logical type.
     ``limits``: the least and the greatest value of a type of the form "integer", in its own units.
     ``tick``: nanoseconds of a date's or a time's unit, for a type whose integers count them.

@@ -149,9 +149,9 @@ def _stored_integer(type: pa.DataType) -> pa.DataType | None:
     """The integer type that stores values of a type; None for types that are not stored as integers."""
     if t.is_integer(type):
         return type
-    if (t.is_temporal(type) and not t.is_interval(type)) or t.is_decimal32(type) or t.is_decimal64(type):
+    if t.is_decimal(type) and type.bit_width <= 64:
         return pa.int32() if type.bit_width == 32 else pa.int64()
-    return None
+    return t.ticks(type)
 
 
 def _width(lower: int | None, upper: int | None, *, signed: bool) -> int:

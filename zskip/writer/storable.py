@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 
 from zskip import types as t
 from zskip.errors import SchemaError, SchemaMismatch
-from zskip.types import TIME_TZ
 
 __all__ = ["storable_rows", "storable_schema", "storable_type"]
 
@@ -64,23 +63,11 @@ def storable_type(type: pa.DataType) -> pa.DataType:
     >>> storable_type(pa.list_view(pa.string_view()))
     ListType(list<item: string>)
     """
-    if t.is_large_string(type) or t.is_string_view(type):
-        return pa.string()
-    if t.is_large_binary(type) or t.is_binary_view(type):
-        return pa.binary()
     if t.is_dictionary(type):
         values = storable_type(type.value_type)
         return pa.dictionary(pa.int32(), values, type.ordered) if t.is_string(values) else values
     if t.is_run_end_encoded(type):
         return storable_type(type.value_type)
-    if type == TIME_TZ:
-        return TIME_TZ.storage_type
-    if t.is_timestamp(type) and type.unit == "s":
-        return pa.timestamp("ms", type.tz)
-    if t.is_time32(type):
-        return pa.time32("ms")
-    if t.is_date64(type):
-        return pa.date32()
     if t.is_list(type) or t.is_large_list(type) or t.is_list_view(type) or t.is_large_list_view(type):
         return pa.list_(_storable_field(type.value_field))
     if t.is_fixed_size_list(type):
@@ -89,7 +76,7 @@ def storable_type(type: pa.DataType) -> pa.DataType:
         return pa.map_(_storable_field(type.key_field), _storable_field(type.item_field), type.keys_sorted)
     if t.is_struct(type):
         return pa.struct([_storable_field(type.field(index)) for index in range(type.num_fields)])
-    return type
+    return t.stored_type(type)
 
 
 def _storable_field(field: pa.Field) -> pa.Field:

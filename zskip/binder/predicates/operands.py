@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 
@@ -85,20 +84,8 @@ def are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool
 
 
 def _kind(type: pa.DataType) -> str:
-    for kind, holds in _KINDS.items():
-        if any(each(type) for each in holds):
-            return kind
-    return str(type)
+    entry = t.of(type)
+    return entry.kind or entry.name
 
 
 _NEVER_COMPARED = ({"moment", "number"}, {"moment", "boolean"}, {"moment", "time"}, {"time", "number"})
-
-
-_KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
-    "number": (t.is_integer, t.is_floating, t.is_decimal),
-    "moment": (t.is_date, t.is_timestamp),
-    "time": (t.is_time,),
-    "boolean": (t.is_boolean,),
-    "string": (t.is_string,),
-    "binary": (t.is_binary,),
-}

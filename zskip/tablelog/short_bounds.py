@@ -1,85 +1,16 @@
-"""Bounds as JSON values, exactly, and long bounds cut short without ceasing to be bounds.
-
-| type | in JSON |
-| --- | --- |
-| boolean, integers | true, 7 (64 bits: read them as integers, not as doubles) |
-| floats | 0.5, and "Infinity", "-Infinity" |
-| decimals | "12.50" |
-| string; binary, UUIDs | the text; base64 |
-| dates, times, timestamps, durations | an integer in the type's own unit (date32: days, date64: milliseconds) |
-"""
+"""Long bounds cut short without ceasing to be bounds."""
 
 from __future__ import annotations
-
-import base64
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import types as t
-from zskip.types import UUID
 
-__all__ = ["Json", "decode", "encode", "integral", "shorten_lower", "shorten_upper"]
-
-Json = Any  # a JSON value: what json.loads gives
+__all__ = ["shorten_lower", "shorten_upper"]
 
 _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
-
-
-def integral(type: pa.DataType) -> pa.DataType | None:
-    """The integer type that holds a temporal type's values in their own unit; None for any other type."""
-    if not t.is_temporal(type) or t.is_interval(type):
-        return None
-    return pa.int32() if type.bit_width == 32 else pa.int64()
-
-
-def encode(values: pa.Array) -> list[Json]:
-    """One JSON value a slot; null stays null.
-
-    >>> encode(pa.array([1.5, float("inf"), None]))
-    [1.5, 'Infinity', None]
-    """
-    number = integral(values.type)
-    if number is not None:
-        values = values.view(number)
-    plain = values.to_pylist()
-    spell = _spelling(values.type)
-    return plain if spell is None else [None if value is None else spell(value) for value in plain]
-
-
-def decode(values: Sequence[Json], type: pa.DataType) -> pa.Array:
-    """The inverse of `encode`. Raises `ValueError`, `TypeError` or an Arrow error for what is not of the type."""
-    number = integral(type)
-    if number is not None:
-        return pa.array(values, number).view(type)
-    read = _reading(type)
-    return pa.array(values if read is None else [None if value is None else read(value) for value in values], type)
-
-
-def _spelling(type: pa.DataType) -> Callable[[Any], Json] | None:
-    if t.is_floating(type):
-        return lambda value: float(value) if np.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
-    if t.is_decimal(type):
-        return str
-    if t.is_binary(type) or type == UUID:
-        return lambda value: base64.b64encode(value).decode()
-    return None
-
-
-def _reading(type: pa.DataType) -> Callable[[Json], Any] | None:
-    if t.is_float16(type):
-        return lambda value: np.float16(value)
-    if t.is_floating(type):
-        return float
-    if t.is_decimal(type):
-        return Decimal
-    if t.is_binary(type) or type == UUID:
-        return lambda value: base64.b64decode(value, validate=True)
-    return None
 
 
 def shorten_lower(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanArray]:
