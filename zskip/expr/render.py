@@ -99,7 +99,10 @@ def constant(value: pa.Scalar, dialect: str) -> str | None:
     if not value.is_valid or dialect not in entry.dialects:
         return None
     if entry.plain is not None and entry.plain(type):
-        return literal(value, dialect)
+        try:
+            return literal(value, dialect)
+        except OverflowError:  # a moment beyond the year 9999, which Python has no date for
+            return None
     name = {"duckdb": entry.duckdb, "spark": entry.spark}[dialect](type)
     if name is None or entry.spelled is None or (t.is_decimal(type) and type.precision > 38):
         return None

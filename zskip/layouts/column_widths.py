@@ -94,7 +94,9 @@ def _leaf(rows: pa.Table, parts: tuple[str, ...]) -> pa.ChunkedArray:
     values = rows.column(parts[0])
     for part in parts[1:]:
         values = pc.struct_field(values, [values.type.get_field_index(part)])
-    return values.cast(values.type.value_type) if t.is_dictionary(values.type) else values
+    if isinstance(values.type, pa.BaseExtensionType):
+        return values.cast(values.type.storage_type)
+    return values.cast(t.value_type(values.type))
 
 
 def _value_bytes(values: pa.ChunkedArray) -> float | NDArray[np.float64]:

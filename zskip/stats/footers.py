@@ -115,9 +115,9 @@ def _parts(
 
 
 def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wanted: Schema | None) -> Iterator[_Part]:
-    alike: dict[pa.Schema, list[_Group]] = {}
+    alike: dict[bytes, list[_Group]] = {}
     for group in _grouped(storage, listed.path.slice(first, len(ends)), ends, first):
-        alike.setdefault(group.schema.arrow.remove_metadata(), []).append(group)
+        alike.setdefault(_identity(group.schema), []).append(group)
     for groups in alike.values():
         yield _Part(
             np.concatenate([group.files for group in groups]),
@@ -283,12 +283,19 @@ def _leaf_count(type: pa.DataType) -> int:
     return 1
 
 
+def _identity(schema: Schema) -> bytes:
+    """What schemas of the same columns have alike; not every extension type has a hash."""
+    identity: bytes = schema.arrow.remove_metadata().serialize().to_pybytes()
+    return identity
+
+
 def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Schema:
     """The columns of all files, numbers widened, and behind them those of the folders."""
-    distinct = list({schema.arrow.remove_metadata(): None for schema in schemas})
-    types: dict[str, set[pa.DataType]] = {}
+    distinct = [schema.arrow.remove_metadata() for schema in {_identity(each): each for each in schemas}.values()]
+    types: dict[str, list[pa.DataType]] = {}
     for field in (field for each in distinct for field in each):
-        types.setdefault(field.name, set()).add(field.type)
+        if field.type not in (known := types.setdefault(field.name, [])):
+            known.append(field.type)
     distinct = [
         pa.schema([field.with_type(_common(field.type)) if len(types[field.name]) > 1 else field for field in each])
         for each in distinct

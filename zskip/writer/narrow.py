@@ -62,8 +62,8 @@ class NarrowForms:
     def together(self, name: str, chunks: Sequence[pa.Array]) -> pa.ChunkedArray:
         """Pieces of a column in one form: the widest of theirs."""
         full = self._types[name]
-        types = {chunk.type for chunk in chunks}
-        if len(types) == 1:
+        types = [chunk.type for chunk in chunks]  # a list: not every extension type has a hash
+        if types and all(type == types[0] for type in types):
             return pa.chunked_array(chunks)
         if full in types or not types:
             return pa.chunked_array([self.widened(name, chunk) for chunk in chunks], full)

@@ -64,7 +64,7 @@ def make_stubs(schemas: Sequence[pa.Schema], statement: str) -> list[Stub]:
         shown = ", ".join(f"{one} AS {quoted(said)}" for one, said in zip(own, spelled, strict=True))
         printed = dict(zip(own, schema.names, strict=True))
         printed |= {said: column for said, column in zip(spelled, schema.names, strict=True) if said != column}
-        rows = ds.dataset(_empty(schema).rename_columns(own))
+        rows = ds.dataset(_empty(tuple(map(duckdb_type, schema.types))).rename_columns(own))
         stubs.append(Stub(f"(SELECT {shown} FROM {name})", name, rows, StubColumns(name, printed)))
     return stubs
 
@@ -115,11 +115,11 @@ def _nested(type: pa.DataType) -> list[pa.Field]:
 
 
 @lru_cache(maxsize=64)
-def _empty(schema: pa.Schema) -> pa.Table:
-    """No row, in Arrow types which DuckDB reads as those that it gives the table's Parquet columns."""
+def _empty(types: tuple[str, ...]) -> pa.Table:
+    """No row, in Arrow types which DuckDB reads as these, which it gives the table's Parquet columns."""
     import duckdb
 
-    typed = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS c{number}" for number, field in enumerate(schema))
+    typed = ", ".join(f"CAST(NULL AS {type}) AS c{number}" for number, type in enumerate(types))
     with duckdb.connect() as con:
         con.execute("SET arrow_lossless_conversion = true")
         return con.sql(f"SELECT {typed} WHERE false").to_arrow_table()
