@@ -1,4 +1,4 @@
-"""`advise`: a workload replayed against candidate layouts on a sample, ranked by what they are expected to read."""
+"""`advise`: rank candidate layouts by how much a workload is expected to read, estimated on a sample."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A layout that was tried. ``read``: the expected share of bytes read, from 0 to 1; ``queries``: for each query."""
+    """A candidate layout. ``read``: the expected share of bytes read, from 0 to 1 · ``queries``: of each query."""
 
     layout: str
     by: tuple[str, ...]
@@ -38,13 +38,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Candidates from the best down, beside today's layout and beside the limit.
+    """The candidates, best first, with the current layout and the limit for comparison.
 
-    Shares are of the bytes in the columns that a query reads, from 0 to 1. ``queries``: their conditions; ``today``:
-    what the workload reads as the rows lie now, None where that is not known, and ``today_queries`` the same by query;
-    ``least`` and ``least_queries``: what the queries return, below which nothing goes; ``rewrite_seconds``: about how
-    long writing the best candidate takes on this machine, from samples that were written; ``command``: the line that
-    writes it; ``sketches``: those that would make more of the workload's look-ups read little, and what they cost.
+    Shares are of the bytes in the columns that a query reads, from 0 to 1. ``queries``: their conditions · ``today``:
+    what the workload reads with the current layout, None where that is unknown; ``today_queries``: of each query ·
+    ``least``: what the queries return, a lower bound for every layout; ``least_queries``: of each query ·
+    ``rewrite_seconds``: about how long writing the best candidate takes on this machine, estimated by writing samples ·
+    ``command``: the command line that writes it · ``sketches``: sketches that would serve look-ups better than the
+    layout, and their cost.
     """
 
     queries: tuple[str, ...]
@@ -74,7 +75,7 @@ class Advice:
         return "\n".join(lines)
 
     def _by_query(self) -> list[str]:
-        """What the best candidate reads of each query, beside today and the limit."""
+        """What each query reads with the best candidate, with the current layout, and at least."""
         today = self.today_queries or (None,) * len(self.queries)
         lines = [f"{'best':>7} {'today':>7} {'limit':>7}  query"]
         shown = list(zip(self.candidates[0].queries, today, self.least_queries, self.queries, strict=True))
@@ -100,24 +101,24 @@ def advise(
 ) -> Advice:
     """Rank layouts and column sets for a workload of predicates or SELECT statements.
 
-    ``sample``: rows of the table, some hundred a file; ``today``: for each of them the file that it lies in now;
-    ``files``: how many files the new table is to have. Half of the sample fits the layouts, the other half scores
-    them and today's, so that a layout is not praised for what it learned by heart. ``read_seconds``: how long it takes
-    to read all rows once; ``source``, ``target``, ``workload_file``: what the command is to name.
+    ``sample``: rows of the table, a few hundred per file · ``today``: the current file of each of them · ``files``: the
+    number of files of the new table. Layouts are fitted to half of the sample and scored on the other half, which
+    avoids overfitting · ``read_seconds``: the time to read all rows once · ``source``, ``target``, ``workload_file``:
+    the names in the command.
 
     Raises `InvalidOption`, `SqlError`.
     """
     schema = Schema(sample.schema)
     queries = [condition for text in workload for condition in conditions(text, schema)]
-    asked = _asked(queries, schema)
-    if not asked:
+    columns = _filtered_columns(queries, schema)
+    if not columns:
         raise InvalidOption("No query of the workload filters on a column of the table that can be ordered.")
     order = np.random.default_rng(0).permutation(sample.num_rows)
     half = max(1, sample.num_rows // 2)
     fitting, scoring = sample.take(pa.array(order[:half])), sample.take(pa.array(order[half:]))
     scoring = scoring if scoring.num_rows else fitting
     found: list[tuple[Candidate, Assignment, float]] = []
-    for by in dict.fromkeys(tuple(asked[:count]) for count in range(1, min(len(asked), _MOST_COLUMNS) + 1)):
+    for by in dict.fromkeys(tuple(columns[:count]) for count in range(1, min(len(columns), _MOST_COLUMNS) + 1)):
         for layout in candidates:
             started = time.perf_counter()
             assignment = layouts.fit(
@@ -132,8 +133,8 @@ def advise(
     now, now_queries = None, None
     if today is not None:
         kept = today[order[half:]] if sample.num_rows > half else today
-        now, now_queries = _read(layouts.score(scoring, kept, asked[:1], workload=workload))
-    least, least_queries = _read(layouts.score(sample, np.arange(sample.num_rows), asked[:1], workload=workload))
+        now, now_queries = _read(layouts.score(scoring, kept, columns[:1], workload=workload))
+    least, least_queries = _read(layouts.score(sample, np.arange(sample.num_rows), columns[:1], workload=workload))
     sketches = worth_sketching(sample, queries, best.queries, files, max(total_rows, sample.num_rows))
     command = f"zskip write {shlex.quote(source)} {shlex.quote(target)} --by {shlex.quote(','.join(best.by))}"
     command += f" --layout {best.layout} --files {files} --workload {shlex.quote(workload_file)}"
@@ -148,7 +149,7 @@ def advise(
         now_queries,
         least,
         least_queries,
-        # rows are read twice: for the sample that a layout is fitted on, and to be written
+        # Rows are read twice: for the sample, and to be written.
         2 * read_seconds + fit_seconds + seconds_to_write(sample, assignment, total_rows),
         command,
         sketches,
@@ -156,7 +157,7 @@ def advise(
 
 
 def _read(score: Score) -> tuple[float, tuple[float, ...]]:
-    """The share of bytes that the workload reads, in all and query by query."""
+    """The share of bytes that the workload reads, and that of each query."""
     queries = tuple(share.bytes for share in score.queries)
     return float(np.dot(score.weights, queries)), queries
 
@@ -171,8 +172,8 @@ def _duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _asked(queries: Sequence[str], schema: Schema) -> list[str]:
-    """The columns that the queries filter on and that can be ordered, those of most queries first."""
+def _filtered_columns(queries: Sequence[str], schema: Schema) -> list[str]:
+    """The orderable columns that the queries filter on, the most frequent first."""
     counts: dict[str, int] = {}
     for query in queries:
         for path in sorted(bind(query, schema).columns):

@@ -1,9 +1,7 @@
-"""Hive folders, ``column=value/``: the values of partition columns as text in names, and back.
+"""Hive partitions, ``column=value/``: the values of partition columns as folder names, and back.
 
-The one place that reads such names, for the index, the writer and the engines alike.
-
-A value's text is what Spark and DuckDB write: dates as 2024-01-31, NULL as ``__HIVE_DEFAULT_PARTITION__``, characters
-that a file system may refuse as %XX. No two values share a text.
+A value is written as Spark and DuckDB do: dates as 2024-01-31, NULL as ``__HIVE_DEFAULT_PARTITION__``, characters
+that a file system may refuse as %XX. No two values have the same text.
 """
 
 from __future__ import annotations
@@ -20,13 +18,13 @@ from zskip.errors import SchemaError, SchemaMismatch
 
 __all__ = [
     "NULL",
+    "encoded_names",
     "folder",
-    "inferred",
+    "inferred_type",
+    "partition_scalars",
     "partition_texts",
     "partitions",
-    "refuse_unfit",
-    "scalars",
-    "spelled_names",
+    "require_partition_type",
     "values_of",
 ]
 
@@ -37,17 +35,17 @@ _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _FIT = (t.is_integer, t.is_string, t.is_boolean, t.is_date32, lambda type: t.is_timestamp(type) and type.tz is None)
 
 
-def refuse_unfit(column: str, type: pa.DataType) -> None:
-    """Raise `SchemaError` for a type whose values are not fit to be names of folders."""
+def require_partition_type(column: str, type: pa.DataType) -> None:
+    """Raise `SchemaError` for a type whose values cannot be folder names."""
     plain = type.value_type if t.is_dictionary(type) else type
     if not any(holds(plain) for holds in _FIT):
         raise SchemaError(
-            f'The column "{column}" of type {type} cannot partition a table: its values make no folder names.'
+            f'The column "{column}" of type {type} cannot partition a table: its values cannot be folder names.'
         )
 
 
 def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
-    """The text of each value; `NULL` for a null. Raises `SchemaMismatch` for text that no folder can carry.
+    """The text of each value; `NULL` for a null. Raises `SchemaMismatch` for a string that cannot be a folder name.
 
     >>> partition_texts(pa.chunked_array([[True, None]]), "b").to_pylist()
     ['true', '__HIVE_DEFAULT_PARTITION__']
@@ -79,7 +77,7 @@ def _escape(text: str) -> str:
 
 
 def values_of(path: str) -> dict[str, str | None]:
-    """The texts in a path's folders; None for NULL.
+    """The partition values in a path, as text; None for NULL.
 
     >>> values_of("day=2024-01-31/host=a%2Fb/part-0.parquet")
     {'day': '2024-01-31', 'host': 'a/b'}
@@ -88,10 +86,10 @@ def values_of(path: str) -> dict[str, str | None]:
     return {unquote(name): None if text == NULL else unquote(text) for name, _, text in pairs if name}
 
 
-def spelled_names(path: str) -> dict[str, str]:
-    """The columns that a path's folders name, and how they spell them.
+def encoded_names(path: str) -> dict[str, str]:
+    """The partition columns in a path, and their encoded names.
 
-    >>> spelled_names("a%20b=1/part-0.parquet")
+    >>> encoded_names("a%20b=1/part-0.parquet")
     {'a b': 'a%20b'}
     """
     names = [segment.partition("=")[0] for segment in path.split("/")[:-1] if "=" in segment]
@@ -99,7 +97,7 @@ def spelled_names(path: str) -> dict[str, str]:
 
 
 def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:
-    """The text of each file in each column that folders name, `NULL` as such; null where a path has no such folder.
+    """The text of each file in each partition column; null where a path has no folder of the column.
 
     >>> partitions(pa.array(["day=1/a.parquet", "day=2/host=x%20y/b.parquet"]))["host"].to_pylist()
     [None, 'x y']
@@ -115,34 +113,34 @@ def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:
     return {name: pa.array(texts, pa.string()).take(folders.indices) for name, texts in found.items()}
 
 
-def inferred(texts: pa.StringArray) -> pa.DataType:
-    """The type that the texts of foreign folders seem to mean; null and `NULL` mean none.
+def inferred_type(texts: pa.StringArray) -> pa.DataType:
+    """The type of the partition values of foreign folders; null and `NULL` are ignored.
 
-    A whole number or a day of the calendar where every text is spelled just as that one would be, else text: "007" is
-    a text, and so is 2024-02-30.
+    An integer or a date where every text has the canonical form of one, else a string: "007" is a string, and so is
+    2024-02-30.
 
-    >>> inferred(pa.array(["1", "-20", None])), inferred(pa.array(["2024-01-31"])), inferred(pa.array(["2024-02-30"]))
-    (DataType(int64), DataType(date32[day]), DataType(string))
+    >>> [inferred_type(pa.array(texts)) for texts in (['1', '-20', None], ['2024-01-31'], ['2024-02-30'])]
+    [DataType(int64), DataType(date32[day]), DataType(string)]
     """
-    said = texts.filter(pc.and_(pc.is_valid(texts), pc.not_equal(texts, NULL)))
-    if not len(said):
+    values = texts.filter(pc.and_(pc.is_valid(texts), pc.not_equal(texts, NULL)))
+    if not len(values):
         return pa.string()
-    if pc.all(pc.match_substring_regex(said, _INTEGER)).as_py():
+    if pc.all(pc.match_substring_regex(values, _INTEGER)).as_py():
         return pa.int64()
-    if pc.all(pc.match_substring_regex(said, _DATE)).as_py():
+    if pc.all(pc.match_substring_regex(values, _DATE)).as_py():
         try:
-            said.cast(pa.date32())
+            values.cast(pa.date32())
         except pa.ArrowInvalid:
             return pa.string()
         return pa.date32()
     return pa.string()
 
 
-def scalars(texts: Mapping[str, str | None], types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:
-    """The values of one path's folders. Raises `SchemaMismatch` for text that is no value of its type."""
+def partition_scalars(texts: Mapping[str, str | None], types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:
+    """The partition values of one path. Raises `SchemaMismatch` for text that is not a value of its type."""
     try:
         return {
             name: pa.array([text], pa.string()).cast(types[name])[0] for name, text in texts.items() if name in types
         }
     except pa.ArrowInvalid as error:
-        raise SchemaMismatch(f"A folder name holds no value of its column: {error}") from error
+        raise SchemaMismatch(f"A folder name is not a value of its column: {error}") from error

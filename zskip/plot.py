@@ -1,7 +1,7 @@
-"""Pictures: the files' boxes on two columns with a query's survivors lit, and how deep files overlap.
+"""Charts: the files' boxes on two columns, with those that a query reads highlighted, and how much files overlap.
 
-Needs Altair (``pip install "zskip[plot]"``). A chart shows itself in a notebook; `save` writes PNG, SVG, PDF, or HTML
-in which one hovers, zooms and drags, and which needs no network.
+Needs Altair (``pip install "zskip[plot]"``). A notebook displays a chart; `save` writes PNG, SVG, PDF, or interactive
+HTML that needs no network.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ def boxes(
     details: Mapping[str, pa.Array] | None = None,
     size: tuple[int, int] = (420, 380),
 ) -> altair.Chart:
-    """Each unit as a rectangle over two columns, those of ``survivors`` lit; a unit without bounds is not drawn.
+    """Draw each unit as a rectangle over two columns; units without bounds are left out.
 
-    Numbers and times are drawn to scale, other values by rank. Hovering shows a unit's rows and bounds, and what
-    ``details`` names: its path, say; one slot per unit. ``size``: width and height in pixels. Raises `InvalidOption`
-    for a column without statistics, and `MissingDependency`.
+    ``survivors``: one flag per unit; these are highlighted · ``details``: further facts for the tooltip, one array per
+    name with one slot per unit · ``size``: width and height in pixels. Numbers and times are drawn to scale, other
+    values by rank. Raises `InvalidOption` for a column without statistics, and `MissingDependency`.
     """
     charts = _altair()
     for name in (x, y):
         if name not in statistics.columns:
             raise InvalidOption(f'There are no statistics of "{name}" to draw.')
     across, up = _Axis.of(x, statistics.columns[x]), _Axis.of(y, statistics.columns[y])
-    lit = np.zeros(len(statistics), bool) if survivors is None else np.asarray(survivors, bool)
+    read = np.zeros(len(statistics), bool) if survivors is None else np.asarray(survivors, bool)
     shown = {**(details or {}), "rows": statistics.row_count, x: across.text, y: up.text}
-    # field names of our own: a dot or a bracket in a column's name would mean something to the chart
+    # Dots and brackets in field names have a meaning in Vega, so columns get other names.
     hover = {f"t{number}": values for number, values in enumerate(shown.values())}
     units = pa.table(
         {"left": across.lower, "right": across.upper, "bottom": up.lower, "top": up.upper}
-        | {"state": np.where(lit, "read", "skipped"), **hover}
+        | {"state": np.where(read, "read", "skipped"), **hover}
     )
     drawn = np.isfinite(across.lower) & np.isfinite(across.upper) & np.isfinite(up.lower) & np.isfinite(up.upper)
-    # the lit ones last, and so on top
-    order = np.argsort(lit, kind="stable")
+    # Units that are read are drawn last, on top.
+    order = np.argsort(read, kind="stable")
     values = units.take(pa.array(order[drawn[order]])).to_pylist()
     legend = None if survivors is None else charts.Legend(title=None, orient="bottom")
     colors = charts.Scale(domain=["skipped", "read"], range=[_SKIPPED, _READ])
@@ -88,7 +88,7 @@ def boxes(
 
 
 def depth_histogram(depths: Mapping[str, ColumnDepth]) -> altair.HConcatChart:
-    """For each column the shares of look-ups by how many units they read. Raises `MissingDependency`."""
+    """Draw for each column how many units its look-ups read, as a histogram. Raises `MissingDependency`."""
     charts = _altair()
     parts = []
     for name, depth in depths.items():
@@ -96,7 +96,7 @@ def depth_histogram(depths: Mapping[str, ColumnDepth]) -> altair.HConcatChart:
             {"units": str(low) if low == high else f"{low}–{high}", "share": share}
             for low, high, share in depth.histogram
         ]
-        said = [
+        subtitle = [
             f"{depth.average:.1f} of {depth.units} units on average, {depth.worst} at worst",
             f"{depth.skipped:.1%} of the rows skipped, limit {depth.limit:.1%}",
         ]
@@ -108,17 +108,17 @@ def depth_histogram(depths: Mapping[str, ColumnDepth]) -> altair.HConcatChart:
                 y=charts.Y("share:Q", title="share of look-ups", axis=charts.Axis(format="%")),
                 tooltip=[charts.Tooltip("units:O"), charts.Tooltip("share:Q", format=".1%")],
             )
-            .properties(width=220, height=180, title=charts.TitleParams(name, subtitle=said))
+            .properties(width=220, height=180, title=charts.TitleParams(name, subtitle=subtitle))
         )
     histogram: altair.HConcatChart = charts.hconcat(*parts)
     return histogram
 
 
 def save(chart: altair.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
-    """Write a picture; its format follows the name's ending. Raises `InvalidOption` for one that is not known."""
+    """Write a chart in the format of the file's extension. Raises `InvalidOption` for an unknown one."""
     target = Path(path)
     if target.suffix.lower() not in _FORMATS:
-        raise InvalidOption(f'"{target.name}" names no known picture format. Use {", ".join(_FORMATS)}.')
+        raise InvalidOption(f'The picture format of "{target.name}" is unknown. Use {", ".join(_FORMATS)}.')
     if target.suffix.lower() == ".html":
         chart.save(target, inline=True)
     else:
@@ -127,7 +127,7 @@ def save(chart: altair.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
 
 
 class _Axis(NamedTuple):
-    """Where lower and upper stand, NaN where unknown; the bounds as text; the axis's kind, and its labels by rank."""
+    """An axis: the positions of the bounds, NaN where unknown; the bounds as text; its kind, and labels by rank."""
 
     name: str
     lower: NDArray[np.float64]
@@ -158,18 +158,18 @@ class _Axis(NamedTuple):
         scale = charts.Scale(type="utc") if self.kind == "temporal" else charts.Scale(zero=False)
         axis = charts.Axis(grid=False)
         if self.labels:
-            said = f"{json.dumps(self.labels)}[datum.value]"
-            axis = charts.Axis(grid=False, values=list(self.labels), labelExpr=said, labelLimit=90)
+            label = f"{json.dumps(self.labels)}[datum.value]"
+            axis = charts.Axis(grid=False, values=list(self.labels), labelExpr=label, labelLimit=90)
         return channel(f"{field}:{self.kind[0].upper()}", title=self.name, scale=scale, axis=axis)
 
 
 def _title(charts: Any, title: str, statistics: Statistics, survivors: NDArray[np.bool_] | None) -> Any:
-    said = f"{len(statistics)} boxes"
+    caption = f"{len(statistics)} boxes"
     if survivors is not None:
         rows = _floats(statistics.row_count)
         share = np.nansum(rows[survivors]) / max(1.0, np.nansum(rows))
-        said = f"{int(np.sum(survivors))} of {len(statistics)} read, {share:.1%} of the rows"
-    return charts.TitleParams(title, subtitle=said) if title else charts.TitleParams(said)
+        caption = f"{int(np.sum(survivors))} of {len(statistics)} read, {share:.1%} of the rows"
+    return charts.TitleParams(title, subtitle=caption) if title else charts.TitleParams(caption)
 
 
 def _text(values: pa.Array) -> pa.Array:
@@ -185,7 +185,7 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
 
 
 def _inline(charts: Any, values: list[dict[str, Any]]) -> Any:
-    """The values as the chart's own data, of any number; set later, for on construction each would be validated."""
+    """The values as inline data. They are set after construction, which would validate each of them."""
     data = charts.InlineData(values=[])
     data["values"] = values
     return data

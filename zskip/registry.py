@@ -1,6 +1,6 @@
-"""The engines by name, so that a plan can hand itself to one without importing it.
+"""The engines by name, so that a plan can call one without importing it.
 
-`zskip/__init__` enters those of the package. Each is loaded when it is first asked for.
+`zskip/__init__` registers those of the package. Each is loaded on first use.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _LOADERS: dict[str, Callable[[], Any]] = {}
 
 
 def register(name: str, load: Callable[[], Any]) -> None:
-    """Enter an engine: ``load`` gives the module that holds its functions."""
+    """Register an engine: ``load`` returns the module that holds its functions."""
     _LOADERS[name] = load
 
 
 def engine(name: str) -> Any:
-    """The module of an engine. Raises `InvalidOption` for one that nobody entered, and what loading it raises.
+    """The module of an engine. Raises `InvalidOption` for an unknown one, and what loading it raises.
 
     >>> engine("arrow").__name__
     'zskip.engines.arrow'

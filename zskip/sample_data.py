@@ -1,4 +1,4 @@
-"""The sample that comes with zskip."""
+"""The sample data that comes with zskip."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["demo_data"]
 def demo_data() -> str:
     """The path of a Parquet file of real network logs: 103,089 rows, written by Zeek on one morning of 2018.
 
-    It lies in the installed package; in a checkout, in `fixtures/`.
+    The file is part of the installed package; in a checkout it is in `fixtures/`.
     """
     package = Path(str(files("zskip")))
     installed = package / "data" / "zeek.parquet"

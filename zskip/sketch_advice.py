@@ -1,4 +1,4 @@
-"""Which sketches a workload would gain from: look-ups by value or text on columns that the layout leaves wide."""
+"""Which sketches would help a workload: for look-ups by value or text on columns that the layout does not serve."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LEAST_GAIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SketchAdvice:
-    """A sketch that pays. ``read``: the share of files that a look-up by one value would read, None where only rows
-    would tell; ``layout_reads``: what the best layout reads of the queries that it would serve, on average; ``bytes``:
-    about its size, None where only rows would tell."""
+    """A sketch that pays. ``read``: the share of files that a look-up of one value would read · ``layout_reads``: the
+    average share that the best layout reads of the queries that the sketch would serve · ``bytes``: its approximate
+    size. ``read`` and ``bytes`` are None where a sample cannot tell."""
 
     name: SketchName
     read: float | None
@@ -40,10 +40,10 @@ class SketchAdvice:
 def worth_sketching(
     sample: pa.Table, queries: Sequence[str], layout_reads: Sequence[float], files: int, total_rows: int
 ) -> tuple[SketchAdvice, ...]:
-    """The sketches of which the queries would read at most half of what they read of a layout.
+    """The sketches with which queries would read at most half of what they read by the layout.
 
-    ``sample``: rows of the table · ``layout_reads``: the share that the layout reads of each query · ``files``: how
-    many the table has. Raises `SqlError`.
+    ``sample``: rows of the table · ``layout_reads``: the share that each query reads by the layout · ``files``: of the
+    table. Raises `SqlError`.
     """
     schema = Schema(sample.schema)
     asked: dict[SketchName, list[float]] = {}
@@ -60,7 +60,7 @@ def worth_sketching(
 
 
 def _serves(node: Node) -> Iterator[SketchName]:
-    """The sketches that could prove this condition of a query false."""
+    """The sketches that could prove this condition false."""
     match node:
         case Compare("=", Reference(path, type), Literal()) | Compare("=", Literal(), Reference(path, type)):
             if can_hash(type):
@@ -79,7 +79,7 @@ def _serves(node: Node) -> Iterator[SketchName]:
 def _expected(
     sample: pa.Table, schema: Schema, name: SketchName, files: int, total_rows: int
 ) -> tuple[float | None, int | None]:
-    """The share of files that hold one value, and the bytes of the sketch."""
+    """The expected share of files that hold one value, and the bytes of the sketch."""
     if name.kind != "values":
         return None, None
     values = schema.columns[name.column].of(sample).drop_null()

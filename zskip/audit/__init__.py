@@ -1,4 +1,4 @@
-"""Trust, but verify: plans put to the test on one's own data, and what the footers of a folder are good for."""
+"""`verify` checks plans against the rows that they skip; `doctor` diagnoses the statistics in a folder's footers."""
 
 from zskip.audit.doctor import ColumnDiagnosis, Diagnosis, doctor
 from zskip.audit.verify import Check, Verification, Wrong, verify

@@ -1,4 +1,4 @@
-"""`doctor`: what the footers of any folder of Parquet let a planner prove, what is missing, and what to do."""
+"""`doctor`: which statistics the footers of a Parquet folder have, what is missing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ THREADS = 16
 
 @dataclass(frozen=True, slots=True)
 class ColumnDiagnosis:
-    """One column in the files of one writer. The shares are of that writer's rows, from 0 to 1.
+    """One column in the files of one writer. Shares are of that writer's rows, from 0 to 1.
 
-    ``bounded``: rows in row groups with a lower and an upper bound that may be believed · ``exact``: where both are
-    values and not merely bounds · ``unread``: what a look-up of one value that the column holds need not read, on
-    average, by whole files; None where the bounds do not tell.
+    ``bounded``: rows in row groups with trusted lower and upper bounds · ``exact``: where both bounds are values of the
+    column · ``null_counts``: where the null count is known · ``unread``: the share of rows in files that a look-up of
+    one value skips, on average; None where the bounds do not tell.
     """
 
     column: str
@@ -51,7 +51,7 @@ class ColumnDiagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What `doctor` found in a folder."""
+    """The diagnosis of a folder. ``writers``: files of each writer · ``unreadable``: an error for each such file."""
 
     uri: str
     files: int
@@ -66,7 +66,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the judgement of one file depends on. Files of equal ones are judged together."""
+    """The facts of a footer on which the diagnosis depends. Files with equal facts are diagnosed together."""
 
     origin: Writer
     created_by: str
@@ -74,10 +74,10 @@ class Footer:
 
 
 def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Diagnosis:
-    """Look at every footer below a path and say which bounds are there, which may be believed, and what that costs.
+    """Report which bounds the footers below a path have, which of them can be trusted, and what that costs.
 
-    Reads footers and nothing else, changes nothing, needs no index. Of a table that zskip wrote, it looks at the files
-    of the newest version. A file that cannot be read is reported, not raised. Raises `NoParquet`.
+    Reads only footers, changes nothing, and needs no index. Of a table that zskip wrote, only the files of the newest
+    version are read. A file that cannot be read is part of the report. Raises `NoParquet`.
     """
     storage = open_storage(path, storage_options)
     paths = storage.list(hidden=False).parquet().path.to_pylist()
@@ -123,7 +123,7 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
 
 
 def readable(storage: Storage, names: Sequence[str], unreadable: dict[str, str]) -> Iterator[str]:
-    """The files whose footers hold together. The others are entered in ``unreadable``, each with what is wrong."""
+    """The files whose footers can be read and have one schema. Adds the others to ``unreadable``, with the error."""
     try:
         footers.read(storage, names)
     except CorruptFile as error:
@@ -151,7 +151,7 @@ def readable(storage: Storage, names: Sequence[str], unreadable: dict[str, str])
 
 
 def named_files(storage: Storage) -> tuple[set[str] | None, tuple[str, ...]]:
-    """The files of the newest version of a table that zskip wrote, None elsewhere; and what is wrong with its index."""
+    """The files of the newest version, None where zskip did not write the table; and advice on a damaged index."""
     try:
         index = Index(storage, load(storage))
         if not index.snapshot.managed:
@@ -166,13 +166,13 @@ def named_files(storage: Storage) -> tuple[set[str] | None, tuple[str, ...]]:
 def advice_on_others(others: int) -> Iterator[str]:
     if others:
         yield (
-            f"{others:,} more files lie here that are not of the table's newest version: those of older ones, which "
-            "`zskip vacuum` removes in time, or of others."
+            f"{others:,} more files are not part of the table's newest version: they belong to older versions, which "
+            "`zskip vacuum` removes in time, or to other writers."
         )
 
 
 def footer(storage: Storage, name: str) -> Footer | str:
-    """What the footer of a file says of its writer; or why it cannot be read."""
+    """The facts of a file's footer, or the error that prevents reading it."""
     try:
         with storage.filesystem().open(storage.uri_of(name), "rb") as file:
             metadata = pq.read_metadata(file)
@@ -187,7 +187,7 @@ def footer(storage: Storage, name: str) -> Footer | str:
 
 
 def diagnoses(found: Footer, columns: Sequence[Column], data: DataFiles) -> Iterator[ColumnDiagnosis]:
-    """One line per column of the files of one writer."""
+    """One diagnosis per column of the files of one writer."""
     rows = np.asarray(pc.fill_null(data.row_groups.row_count, 0), dtype=np.float64)
     total = max(rows.sum(), 1.0)
     physical = dict(found.physical)
@@ -198,7 +198,7 @@ def diagnoses(found: Footer, columns: Sequence[Column], data: DataFiles) -> Iter
         def covered(holds: pa.BooleanArray) -> float:
             return float(rows[np.asarray(pc.fill_null(holds, False))].sum() / total)
 
-        # A row group of nulls has no bounds and needs none.
+        # A row group in which all values are NULL needs no bounds.
         empty = pc.fill_null(pc.equal(known.null_count, data.row_groups.row_count), False)
         both = pc.or_(pc.and_(pc.is_valid(known.lower), pc.is_valid(known.upper)), empty)
         exact = pc.or_(pc.and_kleene(known.lower_exact, known.upper_exact), empty)
@@ -219,18 +219,17 @@ def diagnoses(found: Footer, columns: Sequence[Column], data: DataFiles) -> Iter
 
 
 DEEP = "`zskip index --deep` reads the column once and keeps true bounds"
-REWRITE = "`zskip write` lays the rows out and keeps true bounds"
 
 
 def judge(origin: Writer, column: Column, physical: str, known: ColumnStatistics, bounded: float) -> tuple[str, str]:
-    """What is wrong with a column's bounds, and what helps; two empty texts where nothing is."""
+    """A finding about a column's bounds and the advice; two empty texts where the bounds are good."""
     if not column.orderable:
         return f"{column.type} has no order", "filter on a column beside it, or on a field inside it"
     reason = doubt(origin, column.path, column.type, physical)
     if reason is not None:
         if physical == "INT96":
             return reason, f"have the writer use TIMESTAMP_MICROS (spark.sql.parquet.outputTimestampType), or: {DEEP}"
-        return f"bounds not believed: {reason}", DEEP
+        return f"bounds not trusted: {reason}", DEEP
     if bounded < 1:
         missing = "no usable bounds" if bounded == 0 else f"no usable bounds for {1 - bounded:.0%} of the rows"
         return missing, DEEP
@@ -242,7 +241,7 @@ def judge(origin: Writer, column: Column, physical: str, known: ColumnStatistics
 
 
 def unread_share(data: DataFiles, path: str) -> float | None:
-    """The share of rows in files whose bounds exclude a value, averaged over the bounds themselves as values."""
+    """The share of rows in files whose bounds exclude a value, averaged over all bounds taken as values."""
     known = data.files.columns.get(path)
     if known is None:
         return None
@@ -255,7 +254,7 @@ def unread_share(data: DataFiles, path: str) -> float | None:
     ranks = np.asarray(pc.rank(bounds, tiebreaker="dense")).astype(np.int64)
     lower, upper = np.split(ranks, 2)
     weights = rows[usable]
-    # Rows of files that begin at or before a value, less those of files that ended before it.
+    # The rows of files that begin at or before a value, minus those of files that end before it.
     begun = cumulated(lower, weights, ranks, "right")
     ended = cumulated(upper, weights, ranks, "left")
     # A file without bounds is read for every value.
@@ -271,7 +270,7 @@ def cumulated(edges: np.ndarray, weights: np.ndarray, values: np.ndarray, side: 
 
 
 def advice_on_files(sizes: np.ndarray, rows: int, row_groups: int, unreadable: Mapping[str, str]) -> Iterator[str]:
-    """What the files' number and size call for."""
+    """Advice on the number and size of the files."""
     if unreadable:
         yield f"{len(unreadable)} files cannot be read as Parquet: move them away, or every scan of the folder fails."
     small = int((sizes < SMALL_FILE).sum())

@@ -1,4 +1,4 @@
-"""Random predicates over a table's own values: what people ask, and what sits on the edge of being asked."""
+"""Random predicates over a table's own values: common conditions and edge cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["literal", "random_predicates"]
 
 
 def literal(value: Any, type: pa.DataType) -> str:
-    """A value as DuckDB writes it, in its own type. Raises `TypeError` for a type that has no literal.
+    """A value as a DuckDB literal of the column's type. Raises `TypeError` for a type without literals.
 
     >>> literal("it's", pa.string()), literal(None, pa.int64()), literal(float("nan"), pa.float64())
     ("'it''s'", 'NULL', "CAST('nan' AS DOUBLE)")

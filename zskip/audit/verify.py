@@ -1,4 +1,4 @@
-"""`verify`: plans put to the test on one's own data, by reading what they skip."""
+"""`verify`: check plans on the user's own data by reading what they skip."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAMPLED_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A proof that does not hold. ``claim``: "skipped" (rows match after all) or "all match" (rows do not)."""
+    """A wrong proof. ``claim``: "skipped", where ``rows`` match, or "all match", where ``rows`` do not."""
 
     claim: str
     path: str
@@ -45,10 +45,10 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One predicate's plan, put to the test.
+    """The result of checking one predicate's plan.
 
-    ``skipped`` of ``files`` are skipped whole, and ``read`` of those were read · ``row_groups_read``: skipped ones of
-    files that are kept · ``rows``: that each engine gives, following the plan · ``agree``: all engines give the same.
+    ``skipped``: of ``files`` are skipped, of which ``read`` were read · ``row_groups_read``: skipped row groups of kept
+    files that were read · ``rows``: of each engine's result by the plan · ``agree``: all engines return the same rows.
     """
 
     predicate: str
@@ -63,7 +63,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `verify` found. ``missing``: files that the index names and that are not there, or not of their size."""
+    """The results of `verify`. ``missing``: files in the index that do not exist or have another size."""
 
     uri: str
     version: int
@@ -72,7 +72,7 @@ class Verification:
 
     @property
     def clean(self) -> bool:
-        """Whether every proof held, every engine agreed, and every file was there."""
+        """Whether every proof holds, all engines agree, and no file is missing."""
         return not self.missing and all(not check.wrong and check.agree for check in self.checks)
 
     def __str__(self) -> str:
@@ -107,12 +107,12 @@ def verify(
     timezone: str = "UTC",
     params: Mapping[str, Any] | None = None,
 ) -> Verification:
-    """Plan predicates, read what the plans skip, and report every row that matches after all.
+    """Plan predicates, read what the plans skip, and report every row there that matches.
 
-    ``predicates``: what to check; None for as many as ``random`` says, over the table's own values · ``sample``: how
-    many skipped files, and how many partly read files, to read per predicate; None for all · ``engines``: of
-    ("duckdb", "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session.
-    DuckDB judges the skipped rows by the predicate's own text. Raises `SqlError`, and `CorruptFile` where a file cannot
+    ``predicates``: what to check; None for ``random`` predicates over the table's own values · ``sample``: the number
+    of skipped files, and of partly read files, to read per predicate; None for all · ``engines``: of ("duckdb",
+    "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session. DuckDB evaluates the
+    predicate's own text on the skipped rows. Raises `SqlError`, `InvalidOption`, and `CorruptFile` where a file cannot
     be read.
     """
     predicates = [predicates] if isinstance(predicates, str) else predicates
@@ -120,7 +120,7 @@ def verify(
         not isinstance(predicates, Sequence) or not all(isinstance(one, str) for one in predicates)
     ):
         raise InvalidOption(
-            f"predicates= is a list of predicates in SQL, not {predicates!r}; random= says how many are made up."
+            f"predicates= is a list of predicates in SQL, not {predicates!r}; random= is the number of random ones."
         )
     for what, number in (("random predicates", random), ("skipped files to read", sample)):
         if number is not None and number < 0:
@@ -144,26 +144,26 @@ def verify(
             spark,
             frozenset(missing),
         )
-        asked = list(predicates) if predicates is not None else auditor.invented(random, seed)
         given = predicates is not None
+        texts = auditor.random_predicates(random, seed) if predicates is None else list(predicates)
         options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
-        checks = tuple(auditor.check(text, options, given=given) for text in asked)
+        checks = tuple(auditor.check(text, options, given=given) for text in texts)
     return Verification(index.storage.uri, index.snapshot.version, checks, tuple(sorted(missing)))
 
 
 def missing_files(index: Index) -> list[str]:
-    """The files of the index that are not there, or that have another size."""
+    """The files of the index that do not exist or have another size."""
     everything = np.arange(len(index), dtype=np.int64)
     paths, sizes = index.paths(everything), index.sizes(everything)
     found = index.storage.size_and_modified(paths.to_pylist())
-    there = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
-    named = zip(paths.to_pylist(), sizes.to_pylist(), strict=True)
-    return [path for path, size in named if there.get(path) is None or (size is not None and there[path] != size)]
+    actual = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
+    indexed = zip(paths.to_pylist(), sizes.to_pylist(), strict=True)
+    return [path for path, size in indexed if actual.get(path) is None or (size is not None and actual[path] != size)]
 
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """Reads what plans skip, through one connection."""
+    """Reads what plans skip, through one connection of DuckDB."""
 
     index: Index
     connection: duckdb.DuckDBPyConnection
@@ -174,9 +174,9 @@ class Auditor:
     missing: frozenset[str]
 
     def check(self, text: str, options: Mapping[str, Any], *, given: bool) -> Check:
-        """Put one predicate's plan to the test.
+        """Check one predicate's plan.
 
-        An engine is not asked what its SQL cannot say, unless the predicate was ``given``: then that is an error.
+        An engine whose SQL cannot express the predicate is left out; if the predicate was ``given``, Spark raises.
         """
         predicate = bind(text, self.index.snapshot.schema, **options)
         found = survey(self.index, predicate)
@@ -210,14 +210,14 @@ class Auditor:
         )
 
     def drawn(self, numbers: np.ndarray) -> np.ndarray:
-        """Some of the files that are there, by number, or all."""
-        numbers = self.there(numbers)
+        """A sample of the existing files, by number, or all of them."""
+        numbers = self.existing(numbers)
         if self.sample is None or len(numbers) <= self.sample:
             return numbers
         return np.sort(self.dice.choice(numbers, self.sample, replace=False))
 
     def offenders(self, claim: str, found: Survivors, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
-        """The files, of those that should hold none, which hold rows that pass a test."""
+        """The files with rows that pass a test which none should pass."""
         if self.count(found, numbers, test) == 0:
             return
         for number in numbers:
@@ -235,7 +235,7 @@ class Auditor:
         return int(rows)
 
     def inside_kept_files(self, found: Survivors) -> tuple[int, list[Wrong]]:
-        """Read the row groups that a plan skips in files that it keeps; how many, and those with matching rows."""
+        """Read the row groups that a plan skips in kept files. Returns their number and those with matching rows."""
         partly = self.drawn(np.unique(found.groups.file))
         if not len(partly):
             return 0, []
@@ -258,11 +258,11 @@ class Auditor:
         return int((~kept).sum()), wrong
 
     def scan_of(self, numbers: np.ndarray) -> Scan:
-        """All rows of some files, by number."""
+        """A scan of all rows of some files, by number."""
         return survey(self.index, None).narrowed(numbers).scan
 
     def fingerprint(self, found: Survivors, engine: str) -> tuple[int, int]:
-        """The count and the sum of the hashes of the rows that an engine gives, following a plan."""
+        """The number of rows that an engine returns for a plan, and the sum of their hashes."""
         schema = self.index.snapshot.schema.arrow
         planned = Plan(found)
         if engine == "duckdb":
@@ -272,8 +272,8 @@ class Auditor:
         else:
             batches = planned.to_spark(self.spark or session()).toArrow().select(schema.names).to_batches()
         count, total = 0, 0
-        # Counted batch by batch, on a connection of its own: the one that reads has a result open, and a query that
-        # pulled it would hide what is wrong with a file behind an error of its own.
+        # The hashes are computed on another connection: this one still has the result open, and a query on it would
+        # replace the error of an unreadable file by one of its own.
         with self.connection.cursor() as tally:
             for batch in batches:
                 if batch.num_rows:
@@ -284,7 +284,7 @@ class Auditor:
 
     @contextmanager
     def naming_files(self, numbers: np.ndarray) -> Iterator[None]:
-        """Name the one of some files that cannot be read, where that is why an engine failed. Raises `CorruptFile`."""
+        """Where an engine fails since one of these files cannot be read, raise `CorruptFile` that names the file."""
         import duckdb
 
         unread = (duckdb.Error, pa.ArrowInvalid)
@@ -297,25 +297,26 @@ class Auditor:
                     for _ in alone.to_batches():
                         pass
                 except unread as reason:
-                    said = str(reason).splitlines()[0]
+                    first_line = str(reason).splitlines()[0]
                     raise CorruptFile(
-                        f"{alone.paths[0]} cannot be read: {said} Restore it, or write its rows anew."
+                        f"{alone.paths[0]} cannot be read: {first_line} Restore it, or write its rows anew."
                     ) from error
             raise
 
-    def invented(self, count: int, seed: int) -> list[str]:
+    def random_predicates(self, count: int, seed: int) -> list[str]:
         """Random predicates over rows of a few of the table's files."""
         numbers = np.arange(len(self.index), dtype=np.int64)
         if len(numbers) > SAMPLED_FILES:
             numbers = np.sort(self.dice.choice(numbers, SAMPLED_FILES, replace=False))
         schema = self.index.snapshot.schema
-        sample = to_duckdb(self.scan_of(self.there(numbers)), self.connection).limit(SAMPLED_ROWS)
+        sample = to_duckdb(self.scan_of(self.existing(numbers)), self.connection).limit(SAMPLED_ROWS)
         return random_predicates(_typed(sample.to_arrow_table(), schema.arrow), schema, count, seed=seed)
 
-    def there(self, numbers: np.ndarray) -> np.ndarray:
-        lost = pc.is_in(self.index.paths(numbers), value_set=pa.array(sorted(self.missing), pa.string()))
-        left: np.ndarray = numbers[~np.asarray(lost)]
-        return left
+    def existing(self, numbers: np.ndarray) -> np.ndarray:
+        """Those of some files that are not missing."""
+        missing = pc.is_in(self.index.paths(numbers), value_set=pa.array(sorted(self.missing), pa.string()))
+        existing: np.ndarray = numbers[~np.asarray(missing)]
+        return existing
 
 
 def session() -> Any:

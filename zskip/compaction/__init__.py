@@ -1,5 +1,5 @@
-"""Compaction: which files of a table are worth a rewrite, how their rows are cut anew, and the rewrite itself.
+"""Compaction: choose the files of a table that are worth rewriting, cut their rows anew, and rewrite them.
 
-``choose``: the files of which a rewrite pays · ``recut``: how their rows are cut · ``splice``: the new cuts within
-the table's tree · ``compact``: optimize.
+``choose``: which files to rewrite · ``recut``: how to cut their rows · ``splice``: insert the new cuts into the
+table's tree · ``compact``: optimize · ``cluster``: lay out a Delta or Iceberg table.
 """

@@ -1,24 +1,24 @@
-"""Where a table's layout has decayed, and what a rewrite of those files would pay.
+"""Choose the groups of files whose rewrite pays, and estimate how much.
 
-A look-up reads a file with the probability that its value lies in the file's range; a scan, one query in ten, reads
-all. Opening a file costs as much as reading a sixteenth of a full one. So much is a file expected to cost, and the file
-or files that would replace several: their box is the hull, cut into slabs where it holds more than one file's rows.
+The cost model: a look-up reads a file with the probability that its value lies in the file's range; a scan, one query
+in ten, reads all files. Opening a file costs as much as reading a sixteenth of a full one. The files that would replace
+a group have the group's hull as their box, cut into slabs where it holds more rows than one file.
 
-    slot 7   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     a layout sends every row to a slot, and an append leaves a run of
-             untouched └────── one new file ────┘      files in each. The small ones together become one: twenty files
-                                                      less to open for so few rows. The large one would save too little.
-    slots 4 to 7     [.2] [.2] [.2] [.2] [.2]  …      small appends put neighbouring slots into one file. Enough of them
-                     └[.25] [.25] [.25] [.25]┘         become one for each slot, and each box is a slot's again.
-    slots 8, 9, 10   [.02] [.03] [.02]                what deletes left of neighbours becomes one file, unless its wider
-                     └── one new file ──┘              box costs more than the files that no one opens any more.
+    slot 7   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     A slot is the number of a file in the layout; each append adds a
+             untouched └────── one new file ────┘      run of files to it. Its small files are merged into one: fewer
+                                                      files are opened. The large file would save too little.
+    slots 4 to 7     [.2] [.2] [.2] [.2] [.2]  …      A small append puts neighbouring slots into one file. When there
+                     └[.25] [.25] [.25] [.25]┘         are enough of these, each slot gets a file, with its own box.
+    slots 8, 9, 10   [.02] [.03] [.02]                Neighbours that deletes left small are merged into one file,
+                     └── one new file ──┘              unless its wider box costs more than opening fewer files saves.
 
-    slot 9   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     a table that grows keeps the boxes of the smaller one that it was.
-             └[ .60 ] [ .60 ]───────────────┘         So the large files of some slots join their small ones, those in
-                                                      which it pays most: few beside those that are merged.
+    slot 9   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     A table that has grown still has the boxes of the smaller table.
+             └[ .60 ] [ .60 ]───────────────┘         So the large files of the slots in which it pays most join their
+                                                      small ones; these are few beside the files that are merged.
 
-A rewrite pays where eight queries that reach its rows read as much less as it rewrites. One run alone is never cut
-anew: it is as good as a fit could make it. Large files join where it pays after 24 queries, in proportion to what is
-merged: what is written for each row that is appended stays bounded, and a table at rest stays at rest.
+A rewrite pays if it saves as much as it rewrites within eight queries that reach its rows. A single run is never
+rewritten: a fit could not improve it. Large files join if that pays within 24 queries, and in proportion to what is
+merged: so the bytes written for each appended row stay bounded, and a table that does not change is not rewritten.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _PAYBACK = 8.0  # queries
 _SMALL = 0.5  # of a full file
 _JOINING = 24.0  # queries
 _LARGEST_PART = 0.75  # of a full file, where large ones joined
-_SHARE = 1.5  # of the rows that are merged: so many large ones join
-_MOST = 0.49  # of the table's bytes: so much is rewritten at most if large files are to join
+_SHARE = 1.5  # the most rows of joining large files, relative to the merged rows
+_MOST = 0.49  # the most of the table's bytes that is rewritten if large files join
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files (by number, ascending) to be rewritten together as so many ``files``.
+    """Files, by ascending number, to be rewritten together as ``files`` new ones.
 
-    ``slot``, ``last``: the first and the last of the slots that they are named after · ``pays``: how much less a query
-    that reaches their rows is expected to read, for each row that is rewritten · ``weights``: by column, how many of
-    all queries are look-ups by it that reach their rows: what a cut on that column can save · ``joined``: the slots
-    whose large files are among them, each with such weights of its own; ``files`` are those of the other slots.
+    ``slot``, ``last``: the first and last slot that they are named after · ``pays``: the expected saving of a query
+    that reaches their rows, per rewritten row · ``weights``: for each column, the share of all queries that are
+    look-ups on it and reach their rows, which is what a cut on this column can save · ``joined``: the slots whose large
+    files join the group, with the weights of each; ``files`` counts only the other slots.
     """
 
     numbers: NDArray[np.int64]
@@ -70,11 +70,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs, or groups of runs: where they are, their rows (1 is a full file's), what a query is expected to read.
+    """Runs of files, or groups of runs: one slot of each array per run. Rows and costs are in units of a full file.
 
-    ``lower``, ``upper``: (runs, columns), codes of the hull's ends; the upper is below the lower where there is no
-    value. ``slot``, ``last``: the first and last of their slots. ``parts``: into how many files they go. ``read``: by
-    whole queries, in full files.
+    ``slot``, ``last``: the first and the last slot · ``parts``: the number of files that replace it · ``read``: the
+    expected cost of a query · ``lower``, ``upper``: (runs, columns), the codes of the hull's bounds; upper < lower
+    where the column holds no value.
     """
 
     folder: NDArray[np.int64]
@@ -93,7 +93,7 @@ class _Runs:
         return _Runs(*(getattr(self, name)[chosen] for name in self.__slots__))
 
     def joined(self, group: NDArray[np.int64], look_ups: _LookUps, *, as_one: bool = False) -> _Runs:
-        """One run for each group; ``group`` numbers them, ascending. ``as_one``: several become one file."""
+        """One run per group. ``group``: the group of each run, ascending · ``as_one``: each group becomes one file."""
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         rows = np.add.reduceat(self.rows, starts)
         slot, last = np.minimum.reduceat(self.slot, starts), np.maximum.reduceat(self.last, starts)
@@ -106,9 +106,9 @@ class _Runs:
 
 
 class _LookUps:
-    """The share of all queries that reach a box: look-ups on a column drawn by weight, for values drawn by rows.
+    """The share of all queries that reach a box: look-ups on a column drawn by weight, of a value drawn from the rows.
 
-    As in `depths`, a value lies at the lower or upper end of some file's range.
+    Half of each file's values are assumed to equal its lower bound, the other half its upper bound.
     """
 
     def __init__(self, weights: NDArray[np.float64], up_to: Sequence[NDArray[np.float64]]) -> None:
@@ -120,9 +120,9 @@ class _LookUps:
     ) -> _LookUps:
         up_to = []
         for low, high in zip(lower.T, upper.T, strict=True):
-            there = low <= high
-            ends = np.concatenate([low[there], high[there]])
-            mass = np.bincount(ends, np.tile(rows[there], 2))
+            has_values = low <= high
+            ends = np.concatenate([low[has_values], high[has_values]])
+            mass = np.bincount(ends, np.tile(rows[has_values], 2))
             up_to.append(np.concatenate([[0.0], np.cumsum(mass)]) / max(mass.sum(), 1e-300))
         shares = np.array(weights, float)
         return _LookUps(shares / max(shares.sum(), 1e-300), up_to)
@@ -130,20 +130,20 @@ class _LookUps:
     def read(
         self, rows: NDArray[np.float64], parts: NDArray[np.float64], lower: NDArray[np.int64], upper: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What a query is expected to read of each box, its rows cut into so many parts; and how many reach it."""
+        """The expected cost of a query on each box when it is cut into ``parts``, and the share that reaches it."""
         size = rows + _OPENING * parts
         if not len(self._weights):
             return size, np.ones(len(rows))
         extents = self._extents(lower, upper)
-        whole = extents @ self._weights
+        uncut = extents @ self._weights
         least = np.where(lower == upper, extents, 0.0)
         cut = parts > 1
-        after = whole.copy()
+        after = uncut.copy()
         after[cut] = whole_read(extents[cut], self._weights, parts[cut], least[cut])
-        return size * (_SCANS + (1 - _SCANS) * after), _SCANS + (1 - _SCANS) * whole
+        return size * (_SCANS + (1 - _SCANS) * after), _SCANS + (1 - _SCANS) * uncut
 
     def by_column(self, lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(boxes, columns): the share of all look-ups that are by this column and reach the box."""
+        """(boxes, columns): the share of all look-ups that are on this column and reach the box."""
         return self._extents(lower, upper) * self._weights
 
     def _extents(self, lower: NDArray[np.int64], upper: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -166,9 +166,10 @@ def worth_rewriting(
 ) -> list[Group]:
     """The groups of files whose rewrite pays, the best first.
 
-    ``rows``: of each file; ``stored``: their bytes, as many as rows where they are not given; ``statistics``: their
-    ranges; ``columns`` with their ``weights``: what look-ups ask for; ``rows_per_file``: of a full file. Files that are
-    not named by slot and run are left alone. Large ones join only where ``max_bytes`` are enough for all groups.
+    ``rows``: of each file · ``statistics``: their ranges · ``columns``, ``weights``: the clustering columns and the
+    share of look-ups on each · ``rows_per_file``: of a full file · ``stored``: bytes of each file, by default its rows.
+    Files whose names hold no slot and run are left out. Large files join only where ``max_bytes`` suffices for all
+    groups.
     """
     parts = pc.extract_regex(paths, _NAME)
     named = np.flatnonzero(np.asarray(pc.is_valid(parts)))
@@ -190,7 +191,7 @@ def worth_rewriting(
         lower,
         upper,
     )
-    # runs: the files of one write in one slot, or in the same neighbouring ones
+    # A run: the files of one write in one slot, or in the same group of slots.
     run = _codes(pc.struct_field(parts, "run"))
     order = np.lexsort((run, files.last, files.slot, files.folder))
     files, named, run = files.take(order), named[order], run[order]
@@ -210,7 +211,7 @@ def worth_rewriting(
 def _boxes(
     statistics: Statistics, columns: Sequence[str], files: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ends of the files' ranges as codes: (files, columns) each. What is not known spans everything."""
+    """The bounds of the files' ranges as codes: (files, columns) each. An unknown range spans everything."""
     lower = np.zeros((len(files), len(columns)), np.int64)
     upper = np.zeros((len(files), len(columns)), np.int64)
     for number, path in enumerate(columns):
@@ -229,14 +230,14 @@ def _boxes(
 
 
 def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]:
-    """Runs of the same slots that pay when they are merged: the smallest ones, as many of them as pay most."""
+    """Group runs of the same slots: the smallest ones, as many as save the most."""
     order = np.lexsort((runs.rows, runs.last, runs.slot, runs.folder))
     sorted_runs = runs.take(order)
     home = _numbered(sorted_runs.folder, sorted_runs.slot, sorted_runs.last)
     starts = np.flatnonzero(np.diff(home, prepend=-1))
     position = np.arange(len(home)) - starts[home]
     rows, before = _running(sorted_runs.rows, starts, home), _running(sorted_runs.read, starts, home)
-    # the hull so far: an offset by slot makes the running minimum and maximum begin anew with each
+    # The running hull: an offset per slot restarts the running minimum and maximum at each slot.
     span = int(sorted_runs.upper.max(initial=0)) + 3
     offset = home[:, None] * span
     lower = np.minimum.accumulate(sorted_runs.lower - offset) + offset
@@ -256,7 +257,7 @@ def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]
 
 
 def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]:
-    """Small groups of neighbouring slots that pay when they become one file: pair by pair, the best pairs first."""
+    """Merge small groups of neighbouring slots into one file where that pays: pair by pair, the best pairs first."""
     while len(groups) > 1:
         small = np.flatnonzero(groups.rows < _SMALL)
         left, right = small[:-1], small[1:]
@@ -268,7 +269,7 @@ def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUp
         after, reached = look_ups.read(rows, np.ones(len(rows)), lower, upper)
         pays = (groups.read[left] + groups.read[right] - after) / reached / np.maximum(rows, 1e-9)
         pays[pays <= 1 / _PAYBACK] = 0.0
-        # of pairs that share a group, the better one
+        # Of two pairs that share a group, take the better one.
         shared = right[:-1] == left[1:]
         ahead, behind = np.zeros(len(pays)), np.zeros(len(pays))
         ahead[1:], behind[:-1] = np.where(shared, pays[:-1], 0.0), np.where(shared, pays[1:], 0.0)
@@ -287,7 +288,7 @@ def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUp
 
 @dataclass(frozen=True, slots=True)
 class _Joins:
-    """Places, which are all files of one slot, that join a group. ``into``: by group, the one that it is part of."""
+    """Slots whose large files join a group. ``into``: for each group, the group that it becomes part of."""
 
     slot: NDArray[np.int64]
     group: NDArray[np.int64]
@@ -299,11 +300,11 @@ class _Joins:
 def _joining(
     groups: _Runs, several: NDArray[np.bool_], held: NDArray[np.float64], most: float, look_ups: _LookUps
 ) -> _Joins:
-    """The slots whose large files join the groups of ``several`` runs around them: where that pays most.
+    """The slots whose large files join the groups of ``several`` runs around them, where that pays most.
 
-    ``held``: by group, its bytes, of which ``most`` are rewritten together if any files are to join.
+    ``held``: the bytes of each group · ``most``: the most bytes to rewrite if any large files join.
     """
-    # of groups that lie in one another, a slot belongs to the narrowest
+    # Where groups are nested, a slot belongs to the narrowest one.
     merged = np.flatnonzero(several)
     merged = merged[np.argsort(groups.slot[merged] - groups.last[merged], kind="stable")]
     around = np.full(int(groups.last.max(initial=0)) + 1, -1)
@@ -313,8 +314,8 @@ def _joining(
         around[first : last + 1] = one
     alone = np.flatnonzero(~several & (groups.slot == groups.last))
     group = around[groups.slot[alone]]
-    there = (group >= 0) & (groups.folder[group] == groups.folder[alone])
-    alone, group = alone[there], group[there]
+    surrounded = (group >= 0) & (groups.folder[group] == groups.folder[alone])
+    alone, group = alone[surrounded], group[surrounded]
     order = np.lexsort((groups.slot[alone], groups.folder[alone]))
     alone, group = alone[order], group[order]
     place = _numbered(groups.folder[alone], groups.slot[alone])
@@ -356,7 +357,7 @@ def _chosen(
     look_ups: _LookUps,
     columns: Sequence[str],
 ) -> list[Group]:
-    """The groups of ``several`` runs, with those that join them and what they pay, the best first."""
+    """The groups of ``several`` runs with the large files that join them, the best first."""
     before = np.bincount(group_of, files.read, len(groups))
     _, reached = look_ups.read(groups.rows, np.ones(len(groups)), groups.lower, groups.upper)
     pays = (before - groups.read) / reached / np.maximum(groups.rows, 1e-9)
@@ -384,12 +385,12 @@ def _chosen(
 
 
 def parts_of(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Into how many files the rows of so many slots are cut: full ones, or one for each slot if it is not too small."""
+    """The number of files for the rows of some slots: full files, or one for each slot that is not too small."""
     return np.maximum(np.maximum(np.floor(rows + 0.5), np.minimum(slots, np.floor(rows / LEAST_FILL + 1e-9))), 1.0)
 
 
 def cut_small(rows: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    """Into how many files the rows of a slot are cut whose large files joined: of half to three quarters of a full one.
+    """The number of files for a slot whose large files joined: each is half to three quarters full.
 
     >>> cut_small(np.array([0.3, 1.0, 1.2, 1.5, 2.4])).tolist()
     [1.0, 2.0, 2.0, 2.0, 4.0]
@@ -405,7 +406,7 @@ def _running(values: NDArray[np.float64], starts: NDArray[np.int64], home: NDArr
 
 
 def _numbered(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of each run of equal keys: rows that stand together."""
+    """The number of each run of consecutive equal keys."""
     changed = np.zeros(len(keys[0]), bool)
     changed[:1] = True
     for key in keys:
@@ -414,7 +415,7 @@ def _numbered(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _codes(texts: pa.StringArray) -> NDArray[np.int64]:
-    """Numbers that keep the texts' order."""
+    """Numbers that sort as the strings do."""
     encoded = pc.dictionary_encode(texts)
     rank = np.empty(len(encoded.dictionary), np.int64)
     rank[np.asarray(pc.sort_indices(encoded.dictionary))] = np.arange(len(rank))

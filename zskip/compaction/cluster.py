@@ -1,10 +1,9 @@
-"""`cluster`: the files of a Delta or Iceberg table laid out anew where they lie, by a commit of the format's own.
+"""`cluster`: lay out the files of a Delta or Iceberg table in place, through a commit of its own format.
 
     survivors of where= that are not laid out yet ──rows──▶ layout ──▶ new files ──▶ the format's transaction
 
-The side-car keeps the layout that was fitted, and which writes followed it: a later call lays out only what has come
-since. Where others commit meanwhile, the commit is refused, nothing is changed, and it is tried again while the files
-that were read are still live.
+The index stores the fitted layout and the ids of the writes that followed it, so a later call lays out only newer
+files. Where another writer commits meanwhile, the commit is retried as long as the files that were read are live.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ _RUN = re.compile(r"-([0-9a-f]{16})(?:-\d+)*\.parquet$")
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """What was done, or in a dry run would be.
+    """The result of `cluster`, or in a dry run what it would do.
 
-    ``files_rewritten``, ``bytes_rewritten``: of the table's files, how many were read and replaced · ``files_written``:
-    by how many, None in a dry run · ``version``: of the table's own after it.
+    ``version``: of the table in its own format · ``files_rewritten``, ``bytes_rewritten``: what was read and replaced ·
+    ``files_written``: the number of new files, None in a dry run.
     """
 
     version: int
@@ -70,18 +69,18 @@ def cluster(
     full: bool = False,
     dry_run: bool = False,
 ) -> Clustered:
-    """Lay out the files of a table that hold rows of ``where``, of all by default, up to ``max_bytes``.
+    """Lay out the files of a table that may hold rows of ``where`` (by default all files), up to ``max_bytes``.
 
-    Files that an earlier call laid out by the same columns are left as they are; ``full``: they too are laid out, by a
-    layout that is fitted anew. Raises `CommitConflict` where others replaced the same files meanwhile, and
-    `UnsupportedFormat` for a table that the format's library cannot write.
+    Files that an earlier call laid out by the same columns stay as they are, unless ``full``: then the layout is fitted
+    again, to all files. Raises `CommitConflict` where another writer replaced the same files, and `UnsupportedFormat`
+    for a table that the format's library cannot write.
     """
     index = index_of(source)
     snapshot = index.snapshot
     if not options.by and snapshot.layout is not None:
         options = replace(options, by=tuple(snapshot.layout.options["by"]))
     if not options.by and options.workload is None:
-        raise InvalidOption("by= names the columns to lay out by: none were ever given for this table.")
+        raise InvalidOption("Give by=, the columns to lay out by: this table has no layout yet.")
     by = [column.path for column in snapshot.schema.orderable(options.by)]
     known = snapshot.layout if snapshot.layout is not None and list(snapshot.layout.options["by"]) == by else None
     runs: list[str] = [] if known is None or full else list(known.options["runs"])
@@ -124,9 +123,9 @@ def cluster(
 
 
 def _chosen(index: Index, where: str | None, runs: Sequence[str], max_bytes: int | None) -> Survivors:
-    """The files to lay out: those that may hold rows of ``where``, less those of earlier runs, up to so many bytes."""
+    """The files to lay out: those that may hold rows of ``where`` and are not of earlier runs, up to ``max_bytes``."""
     predicate = None if where is None else bind(where, index.snapshot.schema)
-    whole = survey(index, None)
+    everything = survey(index, None)
     numbers = survey(index, predicate).numbers
     if runs:
         names = index.paths(numbers).to_pylist()
@@ -134,7 +133,7 @@ def _chosen(index: Index, where: str | None, runs: Sequence[str], max_bytes: int
     if max_bytes is not None:
         sizes = np.cumsum(np.asarray(index.sizes(numbers)))
         numbers = numbers[sizes <= max_bytes]
-    return whole.narrowed(numbers)
+    return everything.narrowed(numbers)
 
 
 def _plain(schema: Schema) -> Schema:
@@ -142,15 +141,15 @@ def _plain(schema: Schema) -> Schema:
 
 
 def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, written: Written) -> int:
-    """Replace the files, on whichever version they are all still live in."""
+    """Replace the files in the newest version in which all of them are live."""
     values = [_partition_values(path, index.snapshot.partition_by) for path in written.files.path.to_pylist()]
     for attempt in range(_ATTEMPTS):
         names = index.paths(np.arange(len(index)))
         gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
         if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
             raise CommitConflict(
-                f"{source.storage.uri}: another writer changed files that were being laid out. Nothing was changed; "
-                "run it again."
+                f"{source.storage.uri}: another writer changed files that were being laid out. Nothing was changed. "
+                "Run it again."
             )
         try:
             delta_commit.replace_files(source, index, gone, written.files, values)
@@ -171,7 +170,7 @@ def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, st
 
 
 def _recorded(source: Source, record: LayoutRecord, runs: Sequence[str]) -> Index:
-    """The index of the table as it is now, with the layout and the runs that followed it."""
+    """The index of the current table, with the layout and the runs that followed it recorded."""
     index = index_of(_again(source))
     kept: dict[str, Any] = {**record.options, "runs": list(runs)}
     snapshot = commit(
@@ -186,7 +185,7 @@ def _recorded(source: Source, record: LayoutRecord, runs: Sequence[str]) -> Inde
 
 
 def _again(source: Source) -> Source:
-    """The source after a commit: an Iceberg table's metadata file is another one then."""
+    """The source after a commit: an Iceberg table has a new metadata file then."""
     if isinstance(source, IcebergSource) and source.table is not None:
         return IcebergSource.at(source.storage, source.table.metadata_location, source.options, None, source.table)
     return source

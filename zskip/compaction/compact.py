@@ -1,6 +1,6 @@
-"""Optimize: rewrite the files of which a rewrite pays (`decay` says which), and no others; or all of them, fitted anew.
+"""Optimize: rewrite the files whose rewrite pays (`choose`), or all files by a newly fitted layout.
 
-`recut` says how a group of files is cut anew. The saved layout stays: later appends go to the same slots.
+`recut` cuts a group of files. The saved layout stays: later appends go to the same slots.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _SAMPLED_PER_FILE, _LEAST_SAMPLE = 800, 10_000
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """What an optimize did, or with ``dry_run`` would do.
+    """The result of an optimize, or in a dry run what it would do.
 
-    ``files_rewritten`` and ``bytes_rewritten``: what was read and replaced · ``files_before`` and ``files_after``: of
-    the whole table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``:
-    the share of rows that a look-up skips. What comes after is None in a dry run, and where it cannot be read ·
-    ``files_left``: that were to be rewritten, and were left, since others changed their groups meanwhile.
+    ``files_rewritten``, ``bytes_rewritten``: what was read and replaced · ``files_before``, ``files_after``: of the
+    table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``: the share of
+    rows that a look-up skips · ``files_left``: files that were not rewritten, since another writer changed their groups
+    meanwhile. The fields ``…_after`` are None in a dry run, and where they cannot be read.
     """
 
     version: int
@@ -68,12 +68,12 @@ def optimize(
     wanted: WriteOptions | None = None,
     backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Optimized]:
-    """Rewrite the groups of files where that pays, best first, up to ``max_bytes``; ``full``: fit the layout anew.
+    """Rewrite the groups of files whose rewrite pays, best first, up to ``max_bytes``; ``full``: all, by a new layout.
 
-    ``wanted``: how the table is to be laid out from now on; as it was by default.
+    ``wanted``: the options of the new layout, by default those of the table.
 
-    Where another writer took files away meanwhile, their groups are left as they are. Raises `CommitConflict` where no
-    group is left, or the layout was to be fitted anew.
+    Where another writer removed files meanwhile, their groups are left as they are. Raises `CommitConflict` where no
+    group remains, or with ``full``; `InvalidOption` for ``full`` together with ``max_bytes``.
     """
     require_managed(storage, base)
     if full and max_bytes is not None:
@@ -121,7 +121,7 @@ def optimize(
         depth_after=None,
         skipped_after=None,
     )
-    # The commit is made: a store that fails now must not hide it.
+    # The commit is done: an error of the store must not hide it.
     with suppress(OSError):
         depth, skipped = _clustering(Index(storage, snapshot))
         done = replace(done, depth_after=depth, skipped_after=skipped)
@@ -130,7 +130,7 @@ def optimize(
 
 @dataclass(frozen=True, slots=True)
 class _Rewrite:
-    """Files by number, and the files that are to take their place: one whole, which applies or does not."""
+    """Files by number, and the new files that replace them; committed together or not at all."""
 
     numbers: np.ndarray
     written: Written
@@ -139,7 +139,7 @@ class _Rewrite:
 def _committed(
     index: Index, rewrites: list[_Rewrite], layout: LayoutRecord | None, all_of_them: bool, merge_sketches: bool
 ) -> tuple[Snapshot, np.ndarray]:
-    """Commit the rewrites whose files are all still there, and say which files those are, by number."""
+    """Commit the rewrites whose files are all still in the table. Returns the snapshot and the replaced files."""
     storage, base, planned = index.storage, index.snapshot, len(rewrites)
     undone: list[bool] = []
     while True:
@@ -167,14 +167,14 @@ def _committed(
             return snapshot, numbers
         except BaseException as error:
             if not undone:
-                raise  # the commit may have been made: its files stay
+                raise  # the commit may have succeeded, so its files must stay
             left: list[_Rewrite] = []
             try:
                 if isinstance(error, CommitConflict):
                     left = _still_there(index, rewrites)
             finally:
                 if len(left) == len(rewrites):
-                    left = []  # it was not for want of files
+                    left = []  # the conflict had another cause than missing files
                 for each in rewrites:
                     if not any(each is one for one in left):
                         removal(storage, each.written)()
@@ -189,7 +189,7 @@ def _grown_by(rewrites: list[_Rewrite]) -> Callable[[tuple[SketchRecord, ...]], 
 
 
 def _still_there(index: Index, rewrites: list[_Rewrite]) -> list[_Rewrite]:
-    """The rewrites of which the newest version has every file."""
+    """The rewrites whose files are all in the newest version."""
     newest = Index(index.storage, load(index.storage))
     now = newest.paths(np.arange(len(newest), dtype=np.int64))
     return [each for each in rewrites if pc.all(pc.is_in(index.paths(each.numbers), value_set=now)).as_py()]
@@ -199,7 +199,7 @@ def _groups(storage: Storage, index: Index, sizes: np.ndarray, max_bytes: int | 
     """The groups of files whose rewrite pays, the best first."""
     base = index.snapshot
     if base.operation == "optimize" and base.details.get("settled") is True:
-        return []  # what one optimize left, another would leave as well
+        return []  # nothing has changed since the last optimize
     routing, rows_per_file = routing_of(storage, base)
     if routing is None or rows_per_file is None:
         return []
@@ -218,12 +218,12 @@ def _groups(storage: Storage, index: Index, sizes: np.ndarray, max_bytes: int | 
 
 
 def _may_merge(base: Snapshot, max_bytes: int | None) -> bool:
-    """Whether all segments of the table's sketches together are within what may be rewritten."""
+    """Whether all segments of the table's sketches may be rewritten within ``max_bytes``."""
     return bool(base.sketches) and (max_bytes is None or sum(sketch.bytes for sketch in base.sketches) <= max_bytes)
 
 
 def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tuple[list[Group], bool]:
-    """The best groups of so many bytes together; and whether those are all."""
+    """The best groups within ``max_bytes``, and whether these are all groups."""
     if max_bytes is None:
         return groups, True
     taken: list[Group] = []
@@ -237,7 +237,7 @@ def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tu
 
 
 def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, backend: Backend) -> list[_Rewrite]:
-    """The groups' rows as new files, cut anew. After an error none is left."""
+    """Write the groups' rows as new files. After an error none of them is left."""
     storage, base = index.storage, index.snapshot
     routing, rows_per_file = routing_of(storage, base)
     assert routing is not None  # since there are groups
@@ -246,11 +246,11 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, backend: B
     alone = replace(kept, files=None, file_size=None, rows_per_file=rows_per_file)
     made: list[_Rewrite] = []
     try:
-        for bundle in [groups] if backend.recuts_at_once else [[group] for group in groups]:
-            numbers = np.sort(np.concatenate([group.numbers for group in bundle]))
+        for batch in [groups] if backend.recuts_at_once else [[group] for group in groups]:
+            numbers = np.sort(np.concatenate([group.numbers for group in batch]))
             total = pc.sum(index.row_counts(numbers), min_count=0).as_py()
             sample = _sampled(index, numbers, total, -(-total // rows_per_file), kept, routing, backend)
-            cut = recut(trunks, routing, bundle, sample, total, base.schema, kept, rows_per_file)
+            cut = recut(trunks, routing, batch, sample, total, base.schema, kept, rows_per_file)
             rows = backend.stored(index, numbers)
             new = backend.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
             made.append(_Rewrite(numbers, new))
@@ -265,7 +265,7 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, backend: B
 def _sampled(
     index: Index, numbers: np.ndarray, total: int, files: int, kept: WriteOptions, routing: Routing, backend: Backend
 ) -> pa.Table:
-    """Some of the files' rows, with the columns by which they are cut."""
+    """A sample of the files' rows, with the columns by which they are cut."""
     known = [path for assignment in routing.assignments for path in assignment.columns]
     columns = fitted_columns(index.snapshot.schema, kept, known)
     size = sample_size(files, _SAMPLED_PER_FILE, _LEAST_SAMPLE)
@@ -273,7 +273,7 @@ def _sampled(
 
 
 def _refitted(index: Index, kept: WriteOptions, backend: Backend) -> Written:
-    """All rows as new files, by a layout that is fitted anew."""
+    """Write all rows as new files by a newly fitted layout."""
     rows = backend.stored(index, np.arange(len(index), dtype=np.int64))
     written = backend.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
@@ -285,7 +285,7 @@ def _refitted(index: Index, kept: WriteOptions, backend: Backend) -> Written:
 
 
 def _require_same_rows(index: Index, numbers: np.ndarray, written: Written) -> None:
-    """Refuse to replace files by fewer or more rows than they are known to hold."""
+    """Raise `CorruptFile` where the new files have fewer or more rows than the index records for the old ones."""
     known = pc.sum(index.row_counts(numbers), min_count=0).as_py()
     if written.rows != known:
         raise CorruptFile(
@@ -295,7 +295,7 @@ def _require_same_rows(index: Index, numbers: np.ndarray, written: Written) -> N
 
 
 def _clustering(index: Index) -> tuple[float, float]:
-    """The average depth and share skipped of a look-up, over the clustering columns."""
+    """The depth, and the share of rows that a look-up skips, averaged over the clustering columns."""
     layout = index.snapshot.layout
     columns = [] if layout is None else list(layout.columns)
     if not columns or not len(index):

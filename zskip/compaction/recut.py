@@ -1,10 +1,10 @@
-"""How the rows of files that are rewritten together are cut anew.
+"""Cut the rows of files that are rewritten together into new files.
 
-    the table's tree ──▶ slot ─┬─ joined by its large files ──▶ a fit to the slot's own rows: several smaller boxes
-                               └─ the rest of the group ──▶ the slots themselves, or one fit to it: what reads less
+    the table's tree ──▶ slot ─┬─ whose large files join ──▶ a fit to the slot's own rows: several smaller boxes
+                               └─ the rest of the group ──▶ one file per slot, or one fit to all: what reads less
 
-The table's own tree keeps the boxes that its appends follow. A fit to the rows themselves is better where they lie
-outside the range that the tree was fitted to, or are too few for a file in each slot.
+The table's own tree stays, for later appends. A fit to the rows themselves is better where they lie outside the range
+to which the tree was fitted, or where they are too few for a file in each slot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from zskip import layouts
 from zskip.compaction.choose import Group, cut_small, parts_of
-from zskip.compaction.splice import Trunk, grafted
+from zskip.compaction.splice import Trunk, spliced
 from zskip.layouts import Assignment
 from zskip.schema import Schema
 from zskip.writer.file_groups import LEAST_FILL
@@ -32,7 +32,7 @@ _LEAST_WEIGHT = 1 / 64  # of the column that weighs most
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """Where the rows go, and after which first and last slot of the table each new file is named, by its number."""
+    """The routing of the rows, and for each new file the first and the last slot of the table's layout that name it."""
 
     routing: Routing
     slots: list[tuple[int, int]]
@@ -48,9 +48,9 @@ def recut(
     options: WriteOptions,
     rows_per_file: int,
 ) -> Recut:
-    """How the rows of some groups are cut, told by a sample of them that stands for ``total`` rows.
+    """How to cut the rows of some groups, from a sample of them that represents ``total`` rows.
 
-    ``trunks``: of the table's ``routing``, by partition.
+    ``trunks``: of the table's ``routing``, for each partition.
     """
     keys, numbers = partition_numbers(sample, options.partition_by)
     by = [column.path for column in schema.orderable(options.by)]
@@ -61,11 +61,11 @@ def recut(
     cut = np.unique(homes).tolist()
     for partition in cut:
         key = routing.keys[partition]
-        mine = np.flatnonzero(numbers == keys.index(key)) if key in keys else np.zeros(0, np.int64)
-        here = [groups[number] for number in np.flatnonzero(homes == partition).tolist()]
+        rows = np.flatnonzero(numbers == keys.index(key)) if key in keys else np.zeros(0, np.int64)
+        in_partition = [groups[number] for number in np.flatnonzero(homes == partition).tolist()]
         first = int(routing.first_file[partition])
-        cutting = _Cutting(sample.take(pa.array(mine)), each, by, options, rows_per_file, [], [], [])
-        assignment = cutting.run(trunks[partition], [_moved(group, first) for group in here])
+        cutting = _Cutting(sample.take(pa.array(rows)), each, by, options, rows_per_file, [], [], [])
+        assignment = cutting.run(trunks[partition], [_moved(group, first) for group in in_partition])
         assignments.append(assignment)
         slots += [(one + first, last + first) for one, last in cutting.slots]
     kept = replace(routing, keys=tuple(routing.keys[one] for one in cut), assignments=tuple(assignments))
@@ -73,14 +73,14 @@ def recut(
 
 
 def _moved(group: Group, first: int) -> Group:
-    """A group whose slots are numbered as in its partition."""
+    """The group with its slots numbered within its partition."""
     joined = {slot - first: weights for slot, weights in group.joined.items()}
     return replace(group, slot=group.slot - first, last=group.last - first, joined=joined)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cutting:
-    """The sampled rows of one partition, each of which stands for ``each`` rows; what they are cut into so far."""
+    """The sampled rows of one partition, each of which represents ``each`` rows; the parts they are cut into so far."""
 
     rows: pa.Table
     each: float
@@ -93,7 +93,7 @@ class _Cutting:
 
     def run(self, trunk: Trunk, groups: Sequence[Group]) -> Assignment:
         home = np.full(trunk.assignment.files, -1)
-        # A slot belongs to the group that has the fewest slots beside it.
+        # Where groups are nested, a slot belongs to the narrowest one.
         for number in sorted(range(len(groups)), key=lambda one: groups[one].slot - groups[one].last):
             home[groups[number].slot : groups[number].last + 1] = number
         pruned = trunk.pruned(home >= 0)
@@ -102,42 +102,42 @@ class _Cutting:
         starts = np.searchsorted(slot[order], np.arange(len(home) + 1))
         part_of = np.full(len(home), -1, np.int64)
         for number, group in enumerate(groups):
-            mine = np.flatnonzero(home == number)
-            joined = np.array([one for one in mine.tolist() if one in group.joined], np.int64)
+            slots = np.flatnonzero(home == number)
+            joined = np.array([one for one in slots.tolist() if one in group.joined], np.int64)
             for one in joined.tolist():
                 chosen = order[starts[one] : starts[one + 1]]
                 files = int(cut_small(self._full(len(chosen))))
                 part_of[one] = self._add(self._fitted(chosen, files, group.joined[one]), one, one)
-            rest = np.setdiff1d(mine, joined)
+            rest = np.setdiff1d(slots, joined)
             if len(rest):
                 within = [order[starts[one] : starts[one + 1]] for one in rest.tolist()]
-                whole = self._cut_rest(group, rest, within, part_of)
-                if whole is not None and len(groups) == 1 and not len(joined):
-                    return whole
-        return grafted(pruned, part_of, self.parts, self.first, len(self.slots))
+                fit = self._cut_rest(group, rest, within, part_of)
+                if fit is not None and len(groups) == 1 and not len(joined):
+                    return fit
+        return spliced(pruned, part_of, self.parts, self.first, len(self.slots))
 
     def _cut_rest(
         self, group: Group, rest: NDArray[np.int64], within: list[NDArray[np.intp]], part_of: NDArray[np.int64]
     ) -> Assignment | None:
-        """Cut the rows of these slots, and say by which fit to all of them, where it is one."""
+        """Cut the rows of these slots. Returns the fit to all of them, or None where each slot gets its own."""
         chosen = np.concatenate(within)
         size = self._full(len(chosen))
         files = 1 if group.files == 1 else int(parts_of(np.array([size]), np.array([len(rest)]))[0])
-        whole = self._fitted(chosen, files, group.weights)
+        fit = self._fitted(chosen, files, group.weights)
         if 1 < len(rest) <= size / LEAST_FILL and files > 1:
             alone = [
                 self._fitted(rows, max(1, int(self._full(len(rows)) + 0.5)), group.weights) if len(rows) else None
                 for rows in within
             ]
-            if self._cost(within, alone, group.weights) < self._cost([chosen], [whole], group.weights):
+            if self._cost(within, alone, group.weights) < self._cost([chosen], [fit], group.weights):
                 for one, part in zip(rest.tolist(), alone, strict=True):
                     part_of[one] = self._add(part, one, one)
                 return None
-        part_of[rest] = self._add(whole, group.slot, group.last)
-        return whole
+        part_of[rest] = self._add(fit, group.slot, group.last)
+        return fit
 
     def _full(self, sampled: int) -> float:
-        """So many sampled rows in full files."""
+        """The number of full files for ``sampled`` rows of the sample."""
         return sampled * self.each / self.rows_per_file
 
     def _add(self, part: Assignment | None, slot: int, last: int) -> int:
@@ -160,7 +160,7 @@ class _Cutting:
     def _cost(
         self, within: Sequence[NDArray[np.intp]], parts: Sequence[Assignment | None], weights: Mapping[str, float]
     ) -> float:
-        """The share that is expected to be read of these rows, each lot of them cut by its part."""
+        """The share of these rows that a query is expected to read when each set is cut by its part."""
         rows = self.rows.take(pa.array(np.concatenate(within)))
         numbers = np.concatenate(list(self._numbered(within, parts)))
         weighed, workload = self._weights(weights), self.options.workload
@@ -178,11 +178,11 @@ class _Cutting:
             first += 1 if part is None else part.files
 
     def _weights(self, weights: Mapping[str, float]) -> list[float] | None:
-        """What a fit to a group's rows should weigh: a column that all of them agree on is not worth a cut."""
+        """The weights for a fit to a group's rows: by what a cut on each column can save."""
         options = self.options
         most = max(weights.values(), default=0.0)
         if options.workload is not None or not most or not set(weights) <= set(options.by):
             return weights_of(options.weights, options.by)
-        # No column is given up: what the files' ranges tell of their rows is no more than a hull.
+        # No column gets the weight 0: the files' ranges are only the hull of their rows.
         heavier = {column: max(weight, _LEAST_WEIGHT * most) for column, weight in weights.items()}
         return weights_of(heavier, options.by)

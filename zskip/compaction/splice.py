@@ -1,8 +1,8 @@
-"""Grafting: the files of an assignment are cut further, each by an assignment of its own, and all of it is one again.
+"""Splice assignments: cut files of an assignment further, each by an assignment of its own, into one new assignment.
 
 trunk    row ──▶ file 0, 1, 2, …           the tree of a table, which its appends follow
 part     file 1 ──▶ [ 0 │ 1 ]              a fit to the rows of that file
-grafted  row ──▶ 0, 1 or 2                 the part's tree stands where the file's cells stood
+spliced  row ──▶ 0, 1 or 2                 the part's tree replaces the file's cells
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from zskip.keys import Boundaries, dense_codes
 from zskip.layouts.assignment import Assignment
 from zskip.layouts.cells import Files, ThresholdTree
 
-__all__ = ["Trunk", "grafted"]
+__all__ = ["Trunk", "spliced"]
 
 
 @dataclass(frozen=True)
 class Trunk:
-    """An assignment of which some files are to be cut further."""
+    """An assignment whose files may be cut further."""
 
     assignment: Assignment
 
     @cached_property
     def _spans(self) -> tuple[list[int], list[int]]:
-        """By node, the first and the last file below it."""
+        """The first and the last file below each node."""
         tree, cells = self.assignment.tree, self.assignment.cells
         least, most = cells.first.tolist(), (cells.first + cells.salt - 1).tolist()
         low, high = [0] * len(tree), [0] * len(tree)
-        # children stand after their parents
+        # Children come after their parents.
         for node in range(len(tree) - 1, -1, -1):
             below, above = int(tree.below[node]), int(tree.above[node])
             low[node] = min(low[c] if c >= 0 else least[~c] for c in (below, above))
@@ -42,9 +42,10 @@ class Trunk:
         return low, high
 
     def pruned(self, wanted: NDArray[np.bool_]) -> Assignment:
-        """The part of the tree that leads to the wanted files, of which there is one at least.
+        """The part of the tree that leads to the wanted files, at least one.
 
-        A row of another file goes to any of them. A cell that is spread over several files goes to the first of them.
+        Rows of other files go to any of the wanted ones. A cell that was spread over several files goes to the first
+        wanted one of them.
         """
         tree, cells = self.assignment.tree, self.assignment.cells
         low, high = self._spans
@@ -65,15 +66,15 @@ class Trunk:
                 number = ~len(leaves)
                 leaves.append(~child)
             else:
-                ways = [int(way[child]) for way in (tree.below, tree.above)]
-                on = [way for way in ways if reaches(way)]
-                if len(on) == 1:
-                    waiting.append((on[0], parent, side))
+                sides = [int(tree.below[child]), int(tree.above[child])]
+                reaching = [one for one in sides if reaches(one)]
+                if len(reaching) == 1:
+                    waiting.append((reaching[0], parent, side))
                     continue
                 number = len(nodes)
                 nodes.append(child)
                 children.append([0, 0])
-                waiting += [(ways[1], number, 1), (ways[0], number, 0)]
+                waiting += [(sides[1], number, 1), (sides[0], number, 0)]
             if parent >= 0:
                 children[parent][side] = number
         below, above = np.array(children, np.int32).reshape(-1, 2).T
@@ -90,55 +91,57 @@ def _first_wanted(first: int, last: int, wanted: NDArray[np.bool_]) -> int:
     return first + int(wanted[first : last + 1].argmax())
 
 
-def grafted(
+def spliced(
     trunk: Assignment, part_of: NDArray[np.int64], parts: Sequence[Assignment | None], first: Sequence[int], files: int
 ) -> Assignment:
-    """One assignment of ``files`` files: each file of the trunk goes on through the tree of its part.
+    """One assignment of ``files`` files, in which each file of the trunk is cut by the tree of its part.
 
-    ``part_of``: by file of the trunk, the number of its part, which several files may share · ``first``: the number of
-    each part's first file; a part that is None is one file.
+    ``part_of``: for each file of the trunk, the number of its part, which several files may share · ``first``: the
+    number of each part's first file. A part that is None is a single file.
     """
-    whole = [part for part in parts if part is not None]
-    columns = list(dict.fromkeys(path for one in (trunk, *whole) for path in one.columns))
-    drawn = [_Drawn.of([_boundaries(one, path) for one in (trunk, *whole)]) for path in columns]
+    fits = [part for part in parts if part is not None]
+    columns = list(dict.fromkeys(path for one in (trunk, *fits) for path in one.columns))
+    merged = [_MergedBoundaries.of([_boundaries(one, path) for one in (trunk, *fits)]) for path in columns]
     number_of = np.cumsum([part is not None for part in parts])  # 0 is the trunk
-    column, threshold = _moved(trunk, 0, columns, drawn)
+    column, threshold = _moved(trunk, 0, columns, merged)
     nodes: list[tuple[NDArray[np.int32], ...]] = []
     firsts: list[NDArray[np.int64]] = []
     salts: list[NDArray[np.int64]] = []
     node, cell = len(trunk.tree), 0
-    instead = np.empty(len(trunk.cells.first), np.int32)  # of each cell of the trunk: a node, or ~ a cell
+    replacement = np.empty(len(trunk.cells.first), np.int32)  # of each cell of the trunk: a node, or ~ a cell
     moved: dict[int, tuple[NDArray[np.int32], NDArray[np.int32]]] = {}
     for leaf, number in enumerate(part_of[trunk.cells.first].tolist()):
         part = parts[number]
         if part is None:
-            instead[leaf] = ~cell
+            replacement[leaf] = ~cell
             firsts.append(np.array([first[number]], np.int64))
             salts.append(np.ones(1, np.int64))
             cell += 1
             continue
         if number not in moved:
-            moved[number] = _moved(part, int(number_of[number]), columns, drawn)
-        instead[leaf] = node if len(part.tree) else ~cell
-        below, above = (np.where(way >= 0, way + node, way - cell) for way in (part.tree.below, part.tree.above))
+            moved[number] = _moved(part, int(number_of[number]), columns, merged)
+        replacement[leaf] = node if len(part.tree) else ~cell
+        below, above = (np.where(side >= 0, side + node, side - cell) for side in (part.tree.below, part.tree.above))
         nodes.append((*moved[number], below.astype(np.int32), above.astype(np.int32)))
         firsts.append(part.cells.first + first[number])
         salts.append(part.cells.salt)
         node, cell = node + len(part.tree), cell + len(part.cells.first)
-    ways = [np.where(way >= 0, way, instead[~np.minimum(way, -1)]) for way in (trunk.tree.below, trunk.tree.above)]
+    sides = [
+        np.where(side >= 0, side, replacement[~np.minimum(side, -1)]) for side in (trunk.tree.below, trunk.tree.above)
+    ]
     tree = ThresholdTree(
         *(
             np.concatenate([own.astype(np.int32), *(each[place] for each in nodes)])
-            for place, own in enumerate((column, threshold, *ways))
+            for place, own in enumerate((column, threshold, *sides))
         )
     )
-    # Inside a file rows are ordered by what its own fit knows of them, where there is one.
-    own = [next(one for one in (*whole, trunk) if path in one.columns) for path in columns]
+    # Rows inside a file are ordered by the quantiles of its own fit, if it has one.
+    own = [next(one for one in (*fits, trunk) if path in one.columns) for path in columns]
     return Assignment(
         trunk.layout,
         tuple(columns),
         tuple(trunk.weights[trunk.columns.index(path)] if path in trunk.columns else 0.0 for path in columns),
-        tuple(Boundaries(one.values) for one in drawn),
+        tuple(Boundaries(one.values) for one in merged),
         tree,
         Files(np.concatenate(firsts), np.concatenate(salts), files),
         tuple(one.quantiles[one.columns.index(path)] for one, path in zip(own, columns, strict=True)),
@@ -147,37 +150,37 @@ def grafted(
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
-    """The boundaries of one column, of several trees, as one; ``places``: by tree, where each of its own stands."""
+class _MergedBoundaries:
+    """The boundaries of one column in several trees, merged. ``places``: for each tree, the positions of its own."""
 
     values: pa.Array
     places: list[NDArray[np.int32]]
 
     @staticmethod
-    def of(each: list[pa.Array | None]) -> _Drawn:
-        # The trunk may be of a time when the column was narrower.
+    def of(each: list[pa.Array | None]) -> _MergedBoundaries:
+        # The trunk may have been fitted before the column was widened.
         arrow = next(values.type for values in reversed(each) if values is not None)
-        there = [pa.array([], arrow) if values is None else values.cast(arrow) for values in each]
-        codes, distinct = dense_codes(pa.chunked_array(there))
-        return _Drawn(distinct, np.split(codes - 1, np.cumsum([len(values) for values in there])[:-1]))
+        lists = [pa.array([], arrow) if values is None else values.cast(arrow) for values in each]
+        codes, distinct = dense_codes(pa.chunked_array(lists))
+        return _MergedBoundaries(distinct, np.split(codes - 1, np.cumsum([len(values) for values in lists])[:-1]))
 
 
 def _boundaries(assignment: Assignment, path: str) -> pa.Array | None:
-    """The boundaries of a column that the tree's nodes name; None where it does not know the column."""
+    """An assignment's boundaries of a column; None where it does not use the column."""
     if path not in assignment.columns:
         return None
     return assignment.boundaries[assignment.columns.index(path)].values
 
 
 def _moved(
-    assignment: Assignment, number: int, columns: Sequence[str], drawn: Sequence[_Drawn]
+    assignment: Assignment, number: int, columns: Sequence[str], merged: Sequence[_MergedBoundaries]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The columns and thresholds of a tree's nodes among the columns and boundaries of all."""
+    """The columns and thresholds of a tree's nodes, renumbered for the merged columns and boundaries."""
     place = np.array([columns.index(path) for path in assignment.columns], np.int32)
     tree = assignment.tree
     column, threshold = place[tree.column], tree.threshold.copy()
     for one in np.unique(column).tolist():
-        # the threshold 1 parts NULL from the values, and names no boundary
+        # The threshold 1 separates NULL from the values and is not a boundary.
         cuts = (column == one) & (tree.threshold >= 2)
-        threshold[cuts] = drawn[one].places[number][tree.threshold[cuts] - 2] + 2
+        threshold[cuts] = merged[one].places[number][tree.threshold[cuts] - 2] + 2
     return column, threshold

@@ -307,7 +307,7 @@ def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sc
     _be_spelled_alike(Schema(united), schemas)
     for key, values in folders.items():
         if united.get_field_index(key) < 0:
-            united = united.append(pa.field(key, hive.inferred(values)))
+            united = united.append(pa.field(key, hive.inferred_type(values)))
     return Schema(united)
 
 

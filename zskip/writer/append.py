@@ -65,7 +65,7 @@ def create(
         require_managed(storage, base)
     schema = Schema(source.schema)
     for name in options.partition_by:
-        hive.refuse_unfit(name, schema.column(name).type)
+        hive.require_partition_type(name, schema.column(name).type)
     partition_by = tuple(schema.column(name).parts[0] for name in options.partition_by)
     if set(partition_by) >= set(schema.arrow.names):
         raise InvalidOption("partition_by= names every column; at least one must stay in the files.")

@@ -248,11 +248,11 @@ def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
     """The partition values of each file, from its folders; types are inferred unless a table defines them."""
     texts = [hive.values_of(file.inner) for file in files]
     names = {name: None for values in texts for name in values}
-    types = {name: hive.inferred(pa.array([values.get(name) for values in texts], pa.string())) for name in names}
+    types = {name: hive.inferred_type(pa.array([values.get(name) for values in texts], pa.string())) for name in names}
     partition = files[0].partition
     if partition is not None:
         types = {field.name: field.type for field in partition}
-    return [hive.scalars(values, types) for values in texts]
+    return [hive.partition_scalars(values, types) for values in texts]
 
 
 def _with_folders(schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Schema:

@@ -246,7 +246,7 @@ def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str
     """How the paths write the names of the partition columns. Mostly the first one has them all."""
     found: dict[str, str] = {}
     for path in paths:
-        found |= hive.spelled_names(path)
+        found |= hive.encoded_names(path)
         if found.keys() >= set(partition_by):
             break
     return found
