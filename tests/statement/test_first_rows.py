@@ -94,7 +94,7 @@ def test_a_threshold_that_is_too_high_is_noticed(lake: Path, monkeypatch: pytest
     """The tests above bite: with row counts that are taken for granted, rows are lost."""
     right = first_rows.holding_first_rows
     monkeypatch.setattr(
-        "zskip.engines.duckdb.statement.holding_first_rows",
+        "zskip.engines.duckdb.pruned_tables.holding_first_rows",
         lambda survivors, wanted: right(
             survivors, first_rows.FirstRows(wanted.place, 1, wanted.column, wanted.descending)
         ),

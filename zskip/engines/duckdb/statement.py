@@ -24,23 +24,17 @@ from zskip.engines.duckdb.catalog import Catalog, open_index
 from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.pointing import pointing_at
+from zskip.engines.duckdb.pruned_tables import pruned_tables
 from zskip.engines.duckdb.relation import opened
-from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
-from zskip.engines.duckdb.stubs import Stub, engine_plan, make_stubs
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
-from zskip.engines.duckdb.table_places import Place, Word, table_places, tokens
+from zskip.engines.duckdb.table_places import Place, Word, edited, table_places, tokens
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
-from zskip.plan import Changes, Plan, Survivors, listed, survey
-from zskip.statement.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
-from zskip.statement.conditions import conditions_of
-from zskip.statement.first_rows import FirstRows, first_rows, holding_first_rows
-from zskip.statement.plan_tree import Scan
+from zskip.plan import Plan
 
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.tablelog import Index
 
 __all__ = ["Rewritten", "rewrite", "sql"]
 
@@ -51,8 +45,6 @@ _CLOCKS = frozenset(
         *("transaction_timestamp", "statement_timestamp", "clock_timestamp"),
     }
 )
-# The numbers of a file in a list, which are others in a shorter list.
-_NUMBERS_FILES = "file_index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,105 +260,26 @@ def _rewritten(
     if not found:
         return Rewritten(text, values.all, (), (), True)
     _refuse_views(words, [place for place, _ in found], text)
-    tree = _engine_tree(text, words, found, con, params if one.named_parameters else None) if prune else None
+    tables = pruned_tables(text, words, found, con, params if one.named_parameters else None, freshness, prune)
     edits = [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons = [], []
-    for number, (place, index) in enumerate(found):
-        changes = listed(index) if freshness == "list" else None
-        survivors, beside, why = _surviving(number, index, tree, con, changes)
-        planned = Plan(survivors)
-        reasons.append(why)
+    for (place, index), table in zip(found, tables, strict=True):
+        planned = Plan(table.survivors)
+        reasons.append(table.reasons)
         read = read_survivors(planned.scan, index.snapshot.uniform, con, values)
-        if beside is not None:
-            read = with_index_rows(read, beside, index.snapshot.schema.arrow)
+        if table.beside is not None:
+            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
         plans.append((text[place.start : place.end], planned))
     return Rewritten(
-        _edited(text, edits),
+        edited(text, edits),
         values.all,
         tuple(plans),
         tuple(reasons),
         _is_settled(one, words, [place for place, _ in found]),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """DuckDB's plan of a statement over stubs, and what the rules of `zskip.statement` read from it."""
-
-    scans: Sequence[Scan]
-    first: Sequence[FirstRows]
-    aggregates: Sequence[Aggregates]
-
-
-def _engine_tree(
-    text: str,
-    words: Sequence[Word],
-    found: Sequence[tuple[Place, Index]],
-    con: duckdb.DuckDBPyConnection,
-    params: Sequence[Any] | Mapping[str, Any] | None,
-) -> _Tree | None:
-    """None where the plan cannot be had or read."""
-    if any(word.text.lower() == _NUMBERS_FILES for word in words):
-        return None
-    if any(reads_bytes_as_text(con, index.snapshot.schema.arrow) for index in {index for _, index in found}):
-        return None
-    stubs = make_stubs([index.snapshot.schema.arrow for _, index in found], text)
-    edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
-    root = engine_plan(con, _edited(text, edits)[_explained(words) :], stubs, params)
-    columns = [stub.columns for stub in stubs]
-    scans = None if root is None else root.scans(columns)
-    return None if root is None or scans is None else _Tree(scans, first_rows(root, columns), aggregates(root, columns))
-
-
-def _surviving(
-    place: int, index: Index, tree: _Tree | None, con: duckdb.DuckDBPyConnection, changes: Changes | None
-) -> tuple[Survivors, IndexRows | None, tuple[str, ...]]:
-    """The files to read of the table at a place, by every rule, rows that stand for others, and what each rule did."""
-    scans = [scan for scan in tree.scans if scan.place == place] if tree else []
-    conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
-    survivors = survey(index, conditions.predicate, changes=changes)
-    reasons = []
-    if conditions.predicate is not None:
-        reasons.append(f"conditions {conditions.predicate}: {survivors.total_files - len(survivors):,} files skipped")
-    # A condition that could not be read may leave fewer rows than a file promises.
-    if tree and conditions.complete:
-        for wanted in tree.first:
-            if wanted.place == place:
-                before = len(survivors)
-                survivors = holding_first_rows(survivors, wanted)
-                reasons.append(f"{wanted}: {before - len(survivors):,} files skipped")
-        for asked in tree.aggregates:
-            beside = rows_of_index(survivors, asked) if asked.place == place else None
-            if beside is not None:
-                reasons.append(f"count, min and max: {beside.files:,} files answered by the index")
-                return beside.rest, beside, tuple(reasons)
-    return survivors, None, tuple(reasons)
-
-
-def _as_stub(place: Place, stub: Stub) -> str:
-    said = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place)}"
-    return f"SELECT * FROM {said}" if place.bare else said
-
-
-def _explained(words: Sequence[Word]) -> int:
-    """Where the statement begins that EXPLAIN explains; 0 for any other statement."""
-    if words[0].text.upper() != "EXPLAIN":
-        return 0
-    at = 1
-    if words[at].text.upper() == "ANALYZE":
-        at += 1
-    if words[at].text == "(" and words[at + 1].text.upper() not in ("SELECT", "FROM", "WITH", "VALUES", "("):
-        at = next(number for number, word in enumerate(words) if word.text == ")") + 1
-    return words[at].start
-
-
-def _edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    for start, end, replacement in sorted(edits, reverse=True):
-        text = text[:start] + replacement + text[end:]
-    return text
 
 
 def _takes_parameters(one: duckdb.Statement) -> bool:

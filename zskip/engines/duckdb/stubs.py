@@ -99,8 +99,8 @@ class _Spelling:
             "".join(letter.swapcase() if at in chosen else letter for at, letter in enumerate(name))
             for chosen in islice(ends, _MOST_SPELLINGS)
         ]
-        # Never all letters at once: DATE is also what a type is printed as.
-        new = [said for said in spelled if self._is_new(said) and (len(letters) == 1 or not said.isupper())]
+        # Never all of many letters at once: DATE is also what a type is printed as.
+        new = [said for said in spelled if self._is_new(said) and (len(letters) <= 2 or not said.isupper())]
         found = next((said for said in new if said not in self._taken), name)
         self._taken.add(found)
         return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Place", "Places", "Word", "table_places", "tokens"]
+__all__ = ["Place", "Places", "Word", "edited", "table_places", "tokens"]
 
 _QUERY_STARTS = {
     "SELECT",
@@ -197,3 +197,10 @@ def _alias_keywords() -> Collection[str]:
             "HAVING bool_and(keyword_category IN ('unreserved', 'column_name'))"
         ).fetchall()
     return frozenset(name for (name,) in rows)
+
+
+def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    """A text with some of its ranges, ``(first, end, replacement)``, replaced."""
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = text[:start] + replacement + text[end:]
+    return text

@@ -1,0 +1,283 @@
+"""Joins: tables are pruned by the keys of other tables, and only where no row is needed that has no partner."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import zskip
+from tests.statement.random_joins import random_statement
+from tests.tables import build_table, sorted_rows
+from zskip.engines.duckdb import key_queries
+from zskip.engines.duckdb.statement import rewrite
+from zskip.statement import joins, key_pruning
+
+N = 160
+DAY = datetime.date(2024, 1, 1)
+
+
+def _rows(seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+
+    def nullable(values: Sequence[object]) -> list[object]:
+        return [None if missing else value for value, missing in zip(values, random.random(N) < 0.1, strict=True)]
+
+    days = [DAY + datetime.timedelta(days=int(day)) for day in np.sort(random.integers(0, 60, N))]
+    return pa.table(
+        {
+            "key": pa.array(nullable(np.sort(random.integers(0, 60, N)).tolist()), pa.int64()),
+            "val": pa.array(nullable(random.integers(0, 60, N).tolist()), pa.int32()),
+            "txt": pa.array(nullable([f"s{value:02}" for value in random.integers(0, 40, N)])),
+            "day": pa.array(nullable(days)),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("joins")
+    for number in range(3):
+        build_table(folder / f"t{number}", _rows(number), files=16, row_group_rows=10)
+    build_table(
+        folder / "dim",
+        pa.table(
+            {"key": [5, 6, 7, 50, None], "small": pa.array([5, 6, 7, 50, None], pa.int16()), "name": list("ppqrp")}
+        ),
+        files=1,
+    )
+    return folder
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are asked for whatever they cost, and however long that takes."""
+    monkeypatch.setattr(key_pruning, "_A_QUERY", -1000.0)
+    monkeypatch.setattr(key_pruning, "_A_FILE", 10.0)
+    monkeypatch.setattr(key_queries, "_KNOWN", {})
+
+
+def over(lake: Path, statement: str, end: str = "") -> str:
+    for name in ("0", "1", "2", "dim"):
+        table = f"'{lake}/{name if name == 'dim' else 't' + name}{end}'"
+        statement = statement.replace(f"{{{name}}}", table)
+    return statement
+
+
+def files_read(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[int]:
+    return [len(plan) for _, plan in rewrite(over(lake, statement), con).plans]
+
+
+def same_rows(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> bool:
+    found = zskip.sql(over(lake, statement), con).fetchall()
+    return sorted_rows(found) == sorted_rows(con.sql(over(lake, statement, "/*.parquet")).fetchall())
+
+
+# What is read of each table, in the order of the text, where the keys of the small one are 5 and 6.
+PRUNED = [
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {dim} s JOIN {0} t USING (key) WHERE s.name = 'p'", [1, 2]),
+    ("SELECT * FROM {0} t, {dim} s WHERE t.key = s.key AND s.name = 'p' AND t.val < s.key", [2, 1]),
+    # An integer of another width is the same key; what is computed of it is not.
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.small WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key + 1 WHERE s.name = 'p'", [16, 1]),
+    ("SELECT * FROM {0} t JOIN (SELECT key + 1 AS key FROM {dim} WHERE name = 'p') s ON t.key = s.key", [16, 1]),
+    # Only the side of which rows without a partner are not needed.
+    ("SELECT * FROM {dim} s LEFT JOIN {0} t ON t.key = s.key WHERE s.name = 'p'", [1, 2]),
+    ("SELECT * FROM {0} t LEFT JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [16, 1]),
+    ("SELECT * FROM {0} t RIGHT JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {0} t RIGHT JOIN (SELECT * FROM {dim} WHERE name = 'p') s ON t.key = s.key AND t.val < 9", [1, 1]),
+    ("SELECT * FROM {0} t FULL JOIN (SELECT * FROM {dim} WHERE name = 'p') s ON t.key = s.key", [16, 1]),
+    ("SELECT * FROM {0} t SEMI JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {0} t ANTI JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [16, 1]),
+    ("SELECT * FROM {dim} s ANTI JOIN {0} t ON t.key = s.key WHERE s.name = 'p'", [1, 2]),
+    ("SELECT * FROM {0} t WHERE key IN (SELECT key FROM {dim} WHERE name = 'p')", [2, 1]),
+    ("SELECT * FROM {0} t WHERE key NOT IN (SELECT key FROM {dim} WHERE name = 'q')", [16, 1]),
+    ("SELECT * FROM {0} t WHERE key IN (SELECT key FROM {dim} WHERE name = 'p') OR val = 3", [16, 1]),
+    ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [2, 1]),
+    ("SELECT * FROM {0} t WHERE NOT EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [16, 1]),
+    ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key + 1 = t.key AND s.name = 'p')", [16, 1]),
+    # NULL is a partner of NULL only where the statement says so, and the small table has one.
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key IS NOT DISTINCT FROM s.key WHERE s.name = 'p'", [13, 1]),
+    (
+        "FROM {dim} s LEFT JOIN ({1} u LEFT JOIN {0} t ON t.val = u.val) ON t.key IS NOT DISTINCT FROM s.key "
+        "WHERE s.name = 'p'",
+        [1, 16, 16],
+    ),
+    # A group of one key does not depend on the others; the first rows do.
+    (
+        "SELECT * FROM (SELECT key, sum(val) FROM {0} GROUP BY key) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'",
+        [2, 1],
+    ),
+    (
+        "SELECT * FROM (SELECT max(key) AS key FROM {0} GROUP BY val) JOIN {dim} s USING (key) WHERE s.name = 'p'",
+        [16, 1],
+    ),
+    ("SELECT * FROM (FROM {0} ORDER BY val LIMIT 9) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 1]),
+    ("SELECT *, sum(t.val) OVER () FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM (SELECT *, sum(val) OVER () FROM {0}) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 1]),
+    ("SELECT * FROM (FROM {0} UNION ALL FROM {1}) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 16, 1]),
+    # A table that the plan scans twice, and keys of a CTE that is read twice.
+    (
+        "WITH t AS (FROM {0}) SELECT * FROM t a JOIN t b USING (val) JOIN {dim} s ON a.key = s.key WHERE s.name = 'p'",
+        [16, 1],
+    ),
+    # Chains and stars: what is left of one table has the keys of the next.
+    ("SELECT * FROM {dim} s JOIN {0} t ON t.key = s.key JOIN {1} u ON u.day = t.day WHERE s.name = 'p'", [1, 2, 1]),
+    (
+        "FROM {0} t JOIN {dim} s ON t.key = s.key JOIN {1} u ON u.day = t.day WHERE s.name = 'p' AND u.key = 8",
+        [1, 1, 0],
+    ),
+]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(("statement", "files"), PRUNED, ids=[statement for statement, _ in PRUNED])
+def test_a_table_is_pruned_by_the_keys_of_its_joins(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, files: list[int]
+) -> None:
+    assert same_rows(lake, con, statement)
+    assert files_read(lake, con, statement) == files
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("seed", range(4))
+def test_random_joins_give_the_rows_that_they_give_over_all_files(
+    lake: Path, con: duckdb.DuckDBPyConnection, seed: int
+) -> None:
+    random = Random(seed)
+    for statement in (random_statement(random) for _ in range(30)):
+        assert same_rows(lake, con, statement), statement
+
+
+ONE_KEY = "SELECT count(*) AS n FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'q'"
+
+
+def test_keys_are_asked_for_only_where_that_pays(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+    ask = key_queries.KeyQueries.ask
+
+    def recorded(
+        queries: key_queries.KeyQueries, table: key_pruning.JoinedTable, key: str, seconds: float
+    ) -> tuple[pa.Array, Hashable] | None:
+        asked.append(key)
+        return ask(queries, table, key, seconds)
+
+    monkeypatch.setattr(key_queries.KeyQueries, "ask", recorded)
+    assert files_read(lake, con, ONE_KEY) == [16, 1]
+    assert not asked
+    # Sixteen files whose reading takes a second each; but not by a column of which every file holds all values.
+    monkeypatch.setattr(key_pruning, "_A_FILE", 1.0)
+    assert files_read(lake, con, ONE_KEY) == [1, 1]
+    assert files_read(lake, con, ONE_KEY.replace("t.key", "t.val")) == [16, 1]
+    assert asked == ["key"]
+    # The same keys are known from then on; other conditions have others.
+    monkeypatch.setattr(key_queries.KeyQueries, "_values", None)
+    assert files_read(lake, con, ONE_KEY) == [1, 1]
+    with pytest.raises(TypeError):
+        files_read(lake, con, ONE_KEY.replace("'q'", "'r'"))
+
+
+@pytest.mark.usefixtures("always")
+def test_known_keys_are_those_of_the_same_files(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    """Bounds of another table leave out files of the one that is asked: its keys are fewer then."""
+    alone = "FROM {2} w WHERE w.key IN (SELECT key FROM {0} t WHERE t.val < 50)"
+    bounded = "FROM {1} u JOIN {0} t ON u.key = t.key JOIN {2} w ON w.key = t.key WHERE u.key < 9 AND t.val < 50"
+    for statement in (bounded, alone, bounded):
+        assert same_rows(lake, con, f"SELECT w.txt {statement}")
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("own", [False, True])
+def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    if own:
+        con.begin()
+    monkeypatch.setattr(key_queries, "quoted", lambda name: f'"{name} is no column"')
+    assert same_rows(lake, con, ONE_KEY)
+    assert files_read(lake, con, ONE_KEY) == [16, 1]
+    monkeypatch.undo()
+    monkeypatch.setattr(key_pruning, "_A_QUERY", -1000.0)
+    monkeypatch.setattr(key_queries, "_KNOWN", {})
+    slow = "SELECT count(*) AS n FROM {0} t JOIN {1} u ON t.key = u.key WHERE u.val < 9"
+    monkeypatch.setattr(key_queries, "_MOST_KEYS", 3)
+    assert files_read(lake, con, slow) == [16, 12]
+    assert same_rows(lake, con, slow)
+    if own:
+        con.commit()
+
+
+@pytest.mark.usefixtures("always")
+def test_a_folder_that_may_change_is_not_asked(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Its keys may be others when the statement runs."""
+    for name, managed in (("t0", True), ("dim", False)):
+        build_table(
+            tmp_path / name,
+            pa.table({"key": range(32), "name": [f"n{i:02}" for i in range(32)]}),
+            files=8,
+            managed=managed,
+        )
+    statement = "SELECT count(*) AS n FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'n05'"
+    assert files_read(tmp_path, con, statement) == [8, 1]
+    assert files_read(tmp_path, con, statement.replace("s.name", "t.name")) == [1, 1]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("condition", ["random() < 2", "s.key > nextval('numbers')"])
+def test_keys_are_not_taken_from_rows_that_are_others_each_time(
+    lake: Path, con: duckdb.DuckDBPyConnection, condition: str
+) -> None:
+    con.execute("CREATE SEQUENCE numbers")
+    statement = f"SELECT * FROM {{0}} t JOIN {{dim}} s USING (key) WHERE name < 'q' AND {condition}"
+    (keys,) = _keys_of(lake, con, statement)
+    assert keys.values.to_pylist() == [5, 6]
+
+
+def _keys_of(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[key_pruning.KeySet]:
+    """The keys by which a statement's first table is pruned."""
+    found: list[key_pruning.KeySet] = []
+    prune = key_pruning.prune_by_keys
+
+    def recorded(
+        tables: Sequence[key_pruning.JoinedTable], joined: Sequence[joins.JoinKeys], ask: key_pruning.Ask
+    ) -> None:
+        prune(tables, joined, ask)
+        found.extend(tables[0].keys)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zskip.engines.duckdb.pruned_tables.prune_by_keys", recorded)
+        rewrite(over(lake, statement), con)
+    return found
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("_LEFT_NOT_NEEDED", {"INNER", "SEMI", "LEFT", "ANTI", "RIGHT"}),
+        ("_KEEPS_RIGHT", joins._KEEPS_RIGHT | {"LEFT"}),
+        ("_ROW_BY_ROW", joins._ROW_BY_ROW | {"TOP_N", "WINDOW"}),
+    ],
+)
+def test_a_wrong_table_of_joins_loses_rows(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, name: str, wrong: set[str]
+) -> None:
+    """The tests above bite."""
+    monkeypatch.setattr(joins, name, wrong)
+    statements = [statement for statement, _ in PRUNED]
+    assert not all(same_rows(lake, con, statement) for statement in statements)

@@ -1,0 +1,132 @@
+"""What is left to read of each table of a statement, by every rule of `zskip.statement`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zskip.engines.duckdb.key_queries import KeyQueries
+from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
+from zskip.engines.duckdb.stubs import Stub, engine_plan, make_stubs
+from zskip.engines.duckdb.survivor_reads import default_alias
+from zskip.engines.duckdb.table_places import Place, Word, edited
+from zskip.plan import Survivors, listed, survey
+from zskip.statement.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
+from zskip.statement.conditions import conditions_of
+from zskip.statement.first_rows import FirstRows, first_rows, holding_first_rows
+from zskip.statement.joins import JoinKeys, join_keys
+from zskip.statement.key_pruning import JoinedTable, prune_by_keys
+from zskip.statement.plan_tree import Scan
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from zskip.tablelog import Index
+
+__all__ = ["PrunedTable", "pruned_tables"]
+
+# The numbers of a file in a list, which are others in a shorter list.
+_NUMBERS_FILES = "file_index"
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedTable:
+    """``beside``: rows that stand for files which the index answers · ``reasons``: what each rule skipped."""
+
+    survivors: Survivors
+    beside: IndexRows | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What the rules of `zskip.statement` read from DuckDB's plan of a statement over stubs."""
+
+    scans: Sequence[Scan] = ()
+    joins: Sequence[JoinKeys] = ()
+    first: Sequence[FirstRows] = ()
+    aggregates: Sequence[Aggregates] = ()
+
+
+def pruned_tables(
+    text: str,
+    words: Sequence[Word],
+    found: Sequence[tuple[Place, Index]],
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    freshness: str,
+    prune: bool,
+) -> list[PrunedTable]:
+    """The tables of one statement, in the order of its text; all files of each without ``prune``."""
+    rules = _rules(text, words, found, con, params) if prune else _Rules()
+    tables, complete = [], []
+    for number, (place, index) in enumerate(found):
+        scans = [scan for scan in rules.scans if scan.place == number]
+        conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
+        survivors = survey(index, conditions.predicate, changes=listed(index) if freshness == "list" else None)
+        table = JoinedTable(text[place.start : place.end], survivors)
+        if conditions.predicate is not None:
+            skipped = survivors.total_files - len(survivors)
+            table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
+        tables.append(table)
+        complete.append(conditions.complete)
+    prune_by_keys(tables, rules.joins, KeyQueries(con).ask)
+    return [_by_its_rows(table, rules, number, complete[number]) for number, table in enumerate(tables)]
+
+
+def _rules(
+    text: str,
+    words: Sequence[Word],
+    found: Sequence[tuple[Place, Index]],
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+) -> _Rules:
+    """Nothing where the plan cannot be had or read."""
+    if any(word.text.lower() == _NUMBERS_FILES for word in words):
+        return _Rules()
+    if any(reads_bytes_as_text(con, index.snapshot.schema.arrow) for index in {index for _, index in found}):
+        return _Rules()
+    stubs = make_stubs([index.snapshot.schema.arrow for _, index in found], text)
+    edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
+    root = engine_plan(con, edited(text, edits)[_explained(words) :], stubs, params)
+    columns = [stub.columns for stub in stubs]
+    scans = None if root is None else root.scans(columns)
+    if root is None or scans is None:
+        return _Rules()
+    return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns))
+
+
+def _by_its_rows(table: JoinedTable, rules: _Rules, place: int, complete: bool) -> PrunedTable:
+    """By what the statement makes of a table's rows alone."""
+    survivors, reasons = table.survivors, table.reasons
+    # A condition that could not be read may leave fewer rows than a file promises.
+    if complete:
+        for wanted in rules.first:
+            if wanted.place == place:
+                before = len(survivors)
+                survivors = holding_first_rows(survivors, wanted)
+                reasons.append(f"{wanted}: {before - len(survivors):,} files skipped")
+        for asked in rules.aggregates:
+            beside = rows_of_index(survivors, asked) if asked.place == place else None
+            if beside is not None:
+                reasons.append(f"count, min and max: {beside.files:,} files answered by the index")
+                return PrunedTable(beside.rest, beside, tuple(reasons))
+    return PrunedTable(survivors, None, tuple(reasons))
+
+
+def _as_stub(place: Place, stub: Stub) -> str:
+    shown = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place)}"
+    return f"SELECT * FROM {shown}" if place.bare else shown
+
+
+def _explained(words: Sequence[Word]) -> int:
+    """Where the statement begins that EXPLAIN explains; 0 for any other statement."""
+    if words[0].text.upper() != "EXPLAIN":
+        return 0
+    at = 1
+    if words[at].text.upper() == "ANALYZE":
+        at += 1
+    if words[at].text == "(" and words[at + 1].text.upper() not in ("SELECT", "FROM", "WITH", "VALUES", "("):
+        at = next(number for number, word in enumerate(words) if word.text == ")") + 1
+    return words[at].start
