@@ -138,6 +138,7 @@ def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:
 def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """DuckDB reads and filters; each batch is cast to the table's types."""
     con = connection(scan)
+    con.execute("SET arrow_lossless_conversion = true")  # else a UUID comes back as text
     read = planned_scan(scan, con, schema.names)
     for batch in con.sql(read.sql, params=dict(read.parameters)).to_arrow_reader(_batch_rows(scan)):
         if batch.num_rows:

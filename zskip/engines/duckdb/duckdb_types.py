@@ -36,11 +36,13 @@ def duckdb_type(arrow: pa.DataType) -> str:
 def lossless(arrow: pa.DataType) -> bool:
     """Whether values read by DuckDB can be cast back to this type without loss.
 
+    A UUID does on a connection that has ``arrow_lossless_conversion`` set.
+
     >>> lossless(pa.decimal128(38, 2)), lossless(pa.decimal256(60, 2))
     (True, False)
     """
     if isinstance(arrow, pa.BaseExtensionType):
-        return False
+        return bool(arrow.extension_name == "arrow.uuid")
     arrow = t.value_type(arrow)
     if t.is_decimal(arrow):
         return bool(arrow.precision <= 38)
