@@ -9,8 +9,18 @@ import zskip
 
 
 def rows(table: pa.Table) -> list[str]:
-    """The rows in no order; NaN and -0.0 as they are written."""
-    return sorted(map(repr, table.to_pylist()))
+    """The rows in no order, as texts; NaN and -0.0 as they are written."""
+    with connection(table=table) as con:
+        texts = con.sql('SELECT CAST("table" AS VARCHAR) AS text FROM "table" ORDER BY text')
+        return texts.to_arrow_table()["text"].to_pylist()  # type: ignore[no-any-return]
+
+
+def connection(**tables: pa.Table) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect()
+    con.execute("SET TimeZone = 'UTC'")
+    for name, table in tables.items():
+        con.register(name, table)
+    return con
 
 
 def as_ours(theirs: pa.Table, ours: pa.Table) -> pa.Table:
@@ -26,11 +36,9 @@ def require_same(opened: zskip.Table, theirs: pa.Table, predicates: list[str] | 
     theirs = as_ours(theirs, ours)
     assert rows(ours) == rows(theirs)
     assert plan.count() == len(theirs)
-    con = duckdb.connect()
-    con.execute("SET TimeZone = 'UTC'")
-    con.register("theirs", theirs)
-    for predicate in predicates:
-        wanted = con.sql(f"SELECT * FROM theirs WHERE {predicate}").to_arrow_table().cast(theirs.schema)
-        found = opened.plan(predicate)
-        assert rows(found.to_arrow()) == rows(wanted), predicate
-        assert found.count() == len(wanted), predicate
+    with connection(theirs=theirs) as con:
+        for predicate in predicates:
+            wanted = con.sql(f"SELECT * FROM theirs WHERE {predicate}").to_arrow_table().cast(theirs.schema)
+            found = opened.plan(predicate)
+            assert rows(found.to_arrow()) == rows(wanted), predicate
+            assert found.count() == len(wanted), predicate

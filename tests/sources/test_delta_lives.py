@@ -104,6 +104,7 @@ def live(path: Path, steps: int, seed: int, partition_by: list[str], asked: int)
                 "grow",
                 "compact",
                 "z_order",
+                "cluster",
                 "restore",
                 "checkpoint",
             ]
@@ -132,6 +133,8 @@ def live(path: Path, steps: int, seed: int, partition_by: list[str], asked: int)
             table.optimize.compact()
         elif step == "z_order" and partition_by == []:
             table.optimize.z_order(["id", "small"])
+        elif step == "cluster":
+            zskip.cluster(path, by=["id", "small"], files=4)
         elif step == "restore" and table.version() > 2:
             table.restore(table.version() - random_.randrange(1, 3))
             grown = sum(name.startswith("more") for name in pa.schema(DeltaTable(path).schema().to_arrow()).names)

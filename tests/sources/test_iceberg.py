@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.expressions import In
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -68,19 +69,30 @@ def made(random_: random.Random, count: int) -> pa.Table:
     )
 
 
-def predicates(random_: random.Random) -> list[str]:
-    number = random_.randrange(100)
-    return [
-        f"id = {number}",
-        f"id <> {number} AND ratio > 1.4",
-        "ratio IS NULL",
-        f"price >= {random_.randrange(-999, 999)}",
-        f"moment < TIMESTAMP '1970-01-01 00:{random_.randrange(16):02}:00'",
-        f"nested.x = {random_.randrange(9)}",
-    ]
+def predicates(random_: random.Random, text: str, count: int) -> list[str]:
+    def one() -> str:
+        number, minute = random_.randrange(100), random_.randrange(16)
+        return random_.choice(
+            [
+                f"id = {number}",
+                f"id BETWEEN {number} AND {number + 5}",
+                f"id IN ({number}, {number + 40}) OR price IS NULL",
+                f"id <> {number} AND ratio > 1.4",
+                "ratio IS NULL",
+                "ratio >= 1.5",
+                f"price >= {random_.randrange(-999, 999)}",
+                f"moment < TIMESTAMP '1970-01-01 00:{minute:02}:00'",
+                f"NOT (moment > TIMESTAMP '1970-01-01 00:{minute:02}:00' AND id < {number})",
+                f"nested.x = {random_.randrange(9)}",
+                f"{text} LIKE 'a%' AND id > {number}",
+                f"{text} >= '{random_.choice('abÿ') * 20}'",
+            ]
+        )
+
+    return [one() for _ in range(count)]
 
 
-def live(catalog: Catalog, steps: int, seed: int, spec: PartitionSpec) -> None:
+def live(catalog: Catalog, steps: int, seed: int, spec: PartitionSpec, asked: int) -> None:
     random_ = random.Random(seed)
     table = catalog.create_table("n.t", schema=made(random_, 1).schema)
     if spec.fields:
@@ -88,7 +100,23 @@ def live(catalog: Catalog, steps: int, seed: int, spec: PartitionSpec) -> None:
             update.add_identity("id") if seed % 2 else update.add_field("id", BucketTransform(3))
     grown, wide, name = 0, False, "text"
     for _ in range(steps):
-        step = random_.choice(["append", "append", "delete", "overwrite", "grow", "widen", "rename", "again"])
+        step = random_.choice(
+            [
+                "append",
+                "append",
+                "append",
+                "delete",
+                "merge",
+                "overwrite",
+                "grow",
+                "widen",
+                "rename",
+                "again",
+                "cluster",
+                "restore",
+                "position deletes",
+            ]
+        )
         data = made(random_, random_.randrange(1, 20)).rename_columns(
             ["id", name, "ratio", "price", "moment", "nested"]
         )
@@ -96,6 +124,19 @@ def live(catalog: Catalog, steps: int, seed: int, spec: PartitionSpec) -> None:
             table.append(data)
         elif step == "delete":
             table.delete(f"id < {random_.randrange(30)}")
+        elif step == "merge":
+            keys = data.column("id").drop_null().unique().to_pylist()
+            table.overwrite(data, overwrite_filter=In("id", keys))
+        elif step == "cluster" and table.current_snapshot() is not None:
+            zskip.cluster(table, by=["id", "price"], files=3)
+            table = catalog.load_table("n.t")
+        elif step == "restore" and len(older := ancestors(table)) > 1:
+            table.manage_snapshots().rollback_to_snapshot(random_.choice(older[1:4])).commit()
+        elif step == "position deletes" and not spec.fields and (tasks := list(table.scan().plan_files())):
+            file = random_.choice(tasks).file
+            gone = random_.sample(range(file.record_count), min(2, file.record_count))
+            path = delete_parquet(table, {file.file_path: sorted(gone)})
+            commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, len(gone))
         elif step == "overwrite":
             table.overwrite(data, overwrite_filter=f"id > {random_.randrange(60, 100)}")
         elif step == "grow":
@@ -114,19 +155,28 @@ def live(catalog: Catalog, steps: int, seed: int, spec: PartitionSpec) -> None:
                 update.delete_column(f"more{grown - 1}")
             with table.update_schema() as update:
                 update.add_column(f"more{grown - 1}", StringType())
-        require_same(zskip.open(table), table.scan().to_arrow(), predicates(random_))
+        require_same(zskip.open(table), table.scan().to_arrow(), predicates(random_, name, asked))
+
+
+def ancestors(table: Table) -> list[int]:
+    """The ids of the current snapshot and of those before it, the newest first."""
+    found, at = [], table.current_snapshot()
+    while at is not None:
+        found.append(at.snapshot_id)
+        at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+    return found
 
 
 @pytest.mark.parametrize("seed", [4, 5])
 def test_a_short_life(catalog: Catalog, seed: int) -> None:
-    live(catalog, 8, seed, PartitionSpec())
+    live(catalog, 10, seed, PartitionSpec(), 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_long_life(catalog: Catalog, seed: int) -> None:
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id")) if seed < 3 else PartitionSpec()
-    live(catalog, 160, seed, spec)
+    live(catalog, 160, seed, spec, 20)
 
 
 # --- deletes, which pyiceberg reads and does not write ---
