@@ -1,10 +1,10 @@
 """Delta and Iceberg tables: look-ups beside deltalake and pyiceberg, and layouts beside delta-rs's z_order.
 
-    python benchmarks/formats.py [--files 100000] [--rows 100000]
+    python benchmarks/formats.py [--files 100000]
 
 A look-up opens the table afresh and names the files that a condition on two columns leaves; imports are not counted.
-The many files are named by a log and do not exist: nothing reads them. ConnRecord is uniform: each of its four columns
-is a random 32-bit integer.
+The many files are named by a log and do not exist: nothing reads them. ConnRecord and its z_order are those of
+benchmarks/layouts.py.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
+from layout_cases import CASES
+from layout_peers import delta_z_order
 from pyiceberg.catalog import load_catalog
+from pyiceberg.expressions import EqualTo
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 import zskip
 
-COLUMNS = ["src_ip", "src_port", "dst_ip", "dst_port"]
+LOOK_UPS = 50
 WHERE = "a = 150 AND b = 150"
 
 
@@ -162,8 +166,6 @@ def look_ups(folder: Path, files: int) -> None:
 
 
 def _expression() -> Any:
-    import pyarrow.compute as pc
-
     return (pc.field("a") == 150) & (pc.field("b") == 150)
 
 
@@ -175,40 +177,42 @@ def report(name: str, files: int, peer: float, first: float, unchanged: float, o
     print(f"  zskip, one commit of 10 files   {one_more:9.4f} s   {1000 * (one_more - unchanged):.1f} ms more")
 
 
-def conn_records(rows: int) -> pa.Table:
-    random = np.random.default_rng(0)
-    return pa.table({name: random.integers(-(1 << 31), 1 << 31, rows).astype(np.int32) for name in COLUMNS})
+def skipped(rows: pa.Table, read: Callable[[str, Any], int]) -> float:
+    """The share of rows that look-ups skip, over values drawn from the rows; ``read``: what one of them reads."""
+    some = rows.take(np.random.default_rng(1).choice(len(rows), LOOK_UPS, replace=False))
+    counts = [read(name, value) for name in some.column_names for value in some.column(name).to_pylist()]
+    return 1 - float(np.mean(counts)) / len(rows)
 
 
 def skipped_by_delta(path: Path, rows: pa.Table) -> float:
-    """The share of rows that the log's own min and max let a reader of Delta skip, over point look-ups."""
+    """By delta-rs's own reader, which skips files by the min and max in the log."""
+    dataset = DeltaTable(path).to_pyarrow_dataset()
     adds = pa.table(DeltaTable(path).get_add_actions(flatten=True))
-    counts = np.asarray(adds["num_records"])
-    shares = []
-    for name in COLUMNS:
-        lower, upper = np.asarray(adds[f"min.{name}"]), np.asarray(adds[f"max.{name}"])
-        values = rows.column(name).to_numpy()[:200]
-        shares += [counts[(lower > value) | (upper < value)].sum() / counts.sum() for value in values]
-    return float(np.mean(shares))
+    held = dict(zip(adds["path"].to_pylist(), adds["num_records"].to_pylist(), strict=True))
+    return skipped(
+        rows,
+        lambda name, value: sum(
+            held[fragment.path.rpartition("/")[2]] for fragment in dataset.get_fragments(pc.field(name) == value)
+        ),
+    )
 
 
 def skipped_by_iceberg(table: Any, rows: pa.Table) -> float:
-    total = len(rows)
-    shares = []
-    for name in COLUMNS:
-        for value in rows.column(name).to_numpy()[:10]:
-            read = sum(task.file.record_count for task in table.scan(row_filter=f"{name} = {value}").plan_files())
-            shares.append(1 - read / total)
-    return float(np.mean(shares))
+    return skipped(
+        rows,
+        lambda name, value: sum(
+            task.file.record_count for task in table.scan(row_filter=EqualTo(name, value)).plan_files()
+        ),
+    )
 
 
-def layouts(folder: Path, files: int, rows: pa.Table) -> None:
+def layouts(folder: Path) -> None:
+    case = CASES["conn4"]
+    rows, by, files = case.rows_of(folder, case, 0), list(case.by), case.files
     ours, theirs = folder / "clustered", folder / "z_order"
-    for path in (ours, theirs):
-        write_deltalake(path, rows)
-    zskip.cluster(ours, by=COLUMNS, files=files)
-    size = sum(file.stat().st_size for file in theirs.glob("*.parquet")) // files
-    DeltaTable(theirs).optimize.z_order(COLUMNS, target_size=size)
+    write_deltalake(ours, rows)
+    zskip.cluster(ours, by=by, files=files)
+    delta_z_order(rows, case, theirs)
     print(f"ConnRecord, four columns, {len(rows):,} rows, {files} files: rows skipped by min and max")
     print(f"  Delta after zskip.cluster       {skipped_by_delta(ours, rows):.3f}   {_count(ours)} files")
     print(f"  Delta after delta-rs z_order    {skipped_by_delta(theirs, rows):.3f}   {_count(theirs)} files")
@@ -216,7 +220,7 @@ def layouts(folder: Path, files: int, rows: pa.Table) -> None:
     catalog.create_namespace("l")
     table = catalog.create_table("l.t", schema=rows.schema)
     table.append(rows)
-    zskip.cluster(table, by=COLUMNS, files=files)
+    zskip.cluster(table, by=by, files=files)
     table = catalog.load_table("l.t")
     print(f"  Iceberg after zskip.cluster     {skipped_by_iceberg(table, rows):.3f}   by pyiceberg's plan_files")
 
@@ -228,13 +232,12 @@ def _count(path: Path) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100_000, help="files of the tables that are looked up in")
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of ConnRecord")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="zskip-formats-"))
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     try:
         look_ups(folder, given.files)
-        layouts(folder, 100, conn_records(given.rows))
+        layouts(folder)
     finally:
         shutil.rmtree(folder)
 
