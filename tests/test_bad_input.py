@@ -212,7 +212,7 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         with pytest.raises(InvalidOption, match="by= is a column's name"):
             zskip.write(ROWS, tmp_path / "other", by=by)  # type: ignore[arg-type]
     for workload in (5, [5], ["n = 1", None]):
-        with pytest.raises(InvalidOption, match="A workload is queries"):
+        with pytest.raises(InvalidOption, match="A workload is a list of SQL queries"):
             zskip.write(ROWS, tmp_path / "other", by=["n"], workload=workload)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="by= names no column, and no workload"):
         zskip.write(ROWS, tmp_path / "other", by=None)
@@ -284,7 +284,7 @@ def test_columns_that_are_called_like_the_parsers_words(dialect: str, tmp_path: 
 
 def test_verify_takes_no_number_for_predicates(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": [1]}), tmp_path / "t", by="a")
-    with pytest.raises(InvalidOption, match="random= says how many"):
+    with pytest.raises(InvalidOption, match="random= is the number"):
         table.verify(predicates=2)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="There are: full, dry_run, max_bytes, session, memory_limit"):
         table.optimize(zz=1)  # type: ignore[call-arg]

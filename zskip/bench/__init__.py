@@ -1,4 +1,4 @@
-"""A user's own queries, through zskip and through a plain scan of all files, side by side."""
+"""`bench`: run a user's own queries through zskip and over all files, and compare."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def bench(
     layouts: Sequence[str] | None = None,
     spark: bool = False,
 ) -> Report:
-    """Run each query through zskip and over all files, on DuckDB and, if asked, on Spark.
+    """Run each query through zskip and over all files, on DuckDB and optionally on Spark.
 
-    ``queries``: predicates, or statements in which the table stands by its quoted path, by its folder's name, or by any
-    name where that is the only one, as in a workload for `Table.advise` ·
-    ``layouts``: names of layouts to compare on a sample with these queries as the workload: each is fitted to every
-    other query and judged by the rest, both ways round ·
-    ``spark``: run each query on Spark as well, a predicate as it stands, a statement put into Spark's SQL.
-    Raises `InvalidOption`, what planning raises, and `ZskipError` where the two ways do not give as many rows.
+    ``queries``: predicates, or statements that name the table by its quoted path, by its folder's name, or by any name
+    if it is the only table, as in a workload for `Table.advise` · ``runs``: of each query; times are medians ·
+    ``layouts``: layouts to compare on a sample with these queries as the workload, with two-fold cross-validation:
+    fitted to every other query and scored on the rest ·
+    ``spark``: run each query on Spark too; statements are translated to Spark's SQL.
+    Raises `InvalidOption`, what planning raises, and `ZskipError` where the two results differ in their row counts.
     """
     import duckdb
 

@@ -1,4 +1,4 @@
-"""How long something takes, as the median of some runs."""
+"""Measure the median duration of a function."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["median"]
 
 
 def median(run: Callable[[], Any], runs: int) -> tuple[float, Any]:
-    """Seconds of the run in the middle, and what the last one gave."""
-    seconds, given = [], None
+    """The median duration in seconds, and the last result."""
+    seconds, result = [], None
     for _ in range(runs):
         start = time.perf_counter()
-        given = run()
+        result = run()
         seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds), given
+    return statistics.median(seconds), result

@@ -1,4 +1,4 @@
-"""Layouts compared on a sample of a table's rows, with a user's queries as the workload."""
+"""Compare layouts on a sample of a table's rows, with a user's queries as the workload."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _SAMPLE_ROWS = 200_000
 def compare(
     index: Index, con: duckdb.DuckDBPyConnection, queries: Sequence[str], names: Sequence[str]
 ) -> tuple[tuple[LayoutScore, ...], bool]:
-    """Each layout for as many files as the table has, the one that skips the most bytes first; and whether held out.
+    """The scores of the layouts, for as many files as the table has, best first; and whether queries were held out.
 
-    Held out: layouts are fitted to every other query and judged by the rest, and the other way round. One query alone
-    is both. Rows are held out in the same way: what judges was not fitted to.
+    Layouts are fitted to every other query and scored on the rest, then the other way round; a single query serves
+    both. Rows are held out in the same way.
     """
     schema = index.snapshot.schema
     workload = [text for query in queries if asked(text := _condition_or_select(index, query), schema)]
@@ -42,8 +42,8 @@ def compare(
     held_out = len(workload) > 1
     folds = [(workload[::2], workload[1::2]), (workload[1::2], workload[::2])] if held_out else [(workload, workload)]
     sample = _sample(index, con)
-    places = np.arange(sample.num_rows)
-    halves = sample.take(places[::2]), sample.take(places[1::2])
+    rows = np.arange(sample.num_rows)
+    halves = sample.take(rows[::2]), sample.take(rows[1::2])
     scores = [_score(name, index, halves, folds) for name in dict.fromkeys(names)]
     return tuple(sorted(scores, key=lambda one: (-one.bytes, -one.rows, -one.files))), held_out
 

@@ -1,4 +1,4 @@
-"""A query timed through zskip and over all files, on DuckDB and on Spark."""
+"""Time a query through zskip and over all files, on DuckDB and on Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|EXPLAIN)\b", re.IGNORECASE)
 
 
 def timing(index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, session: Any) -> Timing:
-    """One query on DuckDB and, with a session, on Spark. Raises `ZskipError` where two ways differ."""
+    """Time one query on DuckDB and, with a session, on Spark. Raises `ZskipError` where the results differ."""
     statement = query if is_statement(query) else f"SELECT * FROM zskip_bench WHERE {query}"
     tables = tables_of(index, statement)
 
@@ -37,7 +37,7 @@ def timing(index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, 
 
     plans = [planned for _, planned in prepared(True).plans]
     if not plans:
-        raise InvalidOption(f"No table of zskip stands in this query: {short(query)}")
+        raise InvalidOption(f"This query reads no zskip table: {short(query)}")
     planning, _ = median(lambda: prepared(True), runs)
     pruned, rows = median(lambda: answer(True), runs)
     plain, all_rows = median(lambda: answer(False), runs)
@@ -64,12 +64,12 @@ def timing(index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, 
 
 
 def is_statement(query: str) -> bool:
-    """Whether it is a whole statement, and not a predicate."""
+    """Whether a query is a statement, not a predicate."""
     return _STATEMENT.match(query) is not None
 
 
 def tables_of(index: Index, statement: str) -> dict[str, Index]:
-    """The names under which a statement may mean the table: where none of its own stands there, the only plain one."""
+    """The names of the table in a statement. If it uses none of the table's own, its only plain name is the table."""
     tables = dict.fromkeys(("zskip_bench", index.storage.uri, index.storage.uri.rsplit("/", 1)[-1]), index)
     found = named_tables(statement)
     if not any(name.strip('"').lower() in {own.lower() for own in tables} for name in found):
@@ -81,8 +81,7 @@ def tables_of(index: Index, statement: str) -> dict[str, Index]:
 
 def _read(skipped: Sequence[Share]) -> Share:
     """What is scanned, over all tables of a query."""
-    whole = [one.whole for one in skipped]
-    part = [None if one.part is None or one.whole is None else one.whole - one.part for one in skipped]
-    if None in whole or None in part:
+    if any(one.part is None or one.whole is None for one in skipped):
         return Share(None, None)
-    return Share(sum(one or 0 for one in part), sum(one or 0 for one in whole))
+    total = sum(one.whole or 0 for one in skipped)
+    return Share(total - sum(one.part or 0 for one in skipped), total)

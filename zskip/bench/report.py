@@ -1,4 +1,4 @@
-"""What a bench found: figures by query and by layout, and their text."""
+"""The results of a bench, and their text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ __all__ = ["LayoutScore", "Report", "Timing", "short"]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One query, timed. Seconds are medians over the runs, and ``zskip`` includes ``plan``; bytes are of whole files.
+    """The times of one query: medians in seconds; ``zskip_seconds`` includes ``plan_seconds``.
 
-    ``files``, ``rows`` and ``bytes``: what is scanned, of all. The Spark fields are None where Spark was not asked.
+    ``files``, ``rows``, ``bytes``: what is scanned, of all; bytes of whole files. The Spark fields are None without
+    Spark.
     """
 
     query: str
@@ -29,13 +30,13 @@ class Timing:
 
     @property
     def times_faster(self) -> float:
-        """How many times as long the plain scan takes."""
+        """The time of the plain scan divided by that of zskip."""
         return self.plain_seconds / self.zskip_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutScore:
-    """A layout: the shares of bytes, rows and files, from 0 to 1, that it skips on the average of these queries.
+    """The shares of bytes, rows and files, from 0 to 1, that a layout skips, averaged over the queries.
 
     Bytes are those of the columns that a query reads, uncompressed.
     """
@@ -49,10 +50,10 @@ class LayoutScore:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `bench` measured; its text is a table.
+    """The results of `bench`; its text is a table.
 
-    ``layouts``: the one that skips the most bytes first. ``held_out``: each of the queries was judged on layouts that
-    were fitted to the others alone; where there is only one, layouts are fitted to it and judged by it.
+    ``layouts``: sorted by skipped bytes, the best first · ``held_out``: each query was scored on layouts that were not
+    fitted to it; with a single query, layouts are fitted to and scored on the same one.
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""A query on Spark, through zskip and over all files, which Spark is handed in the same way as the survivors."""
+"""Time a query on Spark, through zskip and over all files, which are passed to Spark in the same way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VIEW = "zskip_bench"
 
 
 def session() -> Any:
-    """The session that there is, or a local one."""
+    """The active session, or a new local one."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -27,10 +27,10 @@ def session() -> Any:
 
 
 def both_ways(index: Index, session: Any, query: str, tables: Collection[str], runs: int) -> tuple[float, float]:
-    """Seconds through zskip, and of all files, of computing every column of the result; medians.
+    """The median seconds to compute all columns of the result, through zskip and over all files.
 
-    ``tables``: the names that mean the table in a statement; without them the query is a predicate. Each way runs once
-    before it is timed. Raises `ZskipError` where the two do not give as many rows.
+    ``tables``: the names of the table in a statement; empty for a predicate. Each way runs once before it is timed.
+    Raises `ZskipError` where the two results differ in their row counts.
     """
     if tables:
         text = spoken(query, tables, _VIEW, into="spark")
@@ -67,5 +67,5 @@ def self_pruning(session: Any, index: Index) -> Any:
 
 
 def _computed(rows: Any) -> None:
-    """Every column of every row, which goes nowhere: a count would leave columns out."""
+    """Compute every column of every row and discard them: a count would skip columns."""
     rows.write.format("noop").mode("overwrite").save()

@@ -17,7 +17,7 @@ from zskip.errors import InvalidOption, SqlError, ZskipError
 
 __all__ = ["main"]
 
-# Families in the order in which a newcomer meets them; each adds its commands.
+# The groups of commands, in the order of the help.
 FAMILIES = (demo, write_commands, read_commands, audit_commands, layout_commands)
 
 
@@ -45,14 +45,14 @@ def installed_version() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the answer is its exit code."""
+    """Run one command and return its exit code."""
     given = parser().parse_args(arguments)
     try:
         code: int | None = given.run(given)
         sys.stdout.flush()
         return code or 0
     except BrokenPipeError:
-        # The reader of our output left; Python must not complain again when it closes stdout.
+        # The reader of stdout is gone; prevent Python from raising again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SqlError as error:
         if given.traceback:
             raise
-        complain(str(error))  # most of it is the user's own text
+        complain(str(error))  # contains the user's SQL, which `as_typed` must not change
         return 1
     except ZskipError as error:
         if given.traceback:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(str(error) if error.filename is None else f'"{error.filename}": {error.strerror}.')
         return 1
     except Exception as error:
-        # DuckDB's errors are a user's (SQL that it refuses, a disk that is full); any other is a defect of ours.
+        # Errors of DuckDB have causes outside zskip (invalid SQL, a full disk); any other error is a defect.
         if given.traceback or not type(error).__module__.startswith(("duckdb", "_duckdb")):
             raise
         complain(str(error))

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and how their texts become values."""
+"""Arguments that several commands share, and their conversion to values."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ def add_write_options(command: argparse.ArgumentParser) -> None:
 
 
 def write_options(given: argparse.Namespace) -> dict[str, Any]:
-    """What the user said of the layout and the files; what was not said is left to the writer."""
-    said = {
+    """The options of the layout and the files that the user gave."""
+    options = {
         name: getattr(given, name, None)
         for name in (
             "by",
@@ -169,8 +169,8 @@ def write_options(given: argparse.Namespace) -> dict[str, Any]:
         )
     }
     if given.workload is not None:
-        said["workload"] = statements(given.workload)
-    return {name: value for name, value in said.items() if value is not None}
+        options["workload"] = statements(given.workload)
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def predicate_options(given: argparse.Namespace) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def opened(given: argparse.Namespace) -> Any:
 
 
 def summary(table: Any) -> dict[str, Any]:
-    """What a table holds, as facts."""
+    """Facts about a table."""
     snapshot = table.snapshot
     layout = snapshot.layout
     return {

@@ -1,4 +1,4 @@
-"""`zskip demo`: real network logs, laid out and looked up, beside the same queries over a plain glob."""
+"""`zskip demo`: lay out real network logs and run look-ups, compared with the same queries over a plain glob."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["LOOKUPS", "add_commands"]
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 
-# What an analyst asks of network logs: by host, by server, by time, and by a column that no layout knows of.
+# Typical look-ups in network logs: by host, by server, by time, and by a column that is not clustered.
 LOOKUPS = (
     ("one host", "\"id.orig_h\" = '10.47.1.100'"),
     ("a host and its server", "\"id.orig_h\" = '10.47.1.100' AND \"id.resp_h\" = '172.217.4.142'"),
@@ -47,7 +47,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def median_time(work: Callable[[], Any], times: int = 5) -> float:
-    """Seconds that one call takes, the median of some."""
+    """The median duration of a call in seconds."""
     spans = []
     for _ in range(times):
         start = time.perf_counter()
@@ -59,7 +59,7 @@ def median_time(work: Callable[[], Any], times: int = 5) -> float:
 def look_up(
     table: Any, folder: Path, connection: duckdb.DuckDBPyConnection, name: str, predicate: str
 ) -> dict[str, Any]:
-    """One look-up both ways: what was skipped, the times, and whether the rows are the same."""
+    """One look-up through zskip and over the glob: what was skipped, the times, and whether the rows are equal."""
     columns = [str(name) for name in table.schema.names]
     everything = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') WHERE {predicate}"
 
@@ -85,13 +85,13 @@ def look_up(
 
 
 def sorted_rows(connection: duckdb.DuckDBPyConnection, rows: Any, columns: list[str]) -> Any:
-    """Rows as a multiset: in one order, and one chunk, so that two of them can be compared."""
+    """Rows in sorted order and one chunk, so that two results can be compared."""
     ordered = connection.from_arrow(rows.select(columns)).order("ALL")
     return ordered.to_arrow_table().combine_chunks()
 
 
 def run(given: argparse.Namespace) -> int:
-    """Write the table, look things up, and fail if one answer differs from the full scan's."""
+    """Write the table and run the look-ups. Returns 1 if a result differs from the full scan's."""
     import duckdb
 
     from zskip import table as tables
@@ -114,9 +114,9 @@ def run(given: argparse.Namespace) -> int:
         }
     wrong = [answer["name"] for answer in answers if not answer["equal"]]
     if given.json:
-        told = [{**answer, "skipped": shares(answer["skipped"])} for answer in answers]
+        lookups = [{**answer, "skipped": shares(answer["skipped"])} for answer in answers]
         print_json(
-            {"by": BY, "seconds_write": seconds_write, "lookups": told, "clustering": clustering, "wrong": wrong}
+            {"by": BY, "seconds_write": seconds_write, "lookups": lookups, "clustering": clustering, "wrong": wrong}
         )
     else:
         report(table, seconds_write, answers)
@@ -129,12 +129,12 @@ def run(given: argparse.Namespace) -> int:
 
 
 def shares(skipped: Any) -> dict[str, dict[str, int | None]]:
-    """Parts and wholes by name, as JSON tells them."""
+    """Shares as JSON: part and whole of each name."""
     return {name: share._asdict() for name, share in skipped._asdict().items()}
 
 
 def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> None:
-    """What was built, and each look-up beside the same query over a plain glob."""
+    """Print the table's size, and each look-up with the same query over a plain glob."""
     totals = table.snapshot.totals
     console = out()
     console.print(
@@ -152,7 +152,7 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
 
 
 def compare(clustering: Mapping[str, Mapping[str, ColumnDepth]]) -> None:
-    """What a look-up on each column skips, layout beside layout, from the ranges of the files that were written."""
+    """Print what a look-up on each column skips with each layout, computed from the files' ranges."""
     out().print("\nRows that a look-up on one of these columns need not read, the same rows in as many files:\n")
     lines = [
         (layout, *(f"{depth.skipped:.0%}" for depth in columns.values()), f"{mean(columns):.0%}")
@@ -162,7 +162,7 @@ def compare(clustering: Mapping[str, Mapping[str, ColumnDepth]]) -> None:
 
 
 def mean(columns: Mapping[str, ColumnDepth]) -> float:
-    """Over the columns, each as often as the other."""
+    """The share of rows that a look-up skips, averaged over the columns."""
     return statistics.mean(depth.skipped for depth in columns.values())
 
 

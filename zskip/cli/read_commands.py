@@ -22,7 +22,7 @@ from zskip.cli.arguments import (
     predicate_options,
     summary,
 )
-from zskip.cli.terminal import grid, out, print_facts, print_json, said, size, working
+from zskip.cli.terminal import fact_text, grid, out, print_facts, print_json, size, working
 from zskip.errors import InvalidOption
 
 __all__ = ["add_commands"]
@@ -128,8 +128,8 @@ def query(given: argparse.Namespace) -> None:
 def explained(given: argparse.Namespace, connection: Any) -> str:
     """What the query skips, and why."""
     if not STATEMENT.match(given.path):
-        said: str = opened(given).plan(given.predicate or "TRUE", **predicate_options(given)).explain()
-        return said
+        text: str = opened(given).plan(given.predicate or "TRUE", **predicate_options(given)).explain()
+        return text
     from zskip.engines.duckdb import explain
 
     params, options = predicate_options(given).get("params"), pairs(given.storage_option)
@@ -191,7 +191,7 @@ def history(given: argparse.Namespace) -> None:
             str(entry.version),
             f"{entry.time:%Y-%m-%d %H:%M:%S}",
             entry.operation,
-            ", ".join(f"{name.replace('_', ' ')} {said(name, value)}" for name, value in entry.details.items()),
+            ", ".join(f"{name.replace('_', ' ')} {fact_text(name, value)}" for name, value in entry.details.items()),
             f"{entry.files:,}",
             "–" if entry.rows is None else f"{entry.rows:,}",
             "–" if entry.bytes is None else size(entry.bytes),

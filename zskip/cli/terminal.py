@@ -1,4 +1,4 @@
-"""What a person sees: tables of facts, JSON, progress on stderr, errors in one voice."""
+"""Output: facts as text or JSON on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
-__all__ = ["as_typed", "complain", "grid", "out", "print_facts", "print_json", "said", "size", "working"]
+__all__ = ["as_typed", "complain", "fact_text", "grid", "out", "print_facts", "print_json", "size", "working"]
 
 LISTED = 20
 
 
 def out() -> Console:
-    """The console on stdout: colours only on a terminal, and no guesses about what a number is."""
+    """The console on stdout, without rich's highlighting and markup."""
     return Console(highlight=False, markup=False, soft_wrap=True)
 
 
 def complain(message: str) -> None:
-    """An error, on stderr. Its own line breaks stay, so that carets stand under their SQL."""
+    """Print an error on stderr. Its line breaks stay, so that carets point at the SQL above them."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"zskip: {message}", style="red", markup=False)
 
 
 def as_typed(message: str, options: Iterable[str]) -> str:
-    """A message of the library, which says ``name=``, in the words of the command line.
+    """A message of the library with its options, ``name=``, replaced by those of the command line.
 
     >>> as_typed('Say mode="append", or give row_group_rows=.', ["mode", "row_group_rows"])
     'Say --mode append, or give --row-group-rows.'
@@ -43,14 +43,14 @@ def as_typed(message: str, options: Iterable[str]) -> str:
         value = "" if found[2] in (None, "True") else found[2].strip('"')
         return f"--{found[1].replace('_', '-')}{' ' if value else ''}{value}"
 
-    # Behind a slash, a quote or a bracket stands something of the user's own.
+    # After a slash, a quote or a bracket the text is the user's.
     keyword = rf"(?<![\w./\"'(\[])({'|'.join(options)})=(?=[\s.,;:\"\dT\[]|$)(\"[^\"]*\"|True|\d+|\[[^\]]*\])?"
     return re.sub(r"\bzskip\.(?=(?:write|index)\b(?!\())", "zskip ", re.sub(keyword, option, message))
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Say what is going on, with the time it has taken; on stderr, only on a terminal."""
+    """Show progress and the elapsed time on stderr, if it is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -63,7 +63,7 @@ def working(what: str) -> Iterator[None]:
 
 
 def plain(value: object) -> Any:
-    """A value that JSON can hold, for those that it cannot."""
+    """The JSON form of a value that `json` does not support."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, np.generic):
@@ -90,7 +90,7 @@ def print_json(facts: object) -> None:
 
 
 def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, left: int = 1) -> None:
-    """A table on stdout; the first ``left`` columns stand left, the others (figures) right."""
+    """Print a table; the first ``left`` columns are left-aligned, the others right-aligned."""
     table = Grid(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for number, name in enumerate(titles):
         table.add_column(name, justify="left" if number < left else "right", overflow="fold")
@@ -100,7 +100,7 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | N
 
 
 def size(count: float) -> str:
-    """Bytes as a person says them.
+    """A size in bytes, in a readable unit.
 
     >>> size(512), size(2_042_503), size(3 << 30)
     ('512 B', '1.9 MiB', '3.0 GiB')
@@ -113,9 +113,9 @@ def size(count: float) -> str:
 
 
 def print_facts(facts: Any, indent: str = "") -> None:
-    """Facts one to a line, their names in a column; a list is counted, and its first few members shown.
+    """Print facts one per line, their names aligned; of a long list, the first members and the count.
 
-    Facts inside facts that are a mapping go by names of the user's, as columns, and these stay as they are.
+    The keys of nested mappings are names of the user, such as columns, and are printed unchanged.
     """
     named = plain(facts) if dataclasses.is_dataclass(facts) else facts
     given = bool(indent) and not dataclasses.is_dataclass(facts)
@@ -127,13 +127,13 @@ def print_facts(facts: Any, indent: str = "") -> None:
             console.print(label.rstrip())
             print_facts(value, indent + "  ")
         else:
-            console.print(label + said(name, value))
+            console.print(label + fact_text(name, value))
 
 
-def said(name: str, value: object) -> str:
-    """One fact as a person reads it.
+def fact_text(name: str, value: object) -> str:
+    """The text of one fact.
 
-    >>> said("bytes_rewritten", 2048), said("rows", 103089), said("share_skipped", 0.77123)
+    >>> fact_text("bytes_rewritten", 2048), fact_text("rows", 103089), fact_text("share_skipped", 0.77123)
     ('2.0 KiB', '103,089', '0.771')
     """
     if isinstance(value, bool) or value is None:

@@ -1,7 +1,7 @@
-"""`explore`: one HTML page that shows a plan, and proves it again as the reader changes its constants.
+"""`explore`: an HTML page that shows a plan, and plans again when the reader changes its constants.
 
-``export``: what the page is given · ``proof.js``: the planner's proof over ranges, in the page · ``page.js``,
-``page.html``: what is shown. Bokeh draws (``pip install "zskip[plot]"``); the page needs no network.
+``export``: the data of the page · ``proof.js``: the planner's proof over ranges, in JavaScript · ``page.js``,
+``page.html``: the page. It is drawn by Bokeh (``pip install "zskip[plot]"``) and needs no network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["page", "save"]
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
 _MOST_PATHS = 20_000
-"""Names of more files would be most of the page."""
+"""The names of more files would make up most of the page."""
 
 
 def page(
@@ -44,10 +44,10 @@ def page(
     columns: Sequence[str] | None = None,
     workload: Sequence[str] = (),
 ) -> str:
-    """The page as text.
+    """The HTML of the page.
 
-    ``columns``: paths of the columns that can be drawn, by default those of the predicate and of the layout, six at
-    most · ``workload``: predicates whose share of files and rows is listed beside.
+    ``columns``: paths of the columns to draw, by default those of the predicate and of the layout, at most six ·
+    ``workload``: predicates for which the page lists the files and rows that they read.
 
     Raises `UnknownColumn`, `NotOrderable` and `SqlError`, `InvalidOption` for a table without files, and
     `MissingDependency` without Bokeh.
@@ -122,7 +122,7 @@ def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | N
 
 
 def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each conjunct: its text, which part of the exported tree it is (None: all of it), and why it proves little."""
+    """Each conjunct: its text, its part of the exported tree (None: all of it), and why it prunes little."""
     parts = predicate.conjuncts
     trees = tree["parts"] if len(parts) > 1 and tree["is"] == "and" and len(tree["parts"]) == len(parts) else None
     found = []
@@ -164,7 +164,7 @@ def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str,
 
 
 def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
-    """Bokeh's figures without data, which the page fills: the boxes, a strip for each column; scripts and libraries."""
+    """Bokeh's figures, which the page fills: the boxes, a strip for each column; their scripts and libraries."""
     try:
         from bokeh.embed import components
         from bokeh.models import ColumnDataSource, TapTool

@@ -1,8 +1,8 @@
-"""What the page is given: the ranges of every file, and the predicate as a tree whose constants the reader can change.
+"""The data of the page: the ranges of every file, and the predicate as a tree with changeable constants.
 
-Bounds travel as the planner compares them, `zskip.intervals.spans`: numbers, dates and times as float64, which holds
-them exactly up to 2**53, strings as ranks among all bounds of the column. A part of the predicate that the page cannot
-prove itself travels as the planner's own outcomes.
+Bounds are exported as the planner compares them (`zskip.intervals.spans`): numbers, dates and times as float64, which
+is exact up to 2**53, strings as ranks among all bounds of the column. For a part of the predicate that the page cannot
+prove itself, the planner's outcomes are exported.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["Arrays", "ExportedColumn", "Level", "columns_of", "tree_of"]
 
 _EXACT = 1 << 53
 _MOST_CONSTANTS = 64
-"""A comparison with more constants is not for changing by hand: it travels as its outcomes."""
+"""A comparison with more constants cannot be changed in the page; its outcomes are exported."""
 
 
 class Arrays:
-    """Arrays that are sent in one block of bytes, each in the narrowest form that holds it exactly."""
+    """Arrays in one block of bytes, each in the narrowest form that holds it exactly."""
 
     def __init__(self) -> None:
         self._blocks: list[bytes] = []
@@ -39,16 +39,16 @@ class Arrays:
 
     @property
     def block(self) -> bytes:
-        """All arrays, one after the other, each beginning at a multiple of eight bytes."""
+        """All arrays, each aligned to eight bytes."""
         return b"".join(self._blocks)
 
     def add(self, values: NDArray[Any]) -> dict[str, Any]:
-        """Where an array lies in the block, and how it is read: ``value = base + number``."""
+        """Add an array. Returns its position in the block and its form: ``value = base + number``."""
         base = 0.0
         if values.dtype == np.float64:
             finite = values[np.isfinite(values)]
-            whole = len(finite) == len(values) and bool((finite == np.floor(finite)).all())
-            if whole and len(finite) and finite.max() - finite.min() < 1 << 32:
+            integral = len(finite) == len(values) and bool((finite == np.floor(finite)).all())
+            if integral and len(finite) and finite.max() - finite.min() < 1 << 32:
                 base = float(finite.min())
                 shifted = values - base
                 values = shifted.astype(np.uint16 if shifted.max() < 1 << 16 else np.uint32)
@@ -62,12 +62,12 @@ class Arrays:
 
 @dataclass(frozen=True, slots=True)
 class ExportedColumn:
-    """One column: how its texts are read and shown, and at each level where its bounds and flags lie.
+    """One column and how the page shows it.
 
-    ``kind``: "number", "date", "time" or "text" · ``scale``: units of the key in one unit of what is shown (a decimal's
-    digits, microseconds in a millisecond) · ``discrete``: no value lies between two neighbouring whole keys ·
-    ``texts``: of a "text", the distinct bounds in order, as strings of bytes · ``exact``: the page may compare its
-    bounds with constants.
+    ``kind``: "number", "date", "time" or "text" · ``scale``: units of the key per displayed unit (10**scale of a
+    decimal, microseconds per millisecond) · ``discrete``: no value lies between two neighbouring integer keys ·
+    ``texts``: of a "text", the distinct bounds in order, as Latin-1 strings of bytes · ``exact``: the page may compare
+    its bounds with constants.
     """
 
     path: str
@@ -80,7 +80,7 @@ class ExportedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Units of a proof, all files or all row groups: their statistics, and each column's bounds as numbers."""
+    """All files, or all row groups: their statistics, and each column's bounds as numbers."""
 
     statistics: Statistics
     bounds: dict[str, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]]
@@ -89,7 +89,7 @@ class Level:
 def columns_of(
     references: Sequence[Reference], statistics: Sequence[Statistics]
 ) -> tuple[list[ExportedColumn], list[Level]]:
-    """The columns, and the levels with each column's bounds as numbers that keep their order."""
+    """The columns, and the levels with each column's bounds as order-preserving numbers."""
     levels = [Level(each, {}) for each in statistics]
     exported = []
     for reference in references:
@@ -105,7 +105,7 @@ def _flags(span: Span) -> NDArray[np.uint8]:
 
 
 def _text_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn | None:
-    """A column of strings or binary. Its bounds are odd ranks, 1, 3, 5, …: a constant may lie between two of them."""
+    """A column of strings or binary. Its bounds get odd ranks, 1, 3, 5, …: a constant may lie between two of them."""
     if key_family(reference.type) != "bytes" or t.is_decimal(reference.type):
         return None
     every = pa.chunked_array([bound for span in spans for bound in (span.lower, span.upper)], pa.binary())
@@ -159,7 +159,7 @@ def _shown(type: pa.DataType) -> tuple[str, float]:
 def tree_of(
     predicate: Predicate, columns: Sequence[ExportedColumn], levels: Sequence[Level], arrays: Arrays
 ) -> dict[str, Any]:
-    """The predicate as nodes of JSON. Constants carry the number that they compare as, or their text."""
+    """The predicate as a JSON tree. Constants are exported as the number by which they compare, or as text."""
     known = {column.path: column for column in columns if column.exact}
 
     def constant(value: pa.Scalar, column: ExportedColumn) -> dict[str, Any]:
@@ -188,8 +188,8 @@ def tree_of(
             case Compare(op, Reference(path, _), Literal(value)) if _sendable(known.get(path), [value]):
                 return {"is": "compare", "op": op, "column": path, "constant": constant(value, known[path])}
             case Compare(op, Literal(value), Reference(path, _)) if _sendable(known.get(path), [value]):
-                turned = {"<": ">", "<=": ">=", "=": "="}[op]
-                return {"is": "compare", "op": turned, "column": path, "constant": constant(value, known[path])}
+                swapped = {"<": ">", "<=": ">=", "=": "="}[op]
+                return {"is": "compare", "op": swapped, "column": path, "constant": constant(value, known[path])}
             case In(Reference(path, _), values, or_null) if _sendable(known.get(path), list(values)):
                 constants = [constant(value, known[path]) for value in values]
                 return {"is": "in", "column": path, "constants": constants, "or_null": or_null}
@@ -199,7 +199,7 @@ def tree_of(
 
 
 def _sendable(column: ExportedColumn | None, values: Sequence[pa.Scalar]) -> bool:
-    """Whether the page compares these constants with this column as the planner does."""
+    """Whether the page compares these constants with the column exactly as the planner does."""
     if column is None or len(values) > _MOST_CONSTANTS or not all(value.is_valid for value in values):
         return False
     if column.kind == "text":

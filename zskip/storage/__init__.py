@@ -1,7 +1,7 @@
-"""Where a table lies: one interface over local folders and object stores.
+"""Storage: one interface to local folders and object stores.
 
-``storage``: the interface · ``local``, ``remote``: its two kinds · ``opening``: from a URL to a storage · ``upload``,
-``filesystem``: object stores as readers and writers of files see them.
+``storage``: the interface · ``local``, ``remote``: its implementations · ``opening``: from a URL to a storage ·
+``upload``, ``filesystem``: files of object stores for writers and readers · ``table_formats``: other formats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An fsspec file system over a `Storage`, through which DuckDB and Arrow read tables that are not on a local disk."""
+"""An fsspec file system over a `Storage`, by which DuckDB and Arrow read tables in object stores."""
 
 from __future__ import annotations
 

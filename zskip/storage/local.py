@@ -1,4 +1,4 @@
-"""`LocalStorage`: a table on a local disk. A link or a rename publishes a file whole, fsync makes it durable."""
+"""`LocalStorage`: a table on a local disk. A link or a rename publishes a complete file, fsync makes it durable."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class LocalStorage:
     def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
         paths: list[str] = []
         sizes: list[int] = []
-        modified: list[int] = []  # lists of plain values: a tuple a file would keep Python's collector busy
+        modified: list[int] = []  # separate lists: a tuple per file would cost time in Python's garbage collector
         touched: list[int] = []
         waiting = [prefix.rstrip("/")]
         while waiting:
@@ -115,9 +115,9 @@ class LocalStorage:
                     try:
                         status = entry.stat()
                     except FileNotFoundError:
-                        continue  # It is gone since its name was read: then it is not listed.
+                        continue  # deleted since its name was read
                     if not stat.S_ISREG(status.st_mode):
-                        continue  # a pipe or a device: whoever reads it may wait for ever
+                        continue  # reading a pipe or a device may block for ever
                     paths.append(before + name)
                     sizes.append(status.st_size)
                     modified.append(status.st_mtime_ns)
@@ -132,7 +132,7 @@ class LocalStorage:
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:
             return [name for name in os.listdir(self._locate(folder)) if name > after]
-        except (FileNotFoundError, NotADirectoryError):  # the latter: the storage is a single file
+        except (FileNotFoundError, NotADirectoryError):  # the latter if the storage is a single file
             return []
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
@@ -156,7 +156,7 @@ class LocalStorage:
             size = file.seek(0, os.SEEK_END)
             start = max(0, size + start) if start < 0 else start
             file.seek(start)
-            # Python sets aside all that is asked for; a snapshot may promise more than there is memory.
+            # Python allocates what is asked for, and a damaged snapshot may ask for more than there is memory.
             return file.read(min(length, max(0, size - start)))
 
     def put(self, path: str, data: bytes) -> None:
@@ -219,7 +219,7 @@ class LocalStorage:
                 _sync(folder)
 
     def _folders_of(self, paths: Sequence[str]) -> Sequence[str]:
-        """Every folder between the files and the one that holds the table, deepest first."""
+        """Every folder from the files up to the table's parent, deepest first."""
         inner = {
             "/".join(parts[:depth]) for parts in (path.split("/") for path in paths) for depth in range(len(parts))
         }
@@ -246,7 +246,7 @@ class LocalStorage:
 
     def remove_empty(self, folder: str) -> None:
         for inner, _, _ in os.walk(self._locate(folder), topdown=False):
-            with suppress(OSError):  # one that is not empty is in use
+            with suppress(OSError):  # a folder that is not empty is in use
                 os.rmdir(inner)
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
@@ -283,7 +283,7 @@ class _Unpublished(io.BufferedWriter):
     def discard(self) -> None:
         """Close without publishing, and remove what was written."""
         if not self.closed:
-            self.raw.close()  # what waits in the buffer is not written any more
+            self.raw.close()  # the buffer is not flushed
             _remove(self._temporary)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
@@ -292,13 +292,13 @@ class _Unpublished(io.BufferedWriter):
         self.close()
 
     def __del__(self) -> None:
-        # A writer that was forgotten, not closed, was never finished.
+        # A writer that was never closed has not finished its file.
         self.discard()
 
 
 @contextmanager
 def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """What a folder holds, through a descriptor of it: an entry's status is asked for without walking its path."""
+    """The entries of a folder, read through a descriptor, so that `stat` of an entry need not resolve its path."""
     if os.scandir not in os.supports_fd:
         with os.scandir(folder) as entries:
             yield entries
@@ -330,7 +330,7 @@ def _temporary(target: str) -> str:
 
 
 def _remove(temporary: str) -> None:
-    # One that cannot be removed is an orphan, and vacuum's: it must not hide what went wrong before.
+    # Vacuum removes what cannot be removed now; an error here must not hide an earlier one.
     with suppress(OSError):
         os.unlink(temporary)
 

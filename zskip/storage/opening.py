@@ -1,4 +1,4 @@
-"""`open_storage`: which storage an address names."""
+"""`open_storage`: from a path or URL to its storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def knows(url: str | os.PathLike[str]) -> bool:
-    """Whether `open_storage` opens what an address names: a path, or a URL of a scheme and form that it has.
+    """Whether `open_storage` supports an address: a path, or a URL of a known scheme and form.
 
     >>> knows("lake/conn"), knows("s3://lake/conn"), knows("hdfs://name/lake/conn")
     (True, True, False)
@@ -39,10 +39,9 @@ def knows(url: str | os.PathLike[str]) -> bool:
 def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
     """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
 
-    ``storage_options`` are the keys that obstore knows (``aws_region``, ``endpoint``, …, ``client_options``,
-    ``retry_config``); what they leave out comes from the usual environment. A memory:// store lives as long as the
-    process, one for each name after the slashes. Raises `InvalidOption` for what is no address, and for a scheme that
-    is not known.
+    ``storage_options``: the keys of obstore (``aws_region``, ``endpoint``, …, ``client_options``, ``retry_config``);
+    missing ones come from the usual environment variables. There is one memory:// store for each name after the
+    slashes; it lives as long as the process. Raises `InvalidOption` for an invalid address and for an unknown scheme.
     """
     if not isinstance(url, str | os.PathLike) or not os.fspath(url):
         raise InvalidOption(f"The address of a table is a path or a URL, not {url!r}.")
@@ -53,20 +52,20 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
         )
     scheme = _URL.match(text)
     if "\0" in unquote(text) if scheme else "\0" in text:
-        raise InvalidOption(f"No place has a NUL in its name: {text!r}.")
+        raise InvalidOption(f"An address cannot contain NUL: {text!r}.")
     if scheme is None or scheme[1].lower() == "file":
         if storage_options:
             raise InvalidOption(f'storage_options are for object stores; "{text}" is a local path.')
         return LocalStorage(_path_of(text) if scheme else Path(text))
     if _CONTROL.search(unquote(text)):
-        raise InvalidOption(f"No store takes control characters in a name: {text!r}.")
+        raise InvalidOption(f"A URL cannot contain control characters: {text!r}.")
     from zskip.storage.remote import open_remote  # obstore is loaded where it is needed
 
     return open_remote(text, storage_options or {})
 
 
 def _path_of(url: str) -> Path:
-    """The path of a file:// URL. Raises `InvalidOption` for what a path would leave out, and so be another one's."""
+    """The path of a file:// URL. Raises `InvalidOption` for a host, a query or a fragment, which a path cannot have."""
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise InvalidOption(f'"{url}" is on the host "{parts.netloc}". A path on this machine: file:///{parts.netloc}…')

@@ -42,7 +42,7 @@ _ONCE = {"max_retries": 0}
 
 
 def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
-    """The storage at a URL of an object store; the first part after the scheme is the bucket or container."""
+    """The storage at a URL of an object store: scheme://bucket/prefix. Raises `InvalidOption`."""
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = unquote(rest).strip("/").partition("/")
     scheme = scheme.lower()
@@ -80,14 +80,14 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
 
 
 def _digest(options: Mapping[str, Any]) -> str:
-    """One text for what leads to a store besides its URL: the options, and the environment that fills them up."""
-    around = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
-    said = {name: id(value) if callable(value) else value for name, value in options.items()}
-    return hashlib.sha256(repr((sorted(said.items()), sorted(around.items()))).encode()).hexdigest()[:16]
+    """A hash of what identifies a store besides its URL: the options and the environment variables."""
+    environment = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
+    chosen = {name: id(value) if callable(value) else value for name, value in options.items()}
+    return hashlib.sha256(repr((sorted(chosen.items()), sorted(environment.items()))).encode()).hexdigest()[:16]
 
 
 class ObjectStorage:
-    """A prefix of an object store. Puts are atomic and durable; the store itself compares before it creates."""
+    """A prefix of an object store. Puts are atomic and durable, and conditional puts are the store's own."""
 
     local = None
 
@@ -110,7 +110,7 @@ class ObjectStorage:
         self._address = address
 
     def __reduce__(self) -> tuple[Any, tuple[str, Mapping[str, Any]]]:
-        """By its URL and options: another process opens it anew, and takes the rest from its own environment."""
+        """Pickled as URL and options: another process opens it again, with its own environment variables."""
         return open_remote, self._address
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ class ObjectStorage:
         key = f"{self._key(folder)}/"
         found: list[str] = []
         with _translated(self.uri, folder):
-            # A store that can begin its listing behind a key sends what is new, and nothing else.
+            # A store that can start a listing after a key sends only the new names.
             for page in obstore.list(self._objects, prefix=key, offset=key + after, chunk_size=1000):
                 found += [each["path"][len(key) :] for each in page]
         return [name for name in found if "/" not in name]
@@ -185,7 +185,7 @@ class ObjectStorage:
             try:
                 return bytes(obstore.get_range(self._objects, self._key(path), start=start, length=length))
             except exceptions.BaseError:
-                # A range that begins behind the end is an error to the store, and nothing to a file.
+                # For a range that begins after the end, a store raises where a file returns nothing.
                 if obstore.head(self._objects, self._key(path))["size"] <= start:
                     return b""
                 raise
@@ -196,7 +196,7 @@ class ObjectStorage:
 
     @cached_property
     def _hasty(self) -> Any:
-        """The same store through a client that does not try again."""
+        """The same store through a client that does not retry."""
         return self._make_hasty()
 
     def put_once(self, path: str, data: bytes) -> None:

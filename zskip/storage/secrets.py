@@ -1,4 +1,4 @@
-"""Secrets in addresses: a user or a key before the host, a signature in the query. None is taken, and none is shown."""
+"""Secrets in URLs: a user or a key before the host, a signature in the query. They are refused and never shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUERY = re.compile(r"(://[^?\s\"']*\?)[^\s\"',;)]+")
 
 
 def without_secrets(text: str) -> str:
-    """A text, with what may be a secret in its URLs left out.
+    """A text with possible secrets in its URLs replaced by ….
 
     >>> without_secrets("cannot open s3://KEY:SECRET@lake/t and https://a/b?sig=abc: no")
     'cannot open s3://…@lake/t and https://a/b?… no'
@@ -22,9 +22,9 @@ def without_secrets(text: str) -> str:
 
 
 def refuse_secrets(url: str) -> None:
-    """Raise `InvalidOption` for the URL of a store with a key or a query in it.
+    """Raise `InvalidOption` for a URL with a key or a query.
 
-    A name alone stands before the host in Hadoop's addresses: abfss://container@account/path.
+    A name without a key before the host is valid in Hadoop's URLs: abfss://container@account/path.
     """
     user, at, _ = url.partition("://")[2].partition("/")[0].rpartition("@")
     if at and ":" in user:
@@ -40,7 +40,7 @@ def refuse_secrets(url: str) -> None:
 
 
 def refuse_user(url: str) -> None:
-    """Raise `InvalidOption` for the URL of a store with anything before its bucket."""
+    """Raise `InvalidOption` for a URL with anything before its bucket."""
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise InvalidOption(
             f'"{without_secrets(url)}" has a name before its bucket. Write the bucket or container alone, as in '

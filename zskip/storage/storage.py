@@ -1,7 +1,7 @@
-"""`Storage`: the folder that a table lives in, on a local disk or in an object store, behind a dozen verbs.
+"""`Storage`: the interface to a table's folder, on a local disk or in an object store.
 
-Paths are relative to the table, with forward slashes. A local disk answers with exclusive creation and fsync, an
-object store with conditional puts; nothing above this module knows which it is.
+Paths are relative to the table, with forward slashes. A local disk implements commits by exclusive creation and fsync,
+an object store by conditional puts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PARQUET_ENDINGS", "Listing", "Storage", "abandon", "table_path", "unsafe_paths"]
 
-# What a Parquet file's name ends in, in small letters or not.
+# The extensions of Parquet files, in any case.
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
 
-# A path that stays in the table: no empty, "." or ".." segment, nothing that starts at a root, no NUL.
+# Paths that may lead out of the table: with an empty, "." or ".." segment, absolute ones, with NUL.
 _UNSAFE = r"(^|/)\.{0,2}(/|$)|\x00|^[A-Za-z]:[\\/]|(^|[\\/])\.\.([\\/]|$)"
 _FEW = 64
 
@@ -36,9 +36,9 @@ _FEW = 64
 class Listing:
     """Files by name. ``size``: bytes · ``modified``: nanoseconds since the epoch · ``etag``: null where there is none.
 
-    A local disk's ETag is how many nanoseconds after its modification a file's status last changed: whoever replaces a
-    file and gives it the old one's time, as copying tools do, cannot set that. Only a listing of a folder tells it.
-    A file that was asked for by name and is not there has a null size.
+    On a local disk, the ETag is the nanoseconds from a file's last modification to its last status change (ctime -
+    mtime): copying tools restore the modification time, but cannot set the other. Only a listing of a folder has it.
+    A file that was asked for by name and does not exist has a null size.
     """
 
     path: pa.StringArray
@@ -55,7 +55,7 @@ class Listing:
         return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
 
     def parquet(self) -> Listing:
-        """The files that are Parquet by the ends of their names."""
+        """The files with the extension of Parquet."""
         endings = "|".join(ending[1:] for ending in PARQUET_ENDINGS)
         return self.take(np.asarray(pc.match_substring_regex(self.path, rf"(?i)\.({endings})$")))
 
@@ -63,7 +63,7 @@ class Listing:
     def of_columns(
         path: Sequence[str], size: Sequence[int], modified: Sequence[int], touched: Sequence[int]
     ) -> Listing:
-        """A listing of a local disk, in the order of the paths' bytes. ``touched``: when each file's status changed."""
+        """A listing of a local disk, sorted by the paths' bytes. ``touched``: the time of the last status change."""
         times = pa.array(modified, pa.int64())
         etag = pc.subtract(pa.array(touched, pa.int64()), times).cast(pa.string())
         unordered = Listing(pa.array(path, pa.string()), pa.array(size, pa.int64()), times, etag)
@@ -71,7 +71,7 @@ class Listing:
 
     @staticmethod
     def of(rows: Iterable[tuple[str, int | None, int | None, str | None]]) -> Listing:
-        """A listing of rows of path, size, modified and etag, in the order of the paths' bytes."""
+        """A listing of rows (path, size, modified, etag), sorted by the paths' bytes."""
         ordered = sorted(rows)
         path, size, modified, etag = zip(*ordered, strict=True) if ordered else ((), (), (), ())
         numbers = pa.int64()
@@ -84,22 +84,22 @@ class Listing:
 
 
 class Storage(Protocol):
-    """A table's folder. Every verb raises `UnsafePath` for a path that leads out of it."""
+    """A table's folder. Every method raises `UnsafePath` for a path that leads out of it."""
 
     @property
     def uri(self) -> str:
-        """The table's own address: an absolute path, or a URL without a slash at its end."""
+        """The table's address: an absolute path, or a URL without a trailing slash."""
 
     @property
     def place(self) -> str:
-        """What tells it from all others: the address alone does not where options lead to another server."""
+        """A unique identity: the address, and a hash of the options, which may lead to another server."""
 
     @property
     def local(self) -> Path | None:
         """The folder on the local disk; None for an object store."""
 
     def uri_of(self, path: str) -> str:
-        """The address of a file of the table, as Arrow, DuckDB and Spark take it."""
+        """The address of a file, for Arrow, DuckDB and Spark."""
 
     def parent(self) -> Storage | None:
         """The folder that this one lies in; None for the outermost, such as a bucket."""
@@ -111,55 +111,55 @@ class Storage(Protocol):
         """All files below a folder, recursively; without ``hidden``, none below a name that starts with _ or a dot."""
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
-        """The names in one folder that sort behind ``after``, in any order; none where there is no such folder."""
+        """The names in one folder that sort after ``after``, in any order; none where the folder does not exist."""
 
     def read(self, path: str) -> bytes:
-        """A whole file. Raises `FileNotFoundError`."""
+        """The content of a file. Raises `FileNotFoundError`."""
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """A part of a file, shorter where the file ends; a negative ``start`` counts from the end."""
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a whole file at once, durably, over whatever was there."""
+        """Write a file atomically and durably, replacing an existing one."""
 
     def put_once(self, path: str, data: bytes) -> None:
-        """As `put`, for what can be done without: a store that is too busy for it is not asked again."""
+        """As `put`, without retries: for files that are optional."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a whole file at once, durably, unless there is one; whether it was written.
+        """Write a file atomically and durably unless it exists. Returns whether it was written.
 
-        Raises `UnsupportedStore` where that cannot be promised. After any other error the outcome is unknown.
+        Raises `UnsupportedStore` where the store cannot guarantee that. After any other error the outcome is unknown.
         """
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A file to write: `close` publishes it whole under its name, an exception inside ``with`` drops it."""
+        """A file to write: `close` publishes it under its name, an exception inside ``with`` discards it."""
 
     def make_durable(self, paths: Sequence[str]) -> None:
-        """Return only when these files, and their names, would survive a loss of power."""
+        """Return only when these files, and their names, would survive a power failure."""
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name; whatever had that name is replaced. On an object store it is copied there."""
+        """Rename a file, replacing an existing one. An object store copies it."""
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Remove files; those that are not there are no error. One that cannot be removed is raised after the rest."""
+        """Remove files, ignoring missing ones. An error is raised after the other files are removed."""
 
     def remove_empty(self, folder: str) -> None:
-        """Remove a folder, and those in it, that hold no file; where one is in use it stays."""
+        """Remove a folder and its subfolders as far as they are empty."""
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
-        """What `list` would say of these files, in the order of the paths' bytes."""
+        """A listing of these files, sorted by the paths' bytes."""
 
     def contain(self, paths: pa.StringArray) -> None:
-        """Raise `UnsafePath` where one of these files lies outside the table, links followed."""
+        """Raise `UnsafePath` where one of these files, links followed, is outside the table."""
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
         """An fsspec file system that reads this storage under `uri_of` addresses without their scheme."""
 
 
 def abandon(storage: Storage, paths: Sequence[str]) -> None:
-    """Remove files that no one will name, as far as the store lets: the rest are orphans, and vacuum's.
+    """Remove unreferenced files after a failure; vacuum removes those that cannot be removed now.
 
-    For what is cleaned up after a failure, which must not be hidden by another one.
+    Errors are suppressed: they must not hide the failure.
     """
     with suppress(OSError):
         storage.delete(paths)
@@ -177,7 +177,7 @@ def table_path(path: str) -> str:
 
 
 def unsafe_paths(paths: pa.StringArray) -> pa.StringArray:
-    """Those of the paths that `table_path` would refuse."""
-    if len(paths) <= _FEW:  # Arrow takes longer to read the pattern than to look for it
+    """The paths that `table_path` refuses."""
+    if len(paths) <= _FEW:  # for few paths, Arrow takes longer to compile the pattern than to match it
         return pa.array([path for path in paths.to_pylist() if re.search(_UNSAFE, path)], pa.string())
     return paths.filter(pc.match_substring_regex(paths, _UNSAFE))

@@ -1,4 +1,4 @@
-"""Folders that are tables of other formats: which of their files are live, only their own logs say.
+"""Folders that are tables of other formats, whose own logs define which files are live.
 
 | format | its log |
 | --- | --- |
@@ -6,8 +6,8 @@
 | Iceberg | `metadata/….metadata.json` |
 | Hudi | `.hoodie/` |
 
-A file below such a folder may be dead, replaced, or hold rows that were deleted: taken by its name alone it brings them
-back to life. So neither `zskip.index` nor `zskip.write` takes one.
+A file below such a folder may have been removed or replaced, or hold deleted rows, which would reappear. So
+`zskip.index` and `zskip.write` refuse these files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
 
 
 def _tables(storage: Storage, folders: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The folders that are tables of another format, and of which; of a local disk those among ``folders``."""
+    """The folders that are tables of another format, and their format; on a local disk only those in ``folders``."""
     if storage.local is not None:
         for folder in sorted(folders):
             yield from ((folder, kind) for kind in _LOGS if _has_log(storage, folder, kind))
@@ -60,13 +60,13 @@ def _tables(storage: Storage, folders: Iterable[str]) -> Iterator[tuple[str, str
 def _has_log(storage: Storage, folder: str, kind: str) -> bool:
     try:
         names = storage.names(f"{folder}{_LOGS[kind]}")
-    except (PermissionError, UnsafePath):  # whoever may read a folder need not be allowed to look above it
+    except (PermissionError, UnsafePath):  # the user may read a folder but not the one above it
         return False
     return any(re.fullmatch(_ENTRIES[kind], name) for name in names)
 
 
 def refuse_folder(storage: Storage | None) -> None:
-    """Raise `ForeignTable` where a folder, or one that it lies in, is a table of another format."""
+    """Raise `ForeignTable` where a folder, or a folder above it, is a table of another format."""
     while storage is not None:
         for kind in _LOGS:
             if _has_log(storage, "", kind):
@@ -75,7 +75,7 @@ def refuse_folder(storage: Storage | None) -> None:
 
 
 def _with_those_above(folder: str) -> Iterator[str]:
-    """A folder and those that it lies in, each with its slash; not the outermost.
+    """A folder and the folders above it, each with a trailing slash; not the outermost.
 
     >>> list(_with_those_above("a/b/"))
     ['a/b/', 'a/']

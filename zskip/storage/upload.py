@@ -1,4 +1,4 @@
-"""`Upload`: a file to write, for storages that take a file only whole."""
+"""`Upload`: a writable file for stores that accept only complete files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPOOL_BYTES = 16 << 20
 
 
 class Upload(tempfile.SpooledTemporaryFile[bytes]):
-    """Bytes that wait in memory, then on disk, and are published as one file by `close`."""
+    """Bytes buffered in memory, then on disk; `close` publishes them as one file."""
 
     def __init__(self, publish: Callable[[BinaryIO], None]) -> None:
         super().__init__(max_size=_SPOOL_BYTES)
