@@ -1,4 +1,4 @@
-"""Where bounds stand among cuts: a tree of their digits says what a binary search says, whatever the cuts are."""
+"""Where bounds stand among cuts: by the words of texts as by the texts, whatever they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zskip.pruning import rank_search
-from zskip.pruning.rank_search import Places, Tree
+from zskip.pruning.rank_search import Places, TextCuts
 
 ENDS = np.iinfo(np.int64)
 INTEGERS = st.one_of(
@@ -34,13 +34,6 @@ TEXTS = st.one_of(
 )
 
 
-@pytest.fixture(autouse=True)
-def _crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cuts that a test can draw fill more than one level."""
-    monkeypatch.setattr(rank_search, "CROWD", 1)
-    monkeypatch.setattr(rank_search, "ROOM", 1 << 10)
-
-
 @given(st.lists(INTEGERS, min_size=1, max_size=60), st.lists(INTEGERS, max_size=60))
 @settings(max_examples=200)
 def test_of_integers(cuts: list[int], bounds: list[int]) -> None:
@@ -60,51 +53,30 @@ def test_of_bytes(cuts: list[bytes], bounds: list[bytes | None], skipped: int) -
     ordered = sorted(set(cuts))
     # A part of a larger array, as the units of a shard are.
     asked = pa.array(every, pa.binary())[skipped:]
-    found = Tree.of(pa.array(ordered, pa.binary())).at_most(asked)
+    found = TextCuts.of(pa.array(ordered, pa.binary())).at_most(asked)
     said = [len(ordered) if each is None else sum(cut <= each for cut in ordered) for each in every[skipped:]]
     assert found.tolist() == said
 
 
 def _agree(cuts: np.ndarray, bounds: np.ndarray) -> None:
     cuts = np.unique(cuts)
-    assert Tree.of(cuts).at_most(bounds).tolist() == np.searchsorted(cuts, bounds, side="right").tolist()
+    assert Places(cuts).at_most(bounds).tolist() == np.searchsorted(cuts, bounds, side="right").tolist()
 
 
-@pytest.mark.parametrize("spread", [1, 7, 2**40])
-def test_many_cuts_of_several_levels(spread: int) -> None:
+def test_many_texts() -> None:
     random = np.random.default_rng(3)
-    numbers = np.unique(np.concatenate([random.integers(0, 5000, 3000), random.integers(0, 2**62, 3000)])) * spread
-    numbers = np.unique(numbers)
-    bounds = np.concatenate([numbers, numbers - 1, random.integers(-(2**62), 2**62, 5000)])
-    tree = Tree.of(numbers)
-    assert len(tree.levels) > 1
-    _agree(numbers, bounds)
+    numbers = np.unique(np.concatenate([random.integers(0, 5000, 3000), random.integers(0, 2**62, 3000)]))
+    bounds = np.concatenate([numbers, numbers - 1, random.integers(0, 2**62, 5000)])
     texts = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 20, "0").cast(pa.binary())
-    texts = texts.take(pc.sort_indices(texts))
     asked = pc.utf8_lpad(pa.array(np.abs(bounds)).cast(pa.string()), 20, "0").cast(pa.binary())
-    ordered = np.array(texts.to_pylist(), "S20")
-    expected = np.searchsorted(ordered, np.array(asked.to_pylist(), "S20"), side="right")
-    assert Tree.of(texts).at_most(asked).tolist() == expected.tolist()
-
-
-def test_a_tree_is_made_when_it_pays_and_few_are_kept() -> None:
-    cuts = np.arange(0, 4000, 2)
-    bounds = np.arange(-10, 1000)
-    found = Places(cuts)
-    rank_search._tree.cache_clear()
-    first = found.at_most(bounds)
-    assert rank_search._tree.cache_info().currsize == 0
-    assert found.at_most(bounds).tolist() == first.tolist()
-    assert rank_search._tree.cache_info().currsize == 1
-    for _ in range(10):
-        Places(cuts).at_most(np.tile(bounds, 3))
-    assert rank_search._tree.cache_info().currsize == rank_search.TREES
+    expected = np.searchsorted(np.array(texts.to_pylist(), "S20"), np.array(asked.to_pylist(), "S20"), side="right")
+    assert Places(texts).at_most(asked).tolist() == expected.tolist()
 
 
 def test_a_text_that_ends_where_others_have_zero_bytes() -> None:
     cuts = [b"ke", b"ke\0", *(b"ke\0\0" + bytes([last]) for last in b"abcdefghij")]
-    tree = Tree.of(pa.array(cuts, pa.binary()))
-    assert tree.at_most(pa.array([b"k", b"ke", b"ke\0", b"ke\0\0", b"ke\0\0a", b"kf"], pa.binary())).tolist() == [
+    found = Places(pa.array(cuts, pa.binary()))
+    assert found.at_most(pa.array([b"k", b"ke", b"ke\0", b"ke\0\0", b"ke\0\0a", b"kf"], pa.binary())).tolist() == [
         0, 1, 2, 2, 3, len(cuts)
     ]  # fmt: skip
 

@@ -178,6 +178,20 @@ def _with_trials(proof: Proof) -> Proof:
     return proof
 
 
+def children(proof: Proof) -> tuple[Proof, ...]:
+    """The proofs directly under one."""
+    match proof:
+        case Joint(_, parts):
+            return parts
+        case Negated(part) | Tested(part, _) | Tried(part, _) | Computed(part, _):
+            return (part,)
+        case Chosen(condition, then, otherwise):
+            return (condition, then, otherwise)
+        case Implied(opaque, implies):
+            return (opaque, implies)
+    return ()
+
+
 def _terms(proof: Proof) -> Iterator[Scalar]:
     """The scalars that a proof reads."""
     match proof:
@@ -187,34 +201,19 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
             yield from proof.terms
         case Compare(_, left, right):
             yield from (left, right)
-        case Joint(_, parts):
-            for part in parts:
-                yield from _terms(part)
-        case Negated(part) | Tested(part, _) | Tried(part, _):
-            yield from _terms(part)
-        case Chosen(condition, then, otherwise):
-            for part in (condition, then, otherwise):
-                yield from _terms(part)
-        case Implied(opaque, implies):
-            yield from _terms(opaque)
-            yield from _terms(implies)
         case Computed(_, question):
             yield from question.columns
         case Opaque(_, paths, _, _, _, _):
             for path in paths:
                 yield Foreign("", (path,), "", pa.null())
+        case _:
+            for part in children(proof):
+                yield from _terms(part)
 
 
 def _asks(proof: Proof) -> bool:
     """Whether DuckDB may be asked anything."""
-    match proof:
-        case Computed():
-            return True
-        case Joint(_, parts):
-            return any(map(_asks, parts))
-        case Negated(part):
-            return _asks(part)
-    return False
+    return isinstance(proof, Computed) or any(map(_asks, children(proof)))
 
 
 def _references(term: Scalar) -> Iterator[Reference]:

@@ -1,20 +1,16 @@
 """`Places`: where the bounds of units stand among sorted cuts, be they ten or a hundred thousand.
 
-A binary search takes a step more each time that the cuts double, and each step waits for memory. Here the cuts hang in
-a tree of digits (a trie; Fredkin 1960): a bound's first digits say at once how many cuts are below them, and only where
-some cut begins with the same are its next digits asked, or at last the cuts themselves.
+Numbers are searched by numpy. Texts are numbers too, of the eight bytes behind the prefix with which most cuts begin;
+only those that share these bytes with some cut are compared as texts.
 
-    cuts        1024  1187  3305  3306  3307  3308  3310  8800
-    digit       0   1   2   3   4   5   6   7   8   9
-    cuts below  0   0   2   2   7   7   7   7   7   8        2500 stands behind 2 cuts: no look at any of them
-                            └ digit       0   1   2   3   4 …        3600 is asked of its next digit
-                              cuts below  2   2   2   2   7 …
+    cuts     key-0001  key-0007  key-0012…    prefix  key-00
+    words          01        07        12     a bound key-0009 stands behind two of them: no text is compared
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -27,25 +23,13 @@ from zskip.pruning.outcomes import Bools
 __all__ = ["Places"]
 
 Ints = npt.NDArray[np.int64]
-Digits = npt.NDArray[np.uint64]
+Words = npt.NDArray[np.uint64]
 
 FEW = 8
 """Cuts that are compared one by one."""
 
-WORTH_NUMBERS, WORTH_BYTES = 512, FEW + 1
-"""Cuts from which on the tree is faster than a binary search, over numbers and over bytes."""
-
-CROWD = 4
-"""Cuts that are not parted by further digits."""
-
-ROOM, MOST = 32, 1 << 21
-"""Entries of a level: for each cut, and in all, at most."""
-
-TREES = 4
-"""Trees that are kept."""
-
 LONG = 1024
-"""Bytes of a cut from which on cuts hang in no tree, and are shortened before they are compared with many bounds."""
+"""Bytes of the longest prefix, and of a cut from which on cuts are shortened before they are compared with bounds."""
 
 _KEPT = np.array([0, *(2**64 - 2 ** (64 - 8 * length) for length in range(1, 9))], np.uint64)
 """Of a word of eight bytes, those before a length."""
@@ -58,10 +42,8 @@ class Places:
     [0, 1, 2, 3]
     """
 
-    __slots__ = ("asked", "cuts")
-
     def __init__(self, cuts: Keys) -> None:
-        self.cuts, self.asked = cuts, 0
+        self.cuts = cuts
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -70,20 +52,13 @@ class Places:
         """For each bound, how many cuts are <= it. A null bound is above every cut."""
         if len(self) <= FEW:
             return _one_by_one(self.cuts, bounds)
-        self.asked += len(bounds)
-        numbers = isinstance(self.cuts, np.ndarray)
-        # A tree costs about as much as a binary search for as many bounds as it has cuts.
-        worth = len(self) >= (WORTH_NUMBERS if numbers else WORTH_BYTES) and self.asked >= len(self)
-        if worth and (numbers or _longest(self.cuts) <= LONG):
-            return _tree(self).at_most(bounds)
-        if numbers:
+        if isinstance(self.cuts, np.ndarray):
             return np.asarray(np.searchsorted(self.cuts, bounds, side="right"))
-        return _bisected(self.cuts, bounds, np.zeros(len(bounds), np.int64), np.full(len(bounds), len(self)))
+        return self._words.at_most(bounds)
 
-
-@lru_cache(maxsize=TREES)
-def _tree(places: Places) -> Tree:
-    return Tree.of(places.cuts)
+    @cached_property
+    def _words(self) -> TextCuts:
+        return TextCuts.of(self.cuts)
 
 
 def _one_by_one(cuts: Keys, bounds: Keys) -> npt.NDArray[np.uint8]:
@@ -137,120 +112,43 @@ def _longest(texts: pa.BinaryArray) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Level:
-    """Nodes that part their cuts by the same digits; the entry of a node's digits is ``node << width | digits``.
+class TextCuts:
+    """Sorted texts, and the eight bytes of each behind a prefix that most of them have, as numbers.
 
-    ``below[entry]``: how many cuts are before the entry, of all cuts. ``size[entry]``: how many are in it; where they
-    are many, ``~node`` of the next level, which parts them.
+    ``words``: these numbers, ascending, each once; ``first[i]``: how many cuts are before those of
+    the i-th. Cuts before ``first[0]`` and from ``first[-1]`` on do not begin with the prefix.
     """
 
-    shift: int
-    width: int
-    below: Ints
-    size: Ints
-
-    @staticmethod
-    def entries(shift: int, width: int, node: Ints | None, digits: Digits) -> Ints:
-        """The entry of each one's digits in its node; None where there is but one node."""
-        own = (digits >> np.uint64(shift)).view(np.int64)
-        return own if node is None else node << width | own & (1 << width) - 1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tree:
-    """``digits``: those of the cuts, ascending, each once; ``first[i]``: how many cuts are before those of the i-th.
-
-    Digits never fall as values grow. Those of different numbers differ; those of texts are the eight bytes behind
-    ``prefix``, with which most cuts begin: those from ``first[0]`` to ``first[-1]``.
-    """
-
-    cuts: Keys
+    cuts: pa.BinaryArray
     prefix: bytes
-    digits: Digits
+    words: Words
     first: Ints
-    levels: tuple[Level, ...]
 
     @staticmethod
-    def of(cuts: Keys) -> Tree:
+    def of(cuts: pa.BinaryArray) -> TextCuts:
         """Of ascending cuts without repetition."""
-        if isinstance(cuts, np.ndarray):
-            ordered = _ordered(cuts)
-            digits = ordered.view(np.uint64) - ordered[:1].view(np.uint64)
-            return Tree(cuts, b"", digits, np.arange(len(cuts) + 1), _levels(digits, int(digits[-1]).bit_length()))
-        prefix = _shared(cuts[len(cuts) // 4].as_py(), cuts[len(cuts) * 3 // 4].as_py())
+        prefix = _shared(cuts[len(cuts) // 4].as_py(), cuts[len(cuts) * 3 // 4].as_py())[:LONG]
         below, above = _beside(cuts, prefix)
         start, end = int(below.sum()), len(cuts) - int(above.sum())
         words = _words(cuts[start:end], len(prefix))
         new = np.append(True, words[1:] != words[:-1])
-        digits, first = words[new], start + np.append(np.flatnonzero(new), end - start)
-        return Tree(cuts, prefix, digits, first, _levels(digits, 64))
+        return TextCuts(cuts, prefix, words[new], start + np.append(np.flatnonzero(new), end - start))
 
-    def at_most(self, bounds: Keys) -> Ints:
+    def at_most(self, bounds: pa.BinaryArray) -> Ints:
         """For each bound, how many cuts are <= it."""
-        digits, below, above = self._digits(bounds)
-        outside = below | above
-        low, high = self._descended(digits)
-        rank = _bisected(self.digits, digits, low, np.where(outside, low, high))
-        if isinstance(bounds, np.ndarray):
-            rank[below] = 0
-            rank[above] = len(self.cuts)
-            return rank
-        # Texts of the same digits may be on either side of one another.
-        last = np.maximum(rank - 1, 0)
-        same = (self.digits.take(last) == digits) & ~outside
-        low, high = self.first.take(np.where(same, last, rank)), self.first.take(rank)
-        low[below], high[below] = 0, self.first[0]
-        low[above], high[above] = self.first[-1], len(self.cuts)
-        return _bisected(self.cuts, bounds, low, high)
-
-    def _descended(self, digits: Digits) -> tuple[Ints, Ints]:
-        """Between which two of the tree's digits each one's place is."""
-        level = self.levels[0]
-        entry = level.entries(level.shift, level.width, None, digits)
-        low, size = level.below.take(entry), level.size.take(entry)
-        high = low + size
-        units = np.flatnonzero(size < 0)
-        for level in self.levels[1:]:
-            entry = level.entries(level.shift, level.width, ~size[size < 0], digits.take(units))
-            below, size = level.below.take(entry), level.size.take(entry)
-            low[units], high[units] = below, below + size
-            units = units[size < 0]
-        return low, high
-
-    def _digits(self, bounds: Keys) -> tuple[Digits, Bools, Bools]:
-        """The digits of the bounds, and which are below the cuts that have any, and which above."""
-        if isinstance(bounds, np.ndarray):
-            ordered, ends = _ordered(bounds), _ordered(self.cuts[[0, -1]])
-            digits = np.clip(ordered, *ends).view(np.uint64) - ends[:1].view(np.uint64)
-            return digits, ordered < ends[0], ordered >= ends[1]
         below, above = _beside(bounds, self.prefix)
         if bounds.null_count:
             above |= np.asarray(bounds.is_null().to_numpy(zero_copy_only=False))
             below &= ~above
-        return _words(bounds, len(self.prefix)), below, above
-
-
-def _levels(digits: Digits, bits: int) -> tuple[Level, ...]:
-    """The levels of a tree over distinct digits of so many bits."""
-    levels: list[Level] = []
-    numbers, node, nodes = np.arange(len(digits)), None, 1
-    shift, width = bits, min(bits, max(16, (8 * len(digits)).bit_length()), MOST.bit_length() - 1)
-    while True:
-        shift -= width
-        entry = Level.entries(shift, width, node, digits[numbers])
-        size = np.bincount(entry, minlength=nodes << width)
-        before = np.cumsum(size) - size
-        # From the place among the cuts that this level parts to that among all.
-        skipped = (numbers - np.arange(len(numbers)))[before[:: 1 << width]]
-        below = before + np.repeat(skipped, 1 << width)
-        crowded = size > CROWD
-        nodes, further = int(crowded.sum()), min(8, shift)
-        if not nodes or not shift or nodes << further > min(ROOM * len(digits), MOST):
-            return (*levels, Level(shift, width, below, size))
-        child = np.cumsum(crowded) - 1
-        levels.append(Level(shift, width, below, np.where(crowded, ~child, size)))
-        kept = crowded[entry]
-        numbers, node, width = numbers[kept], child[entry[kept]], further
+        words = _words(bounds, len(self.prefix))
+        rank = np.searchsorted(self.words, words, side="right")
+        last = np.maximum(rank - 1, 0)
+        # Texts of the same word may be on either side of one another.
+        same = (self.words.take(last) == words) & (rank > 0)
+        low, high = self.first.take(np.where(same, last, rank)), self.first.take(rank)
+        low[below], high[below] = 0, self.first[0]
+        low[above], high[above] = self.first[-1], len(self.cuts)
+        return _bisected(self.cuts, bounds, low, high)
 
 
 def _shared(first: bytes, last: bytes) -> bytes:
@@ -272,15 +170,7 @@ def _beside(values: pa.BinaryArray, prefix: bytes) -> tuple[Bools, Bools]:
     return below, above
 
 
-def _ordered(values: Keys) -> Ints:
-    """Numbers as integers of the same order; -0.0 as 0.0."""
-    if values.dtype != np.float64:
-        return np.asarray(values)
-    bits = (values + 0.0).view(np.int64)
-    return np.asarray(bits ^ (bits >> 63 & np.iinfo(np.int64).max))
-
-
-def _words(values: pa.BinaryArray, at: int) -> Digits:
+def _words(values: pa.BinaryArray, at: int) -> Words:
     """Eight bytes of each value from a place on, zeros behind its end, as a number of the same order."""
     if not len(values):
         return np.zeros(0, np.uint64)
