@@ -468,7 +468,7 @@ class Table:
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
         schema = self.snapshot.schema
         bound = None if predicate is None else _bound(predicate, schema, dialect, timezone, params)
-        changed = planning.listed(self._index) if freshness == "list" else None
+        changed = tablelog.listed(self._index) if freshness == "list" else None
         return planning.survey(self._index, bound, changes=changed)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -498,7 +498,7 @@ class Table:
         from zskip.engines.dataset import dataset
 
         index = self._index
-        changed = partial(planning.listed, index)
+        changed = partial(tablelog.listed, index)
         return dataset(lambda predicate: planning.survey(index, predicate, changes=changed()).scan)
 
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:

@@ -55,7 +55,9 @@ def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
         f"{name.kind} of {name.column}": why for name, why in sketches_of(survivors.index).unreadable.items()
     }
     if survivors.changes is not None:
-        found["changes"] = {name: getattr(survivors.changes, name).to_pylist() for name in ("new", "changed", "gone")}
+        differs = survivors.changes
+        paths = {"new": differs.added.path, "changed": differs.changed.path, "gone": differs.removed}
+        found["changes"] = {name: each.to_pylist() for name, each in paths.items()}
     return found
 
 
@@ -146,9 +148,9 @@ def _facts_of_file(survivors: Survivors, file: str) -> dict[str, Any]:
         "verdict": "kept",
         "all_rows_match": predicate is None,
     }
-    if survivors.changes is not None and path in survivors.changes.changed.to_pylist():
+    if survivors.changes is not None and path in survivors.changes.changed.path.to_pylist():
         return {**found, "verdict": "kept", "reason": "the file has changed since the index was made"}
-    if survivors.changes is not None and path in survivors.changes.gone.to_pylist():
+    if survivors.changes is not None and path in survivors.changes.removed.to_pylist():
         return {**found, "verdict": "skipped", "reason": "the file is gone"}
     if predicate is None:
         return found
@@ -190,7 +192,7 @@ def _number_of(survivors: Survivors, file: str) -> int:
         if position >= 0:
             return int(survivors.index.first_file[shard]) + int(position)
         paths += names[: max(0, 1000 - len(paths))].to_pylist()
-    if survivors.changes is not None and inner in survivors.changes.new.to_pylist():
+    if survivors.changes is not None and inner in survivors.changes.added.path.to_pylist():
         raise InvalidOption(
             f'The file "{file}" is newer than the index, which knows nothing of it: it is read in full.'
         )

@@ -11,11 +11,11 @@ import numpy as np
 from zskip.binder import bind
 from zskip.expr import Predicate
 from zskip.plan.plan import Plan
-from zskip.plan.survivors import Changes, Survivors, surviving_groups
+from zskip.plan.survivors import Survivors, surviving_groups
 from zskip.pruning import Budget, outcomes
 from zskip.scan import Groups
 from zskip.schema import Schema
-from zskip.tablelog import Index, sketches_of
+from zskip.tablelog import Changes, Index, sketches_of
 
 __all__ = ["plan", "survey"]
 

@@ -15,23 +15,9 @@ from zskip.expr import Predicate
 from zskip.plan.shares import Share, Skipped, rest
 from zskip.pruning import residuals
 from zskip.scan import FILE_FIELDS, Groups, Scan
-from zskip.tablelog import Index, RowGroupUnits
+from zskip.tablelog import Changes, Index, RowGroupUnits
 
-__all__ = ["Changes", "Survivors", "surviving_groups"]
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """How a folder differs from its index, by paths in the table. ``new`` and ``changed`` come with their sizes."""
-
-    new: pa.StringArray
-    new_size: pa.Int64Array
-    changed: pa.StringArray
-    changed_size: pa.Int64Array
-    gone: pa.StringArray
-
-    def __bool__(self) -> bool:
-        return bool(len(self.new) or len(self.changed) or len(self.gone))
+__all__ = ["Survivors", "surviving_groups"]
 
 
 def surviving_groups(units: RowGroupUnits, may_match: np.ndarray, all_match: np.ndarray) -> Groups:
@@ -73,13 +59,13 @@ class Survivors:
     changes: Changes | None = None
 
     def __len__(self) -> int:
-        return len(self.numbers) + (0 if self.changes is None else len(self.changes.new) + len(self.changes.changed))
+        return len(self.numbers) + (0 if self.changes is None else len(self.changes.added) + len(self.changes.changed))
 
     def without_stale(self) -> Survivors:
         """Without the files that the listing found changed or gone: what the index says of them no longer holds."""
         if not self.changes or not len(self.numbers):
             return self
-        stale = pa.concat_arrays([self.changes.changed, self.changes.gone])
+        stale = pa.concat_arrays([self.changes.changed.path, self.changes.removed])
         return self.kept(~np.asarray(pc.is_in(self.index.paths(self.numbers), value_set=stale)))
 
     def narrowed(self, numbers: np.ndarray) -> Survivors:
@@ -97,7 +83,11 @@ class Survivors:
     def relative_paths(self) -> pa.StringArray:
         """The survivors' paths in the table, in its order."""
         known = self.index.paths(self.numbers)
-        return known if self.changes is None else pa.concat_arrays([known, self.changes.new, self.changes.changed])
+        return (
+            known
+            if self.changes is None
+            else pa.concat_arrays([known, self.changes.added.path, self.changes.changed.path])
+        )
 
     @cached_property
     def paths(self) -> list[str]:
@@ -115,7 +105,7 @@ class Survivors:
         known = self.index.sizes(self.numbers)
         if self.changes is None:
             return known
-        return pa.concat_arrays([known, self.changes.new_size, self.changes.changed_size])
+        return pa.concat_arrays([known, self.changes.added.size, self.changes.changed.size])
 
     def _padded(self, known: pa.Array) -> pa.Array:
         lacking = len(self) - len(known)
@@ -193,7 +183,7 @@ class Survivors:
     @property
     def total_files(self) -> int:
         """How many files the table has now."""
-        return len(self.index) + (0 if self.changes is None else len(self.changes.new) - len(self.changes.gone))
+        return len(self.index) + (0 if self.changes is None else len(self.changes.added) - len(self.changes.removed))
 
     @cached_property
     def skipped(self) -> Skipped:

@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import hive
-from zskip.plan import listed
 from zskip.schema import Schema
 from zskip.stats import Ranges
 from zskip.table import Table
-from zskip.tablelog import Snapshot
+from zskip.tablelog import Snapshot, listed
 
 __all__ = ["with_spark_types"]
 
@@ -44,7 +43,7 @@ def with_spark_types(table: Table) -> Table:
         return table
     ranges = index.files(None, names).statistics.columns
     changes = listed(index)
-    new = {} if changes is None else hive.partitions(changes.new)
+    new = {} if changes is None else hive.partitions(changes.added.path)
     narrow = [name for name in names if name in ranges and _fit(ranges[name]) and _all_fit(new.get(name))]
     return Table(table.storage, _narrowed(snapshot, narrow)) if narrow else table
 

@@ -6,7 +6,7 @@ of others · ``repair``: what was lost · ``vacuum``, ``vacuum_intent``: what no
 """
 
 from zskip.tablelog.commit import commit, layout_assignment
-from zskip.tablelog.freshness import Changes, changes
+from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
 from zskip.tablelog.kept_files import require_files
@@ -37,6 +37,7 @@ __all__ = [
     "index_files",
     "latest_version",
     "layout_assignment",
+    "listed",
     "load",
     "refresh",
     "repair",

@@ -12,20 +12,20 @@ import pyarrow.compute as pc
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog.index import Index
 
-__all__ = ["Changes", "changes", "data_files", "only"]
+__all__ = ["Changes", "changes", "data_files", "listed", "only"]
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Files that the index does not know as they are now: a plan keeps those that are there, and reports all.
 
-    ``added``: not in the index · ``changed`` and ``removed``: numbers of the index's files (int64, ascending), whose
-    size, modification time or ETag differs, and that are gone.
+    ``added``: not in the index · ``changed``: whose size, modification time or ETag differs from the index, as they are
+    now · ``removed``: the paths of those that are gone · ``listing``: all that is there.
     """
 
     added: Listing
-    changed: np.ndarray
-    removed: np.ndarray
+    changed: Listing
+    removed: pa.StringArray
     listing: Listing
 
     def __bool__(self) -> bool:
@@ -52,7 +52,19 @@ def changes(index: Index) -> Changes:
     # Size alone says too little: a file of the same size may hold other rows.
     told = np.asarray(pc.or_(pc.is_valid(index.etags(there)), pc.is_valid(index.modified(there))))
     new = np.asarray(pc.invert(pc.is_in(listing.path, value_set=known)))
-    return Changes(listing.take(np.flatnonzero(new)), there[~(same & told)], numbers[gone], listing)
+    changed = now.take(np.flatnonzero(~(same & told)))
+    return Changes(listing.take(np.flatnonzero(new)), changed, index.recorded_paths(numbers[gone]), listing)
+
+
+def listed(index: Index) -> Changes | None:
+    """The changes of a folder whose files may change; None where nothing can differ, and nothing is listed.
+
+    Files that zskip wrote never change, statistics that were handed over are trusted, and the files of a Delta or
+    Iceberg table are those of its log.
+    """
+    if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
+        return None
+    return changes(index)
 
 
 def _agree(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarray:

@@ -82,23 +82,27 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
     if not differs:
         return snapshot
     refuse_foreign_files(storage, differs.listing.path)
-    again = index.recorded_paths(differs.changed).to_pylist()
+    again = differs.changed.path.to_pylist()
     fresh = only(differs.listing, [*again, *differs.added.path.to_pylist()])
     deep_scan = snapshot.details.get("source") == "rows"
     schema, files = snapshot.schema, None
     if len(fresh):
         _outlive_the_tick(storage, fresh)
         schema, files = _read(storage, fresh, schema, deep_scan, threads, grow=True)
-    gone = index.recorded_paths(differs.removed)
     return commit(
         storage,
         snapshot,
         "refresh",
         add=files,
-        remove=[*again, *gone.to_pylist()],
+        remove=[*again, *differs.removed.to_pylist()],
         schema=schema if schema != snapshot.schema else None,
         managed=False,
-        details={**snapshot.details, "added": len(differs.added), "changed": len(again), "removed": len(gone)},
+        details={
+            **snapshot.details,
+            "added": len(differs.added),
+            "changed": len(again),
+            "removed": len(differs.removed),
+        },
     )
 
 

@@ -11,13 +11,14 @@ from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
 from zskip.engines.duckdb.stubs import Stub, engine_plan, make_stubs
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Place, Word, edited
-from zskip.plan import Survivors, listed, survey
+from zskip.plan import Survivors, survey
 from zskip.statement.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statement.conditions import conditions_of
 from zskip.statement.first_rows import FirstRows, first_rows, holding_first_rows
 from zskip.statement.joins import JoinKeys, join_keys
 from zskip.statement.key_pruning import JoinedTable, prune_by_keys
 from zskip.statement.plan_tree import Scan
+from zskip.tablelog import listed
 
 if TYPE_CHECKING:
     import duckdb
