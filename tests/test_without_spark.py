@@ -30,7 +30,6 @@ calls = {
     "read": lambda: zs.read(None, path),
     "sql": lambda: zs.sql(None, f"SELECT * FROM '{path}'"),
     "write": lambda: zs.write(None, path + "2", by="x"),
-    "append": lambda: zs.append(None, path),
     "delete": lambda: zs.delete(None, path, "x = 1"),
     "optimize": lambda: zs.optimize(None, path),
     "index": lambda: zs.index(None, path),

@@ -174,6 +174,7 @@ def open(
     version: int | str | None = None,
     as_of: datetime | str | None = None,
     cache_limit: int | str = CACHE_BYTES,
+    session: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """The table at a path or URL: its newest version, or an older one by number or by time.
@@ -184,20 +185,22 @@ def open(
 
     ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
     that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default, and 16 bytes a file and a column
-    of numbers keep all of them. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
+    of numbers keep all of them. ``session``: a Spark session, whose Hadoop client opens the URLs that zskip does not
+    know. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
     other format that would be read wrongly.
     """
     most = bytes_of(cache_limit, "cache_limit")
     if version is not None and as_of is not None:
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
     moment = _moment(as_of)
-    own = sources.own_snapshot(path, version, moment, storage_options)
-    if own is not None:
-        return Table(*own, most)
-    source = sources.source_of(path, version, moment, storage_options)
-    if source is not None:
-        return Table.of_source(source, most)
-    storage = open_storage(cast("str", path), storage_options)
+    if session is None:
+        own = sources.own_snapshot(path, version, moment, storage_options)
+        if own is not None:
+            return Table(*own, most)
+        source = sources.source_of(path, version, moment, storage_options)
+        if source is not None:
+            return Table.of_source(source, most)
+    storage = _backend(session).storage(cast("str", path), storage_options)
     return Table(storage, tablelog.load(storage, None if version is None else _require_version(version), moment), most)
 
 

@@ -147,7 +147,7 @@ def main() -> None:
         zskip.spark.write(rows, folder, by=["x"], files=FILES, mode="overwrite")
     wrote.append(settled(stages, seen))
     with straggler(stages, while_writing=False) as seen:
-        zskip.spark.append(rows.selectExpr(f"id + {ROWS} AS id", "x", "y"), folder)
+        zskip.open(folder).append(rows.selectExpr(f"id + {ROWS} AS id", "x", "y"), session=spark)
     wrote.append(settled(stages, seen))
     print(json.dumps([ends(tasks) for tasks in wrote]), flush=True)
     spark.stop()

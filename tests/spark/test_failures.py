@@ -120,7 +120,8 @@ def test_a_killed_executor_and_speculation_leave_each_row_once(spark: SparkSessi
     assert not list(folder.glob("_zskip/staging-*"))
     rows = zs.table(spark, table)
     assert rows.selectExpr("count(DISTINCT id)", "sum(id)").first()[:] == (400_000, 399_999 * 200_000)
-    again = zs.append(spark.range(400_000, 400_010).selectExpr("id", "id % 1000 AS x", "'new' AS y"), folder)
+    again = zskip.open(folder)
+    again.append(spark.range(400_000, 400_010).selectExpr("id", "id % 1000 AS x", "'new' AS y"), session=spark)
     assert (again.version, zs.table(spark, again).count()) == (3, 400_010)
 
 
@@ -153,5 +154,6 @@ def test_tasks_that_run_twice_at_a_time_leave_each_row_once(spark: SparkSession,
     assert {str(path.relative_to(folder)) for path in folder.rglob("*.parquet")} == set(named)
     ids = zs.table(spark, table).select("id").toArrow()["id"]
     assert np.array_equal(np.sort(ids), np.arange(2 * cluster.ROWS))
-    again = zs.append(spark.sql("SELECT -1L AS id, 0L AS x, 'new' AS y"), folder)
+    again = zskip.open(folder)
+    again.append(spark.sql("SELECT -1L AS id, 0L AS x, 'new' AS y"), session=spark)
     assert (again.version, zs.table(spark, again).count()) == (4, 2 * cluster.ROWS + 1)

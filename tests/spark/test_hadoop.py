@@ -123,7 +123,7 @@ def test_a_table_lives_there(spark: SparkSession, store: HadoopStorage, points: 
     zs.register(spark, "there", uri)
     assert spark.sql("SELECT count(*) AS n FROM there").first()["n"] == 4000
 
-    assert zs.append(points.limit(100), uri).version == 2
+    assert zskip.open(uri, session=spark).append(points.limit(100), session=spark).version == 2
     assert zs.delete(spark, uri, "a >= 500").version == 3
     left = zs.optimize(spark, uri, files=3)
     assert (left.version, len(left.index)) == (4, 3)
@@ -312,7 +312,7 @@ def test_mounts_are_followed_to_where_the_log_lies(
     with setting(spark, mounts):
         there = zs.write(points, "viewfs://both/dfs/t", by="a", files=4)
         assert there.uri == "viewfs://both/dfs/t"
-        assert zs.append(points.limit(10), there).version == 2
+        assert there.append(points.limit(10), session=spark).version == 2
         assert zs.table(spark, "viewfs://both/dfs/t").where("a = 17").count() == 4
 
         seen = zs.table(spark, "viewfs://both/disk/t").where("a = 17")
@@ -320,7 +320,7 @@ def test_mounts_are_followed_to_where_the_log_lies(
         before = sorted(path for path in tmp_path.rglob("*"))
         for change in (
             lambda: zs.write(points, "viewfs://both/disk/new", by="a"),
-            lambda: zs.append(points, "viewfs://both/disk/t"),
+            lambda: zskip.open("viewfs://both/disk/t", session=spark).append(points, session=spark),
             lambda: zs.delete(spark, "viewfs://both/disk/t", "a < 500"),
             lambda: zs.delete(spark, "viewfs://both/disk/t", "a >= 0"),
             lambda: zs.optimize(spark, "viewfs://both/disk/t", files=2),
@@ -329,9 +329,11 @@ def test_mounts_are_followed_to_where_the_log_lies(
                 change()
         assert sorted(path for path in tmp_path.rglob("*")) == before
         promised = {"atomic_rename": True}
-        zs.append(points.limit(10), "viewfs://both/disk/t", storage_options=promised)
+        zskip.open("viewfs://both/disk/t", session=spark, storage_options=promised).append(
+            points.limit(10), session=spark
+        )
         with pytest.raises(InvalidOption, match="atomic_rename alone"):
-            zs.append(points, "viewfs://both/disk/t", storage_options={"region": "x"})
+            zskip.open("viewfs://both/disk/t", session=spark, storage_options={"region": "x"})
     assert zskip.open(table.uri).version == 2
 
 

@@ -186,7 +186,8 @@ def test_partitions_are_hive_folders(spark: SparkSession, tmp_path: Path) -> Non
         "p=2",
         "p=__HIVE_DEFAULT_PARTITION__",
     }
-    zs.append(spark.createDataFrame(pa.table({"p": [9], "q": ["new"], "x": [1000]})), tmp_path / "t")
+    more = spark.createDataFrame(pa.table({"p": [9], "q": ["new"], "x": [1000]}))
+    zskip.open(tmp_path / "t").append(more, session=spark)
     found = zs.table(spark, tmp_path / "t")
     assert found.where("p = 9").count() == found.where("x = 1000").count() == 1
     assert found.count() == 401
@@ -334,13 +335,13 @@ def test_what_is_not_sparks_is_refused(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_an_append_may_lack_and_add_columns(spark: SparkSession, tmp_path: Path) -> None:
-    zs.write(spark.createDataFrame(pa.table({"x": [1, 2], "s": ["a", "b"]})), tmp_path / "t", by="x")
-    zs.append(spark.createDataFrame(pa.table({"x": pa.array([3], pa.int32()), "new": [1.5]})), tmp_path / "t")
+    table = zs.write(spark.createDataFrame(pa.table({"x": [1, 2], "s": ["a", "b"]})), tmp_path / "t", by="x")
+    table.append(spark.createDataFrame(pa.table({"x": pa.array([3], pa.int32()), "new": [1.5]})), session=spark)
     found = zs.table(spark, tmp_path / "t")
     assert sorted(map(tuple, found.collect())) == [(1, "a", None), (2, "b", None), (3, None, 1.5)]
     assert found.where("new IS NULL").count() == 2
     with pytest.raises(SchemaMismatch):
-        zs.append(spark.createDataFrame(pa.table({"x": ["text"]})), tmp_path / "t")
+        table.append(spark.createDataFrame(pa.table({"x": ["text"]})), session=spark)
 
 
 def test_one_value_in_most_rows_is_spread(spark: SparkSession, tmp_path: Path) -> None:
@@ -356,7 +357,7 @@ def test_one_value_in_most_rows_is_spread(spark: SparkSession, tmp_path: Path) -
 def test_a_table_at_a_uri(spark: SparkSession, tmp_path: Path) -> None:
     uri = (tmp_path / "a b").as_uri()
     zs.write(spark.range(100), uri, by="id", files=4)
-    assert zs.append(spark.range(100, 110), uri).snapshot.totals.rows == 110
+    assert zskip.open(uri, session=spark).append(spark.range(100, 110), session=spark).rows == 10
     assert zs.table(spark, uri).where("id = 105").count() == zs.read(spark, uri, where="id = 7").count() == 1
 
 
@@ -423,7 +424,7 @@ def test_an_interrupt_after_the_commit_keeps_its_files(
 def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSession, tmp_path: Path) -> None:
     zs.append_batch(tmp_path / "t", by=["id"])(spark.range(10), 0)
     late = zskip.open(tmp_path / "t")
-    assert zs.append(spark.range(10, 20), late, batch=("stream", 1)).version == 2
+    assert zskip.open(tmp_path / "t").append(spark.range(10, 20), batch=("stream", 1), session=spark).version == 2
     before = left(tmp_path / "t")
     # As two runs of one batch at a time: the second has looked before the first had committed.
     backend = spark_backend.backend(spark)

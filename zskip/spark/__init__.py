@@ -1,17 +1,17 @@
 """Spark: tables that prune themselves, and clustered writes, without a plug-in in the JVM.
 
-``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``append``, ``delete``, ``optimize``: writing
-· ``index`` · ``append_batch``: a sink of structured streaming · ``register_source``: ``spark.read.format("zskip")``.
+``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``delete``, ``optimize``: writing, beside the verbs of
+`zskip.Table` with ``session=`` · ``index`` · ``append_batch``: a sink of structured streaming · ``register_source``:
+``spark.read.format("zskip")``.
 """
 
 from zskip.spark.data_source import register_source
 from zskip.spark.index_folder import index
 from zskip.spark.streaming import append_batch
 from zskip.spark.tables import read, register, sql, table
-from zskip.spark.writing import append, delete, optimize, write
+from zskip.spark.writing import delete, optimize, write
 
 __all__ = [
-    "append",
     "append_batch",
     "delete",
     "index",

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zskip import tablelog
-from zskip.spark import spark_backend, writing
+from zskip.spark import spark_backend
 from zskip.spark.hadoop import open_storage
+from zskip.table import Table
 from zskip.writer import WriteOptions
 from zskip.writer import append as append_rows
 
@@ -36,7 +37,7 @@ def append_batch(
         storage = open_storage(df.sparkSession, path, storage_options)
         batch = (application, batch_id)
         if tablelog.latest_version(storage):
-            writing.append(df, path, batch=batch, storage_options=storage_options)
+            Table(storage, tablelog.load(storage)).append(df, batch=batch, session=df.sparkSession)
         else:
             backend = spark_backend.backend(df.sparkSession)
             append_rows.create(storage, None, backend.opened(df, None), WriteOptions(**options), backend, batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from zskip import tablelog
 from zskip.binder import bind
@@ -15,21 +15,33 @@ from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, require_session
 from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_backend import backend
-from zskip.table import Table
+from zskip.table import Mode, Table
 from zskip.table import write as write_table
 from zskip.writer import WriteOptions
 from zskip.writer import append as append_rows
+from zskip.writer.options import FileLayout, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["append", "delete", "optimize", "write"]
+__all__ = ["delete", "optimize", "write"]
 
 _SIZES = ("files", "rows_per_file", "file_size")
 
 
+class TableOptions(FileLayout, total=False):
+    """The options of `zskip.write` that mean something on a cluster."""
+
+    mode: Mode
+    progress: Progress | None
+
+
 def write(
-    df: DataFrame, path: str | os.PathLike[str], *, by: str | Sequence[str] | None = None, **options: Any
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    by: str | Sequence[str] | None = None,
+    **options: Unpack[TableOptions],
 ) -> Table:
     """Lay out a DataFrame's rows as a table, as `zskip.write` does, on the cluster. The options are the same.
 
@@ -40,24 +52,6 @@ def write(
     an error nothing is left behind; a driver that is killed leaves files that no snapshot names, for `vacuum`.
     """
     return write_table(df, path, by=by, session=_session(df), **options)
-
-
-def append(
-    df: DataFrame,
-    path: str | os.PathLike[str] | Table,
-    *,
-    batch: tuple[str, int] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Table:
-    """Write a DataFrame's rows as new files of a table, after its own layout; nothing that is there is touched.
-
-    ``batch``: an application's name and the number of its batch: one that was appended before changes nothing.
-    Raises `TableNotFound`, `SchemaMismatch` and `CommitConflict`.
-    """
-    session = _session(df)
-    table = _opened(session, path, storage_options)
-    table.append(df, batch=batch, session=session)
-    return table
 
 
 def delete(
@@ -95,8 +89,7 @@ def optimize(
     path: str | os.PathLike[str] | Table,
     *,
     by: str | Sequence[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[FileLayout],
 ) -> Table:
     """Lay out all rows of a table anew, after a layout that is fitted to what they have become; ``by``: or to others.
 
@@ -105,10 +98,14 @@ def optimize(
     `TableNotFound`, and `CommitConflict` where another writer removed files meanwhile.
     """
     require_session(spark)
-    table = _opened(spark, path, storage_options)
+    table = _opened(spark, path, options.pop("storage_options", None))
     kept = append_rows.kept_options(table.snapshot, WriteOptions())
     sizes = {name: None for name in _SIZES if any(other in options for other in _SIZES)}
-    given = {**sizes, **options, **({} if by is None else {"by": by, "weights": options.get("weights")})}
+    given: dict[str, Any] = {
+        **sizes,
+        **options,
+        **({} if by is None else {"by": by, "weights": options.get("weights")}),
+    }
     snapshot, _ = compact.optimize(
         table.storage, table.snapshot, kept, full=True, wanted=replace(kept, **given), backend=backend(spark)
     )

@@ -48,8 +48,8 @@ class Resources(TypedDict, total=False):
     progress: Progress | None
 
 
-class Rewrite(Resources, total=False):
-    """The options of `WriteOptions` that an overwrite may change; what is not given stays as it was."""
+class FileLayout(TypedDict, total=False):
+    """How the rows are laid out in files: the options of `WriteOptions` beside ``by`` that are not resources."""
 
     layout: str
     files: int | None
@@ -63,6 +63,10 @@ class Rewrite(Resources, total=False):
     sketches: Mapping[str, str | Sequence[str]]
     seed: int
     storage_options: Mapping[str, Any] | None
+
+
+class Rewrite(Resources, FileLayout, total=False):
+    """The options that an overwrite may change; what is not given stays as it was."""
 
 
 @dataclass(frozen=True, slots=True)
