@@ -11,7 +11,7 @@ import pytest
 from zskip import expr
 from zskip.binder import bind, bind_cache, fast_path
 from zskip.errors import SqlError
-from zskip.expr.tree import In, Not
+from zskip.expr.tree import In, Not, walk
 from zskip.schema import Schema
 
 TYPES = {"i": pa.int64(), "t": pa.int8(), "u": pa.uint64(), "f": pa.float64(), "s": pa.string(), "d": pa.date32()}
@@ -80,3 +80,34 @@ def test_a_hundred_thousand_terms_are_one_list() -> None:
     assert len(ored.tree.values) == 100_000
     assert isinstance(anded.tree, Not)
     assert len(anded.conjuncts) == 1
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "{c} BETWEEN 3 AND 7", "{c} BETWEEN -3 AND -1", "{c} BETWEEN 7 AND 3", "{c} BETWEEN 1.5 AND 2.5",
+        "{c} BETWEEN 1 AND 2.5", "{c} BETWEEN 1e1 AND 2", "{c} BETWEEN 'a' AND 'b'", "{c} BETWEEN '3' AND '7'",
+        "{c} BETWEEN 'a' AND 3", "{c} BETWEEN '2020-01-01' AND '2020-02-01'", "{c} BETWEEN 3 AND NULL",
+        "{c} BETWEEN 3 AND -", "{c} BETWEEN 3 AND 7 8", "{c} BETWEEN 99999999999999999999 AND 7", "{c} BETWEEN",
+        "{c} BETWEEN 'a\\b' AND 'c'", "{c} NOT BETWEEN 3 AND 7", "{c} BETWEEN SYMMETRIC 7 AND 3", "{c} BETWEEN 3",
+    ],
+)  # fmt: skip
+def test_a_leaf_without_the_parser_means_what_the_parser_makes_of_it(
+    sql: str, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaves = [f"NOT ({sql.format(c=column)}) OR i > 2" for column in [*TYPES, '"Mixed Case"']]
+    quick = [bound(each, dialect) for each in leaves]
+    monkeypatch.setattr(fast_path.Plain, "leaf", lambda self, tokens: None)
+    for found, slow in zip(quick, [bound(each, dialect) for each in leaves], strict=True):
+        if isinstance(found, str) or isinstance(slow, str):
+            assert found == slow
+        else:
+            assert (found.frozen, found.columns) == (slow.frozen, slow.columns)
+            assert [shown(node) for node in walk(found.tree)] == [shown(node) for node in walk(slow.tree)]
+
+
+def shown(node: object) -> str:
+    values = node.values.to_pylist() if isinstance(node, In) else None
+    names = ("op", "left", "right", "term", "sql", "reason")
+    return f"{type(node).__name__} {values} {[getattr(node, name) for name in names if hasattr(node, name)]}"

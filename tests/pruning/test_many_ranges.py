@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.pruning.asking import asked, masks
@@ -17,6 +19,10 @@ from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "u": pa.string()}))
 WORDS = ["", "a", "ab", "abc", "a\x7f", "aé", "b", "ba", "é", "éa", "\uffff", "\U0001f600", "\U0010ffff", "z", "zz"]
+NUMBERS = {
+    "tinyint": (pa.int8(), [-128, -127, -1, 0, 1, 2, 5, 126, 127]),
+    "double": (pa.float64(), [-float("inf"), -1.5, 0.0, 0.5, 1.0, 1e300, float("inf"), float("nan")]),
+}
 
 
 def one(random: Random, column: str) -> str:
@@ -27,16 +33,52 @@ def one(random: Random, column: str) -> str:
         f"starts_with({column}, '{random.choice(WORDS)}')",
         f"({column} >= '{low}' AND {column} < '{high}')",
         f"({column} >= '{low}' AND {column} <= '{high}')",
+        f"{column} BETWEEN '{low}' AND '{high}'",
         f"{column} = '{low}'",
     ])  # fmt: skip
 
 
-def many(random: Random) -> str:
-    columns = random.choice([["s"], ["s"], ["s", "u"]])
-    legs = [one(random, random.choice(columns)) for _ in range(random.choice([4, 5, 8, 20]))]
+def one_of_numbers(random: Random, column: str, type: str, values: list[float]) -> str:
+    low, high = (f"CAST('{random.choice(values)}' AS {type})" for _ in range(2))
+    return random.choice([
+        f"({column} >= {low} AND {column} < {high})",
+        f"({column} >= {low} AND {column} <= {high})",
+        f"{column} BETWEEN {low} AND {high}",
+        f"{column} = {low}",
+    ])  # fmt: skip
+
+
+def joined(random: Random, one: Callable[[str], str], columns: list[str]) -> str:
+    columns = random.choice([columns[:1], columns[:1], columns])
+    legs = [one(random.choice(columns)) for _ in range(random.choice([4, 5, 8, 20]))]
     if random.random() < 0.5:
         return " AND ".join(f"NOT ({leg})" for leg in legs)
     return " OR ".join(legs)
+
+
+def many(random: Random) -> str:
+    return joined(random, lambda column: one(random, column), ["s", "u"])
+
+
+@pytest.mark.parametrize("type", ["tinyint", "double"])
+@pytest.mark.parametrize("seed", range(40))
+def test_many_ranges_of_numbers_say_what_each_of_them_says(type: str, seed: int) -> None:
+    random, oracle, (arrow, values) = Random(seed), DuckDBOracle(), NUMBERS[type]
+    schema = Schema(pa.schema({"x": arrow, "y": arrow}))
+    sql = joined(random, lambda column: one_of_numbers(random, column, type, values), ["x", "y"])
+    rows = pa.table(
+        {name: pa.array([random.choice([*values, None]) for _ in range(40)], arrow) for name in schema.arrow.names}
+    )
+    oracle.read(rows)
+    (yielded,) = oracle.yields([sql])
+    single = {}
+    for name in rows.column_names:
+        column = rows[name].combine_chunks()
+        nan = pc.fill_null(pc.is_nan(column), False) if type == "double" else pa.array([False] * len(rows))
+        bound = pc.if_else(nan, pa.scalar(None, arrow), column)
+        single[name] = Ranges(bound, bound, bound.is_valid(), column.is_null(), nan)
+    found = asked(sql, schema, Statistics(pa.array([1] * len(rows)), single))
+    assert masks(found) == [(np.asarray(yielded) == outcome).tolist() for outcome in (TRUE, FALSE, NULL)], sql
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -71,3 +113,10 @@ def test_many_ranges_say_what_each_of_them_says(seed: int, monkeypatch: pytest.M
 def test_they_become_one_proof() -> None:
     prefixes = " OR ".join(f"s LIKE 'k{number}%'" for number in range(50))
     assert isinstance(evaluate.proof_of(bind(prefixes, SCHEMA).tree), evaluate.Steps)
+
+
+@pytest.mark.parametrize("form", ["x BETWEEN {n} AND {n}5", "x >= {n} AND x < {n}5"])
+def test_so_do_ranges_of_numbers(form: str) -> None:
+    schema = Schema(pa.schema({"x": pa.int64()}))
+    ranges = " OR ".join(f"({form.format(n=number)})" for number in range(0, 500, 10))
+    assert isinstance(evaluate.proof_of(bind(ranges, schema).tree), evaluate.Steps)

@@ -30,6 +30,10 @@ from zskip.schema import Schema
 
 __all__ = ["bind"]
 
+MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED = 2_000_000, 500_000, 50_000
+"""What a predicate may hold beside long lists of constants: characters, tokens (words, signs and constants), and of
+these the ones of all conditions that are more than a column beside constants, which only the parser reads."""
+
 _MOST_CONJUNCTS = 1000
 """Parts of an AND that are predicates of their own, proved and left out one by one; more of them are one."""
 
@@ -77,7 +81,7 @@ def bind(
     names = Names(schema, settings, whole, case_sensitive)
     source, tokens = _read(whole, parser, names)
     frozen = freeze(source, tokens, dialect, params, now, settings.timezone)
-    if any(frozen.frozen.count(number) > 1 for number in frozen.lists):
+    if not frozen.holds_each_list_once():
         # A parameter holds the very number that stands for a list.
         frozen = freeze(whole, _tokens(parser, whole, names), dialect, params, now, settings.timezone)
     if frozen is not source:
@@ -122,6 +126,8 @@ def _read(source: Source, parser: sqlglot.Dialect, names: Names) -> tuple[Source
 
 def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token]:
     sql = source.frozen
+    if len(sql) > MOST_CHARACTERS:
+        raise _too_long(source.original, f"{MOST_CHARACTERS:,} characters")
     try:
         tokens = parser.tokenize(sql)
     except TokenError as error:
@@ -129,7 +135,14 @@ def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token
         what = "something in it is not closed" if at is None else "a quote is never closed"
         span = None if at is None else source.span(at, len(sql))
         raise SqlSyntaxError(f"The predicate does not parse: {what}.", source.original, span) from error
+    if len(tokens) > MOST_TOKENS:
+        raise _too_long(source.original, f"{MOST_TOKENS:,} words, signs and constants")
     return named_as_words(_joined(tokens, sql) if names.dialect.name == "spark" else tokens, names)
+
+
+def _too_long(sql: str, limit: str) -> UnsupportedSql:
+    what = f"This predicate is too long to be read: more than {limit}"
+    return UnsupportedSql(f"{what}. Give many values as one list: IN $list, params={{'list': […]}}.", sql)
 
 
 def _joined(tokens: Sequence[Token], sql: str) -> list[Token]:
@@ -160,6 +173,7 @@ class _Binding:
     ) -> None:
         self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
         self.binder = Binder(schema, dialect, source, case_sensitive)
+        self.parsed = 0
 
     def predicate(self, part: Part) -> Predicate:
         """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
@@ -190,6 +204,10 @@ class _Binding:
 
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]
+        self.parsed += len(tokens)
+        if self.parsed > MOST_PARSED:
+            what = "words, signs and constants in conditions that are more than a column beside constants"
+            raise _too_long(self.source.original, f"{MOST_PARSED:,} {what}")
         try:
             with unheard():
                 found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)

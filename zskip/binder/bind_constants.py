@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.binder.sql_text import Parameters, Source
+from zskip.binder.lists import array_of, stand_ins
+from zskip.binder.sql_text import LongList, Parameters, Source
 from zskip.errors import UnknownParameter, nearest
 from zskip.expr.sql_literals import literal
 
@@ -55,11 +56,12 @@ def freeze(
     Raises `UnknownParameter` where a parameter has no value, or a value no parameter.
     """
     replacements: list[tuple[int, int, str]] = []
+    lists: dict[str, LongList] = {}
     if params is not None or any(mark in source.frozen for mark in "?$:"):
-        replacements += _parameters(source, tokens, params, dialect)
+        replacements += _parameters(source, tokens, params, dialect, lists)
     if reads_clock(source.frozen, dialect):
         replacements += clocks(tokens, dialect, now or datetime.now(UTC), zone)
-    return source.replaced(replacements)
+    return source.replaced(replacements, lists)
 
 
 def reads_clock(text: str, dialect: str) -> bool:
@@ -106,11 +108,16 @@ _BEFORE_PARAMETER = {
 
 
 def _parameters(
-    source: Source, tokens: Sequence[Token], params: Parameters | None, dialect: str
+    source: Source,
+    tokens: Sequence[Token],
+    params: Parameters | None,
+    dialect: str,
+    lists: dict[str, LongList],
 ) -> Iterable[tuple[int, int, str]]:
     named = params if isinstance(params, Mapping) else {}
     ordered = [] if params is None or isinstance(params, Mapping) else list(params)
     used: set[object] = set()
+    numbers = stand_ins(source.original)
     position = 0
     index = 0
     while index < len(tokens):
@@ -158,7 +165,13 @@ def _parameters(
                 source.original,
                 place,
             )
-        yield start, end, literal(value, dialect)
+        text = literal(value, dialect)
+        listed = array_of(value) if isinstance(value, _LISTS) and dialect in ("duckdb", "spark") else None
+        if listed is not None:
+            number = next(numbers)
+            lists[number] = LongList(text[1:-1], listed)
+            text = f"({number})"
+        yield start, end, text
     unused = [f"${name}" for name in named if name not in used] + [
         f"number {i + 1}" for i in range(len(ordered)) if i not in used
     ]

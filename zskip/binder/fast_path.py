@@ -1,4 +1,4 @@
-"""``column op constant``, the commonest leaf of all, and long chains of it: bound from tokens, without the parser."""
+"""A column beside constants, the commonest leaf of all, and chains of it: bound from tokens, without the parser."""
 
 from __future__ import annotations
 
@@ -33,9 +33,6 @@ _SIGNS: dict[TokenType, str] = {
 _CHAIN = 100
 """Terms that are worth a look at whether they are all alike."""
 
-_PLAIN_CONSTANTS = {(TokenType.NUMBER,), (TokenType.STRING,), (TokenType.DASH, TokenType.NUMBER)}
-
-
 _NO_NAMES = {"ANY", "CASE", "CONNECT_BY_ROOT", "IF", "MAP", "NEXT", "PRIOR"}
 """Words that begin something other than a column's name, though the tokens do not tell."""
 
@@ -47,32 +44,50 @@ class Plain:
         self.binding = binding
         self._terms: dict[tuple[TokenType, str], Reference | None] = {}
 
-    def comparison(self, tokens: Sequence[Token]) -> Node | None:
-        """``column op constant``; None for everything else, and for what is wrong."""
-        op = _SIGNS.get(tokens[1].token_type) if len(tokens) in (3, 4) else None
-        if op is None:
+    def leaf(self, tokens: Sequence[Token]) -> Node | None:
+        """``column op constant`` or ``column BETWEEN constant AND constant``; None for everything else, and for what
+        is wrong."""
+        if not 3 <= len(tokens) <= 7 or self.binding.dialect.name not in ("duckdb", "spark"):
             return None
-        kinds = tuple([token.token_type for token in tokens])
-        if self.binding.dialect.name not in ("duckdb", "spark") or kinds[2:] not in _PLAIN_CONSTANTS:
-            return None
-        name, text = tokens[0], tokens[-1].text
-        term = self._term(name)
-        if term is None or text in self.binding.source.lists:
+        if tokens[1].token_type is TokenType.BETWEEN:
+            bounds = next((n for n in (3, 4) if n < len(tokens) and tokens[n].token_type is TokenType.AND), 0)
+            ends = [(">=", tokens[2:bounds]), ("<=", tokens[bounds + 1 :])] if bounds else []
+        else:
+            op = _SIGNS.get(tokens[1].token_type)
+            ends = [(op, tokens[2:])] if op else []
+        column = self._term(tokens[0]) if ends else None
+        if column is None:
             return None
         try:
-            if kinds[-1] is TokenType.NUMBER:
-                value = number(text, negative=len(kinds) == 4)
-            elif "\\" in text:
+            values = [self._constant(constant) for _, constant in ends]
+            known = [each for each in values if each is not None]
+            if len(known) < len(values) or len({each.type for each in known}) > 1:
                 return None
-            else:
-                value = pa.scalar(text, pa.string())
-            if value.type != term.type and not are_comparable(term.type, value.type, True):
+            if known[0].type != column.type and not are_comparable(column.type, known[0].type, True):
                 return None
-            found = literals.compared(op, term, fitted(self.binding, term, value))
+            sides = [
+                literals.compared(op, column, fitted(self.binding, column, value))
+                for (op, _), value in zip(ends, known, strict=True)
+            ]
         except Refused:
             return None
-        self.binding.names.note(name.start, name.end + 1, self.binding.schema.columns[term.path])
-        return found
+        self._note(tokens[0], column)
+        return tree.and_(sides)
+
+    def _constant(self, tokens: Sequence[Token]) -> pa.Scalar | None:
+        """A number or a text; None for everything else. Raises `Refused`."""
+        text = tokens[-1].text if tokens else ""
+        match [token.token_type for token in tokens]:
+            case [TokenType.STRING] if "\\" not in text:
+                return pa.scalar(text, pa.string())
+            case [TokenType.NUMBER] if text not in self.binding.source.lists:
+                return number(text)
+            case [TokenType.DASH, TokenType.NUMBER] if text not in self.binding.source.lists:
+                return number(text, negative=True)
+        return None
+
+    def _note(self, name: Token, column: Reference) -> None:
+        self.binding.names.note(name.start, name.end + 1, self.binding.schema.columns[column.path])
 
     def chain(self, terms: Sequence[Sequence[Token]], conjunction: bool) -> Node | None:
         """``c = 1 OR c = 2 …`` as one IN, ``c <> 1 AND c <> 2 …`` as one NOT IN; None for everything else.
@@ -101,7 +116,7 @@ class Plain:
         else:
             return None
         for name, _, _ in terms:
-            self.binding.names.note(name.start, name.end + 1, self.binding.schema.columns[column.path])
+            self._note(name, column)
         return tree.not_(found) if conjunction else found
 
     def _term(self, name: Token) -> Reference | None:

@@ -44,7 +44,7 @@ class Binder:
 
     def plain(self, tokens: Sequence[Token]) -> Node | None:
         """The predicate of a leaf that needs no parser; None for every other."""
-        return self._plain.comparison(tokens)
+        return self._plain.leaf(tokens)
 
     def chain(self, terms: Sequence[Sequence[Token]], conjunction: bool) -> Node | None:
         """The predicate of an AND or OR of such leaves that are all alike; None for every other."""

@@ -1,14 +1,17 @@
 """Long lists of constants: read as one array, while a number stands for them in the text that the parser sees.
 
-So ten thousand values bind about as fast as ten. Only plain lists are taken, of whole numbers, of texts without quotes
-or backslashes, or of dates; every other is parsed. That a list really stands in the code, and not within a text or a
+So ten thousand values bind about as fast as ten. Only plain lists are taken, of whole numbers, of texts without
+backslashes, or of dates; every other is parsed. That a list really stands in the code, and not within a text or a
 comment, is seen from the tokens: there its number must stand, alone between the parentheses of an IN.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.sql_text import LongList, Source
 
-__all__ = ["shortened", "stands_for_lists"]
+__all__ = ["array_of", "shortened", "stand_ins", "stands_for_lists"]
 
 SHORTEST = 1000
 """Characters of a text that is worth the search."""
@@ -25,12 +28,17 @@ FEWEST = 50
 """Constants that are worth it."""
 
 
+_TEXT = r"'(?:[^'\\]|'')*+'"
+
+
 def _numbers(text: str) -> pa.Array:
     return pa.array(np.fromstring(text, np.int64, sep=","))
 
 
 def _texts(text: str) -> pa.Array:
-    return pa.array(text.split("'")[1::2], pa.string())
+    if "''" not in text:
+        return pa.array(text.split("'")[1::2], pa.string())
+    return pa.array([each[1:-1].replace("''", "'") for each in re.findall(_TEXT, text)], pa.string())
 
 
 def _dates(text: str) -> pa.Array:
@@ -39,7 +47,7 @@ def _dates(text: str) -> pa.Array:
 
 _READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
     "numbers": (r"-?\d{1,18}", _numbers),
-    "texts": (r"'[^'\\]*'", _texts),
+    "texts": (_TEXT, _texts),
     "dates": (r"DATE\s*'(?!0000)\d{4}-\d\d-\d\d'", _dates),
 }
 """The form of one constant, and how a list of them is read."""
@@ -52,6 +60,25 @@ _LIST = re.compile(
 )
 
 
+def stand_ins(text: str) -> Iterator[str]:
+    """Numbers that a text does not hold, each of which may stand for a list in it."""
+    first = 10**17 + secrets.randbelow(8 * 10**17)  # drawn, so that no text can be made to hold many of them
+    return (str(each) for each in itertools.count(first) if str(each) not in text)
+
+
+_ARRAYS: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64(), str: pa.string(), date: pa.date32()}
+
+
+def array_of(values: Collection[object]) -> pa.Array | None:
+    """The values of a parameter's long list, as their literals would be read; None where those have to be."""
+    kinds = {type(each) for each in values}
+    found = _ARRAYS.get(kinds.pop()) if len(values) >= FEWEST and len(kinds) == 1 else None
+    try:
+        return None if found is None else pa.array(list(values), found)
+    except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
+        return None
+
+
 def shortened(source: Source, dialect: str) -> Source:
     """The text with a number for each long list; the same where there is none."""
     text = source.frozen
@@ -59,16 +86,16 @@ def shortened(source: Source, dialect: str) -> Source:
         return source
     replacements: list[tuple[int, int, str]] = []
     lists: dict[str, LongList] = {}
-    number = 10**17
+    numbers = stand_ins(text)
     for match in _LIST.finditer(text):
         kind = str(match.lastgroup)
         try:
             values = _READERS[kind][1](match[kind])
         except pa.ArrowInvalid:
             continue  # no date, which the binder says in its own words
-        number = next(each for each in range(number + 1, number + len(text)) if str(each) not in text)
-        replacements.append((*match.span(kind), str(number)))
-        lists[str(number)] = LongList(match[kind], values)
+        number = next(numbers)
+        replacements.append((*match.span(kind), number))
+        lists[number] = LongList(match[kind], values)
     return source.replaced(replacements, lists)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -22,6 +23,10 @@ def be_parameters(params: object) -> None:
     """Raises `InvalidOption` for what is neither a sequence of values nor a mapping of names to them."""
     if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
         raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")
+
+
+_STAND_IN = re.compile(r"(?<!\d)\d{18}(?!\d)")
+"""The form of a number that stands for a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,11 @@ class Source:
 
     def whole(self, text: str) -> str:
         """A part of the frozen text with its lists written out."""
-        for number, listed in self.lists.items():
-            text = text.replace(number, listed.text)
-        return text
+        if not self.lists:
+            return text
+        return _STAND_IN.sub(lambda found: self.lists[found[0]].text if found[0] in self.lists else found[0], text)
+
+    def holds_each_list_once(self) -> bool:
+        """Whether no number that stands for a list stands anywhere else in the frozen text."""
+        found = [number for number in _STAND_IN.findall(self.frozen) if number in self.lists]
+        return len(found) == len(self.lists)

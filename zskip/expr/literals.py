@@ -310,6 +310,10 @@ def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
         raise Refused(f"a boolean beside {type}")
     if not _is_number(source):
         raise Refused(f"a constant of type {source} beside {type}")
+    if t.is_integer(source) and t.is_integer(type):
+        whole, (least, greatest) = constant.as_py(), integer_limits(type)
+        if least <= whole <= greatest:
+            return Fit(pa.scalar(whole, type), True)
     scale = type.scale if t.is_decimal(type) else 0
     both = t.is_decimal(type) and t.is_decimal128(source)
     if both and _digits_together(type, source) > 38:

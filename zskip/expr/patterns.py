@@ -15,11 +15,15 @@ from zskip.expr import tree
 from zskip.expr.required_text import containing, implied, like_pieces
 from zskip.expr.tree import Literal, Node, Opaque, Scalar, paths_of
 
-__all__ = ["UNPROVED", "exact_regex", "glob", "ilike", "like", "prefix", "regex", "starts_with"]
+__all__ = ["LONGEST", "UNPROVED", "exact_regex", "glob", "ilike", "like", "prefix", "regex", "starts_with"]
 
 
 UNPROVED = "a pattern that does not begin with a literal"
 """Why ranges say nothing of a pattern."""
+
+
+LONGEST = 10_000
+"""Characters of a pattern that is more than a beginning or a whole text; of a longer one nothing is proved."""
 
 
 def prefix(pattern: str, escape: str | None) -> tuple[str, str] | None:
@@ -69,6 +73,8 @@ def like(subject: Scalar, pattern: str, escape: str | None, sql: str = "") -> No
         return tree.compare("=", subject, Literal(pa.scalar(beginning)))
     if set(rest) == {"%"}:
         return starts_with(subject, beginning)
+    if len(pattern) > LONGEST:
+        return None
     begins = starts_with(subject, beginning) if beginning else None
     implies = implied([begins, *containing(subject, like_pieces(pattern, escape))])
     if implies is None:

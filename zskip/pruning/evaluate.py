@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,9 @@ from zskip.stats import Statistics
 __all__ = ["outcomes"]
 
 ANYTHING = TRUE | FALSE | NULL | FAIL
+
+MOST_PROVED = 2_000
+"""Conditions that are proved each on its own, after all of one term are merged; what is beyond them is kept."""
 
 _MANY = 1 << 12
 """Units of which it pays to leave some out."""
@@ -144,12 +147,35 @@ Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Im
 _proofs: WeakKeyDictionary[Predicate, Proof] = WeakKeyDictionary()
 """A proof lives as long as its predicate: it holds as much as that does."""
 
+_cut_short: WeakSet[Predicate] = WeakSet()
+
 
 def _proof(predicate: Predicate) -> Proof:
     found = _proofs.get(predicate)
     if found is None:
-        found = _proofs[predicate] = _with_trials(proof_of(predicate.tree))
+        room = _Room()
+        found = _proofs[predicate] = _with_trials(proof_of(predicate.tree, room))
+        if room.is_exceeded:
+            _cut_short.add(predicate)
     return found
+
+
+def is_cut_short(predicate: Predicate) -> bool:
+    """Whether a predicate that was asked for outcomes holds more conditions than are proved."""
+    return predicate in _cut_short
+
+
+class _Room:
+    """How many more conditions of a predicate are proved."""
+
+    __slots__ = ("is_exceeded", "left")
+
+    def __init__(self) -> None:
+        self.left, self.is_exceeded = MOST_PROVED, False
+
+    def is_full(self) -> bool:
+        self.is_exceeded |= self.left <= 0
+        return self.left <= 0
 
 
 def _with_trials(proof: Proof) -> Proof:
@@ -228,38 +254,58 @@ def _references(term: Scalar) -> Iterator[Reference]:
                 yield Reference(path, type)
 
 
-def proof_of(node: Node) -> Proof:
-    """The proof of a node: what is said of one term becomes one step function."""
+_BEYOND = Opaque("", (), f"more than {MOST_PROVED:,} conditions")
+
+
+def proof_of(node: Node, room: _Room | None = None) -> Proof:
+    """The proof of a node: what is said of one term becomes one step function. What has no ``room`` left is kept."""
+    room = room or _Room()
+    if room.is_full():
+        return _BEYOND
     match node:
         case Compare(op, left, right):
+            room.left -= 1
             return _comparison(op, left, right, node)
         case In(term, values, or_null):
+            room.left -= 1
             return Steps.among(term, values, or_null) if key_family(term.type) else _opaque(term, node)
         case IsNull(term):
+            room.left -= 1
             return Steps.is_null(term)
         case And(parts) | Or(parts):
             conjunction = isinstance(node, And)
             ranges, rest = parted(gathered(parts, conjunction), conjunction)
-            steps = [Steps.within(term, lows, highs) for term, (lows, highs) in ranges.items()]
+            steps = [Steps.within(term, *ends) for term, ends in ranges.items()]
             rows, rest = rows_among(rest, conjunction)
             points: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
             if conjunction:
                 steps, points = [each.negated() for each in steps], [Negated(each) for each in points]
-            return _joint(conjunction, [*map(proof_of, rest), *steps, *points])
+            return _joint(conjunction, [*_proofs_of(rest, room), *steps, *points])
         case Not(part):
-            inner = proof_of(part)
+            inner = proof_of(part, room)
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)
         case Is(part, outcome):
-            inner = proof_of(part)
+            inner = proof_of(part, room)
             return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
         case Choose(condition, then, otherwise):
-            return Chosen(proof_of(condition), proof_of(then), proof_of(otherwise))
+            return Chosen(proof_of(condition, room), proof_of(then, room), proof_of(otherwise, room))
         case Contains():
+            room.left -= 1
             return node
         case Opaque(_, _, _, implies, _, _):
-            return node if implies is None else Implied(node, proof_of(implies))
+            room.left -= 1
+            return node if implies is None else Implied(node, proof_of(implies, room))
         case Computable(part):
-            return Computed(proof_of(part), node)
+            return Computed(proof_of(part, room), node)
+
+
+def _proofs_of(parts: Sequence[Node], room: _Room) -> Iterator[Proof]:
+    """The proofs of the parts, as far as there is room; one that may yield anything stands for the others."""
+    for part in parts:
+        yield proof_of(part, room)
+        if room.is_exceeded:
+            yield _BEYOND
+            return
 
 
 def _opaque(term: Scalar, node: In) -> Proof:

@@ -5,7 +5,7 @@ x <> 1 AND x <> 5                  x NOT IN (1, 5)
 x < 3 OR x < 7                     x < 7
 x < 3 AND x < 7                    x < 3
 
-And many ranges of one term, as of LIKE 'p%' OR LIKE 'q%', become two arrays of their ends; many rows of constants, as
+And many ranges of one term, as of BETWEEN or LIKE 'p%', become arrays of their ends; many rows of constants, as
 of (a = 1 AND b = 2) OR (a = 3 AND b = 4), an array for each column.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,12 +95,15 @@ def _merged(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> No
     return tree.compare(op, term, Literal(constants[order[0 if least else -1].as_py()]))
 
 
-def parted(parts: Sequence[Node], conjunction: bool) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array]], Sequence[Node]]:
-    """The ranges of strings among the parts of an OR, by term, as their lows and highs; and all other parts.
+def parted(
+    parts: Sequence[Node], conjunction: bool
+) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
+    """The ranges among the parts of an OR, by term, as their lows, their highs, and whether the high belongs to each;
+    and all other parts.
 
     Of an AND, the ranges that it leaves out.
     """
-    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar]]] = {}
+    ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar], list[bool]]] = {}
     others: list[Node] = []
     if len(parts) < _FEWEST:
         return {}, parts
@@ -108,25 +112,29 @@ def parted(parts: Sequence[Node], conjunction: bool) -> tuple[dict[Scalar, tuple
         if found is None:
             others.append(part)
         else:
-            lows, highs = ends.setdefault(found[0], ([], []))
-            lows.append(found[1])
-            highs.append(found[2])
+            for side, listed in zip(found[1:], ends.setdefault(found[0], ([], [], [])), strict=True):
+                listed.append(side)
     return {
-        term: (pa.array(lows, term.type), pa.array(highs, term.type)) for term, (lows, highs) in ends.items()
+        term: (pa.array(lows, term.type), pa.array(highs, term.type), np.array(closed))
+        for term, (lows, highs, closed) in ends.items()
     }, others
 
 
-def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar] | None:
-    """``low <= x AND x < high`` over strings; its opposite in an AND."""
+def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar, bool] | None:
+    """``low <= x AND x < high``, or ``x <= high``; its opposite in an AND."""
     if conjunction:
         if not isinstance(part, Not):
             return None
         part = part.part
     match part:
-        case And((Compare("<=", Literal(low), term), Compare("<", above, Literal(high)))) if (
-            term == above and not isinstance(term, Literal) and t.is_string(term.type)
+        case And((Compare("<=", Literal(low), term), Compare("<" | "<=" as op, above, Literal(high)))) if (
+            term == above
+            and not isinstance(term, Literal)
+            and key_family(term.type) is not None
+            and not _is_nan(low)
+            and not _is_nan(high)
         ):
-            return term, low, high
+            return term, low, high, op == "<="
     return None
 
 

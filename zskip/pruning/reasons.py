@@ -9,7 +9,7 @@ import numpy as np
 from zskip.expr import Predicate
 from zskip.expr.tree import Computable, Opaque, walk
 from zskip.pruning.budget import Budget
-from zskip.pruning.evaluate import outcomes
+from zskip.pruning.evaluate import MOST_PROVED, is_cut_short, outcomes
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Statistics
@@ -59,6 +59,8 @@ def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, 
     found = outcomes(part, statistics, evidence, budget=budget)
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
     opaque = tuple((node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
+    if is_cut_short(part):
+        opaque = (*opaque, (part.text, f"more than {MOST_PROVED:,} conditions: the rest is kept"))
     unknown = tuple(
         (path, "no statistics of this column") for path in sorted(part.columns) if _is_unknown(path, statistics)
     )

@@ -96,19 +96,22 @@ class Steps:
         return _tidy(Steps(term, cuts, cells, nan if nan == TRUE else miss, NULL))
 
     @staticmethod
-    def within(term: Scalar, lows: pa.Array, highs: pa.Array) -> Steps:
-        """``term`` in any of the ranges that begin at a low and end before its high: an OR of as many prefixes.
+    def within(term: Scalar, lows: pa.Array, highs: pa.Array, closed: Bools) -> Steps:
+        """``term`` in any of the ranges that begin at a low and end before its high, or with it where ``closed``.
 
         low              low     high        high
          |<--------------------->|
                           |<----------------->|
         FALSE TRUE                            FALSE
         """
-        kept = pc.less(lows, highs)
-        lows, highs = lows.filter(kept), highs.filter(kept)
-        cuts = _joined([cuts_at(term.type, lows, False), cuts_at(term.type, highs, False)])
+        kept = pc.or_(pc.less(lows, highs), pc.and_(pa.array(closed), pc.equal(lows, highs)))
+        lows, highs, closed = lows.filter(kept), highs.filter(kept), closed[np.asarray(kept)]
+        begins = cuts_at(term.type, lows, False)
+        ends = [cuts_at(term.type, highs.filter(pa.array(closed == after)), after) for after in (False, True)]
+        cuts = _joined([begins, *ends])
         order = _order(cuts)
-        opened = np.cumsum(np.repeat([1, -1], len(lows))[order])
+        # A range that ends with the greatest value of its type has no cut behind it.
+        opened = np.cumsum(np.repeat([1, -1], [len(begins), len(cuts) - len(begins)])[order])
         cells = np.concatenate([[0], opened]) > 0
         found = Steps(term, _take(cuts, order), np.where(cells, TRUE, FALSE).astype(np.uint8), FALSE, NULL)
         return _tidy(found)

@@ -137,6 +137,8 @@ def _implied(
     subject, text = _text(binding, node)
     if text is None:
         return tree.unknown()
+    if len(text) > patterns.LONGEST:
+        return _matching(binding, node, subject, None)
     begins = range_of(subject, text)
     # Other dialects escape in ways of their own.
     pieces = pieces_of(text) if binding.dialect.name in ("duckdb", "spark") else []
