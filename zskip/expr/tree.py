@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal as Either
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -234,7 +235,10 @@ def compare(op: str, left: Scalar, right: Scalar) -> Node:
 def in_(term: Scalar, values: pa.Array, or_null: bool = False) -> Node:
     """``term IN values``: sorted here; nulls among the values become ``or_null``."""
     or_null = or_null or values.null_count > 0
-    distinct = pc.unique(values.drop_null())
+    values = values.drop_null()
+    if pa.types.is_floating(values.type):
+        values = pa.array(np.asarray(values) + 0.0, values.type)  # -0.0 becomes 0.0: the two are one value
+    distinct = pc.unique(values)
     return In(term, distinct.take(pc.sort_indices(distinct)), or_null)
 
 
