@@ -31,10 +31,6 @@ class _Pending:
     in_memory: list[Numbers] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        return sum(pairs.nbytes for pairs in self.in_memory)
-
 
 class SketchBuilder:
     """Collects the keys of files, which any number of threads may add.
@@ -49,6 +45,7 @@ class SketchBuilder:
         self._folder: str | None = None
         self._lock = threading.Lock()
         self._numbers: dict[str, int] = {}
+        self._waiting = 0
 
     @property
     def names(self) -> tuple[SketchName, ...]:
@@ -70,7 +67,8 @@ class SketchBuilder:
             pairs = Run.of(of_file, number)
             with self._lock:
                 pending.in_memory.append(pairs)
-                if sum(each.size for each in self._pending.values()) > self._most_bytes:
+                self._waiting += pairs.nbytes
+                if self._waiting > self._most_bytes:
                     self._spill()
 
     def _spill(self) -> None:
@@ -81,6 +79,7 @@ class SketchBuilder:
                 path = os.path.join(self._folder, f"sketch-{number}-{len(pending.runs)}.npy")
                 np.save(path, _sorted(pending.in_memory))
                 pending.runs.append(Run(np.load(path, mmap_mode="r")))
+        self._waiting = 0
 
     def write(self, name: SketchName, sink: BinaryIO, ids: Mapping[str, int]) -> int:
         """Write the segment of one sketch, given the id of each file that was added; how many entries it has."""
@@ -97,7 +96,7 @@ def _sorted(waiting: list[Numbers]) -> Numbers:
     """The pairs of all files, ascending; the list is emptied as they are taken."""
     pairs = np.concatenate(waiting)
     waiting.clear()
-    pairs.sort()
+    pairs.sort(kind="stable")  # which merges what is in order already: the pairs of each file
     return pairs
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.errors import DamagedIndex
-from zskip.sketches import SKETCHES, SketchBuilder
+from zskip.sketches import SKETCHES, SketchBuilder, SketchName
 from zskip.sketches.pairs import Coverage, Segment, Source, write_segment
 from zskip.storage.storage import Storage
 from zskip.tablelog.index import Index
@@ -44,15 +45,19 @@ def new_ids(files: int) -> pa.Int64Array:
     return pa.array(np.arange(files) + secrets.randbits(62))
 
 
-def published(drafts: Drafts, builder: SketchBuilder, ids: Mapping[str, int]) -> tuple[SketchRecord, ...]:
+def published(
+    drafts: Drafts, builder: SketchBuilder, ids: Mapping[str, int], threads: int = 1
+) -> tuple[SketchRecord, ...]:
     """The segments of all that a builder has collected, written; ``ids``: of the files by path."""
     if not len(builder):
         return tuple(map(SketchRecord, builder.names))
-    records = []
-    for name in builder.names:
-        part, entries = drafts.write(FOLDER, SUFFIX, lambda sink, name=name: builder.write(name, sink, ids))  # type: ignore[misc]
-        records.append(SketchRecord(name, (SegmentRecord(part, len(builder), entries),)))
-    return tuple(records)
+
+    def written(name: SketchName) -> SketchRecord:
+        part, entries = drafts.write(FOLDER, SUFFIX, lambda sink: builder.write(name, sink, ids))
+        return SketchRecord(name, (SegmentRecord(part, len(builder), entries),))
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="zskip-sketch") as pool:
+        return tuple(pool.map(written, builder.names))
 
 
 def merged_crowds(drafts: Drafts, sketches: Sequence[SketchRecord]) -> tuple[SketchRecord, ...]:

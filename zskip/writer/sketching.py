@@ -197,4 +197,5 @@ def segments_of(
         for done, (path, keys) in enumerate(zip(paths, keys_by_file, strict=True), 1):
             builder.add(path, keys)
             options.reported("sketch", done, len(paths))
-        return published(drafts, builder, dict(zip(paths, ids.tolist(), strict=True)))
+        by_path = dict(zip(paths, ids.tolist(), strict=True))
+        return published(drafts, builder, by_path, options.threads or available_cores())

@@ -195,7 +195,7 @@ class _Write:
         if self.sketches is not None:
             data_files = replace(data_files, id=new_ids(len(data_files)))
             ids = dict(zip(data_files.path.to_pylist(), data_files.id.to_pylist(), strict=True))
-            segments = published(self.drafts, self.sketches, ids)
+            segments = published(self.drafts, self.sketches, ids, self.cores)
         return Written(routing, data_files, rows, rows_per_file or max(rows, 1), segments)
 
     def _profile(self, source: RowSource) -> _RowProfile:
