@@ -469,11 +469,11 @@ def random_units(
             fields.append(Field(kind, (f"{kind.name}_{number}b",)))
     lengths = random.choices(sizes, k=units)
     unit = [number for number, length in enumerate(lengths) for _ in range(length)]
-    values = {field.path: [v for length in lengths for v in _drawn(random, field.kind, length)] for field in fields}
+    values = {field.path: [v for length in lengths for v in drawn(random, field.kind, length)] for field in fields}
     return Units(tuple(fields), values, unit, units)
 
 
-def _drawn(random: Random, kind: Kind, count: int) -> list[Any]:
+def drawn(random: Random, kind: Kind, count: int) -> list[Any]:
     pool = kind.pool
     width = random.choice((1, 1, 2, 3, 6, len(pool)))
     start = random.randrange(max(1, len(pool) - width + 1))
