@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.types import is_floating
+
 __all__ = [
     "And",
     "Call",
@@ -236,7 +238,7 @@ def in_(term: Scalar, values: pa.Array, or_null: bool = False) -> Node:
     """``term IN values``: sorted here; nulls among the values become ``or_null``."""
     or_null = or_null or values.null_count > 0
     values = values.drop_null()
-    if pa.types.is_floating(values.type):
+    if is_floating(values.type):
         values = pa.array(np.asarray(values) + 0.0, values.type)  # -0.0 becomes 0.0: the two are one value
     distinct = pc.unique(values)
     return In(term, distinct.take(pc.sort_indices(distinct)), or_null)
