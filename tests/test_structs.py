@@ -38,6 +38,8 @@ WANTED = {
     "s.i IS NOT NULL": [0, 5],
     "s.i.d > 4": [0, 5],
     "s.i.c IS NULL AND s.i.d = 9": [5],
+    "s.b IN (2, NULL)": [0],
+    "s.b IN (7, nullif(1, 1), 8) AND n < 9": [3],
     "s IS NULL": [1, 6, 7],
 }
 

@@ -101,7 +101,13 @@ def condition(scan: Scan) -> str | None:
             f'The predicate "{scan.filter}", read as {scan.filter.dialect.name} reads it, cannot be said in '
             f"DuckDB's SQL. Read the plan with that engine, or plan in the dialect of DuckDB."
         )
-    return said
+    # Where files are read by schema=, DuckDB 2.0 fails on a list with NULL that it pushes down to a struct's field,
+    # and its database with it; a condition that IS TRUE is not pushed down.
+    of_a_field = any(len(scan.schema.columns[path].parts) > 1 for path in scan.filter.columns)
+    return f"({said}) IS TRUE" if of_a_field and _LIST_WITH_NULL.search(said) else said
+
+
+_LIST_WITH_NULL = re.compile(r"\bIN\b.*(NULL|TRY)", re.IGNORECASE | re.DOTALL)
 
 
 def readable_paths(scan: Scan, con: duckdb.DuckDBPyConnection) -> list[str]:
