@@ -99,12 +99,6 @@ def test_plans_by_substrings_give_the_rows_of_a_full_scan(tmp_path: Path) -> Non
     assert check(tmp_path, seed=1, asked=150) > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 20))
-def test_many_plans_by_substrings(tmp_path: Path, seed: int) -> None:
-    assert check(tmp_path, seed, asked=600) > 0
-
-
 def test_letters_are_folded_as_engines_fold_them() -> None:
     con = duckdb.connect()
     others = [chr(code) for code in range(128, 0x10FFFF) if not 0xD800 <= code <= 0xDFFF]

@@ -130,9 +130,3 @@ def test_forced_collisions_read_more_and_lose_nothing(tmp_path: Path, monkeypatc
     short = Sketch(values.keys, lambda entries: 3, values.check_column)
     monkeypatch.setitem(kinds.SKETCHES, "values", short)
     check(tmp_path, seed=2, asked=150)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 30))
-def test_many_plans_by_sketches(tmp_path: Path, seed: int) -> None:
-    check(tmp_path, seed, asked=500)
