@@ -173,6 +173,7 @@ def open(
     *,
     version: int | str | None = None,
     as_of: datetime | str | None = None,
+    deep: bool = False,
     cache_limit: int | str = CACHE_BYTES,
     session: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -181,7 +182,8 @@ def open(
 
     A Delta or an Iceberg table is opened where it lies, by its path or as an object of deltalake or pyiceberg: plans
     and reads follow its log. ``version`` is the format's own then: a version of Delta's; the id of a snapshot, a branch
-    or a tag of Iceberg's.
+    or a tag of Iceberg's. ``deep``: read the footers of its files as well, of each once, for row groups, exact bounds,
+    and columns of which the log says nothing; of a table of zskip's own all that is known.
 
     ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
     that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default, and 16 bytes a file and a column
@@ -197,7 +199,7 @@ def open(
         own = sources.own_snapshot(path, version, moment, storage_options)
         if own is not None:
             return Table(*own, most)
-        source = sources.source_of(path, version, moment, storage_options)
+        source = sources.source_of(path, version, moment, storage_options, deep)
         if source is not None:
             return Table.of_source(source, most)
     storage = _backend(session).storage(cast("str", path), storage_options)
@@ -208,14 +210,18 @@ open_table = open  # for this module, in which a reader may take `open` for Pyth
 
 
 def attach(
-    path: str | os.PathLike[str] | DeltaTable | IcebergTable, *, storage_options: Mapping[str, Any] | None = None
+    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
+    *,
+    deep: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """Keep the index of a Delta or an Iceberg table in the table's own folder, in ``_zskip/``, and open the table.
 
-    Without it each user's cache folder has one. The readers and vacuums of both formats leave such folders alone.
+    Without it each user's cache folder has one. ``deep``: as for `open`, for all who open it. The
+    readers and vacuums of both formats leave such folders alone.
     Raises `InvalidOption` for a table of zskip's own.
     """
-    return Table.of_source(sources.attach(path, storage_options=storage_options))
+    return Table.of_source(sources.attach(path, deep=deep, storage_options=storage_options))
 
 
 def cluster(

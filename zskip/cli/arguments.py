@@ -106,6 +106,7 @@ def add_storage(command: argparse.ArgumentParser) -> None:
 
 def add_version(command: argparse.ArgumentParser) -> None:
     command.add_argument("--version", type=int, metavar="N", help="an older version of the table")
+    command.add_argument("--deep", action="store_true", help="of a Delta or Iceberg table: read its files' footers too")
     command.add_argument("--as-of", metavar="TIME", help="the version at a time, such as 2026-03-24T17:15:00Z")
 
 
@@ -188,6 +189,7 @@ def opened(given: argparse.Namespace) -> Any:
         given.path,
         version=getattr(given, "version", None),
         as_of=getattr(given, "as_of", None),
+        deep=getattr(given, "deep", False),
         storage_options=pairs(given.storage_option),
     )
 

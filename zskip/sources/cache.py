@@ -27,8 +27,10 @@ _FORM = 2
 _REPLACED, _VERSIONS_AT_ONCE = timedelta(days=1), 64
 
 
-def cache_of(source: Source) -> LocalStorage:
-    """The folder for the side-car of a table. Where it is made, those that no one has opened for a month are removed.
+def cache_of(source: Source, deep: bool) -> LocalStorage:
+    """The folder for the side-car of a table; one with the files' footers is kept apart.
+
+    Where it is made, those that no one has opened for a month are removed.
 
     Raises `MissingDependency`.
     """
@@ -39,7 +41,9 @@ def cache_of(source: Source) -> LocalStorage:
             f'Tables of other formats need platformdirs: pip install "zskip[{source.format}]"'
         ) from error
     every = user_cache_path("zskip") / "sources"
-    name = hashlib.sha256(f"{_FORM} {source.format} {source.storage.place} {source.fixed}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{_FORM} {source.format} {source.storage.place} {source.fixed} {deep}".encode()).hexdigest()[
+        :32
+    ]
     folder = every / name
     if folder.is_dir():
         os.utime(folder)

@@ -9,6 +9,7 @@ from typing import Any
 
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound
 from zskip.sources.cache import cache_of
+from zskip.sources.deep_source import DeepSource
 from zskip.sources.delta import DeltaSource, is_delta
 from zskip.sources.follow import follow
 from zskip.sources.iceberg import IcebergSource, newest_metadata
@@ -69,7 +70,11 @@ def own_snapshot(
 
 def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:
     """What a Delta or Iceberg table holds now. Raises what `open_index` raises."""
-    parts = _side_car(source)
+    attached = _attached(source)
+    if attached is None:
+        parts: Storage = cache_of(source, isinstance(source, DeepSource))
+    else:
+        parts, source = source.storage, _deepened(source, bool(attached.details.get("deep")))
     return Index(source.storage, follow(source, parts), cache_bytes, parts)
 
 
@@ -78,8 +83,19 @@ def source_of(
     version: int | str | None = None,
     as_of: datetime | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    deep: bool = False,
 ) -> Source | None:
-    """The Delta or Iceberg table at an address, or that an object of their libraries is; None for any other."""
+    """The Delta or Iceberg table at an address, or that an object of their libraries is; None for any other.
+
+    ``deep``: with what the footers of its files say.
+    """
+    found = _source_of(table, version, as_of, storage_options)
+    return None if found is None else _deepened(found, deep)
+
+
+def _source_of(
+    table: Any, version: int | str | None, as_of: datetime | None, storage_options: Mapping[str, Any] | None
+) -> Source | None:
     chosen = version if version is not None else as_of
     kind = f"{type(table).__module__}.{type(table).__name__}"
     if kind == "deltalake.table.DeltaTable":
@@ -104,24 +120,32 @@ def source_of(
     return None
 
 
-def attach(table: Any, *, storage_options: Mapping[str, Any] | None = None) -> Source:
+def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any] | None = None) -> Source:
     """Keep the side-car of a Delta or Iceberg table in its own folder, under ``_zskip/``, for all who read it there.
 
-    The readers and vacuums of both formats leave such folders alone. Raises `InvalidOption` for a table of zskip's.
+    ``deep``: with what the files' footers say. The
+    readers and vacuums of both formats leave such folders alone. Raises `InvalidOption` for a table of zskip's.
     """
-    source = source_of(table, storage_options=storage_options)
+    source = source_of(table, storage_options=storage_options, deep=deep)
     if source is None:
         raise InvalidOption(f"{table} is neither a Delta nor an Iceberg table: it has nothing to attach to.")
     follow(source, source.storage)
     return source
 
 
-def _side_car(source: Source) -> Storage:
-    """Where the index of a source is kept: with the table, if it was attached, else in the user's cache folder."""
+def _attached(source: Source) -> Snapshot | None:
+    """The side-car that lies with the table, if it was attached, and holds what is asked for."""
     storage = source.storage
-    if source.fixed is None and latest_version(storage) and load(storage).details.get("source") == source.format:
-        return storage
-    return cache_of(source)
+    if source.fixed is not None or not latest_version(storage):
+        return None
+    found = load(storage)
+    if found.details.get("source") != source.format:
+        return None
+    return None if isinstance(source, DeepSource) and not found.details.get("deep") else found
+
+
+def _deepened(source: Source, deep: bool) -> Source:
+    return DeepSource(source) if deep and not isinstance(source, DeepSource) else source
 
 
 def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:

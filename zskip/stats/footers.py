@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,10 @@ from zskip.stats.plain_decoder import Spelled, extremes
 from zskip.stats.thrift import Footers, parse
 from zskip.types import is_orderable, widened, widens
 
-__all__ = ["Listed", "Readable", "hull", "read"]
+__all__ = ["FIELD_ID", "Listed", "Readable", "hull", "read", "row_groups"]
+
+FIELD_ID = b"PARQUET:field_id"
+"""Metadata of a field of a file's schema, if the writer has numbered it."""
 
 _BLOCK_BYTES = 32 << 20
 _SIGNED = (t.is_signed_integer, t.is_floating, t.is_decimal, t.is_boolean, t.is_date, t.is_time, t.is_timestamp)
@@ -64,20 +67,35 @@ def read(
     table = schema
     if table is None or grow:
         table = _united([*([] if table is None else [table]), *(part.schema for part in parts)], folders)
-    order = np.argsort(np.concatenate([part.files for part in parts]), kind="stable")
-    counts = np.concatenate([part.row_group_counts for part in parts])
-    units = FileStatistics.concat([_as_of_table(part, table, folders) for part in parts])
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    row_groups = units.take(_runs(first[order], first[order + 1]))
-    counts = counts[order]
+    units, counts = _in_order(parts, [_as_of_table(part, table, folders) for part in parts])
     owner = np.repeat(np.arange(len(names)), counts)
     in_files = {field.name.lower() for part in parts for field in part.schema.arrow}
-    files = _with_partitions(hull(row_groups, owner, len(names)), folders, table, in_files)
-    row_groups = _with_partitions(
-        row_groups, {key: values.take(pa.array(owner)) for key, values in folders.items()}, table, in_files
+    files = _with_partitions(hull(units, owner, len(names)), folders, table, in_files)
+    units = _with_partitions(
+        units, {key: values.take(pa.array(owner)) for key, values in folders.items()}, table, in_files
     )
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return table, DataFiles(names, listed.size, listed.modified, listed.etag, files, row_groups, ends)
+    return table, DataFiles(names, listed.size, listed.modified, listed.etag, files, units, ends)
+
+
+def row_groups(
+    storage: Readable, listed: Listed, as_of_table: Callable[[Schema, FileStatistics], FileStatistics]
+) -> tuple[FileStatistics, np.ndarray]:
+    """The row groups of files, in the files' order, and how many each file has.
+
+    ``as_of_table``: gives the statistics of the row groups of files of one schema in the columns of a table, which the
+    files may know by other names. Raises `CorruptFile`.
+    """
+    parts = list(_parts(storage, listed, None, None, _BLOCK_BYTES))
+    return _in_order(parts, [as_of_table(part.schema, part.units) for part in parts])
+
+
+def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[FileStatistics, np.ndarray]:
+    """The row groups of all parts, in the order of their files, and how many each file has."""
+    order = np.argsort(np.concatenate([part.files for part in parts]), kind="stable")
+    counts = np.concatenate([part.row_group_counts for part in parts])
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return FileStatistics.concat(units).take(_runs(first[order], first[order + 1])), counts[order]
 
 
 @dataclass(frozen=True, slots=True)

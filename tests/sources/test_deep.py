@@ -1,0 +1,182 @@
+"""Footers beside a log: row groups, columns without statistics, exact bounds, under the names of the format."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, WriterProperties, write_deltalake
+from pyiceberg.catalog import load_catalog
+from pyiceberg.types import StringType
+
+import zskip
+from tests.sources.asking import require_same
+from tests.sources.test_delta_lives import made, predicates
+from tests.sources.test_golden_delta import FOLDER, NAMES, PREDICATES
+from zskip.cli import main
+from zskip.errors import CorruptFile
+
+ROW_GROUPS = WriterProperties(max_row_group_size=50)
+
+
+def numbered(first: int) -> pa.Table:
+    numbers = range(first, first + 200)
+    return pa.table({"n": pa.array(numbers), "text": [f"{n:06}" for n in numbers]})
+
+
+def without_statistics(path: Path, commits: str = "*") -> None:
+    """Take all statistics out of these commits of a log."""
+    for log in (path / "_delta_log").glob(f"{commits}.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            action.get("add", {}).pop("stats", None)
+        log.write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "t"
+    for first in range(0, 1000, 200):
+        write_deltalake(path, numbered(first), mode="append", writer_properties=ROW_GROUPS)
+    without_statistics(path)
+    return path
+
+
+def test_a_delta_table_without_statistics_prunes_by_footers(table: Path) -> None:
+    assert len(zskip.open(table).plan("n = 405").paths) == 5
+    opened = zskip.open(table, deep=True)
+    plan = opened.plan("n = 405")
+    assert len(plan.paths) == 1
+    assert [file.row_groups for file in plan.files] == [(0,)]
+    assert plan.to_arrow()["n"].to_pylist() == [405]
+    assert opened.snapshot.totals.rows == 1000
+    assert opened.snapshot.totals.row_groups == 20
+    assert opened.plan("text >= '000900'").count() == 100
+
+
+def test_the_footers_of_later_commits_alone_are_read(table: Path) -> None:
+    zskip.open(table, deep=True)
+    for gone in table.glob("*.parquet"):
+        gone.unlink()  # no footer of theirs is read once more
+    write_deltalake(table, numbered(5000), mode="append")
+    without_statistics(table, "*5")
+    assert len(zskip.open(table, deep=True).plan("n = 5007").paths) == 1
+    assert len(zskip.open(table).plan("n = 5007").paths) == 6
+
+
+def test_a_file_that_is_gone_is_named(table: Path) -> None:
+    gone = next(table.glob("*.parquet"))
+    gone.unlink()
+    with pytest.raises(CorruptFile, match=gone.name):
+        zskip.open(table, deep=True)
+
+
+def test_an_attached_side_car_is_deep_for_all_who_open_it(table: Path) -> None:
+    zskip.attach(table)
+    assert len(zskip.open(table).plan("n = 405").paths) == 5
+    assert len(zskip.open(table, deep=True).plan("n = 405").paths) == 1
+    zskip.attach(table, deep=True)
+    assert len(zskip.open(table).plan("n = 405").paths) == 1
+    write_deltalake(table, numbered(5000), mode="append")
+    without_statistics(table, "*5")
+    assert len(zskip.open(table).plan("n = 5007").paths) == 1
+    assert zskip.sql(f"SELECT count(*) FROM '{table}' WHERE n = 5007").fetchall() == [(1,)]
+
+
+def test_the_command_line_reads_footers(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, files in (([], 5), (["--deep"], 1)):
+        assert main(["plan", str(table), "n = 405", "--paths", *options]) == 0
+        assert len(capsys.readouterr().out.split()) == files
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_of_other_writers_are_read_alike(name: str) -> None:
+    theirs = pa.table(DeltaTable(FOLDER / name).scan())
+    opened = zskip.open(FOLDER / name, deep=True)
+    require_same(
+        opened, theirs, [*PREDICATES.get(name, []), *(f'"{column}" IS NULL' for column in theirs.column_names)]
+    )
+
+
+@pytest.mark.parametrize("partition_by", [[], ["day"]], ids=["plain", "by day"])
+def test_a_life_is_the_same_with_footers(tmp_path: Path, partition_by: list[str]) -> None:
+    random_ = random.Random(5)
+    for step in range(6):
+        rows = made(random_, 40, step // 3)
+        options = {"schema_mode": "merge"} if step == 3 else {}
+        write_deltalake(tmp_path / "t", rows, mode="append", partition_by=partition_by, **options)  # type: ignore[arg-type]
+        if step == 4:
+            DeltaTable(tmp_path / "t").delete("id < 20")
+        theirs = pa.table(DeltaTable(tmp_path / "t").scan())
+        require_same(zskip.open(tmp_path / "t", deep=True), theirs, predicates(random_, 12))
+
+
+def test_deleted_rows_are_not_counted_in_row_groups(tmp_path: Path) -> None:
+    """A file of three row groups, of which a deletion vector takes the second one and a row of the third."""
+    path = tmp_path / "t"
+    write_deltalake(path, numbered(0), writer_properties=ROW_GROUPS)
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            features = {name: ["deletionVectors"] for name in ("readerFeatures", "writerFeatures")}
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+        if "add" in action:
+            action["add"]["deletionVector"] = inline_vector([*range(50, 100), 149])
+    log.write_text("\n".join(map(json.dumps, actions)))
+    theirs = pa.table(DeltaTable(path).scan())
+    assert len(theirs) == 149
+    opened = zskip.open(path, deep=True)
+    require_same(opened, theirs, ["n BETWEEN 50 AND 99", "n BETWEEN 50 AND 100", "n >= 149", "n < 50", "n IS NULL"])
+    assert opened.snapshot.totals.rows == 149
+
+
+def inline_vector(rows: list[int]) -> dict[str, object]:
+    import base64
+    import struct
+
+    from pyroaring import BitMap64
+
+    digits = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    others = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+    data = struct.pack("<i", 1681511377) + BitMap64(rows).serialize()
+    data += b"\0" * (-len(data) % 4)
+    text = base64.b85encode(data).translate(bytes.maketrans(others, digits)).decode()
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
+
+
+def test_iceberg_columns_are_found_by_their_ids(tmp_path: Path) -> None:
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    properties = {"write.metadata.metrics.default": "none"}
+    table = catalog.create_table("n.t", schema=numbered(0).schema, properties=properties)
+    table.append(numbered(0))
+    table.append(numbered(200))
+    with table.update_schema() as update:
+        update.rename_column("text", "old")
+    with table.update_schema() as update:
+        update.add_column("text", StringType())
+    table.append(pa.table({"n": [7000], "old": ["x"], "text": ["000003"]}))
+    opened = zskip.open(table, deep=True)
+    theirs = table.scan().to_arrow()
+    require_same(opened, theirs, ["text = '000003'", "old = '000003'", "text IS NULL", "n = 250", "old >= '000399'"])
+    assert len(zskip.open(table).plan("n = 250").paths) == 3
+    assert len(opened.plan("n = 250").paths) == 1
+    assert len(opened.plan("old = '000003'").paths) == 1
+
+
+def test_a_life_of_files_with_the_same_names_and_other_ids_is_kept_apart(tmp_path: Path) -> None:
+    """Two files of one schema but for the ids: the bounds of one must not stand for the other's."""
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=pa.schema({"a": pa.int64()}))
+    table.append(pa.table({"a": [1, 2]}))
+    with table.update_schema() as update:
+        update.rename_column("a", "b")
+    with table.update_schema() as update:
+        update.add_column("a", table.schema().find_type("b"))
+    table.append(pa.table({"b": pa.array([None, 5], pa.int64()), "a": [3, 4]}).select(["b", "a"]))
+    require_same(zskip.open(table, deep=True), table.scan().to_arrow(), ["a = 1", "b = 1", "a = 3", "a IS NULL"])
