@@ -90,8 +90,8 @@ def _share(share: Share) -> dict[str, int | None]:
 
 
 def _text_of_plan(found: Mapping[str, Any]) -> str:
-    said = "every row" if found["predicate"] is None else found["predicate"]
-    lines = [f"{found['table']} (version {found['version']})", f"  WHERE {said}", "skipped"]
+    predicate = "every row" if found["predicate"] is None else found["predicate"]
+    lines = [f"{found['table']} (version {found['version']})", f"  WHERE {predicate}", "skipped"]
     lines += [f"  {name.replace('_', ' '):<11}{_of(share)}" for name, share in found["skipped"].items()]
     if found["files_without_residual"]:
         lines.append(f"  in {found['files_without_residual']:,} of the files that are read, every row matches")
@@ -102,11 +102,11 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
         lines.append(f"  {files['removed']:>9,} files {groups['removed']:>9,} row groups   {_short(conjunct['text'])}")
         if conjunct["by_sketches"]["files"]:
             lines.append(f"{'':33}{conjunct['by_sketches']['files']:,} of these files by sketches")
-        told = conjunct["computed"]
-        if told["files"] or told["row_groups"]:
-            of = f"{told['files']:,} files, {told['row_groups']:,} row groups"
+        computed = conjunct["computed"]
+        if computed["files"] or computed["row_groups"]:
+            of = f"{computed['files']:,} files, {computed['row_groups']:,} row groups"
             lines.append(f"{'':33}computed by DuckDB for the few values of {of}")
-            if told["files"] == files["total"]:
+            if computed["files"] == files["total"]:
                 continue
         lines += [f"{'':33}not used: {_short(part['sql'])}: {part['why']}" for part in conjunct["opaque"]]
         if conjunct["rewrite"]:
@@ -167,15 +167,15 @@ def _facts_of_file(survivors: Survivors, file: str) -> dict[str, Any]:
                 "ranges": {column: _range(statistics, column) for column in sorted(conjunct.columns)},
             }
         )
-    whole = outcomes(predicate, statistics.statistics(columns), evidence)
+    by_file = outcomes(predicate, statistics.statistics(columns), evidence)
     groups = survivors.index.row_groups(chosen, columns)
     by_group = outcomes(predicate, groups.statistics, sketches.evidence(groups.file, columns))
     found["row_groups"] = [
         {"row_group": int(group), "verdict": _verdict(by_group, position)}
         for position, group in enumerate(groups.row_group)
     ]
-    kept = bool(whole.may_match[0] and (by_group.may_match.any() or not len(groups)))
-    found |= {"verdict": "kept" if kept else "skipped", "all_rows_match": bool(kept and whole.all_match[0])}
+    kept = bool(by_file.may_match[0] and (by_group.may_match.any() or not len(groups)))
+    found |= {"verdict": "kept" if kept else "skipped", "all_rows_match": bool(kept and by_file.all_match[0])}
     return found
 
 

@@ -51,15 +51,15 @@ def survey(index: Index, predicate: Predicate | None, *, changes: Changes | None
 
 
 def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
-    """The predicate, read again where it was bound to other columns: its constants were fitted to their types."""
+    """The predicate, bound again if it was bound to other columns: its constants were fitted to their types."""
     if predicate.schema is schema or predicate.schema.columns.items() <= schema.columns.items():
         return predicate
-    said = predicate.dialect
-    return bind(predicate.frozen, schema, dialect=said.name, timezone=said.timezone, ansi=said.ansi)
+    dialect = predicate.dialect
+    return bind(predicate.frozen, schema, dialect=dialect.name, timezone=dialect.timezone, ansi=dialect.ansi)
 
 
 def _surviving_shards(index: Index, predicate: Predicate, columns: list[str], budget: Budget) -> np.ndarray:
-    """The numbers of shards that may hold a match. A single shard's files say more than the shard does."""
+    """The numbers of the shards that may hold a match. A single shard is not tested: its files are tested anyway."""
     if len(index.snapshot.shards) < 2:
         return np.arange(len(index.snapshot.shards))
     return np.flatnonzero(outcomes(predicate, index.shards(columns), budget=budget).may_match)
@@ -68,21 +68,21 @@ def _surviving_shards(index: Index, predicate: Predicate, columns: list[str], bu
 def _surviving_files(
     index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray, budget: Budget
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the files of these shards that may hold a match, and of each whether all of its rows do."""
+    """The numbers of the files of these shards that may hold a match, and whether all rows of each match."""
     kept, sketches = [(np.zeros(0, np.int64), np.zeros(0, bool))], sketches_of(index)
     for start in range(0, len(shards), _SHARDS_AT_ONCE):
         units = index.files(shards[start : start + _SHARDS_AT_ONCE], columns)
         found = outcomes(predicate, units.statistics, sketches.evidence(units.numbers, columns), budget=budget)
         may_match = np.flatnonzero(found.may_match)
         kept.append((units.numbers[may_match], found.all_match[may_match]))
-    numbers, whole = zip(*kept, strict=True)
-    return np.concatenate(numbers), np.concatenate(whole)
+    numbers, all_match = zip(*kept, strict=True)
+    return np.concatenate(numbers), np.concatenate(all_match)
 
 
 def _surviving_groups(
     index: Index, predicate: Predicate, columns: list[str], files: np.ndarray, budget: Budget
 ) -> Groups | None:
-    """The row groups of these files that may hold a match; None where a row group says no more than its file."""
+    """The row groups of these files that may hold a match; None where row groups have no statistics of their own."""
     if not len(files) or not index.has_row_groups:
         return None
     units = index.row_groups(files, columns)

@@ -1,12 +1,12 @@
-"""Footers of one shape followed all at once: numpy walks a shape's steps over thousands of them side by side.
+"""Parse thousands of footers of one shape at once: numpy performs each parsing step on all of them.
 
-A shape's steps are taken in short parts. Of a part, the bytes of all footers are compared with how one of them lies
-there: where the literals are the same, and each number is as long as in that one, all numbers stand where they stand in
-it. Most footers of one writer do. The others are compared with one of theirs, a few times, and what is left is
-walked step by step, which tells for certain whether a footer has the shape.
+A shape is a list of steps, which are processed in short parts. For each part, the bytes of all footers are compared
+with those of one example: where the literals are equal and all numbers have the same length, everything has the same
+offset as in the example. This holds for most footers of one writer. The remaining ones are compared with another
+example, a few times; what is left then is parsed step by step, which decides whether a footer has the shape.
 
-A step is a literal's bytes, or ``("number", place)``: a varint, or ``("text", place)``: a varint and as many bytes.
-``place``: the row of what is kept where its number, or its text's offset and length, stand; -1 keeps nothing.
+A step is the bytes of a literal, or ``("number", place)``: a varint, or ``("text", place)``: a varint and as many
+bytes. ``place``: the row of the result for the number, or for the text's offset and length; -1 discards it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Layout:
 
     expected: np.ndarray
     counts: np.ndarray
-    whole: bool
+    exact: bool
     numbers: list[tuple[str, int, int, int]]
     length: int
 
@@ -151,7 +151,7 @@ class _Layout:
         pieces = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))[at]
         words = pieces.view("<u8").reshape(len(at), len(self.expected))
         octets = pieces.view(np.uint8).reshape(len(at), size)
-        differing = (words if self.whole else words & self.counts) != self.expected
+        differing = (words if self.exact else words & self.counts) != self.expected
         wrong = differing.any(axis=1) if differing.any() else np.zeros(len(at), bool)
         after = at + self.length
         kept = {}

@@ -128,15 +128,15 @@ def _whole(
 ) -> list[bytes]:
     """The ends that were found, read once more where a footer begins before what was read."""
     lengths = np.array([len(end) for end in found], np.int64)
-    told = [end[-TRAILER_BYTES:] for end in found]
-    none = (lengths < _LEAST_BYTES) | ~np.array([trailer.endswith(b"PAR1") for trailer in told])
+    trailers = [end[-TRAILER_BYTES:] for end in found]
+    none = (lengths < _LEAST_BYTES) | ~np.array([trailer.endswith(b"PAR1") for trailer in trailers])
     for number in np.flatnonzero(none)[:1].tolist():
-        magic = told[number][-4:]
+        magic = trailers[number][-4:]
         encrypted = " It is encrypted." if magic == b"PARE" else ""
         raise CorruptFile(
             f"The file {storage.uri_of(names[number])} is no Parquet file: it ends in {magic!r}.{encrypted}"
         )
-    footers = footer_lengths(told)
+    footers = footer_lengths(trailers)
     for number in np.flatnonzero(footers + _LEAST_BYTES > np.array(sizes))[:1].tolist():
         raise CorruptFile(f"The file {storage.uri_of(names[number])} is shorter than its footer says that it is.")
     for number in np.flatnonzero(footers + TRAILER_BYTES > lengths).tolist():

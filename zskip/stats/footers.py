@@ -19,7 +19,7 @@ from zskip.stats.batch_footers import joined
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.footer_reads import Listed, Readable
 from zskip.stats.foreign import open_parquet, with_parquet_types
-from zskip.stats.plain_decoder import Spelled, extremes
+from zskip.stats.plain_decoder import PlainDecoder, extremes
 from zskip.stats.thrift import Footers, parse
 from zskip.types import is_orderable, widened, widens
 
@@ -154,9 +154,9 @@ def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first:
     for found in parsed:
         example = int(found.files[0])
         try:
-            whole = open_parquet(pa.BufferReader(ends[example]))
-            leaves = whole.metadata.schema
-            schema = Schema(with_parquet_types(whole.schema_arrow, whole.metadata))
+            parquet = open_parquet(pa.BufferReader(ends[example]))
+            leaves = parquet.metadata.schema
+            schema = Schema(with_parquet_types(parquet.schema_arrow, parquet.metadata))
             columns = [leaves.column(number) for number in range(len(leaves.names))]
             named = tuple((leaf.path.encode(), _PHYSICAL.index(leaf.physical_type)) for leaf in columns)
         except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is not UTF-8
@@ -254,13 +254,13 @@ def _with_bounds(
             absent = at < 0
             at = np.where(absent, slots[f"old_{side}_at"], at)
             length = np.where(absent, slots[f"old_{side}_length"], length)
-        spelled = Spelled(group.footers.data, at, length)
+        spelled = PlainDecoder(group.footers.data, at, length)
         bounds[side] = spelled.values(type, leaf.physical_type, leaf.logical_type.to_json(), upper=side == "upper")
     fixed = not (t.is_string(type) or t.is_binary(type))
     exact = {
         side: pa.array(
             np.where(slots[f"{side}_exact"] < 0, fixed, slots[f"{side}_exact"] == 1),
-            mask=_unsaid(slots[f"{side}_exact"], fixed and origin.known, bounds[side]),
+            mask=_unknown_exactness(slots[f"{side}_exact"], fixed and origin.known, bounds[side]),
         )
         for side in bounds
     }
@@ -269,10 +269,10 @@ def _with_bounds(
     )
 
 
-def _unsaid(flag: np.ndarray, whole: bool, bound: pa.Array) -> np.ndarray:
-    """Where nothing is known of a bound's exactness."""
-    unsaid: np.ndarray = np.asarray(pc.is_null(bound))
-    return unsaid if whole else unsaid | (flag < 0)
+def _unknown_exactness(flag: np.ndarray, always_exact: bool, bound: pa.Array) -> np.ndarray:
+    """Whether it is unknown that a bound is exact. ``always_exact``: the writer never cuts values of this type."""
+    unknown: np.ndarray = np.asarray(pc.is_null(bound))
+    return unknown if always_exact else unknown | (flag < 0)
 
 
 def _known(counts: np.ndarray) -> pa.Int64Array:

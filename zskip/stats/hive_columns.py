@@ -13,13 +13,16 @@ __all__ = ["statistics"]
 
 
 def statistics(values: pa.StringArray, type: pa.DataType, row_count: pa.Int64Array) -> ColumnStatistics:
-    """Every row of a file has its folder's value. An empty value is NULL to some readers, so it is unknown."""
+    """The statistics of a partition column: all rows of a file have the value of its folder.
+
+    An empty value is NULL to some readers, so it is unknown.
+    """
     null = pc.fill_null(pc.equal(values, NULL), False)
     empty = pc.fill_null(pc.or_(pc.is_null(values), pc.equal(values, "")), True)
-    spoken = pc.if_else(pc.or_(null, empty), pa.scalar(None, pa.string()), values)
+    texts = pc.if_else(pc.or_(null, empty), pa.scalar(None, pa.string()), values)
     try:
-        bound = spoken.cast(type)
-    except pa.ArrowException:  # a value that the given type does not spell
+        bound = texts.cast(type)
+    except pa.ArrowException:  # a text that is not a value of the given type
         return ColumnStatistics.unknown(type, len(values))
     unknown = pa.scalar(None, pa.int64())
     null_count = pc.if_else(empty, unknown, pc.if_else(null, row_count, pa.scalar(0, pa.int64())))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from zskip import types as t
 from zskip.types import widened
 
-__all__ = ["Spelled"]
+__all__ = ["PlainDecoder"]
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
 _NUMBERS = {"BOOLEAN": np.uint8, "INT32": np.int32, "INT64": np.int64, "FLOAT": np.float32, "DOUBLE": np.float64}
@@ -21,7 +21,7 @@ _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
+class PlainDecoder:
     """Bytes in a buffer: one value a slot, ``length`` of them from ``at`` on; a negative ``at`` is no value."""
 
     data: np.ndarray
@@ -39,12 +39,12 @@ class Spelled:
         if t.is_decimal(type):
             return self._decimals(type)
         if t.is_floating(type):
-            there, raw = self._fixed(2)
-            return _masked(raw.view(np.float16).reshape(-1), there, type)
+            present, raw = self._fixed(2)
+            return _masked(raw.view(np.float16).reshape(-1), present, type)
         if t.is_fixed_size_binary(type):
-            there, raw = self._fixed(type.byte_width)
-            mask = pa.array(there).buffers()[1]
-            return pa.Array.from_buffers(type, len(there), [mask, pa.py_buffer(np.ascontiguousarray(raw))])
+            present, raw = self._fixed(type.byte_width)
+            mask = pa.array(present).buffers()[1]
+            return pa.Array.from_buffers(type, len(present), [mask, pa.py_buffer(np.ascontiguousarray(raw))])
         texts = self._texts()
         if not t.is_string(type):
             return texts
@@ -55,59 +55,59 @@ class Spelled:
 
     def _fixed(self, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Which slots hold a value of this width, and the bytes of all slots, zero where there is none."""
-        there = (self.at >= 0) & (self.length == width)
+        present = (self.at >= 0) & (self.length == width)
         # The value at each place as one item: numpy fetches it in one step, not byte by byte.
         values = np.ndarray((len(self.data) - width + 1,), f"V{width}", self.data, strides=(1,))
-        raw = values[np.where(there, self.at, 0)].view(np.uint8).reshape(len(there), width)
-        if not there.all():
-            raw[~there] = 0
-        return there, raw
+        raw = values[np.where(present, self.at, 0)].view(np.uint8).reshape(len(present), width)
+        if not present.all():
+            raw[~present] = 0
+        return present, raw
 
     def _numbers(self, type: pa.DataType, physical: str, logical: str) -> pa.Array:
-        there, raw = self._fixed(_WIDTHS[physical])
+        present, raw = self._fixed(_WIDTHS[physical])
         numbers = np.ascontiguousarray(raw).view(_NUMBERS[physical]).reshape(-1)
         if t.is_boolean(type):
-            return _masked(numbers != 0, there & (numbers <= 1), type)
+            return _masked(numbers != 0, present & (numbers <= 1), type)
         if t.is_decimal(type):
-            return _decimal_array(_sign_extended(numbers), there, type)
+            return _decimal_array(_sign_extended(numbers), present, type)
         if t.is_unsigned_integer(type):
             numbers = numbers.view(np.uint32 if physical == "INT32" else np.uint64)
         if t.is_integer(type):
             limits = np.iinfo(type.to_pandas_dtype())
-            return _masked(numbers, there & (numbers >= limits.min) & (numbers <= limits.max), type)
+            return _masked(numbers, present & (numbers >= limits.min) & (numbers <= limits.max), type)
         if t.is_floating(type):
-            return _masked(numbers, there, type)
+            return _masked(numbers, present, type)
         spelled = _temporal(type, physical, json.loads(logical))
-        plain = _masked(numbers, there, pa.int32() if physical == "INT32" else pa.int64())
+        plain = _masked(numbers, present, pa.int32() if physical == "INT32" else pa.int64())
         return pa.nulls(len(plain), type) if spelled is None else widened(plain.view(spelled), type)
 
     def _decimals(self, type: pa.DataType) -> pa.Array:
         """Big-endian two's complement of any length, as decimals."""
         width = 32 if type.bit_width > 128 else 16
-        there = (self.at >= 0) & (self.length > 0) & (self.length <= width)
+        present = (self.at >= 0) & (self.length > 0) & (self.length <= width)
         back = np.arange(width)
         place = self.at[:, None] + self.length[:, None] - 1 - back
-        inside = there[:, None] & (back < self.length[:, None])
+        inside = present[:, None] & (back < self.length[:, None])
         raw = np.where(inside, self.data[np.where(inside, place, 0)], 0).astype(np.uint8)
-        negative = there & (self.data[np.where(there, self.at, 0)] >= 0x80)
+        negative = present & (self.data[np.where(present, self.at, 0)] >= 0x80)
         raw[negative[:, None] & ~inside] = 0xFF
-        return _decimal_array(raw, there, type)
+        return _decimal_array(raw, present, type)
 
     def _texts(self) -> pa.BinaryArray:
-        there = self.at >= 0
-        length = np.where(there, self.length, 0)
+        present = self.at >= 0
+        length = np.where(present, self.length, 0)
         ends = np.cumsum(length)
-        place = np.repeat(np.where(there, self.at, 0) - (ends - length), length) + np.arange(
+        place = np.repeat(np.where(present, self.at, 0) - (ends - length), length) + np.arange(
             ends[-1] if len(ends) else 0
         )
         offsets = np.concatenate([[0], ends]).astype(np.int64)
-        mask = pa.array(there).buffers()[1]
+        mask = pa.array(present).buffers()[1]
         buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(self.data[place].tobytes())]
-        return pa.Array.from_buffers(pa.large_binary(), len(there), buffers).cast(pa.binary())
+        return pa.Array.from_buffers(pa.large_binary(), len(present), buffers).cast(pa.binary())
 
 
-def _masked(values: np.ndarray, there: np.ndarray, type: pa.DataType) -> pa.Array:
-    plain = pa.array(np.ascontiguousarray(values), mask=None if there.all() else ~there)
+def _masked(values: np.ndarray, present: np.ndarray, type: pa.DataType) -> pa.Array:
+    plain = pa.array(np.ascontiguousarray(values), mask=None if present.all() else ~present)
     return plain if plain.type == type else plain.cast(type)
 
 
@@ -117,12 +117,12 @@ def _sign_extended(numbers: np.ndarray) -> np.ndarray:
     return np.stack([low, low >> 63], axis=1).view(np.uint8).reshape(len(low), 16)
 
 
-def _decimal_array(raw: np.ndarray, there: np.ndarray, type: pa.DataType) -> pa.Array:
+def _decimal_array(raw: np.ndarray, present: np.ndarray, type: pa.DataType) -> pa.Array:
     wide = pa.decimal256 if raw.shape[1] == 32 else pa.decimal128
-    mask = pa.array(there).buffers()[1]
+    mask = pa.array(present).buffers()[1]
     digits = 76 if raw.shape[1] == 32 else 38
     values = pa.Array.from_buffers(
-        wide(digits, type.scale), len(there), [mask, pa.py_buffer(np.ascontiguousarray(raw).tobytes())]
+        wide(digits, type.scale), len(present), [mask, pa.py_buffer(np.ascontiguousarray(raw).tobytes())]
     )
     try:
         return values.cast(type)

@@ -1,4 +1,4 @@
-"""Commit: shards first, then the next log entry, created only if absent; the loser of a race looks again."""
+"""Commit: write shards, then create the next log entry if it is absent; a writer that loses the race retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LARGEST_INLINE, _LISTED_REMOVALS = 16_384, 1000
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What a commit wants, whichever snapshot it lands on."""
+    """The change of a commit, whichever snapshot it is applied to."""
 
     operation: str
     add: DataFiles | None
@@ -73,23 +73,22 @@ def commit(
 ) -> Snapshot:
     """Make a new version of a table, or its first one where ``base`` is None, and return it.
 
-    The data files of ``add`` must have been written; they are made durable here. ``remove``: paths that the new
-    version no longer has. ``replace_all``: it has nothing but ``add``. ``restore``: it has the files, schema and
-    layout of that older snapshot. ``schema`` and ``layout`` are the new ones, None where they stay as they are.
-    ``managed`` and ``partition_by`` are said where a table starts: with its first version, and with ``replace_all``.
-    ``batch``: an application's name and the number of its batch; one that is not above the last that was committed
-    changes nothing, and its files are not used. ``undo`` is called where the change is certain not to have been
-    made: it may remove the data files; a commit that may have been made must keep them. ``sketches``: what becomes of
-    the table's sketches, given those of the version before (none with ``replace_all``); None where they stay.
-    ``merge_sketches``: make one segment of all that each has.
+    ``add``: new data files, already written; they are made durable here · ``remove``: paths that the new version no
+    longer has · ``replace_all``: the new version has only ``add`` · ``restore``: it has the files, schema and layout of
+    that older snapshot · ``schema``, ``layout``: the new ones, None where they do not change · ``managed``,
+    ``partition_by``: used for a first version and with ``replace_all`` · ``batch``: an application and the number of
+    its batch; a number that is not above the last committed one changes nothing, and its files are not used ·
+    ``undo``: called where the change was certainly not made, to remove the data files; a commit that may have been made
+    must keep them · ``sketches``: the new sketches, given those of the previous version (none with ``replace_all``);
+    None where they do not change · ``merge_sketches``: merge all segments of each sketch into one.
 
-    When others commit first, the change is made to their version: what is added can be, unless the table was given
-    other columns or partitions; what is to be removed must still be there, and no one else may have changed the schema
-    or the layout that this change sets. ``still`` is asked about their version, and raises `CommitConflict` where the
-    change would have been another one, had it been there from the start.
+    Where others commit first, the change is applied to their version: files can be added unless the columns or
+    partitions of the table changed; files to remove must still be in it; and no one else may have changed the schema or
+    the layout that this commit sets. ``still`` is called with their version, and raises `CommitConflict` where the
+    change would be a different one on it.
 
-    After its entry is there, a commit looks once more: whether it belongs to the table's history (`new_entry`), and
-    whether the files that it names are there and stay (`kept_files`). Else it is made again, or taken back.
+    After creating its entry, a commit checks that it belongs to the table's history (`new_entry`), and that its files
+    exist and stay (`kept_files`). Otherwise it is retried or withdrawn.
 
     Raises `CommitConflict`, `FilesRemoved`, `TableExists`, `UnsupportedStore` and `UncertainCommit`.
     """
@@ -113,9 +112,9 @@ def commit(
         change = replace(change, schema=restore.schema, layout=restore.layout)
     attempt = _Attempt(storage, change, base)
     try:
-        attempt.keep_apart_the_layout()
+        attempt.store_large_layout()
         if add is not None:
-            _be_safe(add)
+            _require_safe_paths(add)
             if managed:
                 _make_durable(storage, add)
         made = attempt.first() if base is None else attempt.next(base)
@@ -125,7 +124,7 @@ def commit(
             undo()
         return found.snapshot
     except BaseException:
-        # Where the entry may have been made after all, its parts and files must stay: vacuum will know.
+        # If the entry may exist, its parts and files must stay; vacuum removes them if it does not.
         if not attempt.uncertain:
             attempt.drafts.discard()
             if undo is not None:
@@ -136,7 +135,7 @@ def commit(
 
 
 class _Attempt:
-    """One change on its way into the log. ``uncertain``: an entry may have been made that was not acknowledged."""
+    """One change being committed. ``uncertain``: an entry may exist without having been acknowledged."""
 
     def __init__(self, storage: Storage, change: _Change, base: Snapshot | None) -> None:
         self.storage, self.change, self.base = storage, change, base
@@ -144,10 +143,10 @@ class _Attempt:
         self.uncertain = False
         self.drafts = Drafts(storage)
         self._added: tuple[Shard, ...] | None = None
-        self._segments: frozenset[str] = frozenset()  # those that no version before names
+        self._segments: frozenset[str] = frozenset()  # new ones, which no earlier version names
 
-    def keep_apart_the_layout(self) -> None:
-        """A layout whose assignment is large gets a part of its own, so that later commits do not write it again."""
+    def store_large_layout(self) -> None:
+        """Write a large layout to a part of its own, so that later commits need not write it again."""
         layout = self.change.layout
         if layout is None or layout.part is not None or layout.assignment is None:
             return
@@ -183,11 +182,11 @@ class _Attempt:
         self._require_files(candidate)
         if not self._create(candidate):
             raise TableExists(f"Another writer made a table at {storage.uri} just now.")
-        self._hold(candidate, None)
+        self._check_committed(candidate, None)
         return candidate
 
     def next(self, base: Snapshot) -> Snapshot:
-        """The next version of a table, after whatever others commit meanwhile."""
+        """The next version of a table, retried where others commit meanwhile."""
         newest, batch = base, self.change.batch
         for attempt in range(_ATTEMPTS):
             if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
@@ -195,7 +194,7 @@ class _Attempt:
             candidate = self._applied(base, newest)
             self._require_files(candidate)
             if self._create(candidate):
-                self._hold(candidate, newest)
+                self._check_committed(candidate, newest)
                 return candidate
             self.drafts.discard(keep=self._kept())
             clock.sleep(random.random() * min(0.001 * 2**attempt, 0.2))
@@ -208,8 +207,8 @@ class _Attempt:
         if newest.table_id != base.table_id:
             raise CommitConflict(f"{uri}: the table was replaced by another one.")
         for name in ("schema", "layout"):
-            wanted, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
-            if wanted is not None and now != before and now != wanted:
+            new, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
+            if new is not None and now != before and now != new:
                 raise CommitConflict(f"{uri}: version {newest.version} changed the table's {name} meanwhile.")
         if change.still is not None and newest.version != base.version:
             change.still(newest)
@@ -221,7 +220,7 @@ class _Attempt:
             kept = change.restored.shards
         else:
             kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
-        # What the new files' statistics leave out is what the table did not have when they were written.
+        # Columns that the new files' statistics lack are those that the table got after they were written.
         since = base.version if change.schema is None else newest.version + 1
         candidate = replace(
             newest,
@@ -282,10 +281,10 @@ class _Attempt:
             )
         return kept
 
-    # --- a vacuum beside it ---
+    # --- concurrent vacuums ---
 
     def _require_files(self, candidate: Snapshot) -> None:
-        """Raise `FilesRemoved` where a vacuum removes a file that only this commit keeps, or has removed it."""
+        """Raise `FilesRemoved` where a vacuum removes, or has removed, a file that only this commit refers to."""
         change = self.change
         fresh = [*self.drafts.paths & {*part_paths(candidate.shards), *_layout_part(candidate)}]
         fresh += sorted(self._segments & segment_paths(candidate.sketches))
@@ -293,8 +292,8 @@ class _Attempt:
             fresh += change.add.path.to_pylist()
         require_kept(self.storage, fresh, candidate if change.restored is not None else None, change.restored)
 
-    def _hold(self, made: Snapshot, before: Snapshot | None) -> None:
-        """Look once more at the files of a version that is in the log, and take it back where some are not there."""
+    def _check_committed(self, made: Snapshot, before: Snapshot | None) -> None:
+        """Check the files of a version that is in the log, and withdraw it where some are missing."""
         try:
             with_patience(lambda: self._require_files(made))
         except FilesRemoved as error:
@@ -311,7 +310,7 @@ class _Attempt:
             ) from error
 
     def _take_back(self, made: Snapshot, before: Snapshot | None) -> bool:
-        """Make a version without the change; whether that could be done: others may have built on it."""
+        """Commit a version without the change. Returns False where others have built on it."""
         if before is None:
             abandon(self.storage, [log.entry_path(made.version)])
             return True
@@ -330,8 +329,8 @@ class _Attempt:
         if newest.version == made.version:
             state = before
         elif change.add is not None and not (change.remove or change.replace_all or change.restored):
-            mine = {shard.file_part.path for shard in self._added or ()}
-            rest = tuple(shard for shard in newest.shards if shard.file_part.path not in mine)
+            own = {shard.file_part.path for shard in self._added or ()}
+            rest = tuple(shard for shard in newest.shards if shard.file_part.path not in own)
             if len(rest) == len(newest.shards):
                 rest, _ = without(self.drafts, newest, change.add.path.to_pylist())
             state = replace(newest, shards=rest)
@@ -422,7 +421,7 @@ def _uniform(change: _Change, newest: Snapshot) -> bool:
     return newest.uniform and (change.schema is None or change.schema == newest.schema)
 
 
-def _be_safe(files: DataFiles) -> None:
+def _require_safe_paths(files: DataFiles) -> None:
     for path in unsafe_paths(files.path).to_pylist():
         raise UnsafePath(f'The path "{path}" of a data file leads out of its table.')
 

@@ -1,8 +1,8 @@
-"""The log: one entry a commit, created only if absent; the highest version is the table.
+"""The log: one entry per commit, created only if absent; the highest version is the current table.
 
-``_zskip/log/latest`` is a hint and no authority: it names a version that was committed, and the log is listed from
-there on, so that opening costs the same after ten commits and after a hundred thousand. A hint that is behind makes
-the listing longer, one that is missing makes it whole. Entries between that were lost do not matter: each is complete.
+``_zskip/log/latest`` is only a hint: it names a committed version, and the log is listed from there on, so that opening
+costs the same after ten commits and after a hundred thousand. With an old hint the listing is longer, without a hint it
+is complete. Lost entries in between do not matter: each entry is self-contained.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _KEPT: dict[str, tuple[bytes, Snapshot]] = {}
 
 
 def _snapshot(data: bytes, name: str) -> Snapshot:
-    """What these very bytes say: who opens a table again and again reads its newest entry as often."""
+    """The snapshot of an entry; cached by its bytes, since opening a table reads its newest entry each time."""
     before = _KEPT.get(name)
     if before is not None and before[0] == data:
         return before[1]
@@ -101,7 +101,7 @@ def hinted(storage: Storage) -> int | None:
     """The version that the hint names; None without a hint."""
     try:
         text = storage.read_range(HINT, 0, 32)
-    except OSError:  # no authority: without it the log is listed, and what ails the store is said then
+    except OSError:  # only a hint: without it the log is listed, which raises the store's error if it persists
         return None
     digits = text.strip()
     return int(digits) if digits.isdigit() and 0 < int(digits) < _LARGEST_VERSION else None
@@ -153,9 +153,9 @@ def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
 
 
 def write_hint(storage: Storage, version: int) -> None:
-    """Leave the hint, unless a later commit has. It is no part of the commit: a store that refuses it is no error.
+    """Write the hint, unless a later commit has. It is not part of the commit, so errors of the store are ignored.
 
-    Some stores let an object be replaced about once a second: commits that come faster leave the hint behind.
+    Some stores limit replacing an object to about once a second; after faster commits the hint is older.
     """
     with suppress(OSError, TableError):
         if (hinted(storage) or 0) < version:

@@ -1,14 +1,14 @@
 """Create a log entry, and make sure that it belongs to the table's history.
 
-An entry is created only if it is absent, but absence alone does not say that a number is new: a vacuum may have removed
-the entry that had it. So whoever has created an entry looks at the log once more:
+An entry is created only if it is absent. That alone does not prove that its number is new: a vacuum may have removed an
+entry of that number. So after creating an entry, a writer reads the log again:
 
-    1 2 3 4 [5]            mine is the highest: it is the table now
-    1 2 3 4 [5] 6 7        others came after it: 7 names the commits before it, mine among them
-          .[5] . . 8 9     a vacuum had removed another 5: 9 names that one, and mine is withdrawn
+    1 2 3 4 [5]            the new entry is the highest: it is the current table
+    1 2 3 4 [5] 6 7        others follow: 7 names the commits before it, and the new one is among them
+          .[5] . . 8 9     a vacuum had removed another 5: 9 names that one, so the new entry is withdrawn
 
-The highest entry is never removed, and numbers only grow. So the entry of a vacated number always stands below one that
-names another commit for it, and whoever withdraws it, however late, removes nothing that belongs to the table.
+The highest entry is never removed, and numbers only grow. So an entry whose number was vacated is always below one that
+names another commit for it, and withdrawing it, however late, removes nothing that belongs to the table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["ancestors", "create", "with_patience"]
 
 _ASKS = 5
 _Answer = TypeVar("_Answer")
-# What a disk says that has done nothing. Of a network's errors the entry may be on its way still.
+# Errors after which a disk has written nothing. After a network error the entry may still arrive.
 _REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 
 
@@ -37,10 +37,10 @@ def ancestors(parent: Snapshot) -> tuple[str, ...]:
 
 
 def create(storage: Storage, snapshot: Snapshot) -> bool:
-    """Create the entry of a new version; False where another writer came first, though a vacuum removed its entry.
+    """Create the entry of a new version; False where another writer has created it, even if it was vacuumed since.
 
-    Raises `UncertainCommit` where it cannot be told whether the entry is there or whether it belongs to the table, any
-    other error where it is not there.
+    Raises `UncertainCommit` where it is unknown whether the entry exists or belongs to the table, and any other error
+    where it does not exist.
     """
     if not _put(storage, snapshot):
         return False
@@ -56,7 +56,7 @@ def create(storage: Storage, snapshot: Snapshot) -> bool:
 
 
 def with_patience(ask: Callable[[], _Answer]) -> _Answer:
-    """The answer of a store that may fail a few times. What zskip raises about a commit is an answer too."""
+    """Call ``ask``, retrying a few times after errors of the store. Errors of zskip about a commit are not retried."""
     for attempt in range(_ASKS):
         try:
             return ask()
@@ -69,11 +69,11 @@ def with_patience(ask: Callable[[], _Answer]) -> _Answer:
     raise AssertionError("the last attempt returns or raises")
 
 
-# --- does it belong? ---
+# --- checking it ---
 
 
 def _belongs(storage: Storage, snapshot: Snapshot) -> bool:
-    """Whether the table's history goes through an entry that was just created."""
+    """Whether an entry that was just created is part of the table's history."""
     for _ in range(_ASKS):
         found = versions(storage, snapshot.version - 1)
         higher = [version for version in found if version > snapshot.version]
@@ -86,23 +86,23 @@ def _belongs(storage: Storage, snapshot: Snapshot) -> bool:
 
 
 def _continues(storage: Storage, snapshot: Snapshot, found: list[int]) -> bool:
-    """Whether the highest entry continues the table that it was made for, and not another one in its folder."""
+    """Whether the highest entry continues its own table, not another one in the same folder."""
     if snapshot.parent is None or snapshot.parent in found:
         return True
-    # A vacuum has removed the parent, or someone has removed the whole table and begun a new one.
+    # A vacuum has removed the parent, or the table was deleted and another one created.
     below = [version for version in versions(storage) if version < snapshot.version]
     other = read_entry(storage, below[-1]) if below else None
     return other is None or other.table_id == snapshot.table_id
 
 
 def _descends(storage: Storage, snapshot: Snapshot, newest: Snapshot, found: list[int]) -> bool:
-    """Whether ``newest`` comes after this very commit, by the ancestors that it and entries before it name."""
+    """Whether ``newest`` follows this commit, by the ancestors that it and earlier entries name."""
     known = newest
     between = [version for version in found if snapshot.version < version < newest.version]
     while (distance := known.version - snapshot.version) > len(known.ancestors):
         reached = [version for version in between if known.version - len(known.ancestors) <= version < known.version]
         if not reached:
-            # Vacuum removes fewer entries at once than lie between: that one had gone before mine was there.
+            # A vacuum removes fewer entries at once than lie between: that one was removed before this was created.
             if snapshot.version in found and known.version - 1 not in found and distance > ANCESTORS:
                 return False
             raise UncertainCommit(_unsure(storage, snapshot, "was made, and may have come too late"))
@@ -135,7 +135,7 @@ def _put(storage: Storage, snapshot: Snapshot) -> bool:
                     raise
                 if attempt == _ASKS - 1:
                     raise UncertainCommit(_unsure(storage, snapshot, "may have been made")) from error
-                # It may be on its way still: the same bytes can be sent again under the same name without harm.
+                # The entry may still arrive. Sending the same bytes again is harmless.
                 time.sleep(0.05 * 2**attempt)
                 continue
             if found.commit_id == snapshot.commit_id:
@@ -143,7 +143,7 @@ def _put(storage: Storage, snapshot: Snapshot) -> bool:
                 return True
             return False
         found = read_entry(storage, snapshot.version)
-        # The store's client may have sent it twice, and lost the first answer.
+        # The store's client may have sent it twice, with the first response lost.
         return found is not None and found.commit_id == snapshot.commit_id
     return False
 
@@ -159,7 +159,7 @@ def _outlast(storage: Storage, snapshot: Snapshot) -> None:
     try:
         storage.make_durable([entry_path(snapshot.version)])
     except OSError as error:
-        raise UncertainCommit(_unsure(storage, snapshot, "was made, and may be lost with the power")) from error
+        raise UncertainCommit(_unsure(storage, snapshot, "was made, and may be lost in a power failure")) from error
 
 
 def _unsure(storage: Storage, snapshot: Snapshot, what: str) -> str:

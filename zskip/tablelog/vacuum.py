@@ -1,4 +1,4 @@
-"""Vacuum: expired versions and orphans, and nothing that a version still kept has a name for."""
+"""Vacuum: remove expired versions, and files that no remaining version refers to."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.storage.storage import Listing, Storage, abandon
+from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import ANCESTORS, Snapshot
-from zskip.tablelog.vacuum_intent import declare
+from zskip.tablelog.vacuum_intent import declared
 
 __all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
 
-# What zskip itself writes: data files by their own names, parts, what Spark stages, files that were never published.
+# The files that zskip writes: data files, parts of the index, Spark's staging, files that were never published.
 DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
 _INDEX_ONLY = r"^_zskip/"
-# Whose folders are tables of their own, wherever they lie.
+# Folders inside this one that are tables of their own.
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
 _AT_ONCE, _ENTRIES_AT_ONCE = 16, 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """What was removed, or would be: files by path, their bytes, and the versions that can no longer be opened."""
+    """The result of a vacuum, or of its dry run: removed files, their bytes, and removed versions."""
 
     paths: tuple[str, ...]
     bytes: int
@@ -42,15 +42,15 @@ class Vacuumed:
 
 
 def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False) -> Vacuumed:
-    """Remove the versions that were replaced longer ago than ``older_than``, and all that no other version names.
+    """Remove the versions that were replaced longer ago than ``older_than``, and files that no other version names.
 
-    A file that no version names is removed only when it is itself older than that, since it may belong to a commit
-    that is on its way, and only where its name is one that zskip gives: nothing of others, nothing of another table
-    that lies in this one's folder. In a folder that zskip only indexes, no data file is ever removed. Log entries go
-    first, oldest first, then files, so that a crash leaves orphans and no version without its files. Before it looks
-    at the log for the last time it says there what it is about to remove (`vacuum_intent`).
+    An unnamed file is removed only if it is older than that, since it may belong to a commit in progress, and only if
+    it has a name that zskip gives: no files of other writers, and nothing of another table inside this one's folder. In
+    a folder that zskip only indexes, no data file is ever removed. Log entries are removed first, the oldest first,
+    then files, so that a crash leaves unreferenced files but no version without its files. Before the log is read for
+    the last time, the intent is written there (`vacuum_intent`).
 
-    Raises `TableNotFound`, and `DamagedIndex` where a version that is kept cannot be read: nothing is removed then.
+    Raises `TableNotFound`, and `DamagedIndex` where a remaining version cannot be read; nothing is removed then.
     """
     now = datetime.now(UTC)
     try:
@@ -64,27 +64,21 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     named = _named(storage, [version for version in versions if version >= kept_from])
     gone = _orphans(storage, named, horizon, managed=newest.managed)
     if not dry_run:
-        # Of so many at once a store removes any first; whoever looks at the log (`new_entry`) counts on the order.
+        # A store removes the files of one request in any order; `new_entry` relies on the order of these batches.
         for start in range(0, len(expired), ANCESTORS):
             storage.delete([log.entry_path(version) for version in expired[start : start + ANCESTORS]])
         if len(gone):
-            intent = declare(storage, _nanoseconds(horizon), kept_from)
-            try:
-                # What was committed meanwhile, of a version that was restored or by a writer that stood still, stays.
+            with declared(storage, _nanoseconds(horizon), kept_from):
+                # Keep what was committed meanwhile: by a restore, or by a writer that was suspended.
                 later = _named(storage, log.versions(storage, newest.version + 1))
                 gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
                 storage.delete(gone.path.to_pylist())
                 _remove_empty_staging(storage, gone.path)
-            except BaseException:
-                # From here on it removes nothing more, and commits need not heed it.
-                abandon(storage, [intent.path])
-                raise
-            storage.delete([intent.path])
     return Vacuumed(tuple(gone.path.to_pylist()), pc.sum(gone.size, min_count=0).as_py(), tuple(expired))
 
 
 def _orphans(storage: Storage, named: pa.StringArray, horizon: datetime, *, managed: bool) -> Listing:
-    """Files of zskip's that are older than the horizon, and that no version names."""
+    """Files with zskip's names that are older than the horizon and that no version names."""
     listing = storage.list("")
     ours = _matches(listing.path, _OURS)
     if not managed:
@@ -105,7 +99,7 @@ def _matches(paths: pa.StringArray, pattern: str) -> np.ndarray:
 
 
 def _remove_empty_staging(storage: Storage, removed: pa.StringArray) -> None:
-    """A folder outlives its files, but in an object store."""
+    """Remove staging folders that are empty now; object stores have no folders."""
     staged = removed.filter(pc.match_substring_regex(removed, _STAGING)).to_pylist()
     for name in sorted({"/".join(path.split("/")[:2]) for path in staged}):
         storage.remove_empty(name)
@@ -122,7 +116,7 @@ def _read(storage: Storage, versions: Sequence[int]) -> Iterator[Snapshot]:
 
 
 def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:
-    """The oldest version that was still the table at the horizon or later: versions' times only grow."""
+    """The oldest version that was still the newest at the horizon or later; versions' times increase."""
     low, high = 0, len(versions) - 1
     while low < high:
         middle = (low + high) // 2
@@ -135,7 +129,7 @@ def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int
 
 
 def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
-    """The paths of all data files and parts of some versions; a shard that many share is read once."""
+    """The paths of all data files and parts of some versions; a shard that several share is read once."""
     seen: set[str] = set()
     named: list[pa.StringArray] = []
     for snapshot in _read(storage, versions):

@@ -1,30 +1,32 @@
-"""What a vacuum under way is about to remove, written into the log before its last look at it.
+"""The intent of a vacuum: what it is about to remove, written into the log before the vacuum reads it the last time.
 
-A commit may name files that are older than a vacuum's horizon: its writer stood still for long, or it restores an old
-version. Either the vacuum sees its entry and spares the files, or the commit, which looks for intents after its entry
-is there, sees the vacuum's intent and is taken back. So no file is removed that a version in use names, wherever the
-two stand still. An intent that a crash left behind is removed by a later vacuum, as any file of such an age.
+A commit may name files that are older than a vacuum's horizon: its writer was suspended for long, or it restores an old
+version. Either the vacuum sees the commit's entry and keeps the files, or the commit, which looks for intents after
+creating its entry, sees the intent and is withdrawn. So no file of a version in use is removed, at whatever point
+either of them is suspended. A later vacuum removes an intent that a crash left behind.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from zskip.errors import DamagedIndex
 from zskip.storage.storage import Storage, abandon
 from zskip.tablelog.log import LOG
 
-__all__ = ["VacuumIntent", "declare", "intents"]
+__all__ = ["VacuumIntent", "declared", "intents"]
 
 _PREFIX, _SUFFIX = "vacuum-", ".json"
 
 
 @dataclass(frozen=True, slots=True)
 class VacuumIntent:
-    """What a vacuum may remove: files that were last changed at ``horizon`` (nanoseconds since the epoch) or before,
-    and that no version from ``kept_from`` on names.
+    """What a vacuum may remove: files last modified at ``horizon`` (nanoseconds since the epoch) or earlier that no
+    version from ``kept_from`` on names.
     """
 
     path: str
@@ -32,27 +34,29 @@ class VacuumIntent:
     kept_from: int
 
 
-def declare(storage: Storage, horizon: int, kept_from: int) -> VacuumIntent:
-    """Write the intent of a vacuum."""
-    intent = VacuumIntent(f"{LOG}/{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}", horizon, kept_from)
+@contextmanager
+def declared(storage: Storage, horizon: int, kept_from: int) -> Iterator[None]:
+    """Declare an intent for the time that the ``with`` block removes files; afterwards the intent is removed."""
+    path = f"{LOG}/{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
     try:
-        storage.put(intent.path, json.dumps({"horizon": horizon, "kept_from": kept_from}).encode())
+        storage.put(path, json.dumps({"horizon": horizon, "kept_from": kept_from}).encode())
+        yield
     except BaseException:
-        abandon(storage, [intent.path])
+        abandon(storage, [path])  # the vacuum removes nothing more, so commits need not heed it
         raise
-    return intent
+    storage.delete([path])
 
 
 def intents(storage: Storage) -> list[VacuumIntent]:
-    """The intents of vacuums that are under way, or that were broken off. Raises `DamagedIndex`."""
+    """The intents of running or aborted vacuums. Raises `DamagedIndex`."""
     found = []
     for name in storage.names(LOG, after=_PREFIX):
         if not name.startswith(_PREFIX) or not name.endswith(_SUFFIX):
             continue
         path = f"{LOG}/{name}"
         try:
-            said = json.loads(storage.read_range(path, 0, 1000))
-            found.append(VacuumIntent(path, int(said["horizon"]), int(said["kept_from"])))
+            fields = json.loads(storage.read_range(path, 0, 1000))
+            found.append(VacuumIntent(path, int(fields["horizon"]), int(fields["kept_from"])))
         except FileNotFoundError:
             continue  # that vacuum has ended
         except (KeyError, TypeError, ValueError) as error:
