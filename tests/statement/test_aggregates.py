@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import time
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,7 +15,11 @@ import pytest
 
 import zskip
 from tests.tables import build_table
+from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.statement import rewrite
+from zskip.engines.duckdb.survivor_reads import Values
+from zskip.plan import survey
+from zskip.statement.aggregates import Aggregates, rows_of_index
 
 N = 120
 
@@ -33,6 +39,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "name": [f"n{i:03}" for i in range(N)],
         "flag": [i < 60 for i in range(N)],
         "nothing": pa.nulls(N, pa.int32()),
+        "tens": [None if 20 <= i < 30 else f"t{i // 10 if i % 40 else 3}" for i in range(N)],
     }
     build_table(folder / "t", pa.table(rows), files=12, row_group_rows=5)
     return folder
@@ -62,7 +69,23 @@ CASES = [
     ("SELECT count(DISTINCT num) FROM {T}", 12),
     ("SELECT count(*) FILTER (WHERE num < 5) FROM {T}", 12),
     ("SELECT count(*) FROM {T} WHERE num % 7 = 3", 12),
-    ("SELECT flag, count(*) FROM {T} GROUP BY flag ORDER BY 1", 12),
+    ("SELECT flag, num > 5, count(*) FROM {T} GROUP BY ALL ORDER BY 1, 2", 12),
+    ("SELECT real, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
+    ("SELECT zero, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
+    ("SELECT num, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
+    ("SELECT flag, count(*) FROM {T} GROUP BY ROLLUP (flag) ORDER BY 1", 12),
+    # Files of one group each: all of flag; three files hold two of tens.
+    ("SELECT flag, count(*) FROM {T} GROUP BY flag ORDER BY 1", 0),
+    ("SELECT DISTINCT flag FROM {T} ORDER BY 1", 0),
+    (
+        "SELECT flag, tens, count(*) AS n, min(num), max(day), count(holes), count(name) FROM {T} "
+        "GROUP BY ALL ORDER BY 2",
+        3,
+    ),
+    ("SELECT tens, max(holes), min(holes) FROM {T} GROUP BY tens HAVING count(*) > 3 ORDER BY 1", 3),
+    ("SELECT tens, count(*) FROM {T} WHERE num BETWEEN 15 AND 84 GROUP BY tens ORDER BY 1", 3),
+    ("SELECT nothing, count(*), max(num) FROM {T} GROUP BY nothing", 0),
+    ("SELECT flag, max(n) FROM (SELECT flag, tens, count(*) AS n FROM {T} GROUP BY ALL) GROUP BY flag ORDER BY 1", 3),
     ("SELECT count(*) FROM (SELECT * FROM {T} LIMIT 15)", 2),
     ("SELECT max(num) FROM (SELECT -num AS num FROM {T})", 12),
 ]
@@ -90,6 +113,44 @@ def test_a_folder_of_others_is_counted_by_its_index_while_it_is_as_indexed(tmp_p
     pq.write_table(pa.table({"x": range(500, 507)}), tmp_path / "3.parquet")
     pq.write_table(pa.table({"x": [-1]}), tmp_path / "4.parquet")
     assert zskip.sql(statement, duckdb.connect()).fetchall() == [(38, -1, 506)]
+
+
+def test_partitions_are_grouped_by_the_index(tmp_path: Path) -> None:
+    days = [datetime.date(2024, 1, 1 + i % 9) for i in range(90)]
+    rows = pa.table({"day": days, "host": ["a b", None, "c/d"] * 30, "n": range(90)})
+    zskip.write(rows, tmp_path / "t", by="n", partition_by=["day", "host"])
+    con = duckdb.connect()
+    statement = (
+        "SELECT day, host, count(*), min(n), max(n) FROM {} t WHERE day < '2024-01-08' GROUP BY ALL ORDER BY ALL"
+    )
+    ours = statement.format(f"'{tmp_path}/t'")
+    plain = con.register("rows", rows).sql(statement.format("rows"))
+    assert [len(plan) for _, plan in rewrite(ours, con).plans] == [0]
+    assert zskip.sql(ours, con).fetchall() == plain.fetchall()
+    # Many rows of one group are counted faster than made: only their extremes come from the index.
+    big = {"day": [day for day in range(3) for _ in range(20_000)], "n": range(60_000)}
+    zskip.write(pa.table(big), tmp_path / "big", by="n", partition_by=["day"])
+    for function, files in (("count(*)", 3), ("max(n)", 0)):
+        ours = f"SELECT day, {function} FROM '{tmp_path}/big' GROUP BY ALL ORDER BY 1"
+        assert [len(plan) for _, plan in rewrite(ours, con).plans] == [files]
+        assert zskip.sql(ours, con).fetchall() == [
+            (day, 20_000 if files else 20_000 * (day + 1) - 1) for day in range(3)
+        ]
+
+
+def test_a_billion_rows_are_counted_at_once(tmp_path: Path) -> None:
+    """Rows that stand for files are constants: nothing is computed row by row."""
+    index = build_table(tmp_path / "t", pa.table({"n": range(8)}), files=2)
+    whole = survey(index, None)
+    made = rows_of_index(whole, Aggregates(0, True, frozenset(["n"]), frozenset(["n"])))
+    assert made is not None
+    counts = pa.array([10**9])
+    many = replace(made, rows=counts, columns={"n": replace(made.columns["n"], count=pa.array([10**9 - 5]))})
+    text = with_index_rows("", many, index.snapshot.schema.arrow, Values(None, takes=True))
+    con = duckdb.connect()
+    start = time.process_time()
+    assert con.sql(f"SELECT count(*), count(n), min(n), max(n) FROM {text}").fetchall() == [(10**9, 10**9 - 5, 0, 7)]
+    assert time.process_time() - start < 20
 
 
 def test_cut_bounds_are_no_extremes(tmp_path: Path) -> None:

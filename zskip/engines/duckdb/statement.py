@@ -268,7 +268,7 @@ def _rewritten(
         reasons.append(table.reasons)
         read = read_survivors(planned.scan, index.snapshot.uniform, con, values)
         if table.beside is not None:
-            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow)
+            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))

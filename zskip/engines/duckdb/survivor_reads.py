@@ -60,6 +60,10 @@ class Values:
         self._values[name] = value
         return f"${name}"
 
+    def add_list(self, values: Sequence[str | None]) -> str:
+        """One more list of texts, as a parameter where the statement takes any."""
+        return self.add(list(values)) if self.takes else _literals(values)
+
 
 def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, values: Values) -> str:
     """A read of a scan's files. ``uniform``: as the snapshot has it."""
@@ -67,7 +71,7 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, va
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema
     if files and uniform and not scan.partition_by and form is None:
         listed = [without_patterns(file) for file in files]
-        said = values.add(listed) if values.takes else _literals(listed)
+        said = values.add_list(listed)
         read = uniform_read(said, stored, scan.rows, alone=len(listed) == 1)
     else:
         select = native_scan(
@@ -79,9 +83,7 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, va
             whole=reshaped(scan),
             form=form,
         )
-        given = {
-            name: values.add(value) if values.takes else _literals(value) for name, value in select.parameters.items()
-        }
+        given = {name: values.add_list(value) for name, value in select.parameters.items()}
         read = f"({re.sub(_PARAMETER, lambda found: given[found[1]], select.sql)})"
     return read
 
