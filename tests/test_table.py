@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from zskip import receipts
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption, SchemaMismatch, TableNotFound
 from zskip.writer import append, delete
 
@@ -192,9 +193,9 @@ def test_optimize_stays_below_max_bytes(table: zskip.Table) -> None:
 
 
 def test_overwrite_keeps_what_is_not_said_anew(table: zskip.Table) -> None:
-    assert len(table.overwrite(rows_of(1000, 2)).plan().paths) == 20
-    assert len(table.overwrite(rows_of(1000, 3), files=5).plan().paths) == 5
-    assert len(table.overwrite(rows_of(1000, 3), rows_per_file=500).plan().paths) == 2
+    assert table.overwrite(rows_of(1000, 2)).files == len(table.plan().paths) == 20
+    assert table.overwrite(rows_of(1000, 3), files=5).files == 5
+    assert table.overwrite(rows_of(1000, 3), rows_per_file=500).files == 2
     table.overwrite(rows_of(1000, 4), by="id", partition_by=())
     assert table.snapshot.layout is not None
     assert table.snapshot.layout.columns == ("id",)
@@ -334,3 +335,19 @@ def test_advice_beats_the_layout_of_today(tmp_path: Path) -> None:
     assert advice.today is not None
     assert advice.candidates[0].read < advice.today / 2
     assert "a" in advice.candidates[0].by
+
+
+def test_every_verb_that_changes_a_table_returns_a_receipt() -> None:
+    verbs = [
+        "append",
+        "overwrite",
+        "delete",
+        "add_sketches",
+        "drop_sketches",
+        "optimize",
+        "restore",
+        "refresh",
+        "vacuum",
+    ]
+    for verb in [*(getattr(zskip.Table, name) for name in verbs), zskip.repair, zskip.cluster]:
+        assert issubclass(getattr(receipts, verb.__annotations__["return"]), receipts.Receipt), verb

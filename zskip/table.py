@@ -22,22 +22,31 @@ from zskip.binder import Parameters, bind
 from zskip.binder.expressions import text_of
 from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
-from zskip.compaction.cluster import Clustered
-from zskip.compaction.compact import Optimized
 from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableExists, UnsupportedFormat, nearest
 from zskip.expr import Predicate
 from zskip.layouts.depth import ColumnDepth, depths
 from zskip.plan import Plan, Survivors
+from zskip.receipts import (
+    Appended,
+    Clustered,
+    Deleted,
+    Optimized,
+    Overwritten,
+    Refreshed,
+    Repaired,
+    Restored,
+    Sketched,
+    Vacuumed,
+)
 from zskip.schema import Schema, names_given
 from zskip.sketches import named_sketches
 from zskip.sources import Source
 from zskip.storage import Storage, open_storage
-from zskip.tablelog import CACHE_BYTES, Index, Repaired, Snapshot, Vacuumed
+from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.writer import WriteOptions, append, open_source
-from zskip.writer.append import Appended
 from zskip.writer.backend import LOCAL, Backend
-from zskip.writer.delete import Deleted, delete
+from zskip.writer.delete import delete
 from zskip.writer.options import Resources, Rewrite, bytes_of, require_seed, span_of
 from zskip.writer.paths import stored_rows
 from zskip.writer.row_sample import RowSample
@@ -544,7 +553,7 @@ class Table:
 
     def overwrite(
         self, source: Any, *, by: str | Sequence[str] | None = None, session: Any = None, **options: Unpack[Rewrite]
-    ) -> Table:
+    ) -> Overwritten:
         """Replace all rows, in one commit.
 
         Options as for `write`; those that are not given stay as they were. Other columns ``by`` bring a layout of
@@ -556,7 +565,8 @@ class Table:
         rows = backend.opened(source, options.get("storage_options"))
         snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), backend)
         self._move_to(snapshot)
-        return self
+        rows_now, size = (cast("int", each) for each in (snapshot.totals.rows, snapshot.totals.bytes))
+        return Overwritten(snapshot.version, rows_now, snapshot.totals.files, size)
 
     def delete(
         self,
@@ -588,25 +598,30 @@ class Table:
         self._move_to(snapshot)
         return done
 
-    def add_sketches(self, sketches: Mapping[str, str | Sequence[str]], **options: Unpack[Resources]) -> Table:
+    def add_sketches(self, sketches: Mapping[str, str | Sequence[str]], **options: Unpack[Resources]) -> Sketched:
         """Make sketches of columns, as ``{"uid": "values"}``, from the rows that are there; later appends follow.
 
         The columns are read, nothing else. A sketch that the table has already gets the files that it does not know.
         Options as for `append`, without ``session``. Raises `InvalidOption`, `UnknownColumn`, `CorruptFile` and
         `CommitConflict`.
         """
-        base = self.refresh().snapshot
+        self.refresh()
+        base = self.snapshot
         names = named_sketches(sketches, base.schema)
         done = complete_sketches(self._storage, base, _resources(options), names, parts=self._index.parts)
         self._move_to(done[0])
-        return self
+        return self._sketched()
 
-    def drop_sketches(self, columns: str | Sequence[str]) -> Table:
+    def drop_sketches(self, columns: str | Sequence[str]) -> Sketched:
         """Take away all sketches of these columns. Raises `InvalidOption` for a column that has none."""
         index = self._index if self._source is not None else Index(self._storage, self._newest())
         found = [index.snapshot.schema.column(name).path for name in names_given(columns, "columns")]
         self._move_to(drop_sketches(index, found))
-        return self
+        return self._sketched()
+
+    def _sketched(self) -> Sketched:
+        names = (sketch.name for sketch in self.snapshot.sketches)
+        return Sketched(self.version, tuple(f"{name.kind} of {name.column}" for name in names))
 
     def optimize(
         self,
@@ -659,7 +674,7 @@ class Table:
             for snapshot in tablelog.history(self._storage, limit)
         ]
 
-    def restore(self, version: int) -> Table:
+    def restore(self, version: int) -> Restored:
         """Make a new version that is as an older one was; what came between stays in the history.
 
         Raises `TableNotFound` where that version, or one of its files, is gone, and `FilesRemoved` where a vacuum
@@ -673,23 +688,24 @@ class Table:
             self._storage, self._newest(), "restore", restore=older, details={"restored": version}
         )
         self._move_to(snapshot)
-        return self
+        return Restored(snapshot.version, version)
 
-    def refresh(self) -> Table:
+    def refresh(self) -> Refreshed:
         """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index."""
+        before = self.version
         if self._source is not None:
             self._index = index = sources.index_of(self._source, self._index.cache_bytes)
             if index.snapshot.sketches:
                 made = complete_sketches(self._storage, index.snapshot, WriteOptions(), parts=index.parts)
                 self._move_to(made[0])
-            return self
+            return Refreshed(self.version, before)
         newest = self._newest()
         if not newest.managed:
             newest = tablelog.refresh(Index(self._storage, newest))
             newest = complete_sketches(self._storage, newest, WriteOptions())[0] if newest.sketches else newest
         if newest.version != self.version:
             self._move_to(newest)
-        return self
+        return Refreshed(self.version, before)
 
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.

@@ -185,7 +185,8 @@ def test_a_folder_of_others_gets_sketches_and_keeps_what_changes(tmp_path: Path)
     pq.write_table(rows(900, 50), tmp_path / "3.parquet")
     assert found(table, 920) == (1, [920])
     assert found(table, 320) == (1, [])
-    assert found(table.refresh(), 920) == (1, [920])
+    table.refresh()
+    assert found(table, 920) == (1, [920])
     assert found(table, 320) == (0, [])
 
 

@@ -90,12 +90,13 @@ def test_a_table_lives_its_whole_life(store: Store) -> None:
     assert zskip.open(url, version=1, storage_options=options).plan().count() == 3000
     fifth = next(entry for entry in table.history() if entry.version == 5)
     assert zskip.open(url, as_of=fifth.time, storage_options=options).plan().count() == 3400
-    assert table.restore(1).plan().count() == 3000
+    table.restore(1)
+    assert table.plan().count() == 3000
     assert zskip.repair(url, storage_options=options).parts == ()
     assert table.vacuum("0 days", dry_run=True).versions == tuple(range(1, 8))
     assert len(table.vacuum("0 days").paths) > 0
     assert zskip.open(url, storage_options=options).plan("a = 7").count() == table.plan("a = 7").count()
-    assert table.overwrite(rows_of(0, 50)).plan().count() == 50
+    assert table.overwrite(rows_of(0, 50)).rows == table.plan().count() == 50
     again = zskip.write(url, f"{place}/copy", by=["a"], storage_options=options)
     assert again.plan().count() == 50
     assert doctor(url, storage_options=options).files >= 50 / 250
@@ -112,7 +113,8 @@ def test_a_folder_of_others_is_indexed_and_followed(store: Store) -> None:
     with storage.open_writer("1.parquet") as file:
         pq.write_table(rows_of(900, 100), file)
     assert table.plan("id = 950").count() == 1
-    assert table.refresh().plan("id = 950").skipped.files.part == 2
+    table.refresh()
+    assert table.plan("id = 950").skipped.files.part == 2
     with pytest.raises(InvalidOption, match="only indexes"):
         table.append(rows_of(0, 1))
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip import tablelog
 from zskip.cli import main
 from zskip.errors import DamagedIndex
+from zskip.receipts import Repaired
 from zskip.storage import Storage
 from zskip.tablelog import log
 
@@ -168,7 +168,7 @@ def test_a_lost_newest_entry_is_given_up_only_when_told_to(how: str, tmp_path: P
     assert answers(again) == older
     again.append(rows_of(9000, 10))
     assert again.version == 5
-    assert zskip.repair(table.uri) == tablelog.Repaired(5, (), None, False)
+    assert zskip.repair(table.uri) == Repaired(5, (), None, False)
 
 
 def test_nothing_is_repaired_where_no_entry_can_be_read(tmp_path: Path) -> None:

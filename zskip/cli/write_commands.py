@@ -146,7 +146,8 @@ def index(given: argparse.Namespace) -> None:
     with working(f"indexing {given.path}"):
         options = pairs(given.storage_option)
         if given.refresh:
-            table = tables.open(given.path, storage_options=options).refresh()
+            table = tables.open(given.path, storage_options=options)
+            table.refresh()
         else:
             try:
                 table = tables.index(given.path, deep=given.deep, storage_options=options)
@@ -190,7 +191,7 @@ def cluster(given: argparse.Namespace) -> None:
 def restore(given: argparse.Namespace) -> None:
     version = given.version
     given.version = None
-    show(summary(opened(given).restore(version)), given)
+    show(opened(given).restore(version), given)
 
 
 def vacuum(given: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,6 +27,7 @@ from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption
 from zskip.plan import survey
 from zskip.plan.survivors import Survivors
+from zskip.receipts import Clustered
 from zskip.schema import Schema
 from zskip.sources import Source, delta_commit, iceberg_commit, index_of
 from zskip.sources.delta import DeltaSource
@@ -39,25 +40,10 @@ from zskip.writer.append import recorded, routing_of
 from zskip.writer.row_source import of_reader
 from zskip.writer.write import Written, write_files
 
-__all__ = ["Clustered", "cluster"]
+__all__ = ["cluster"]
 
 _ATTEMPTS = 5
 _RUN = re.compile(r"-([0-9a-f]{16})(?:-\d+)*\.parquet$")
-
-
-@dataclass(frozen=True, slots=True)
-class Clustered:
-    """The result of `cluster`, or in a dry run what it would do.
-
-    ``version``: of the table in its own format · ``files_rewritten``, ``bytes_rewritten``: what was read and replaced ·
-    ``files_written``: the number of new files, None in a dry run.
-    """
-
-    version: int
-    files_rewritten: int
-    bytes_rewritten: int
-    files_written: int | None
-    dry_run: bool = False
 
 
 def cluster(

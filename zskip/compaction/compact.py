@@ -19,6 +19,7 @@ from zskip.compaction.recut import recut
 from zskip.compaction.splice import Trunk
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption
 from zskip.layouts.depth import depths
+from zskip.receipts import Optimized
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, LayoutRecord, SketchRecord, Snapshot, commit, load, with_segments
@@ -29,32 +30,9 @@ from zskip.writer.routing import Routing, fitted_columns
 from zskip.writer.row_sample import sample_size
 from zskip.writer.write import Written
 
-__all__ = ["Optimized", "optimize"]
+__all__ = ["optimize"]
 
 _SAMPLED_PER_FILE, _LEAST_SAMPLE = 800, 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Optimized:
-    """The result of an optimize, or in a dry run what it would do.
-
-    ``files_rewritten``, ``bytes_rewritten``: what was read and replaced · ``files_before``, ``files_after``: of the
-    table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``: the share of
-    rows that a look-up skips · ``files_left``: files that were not rewritten, since another writer changed their groups
-    meanwhile. The fields ``…_after`` are None in a dry run, and where they cannot be read.
-    """
-
-    version: int
-    files_rewritten: int
-    bytes_rewritten: int
-    files_before: int
-    files_after: int | None
-    depth_before: float
-    depth_after: float | None
-    skipped_before: float
-    skipped_after: float | None
-    dry_run: bool
-    files_left: int = 0
 
 
 def optimize(

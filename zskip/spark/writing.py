@@ -11,6 +11,7 @@ from zskip import tablelog
 from zskip.binder import bind
 from zskip.compaction import compact
 from zskip.errors import InvalidOption
+from zskip.receipts import Deleted, Optimized
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, require_session
 from zskip.spark.meaning_settings import require_proved_meaning
@@ -60,7 +61,7 @@ def delete(
     where: str,
     *,
     storage_options: Mapping[str, Any] | None = None,
-) -> Table:
+) -> Deleted:
     """Delete the rows for which ``where``, in Spark's SQL and by the session's settings, is TRUE.
 
     Files that match wholly leave the table unread, those that match in part are written anew, the rest is untouched.
@@ -80,8 +81,7 @@ def delete(
         ansi=semantics.ansi,
         case_sensitive=semantics.case_sensitive,
     )
-    table.delete(predicate, session=spark)
-    return table
+    return table.delete(predicate, session=spark)
 
 
 def optimize(
@@ -90,7 +90,7 @@ def optimize(
     *,
     by: str | Sequence[str] | None = None,
     **options: Unpack[FileLayout],
-) -> Table:
+) -> Optimized:
     """Lay out all rows of a table anew, after a layout that is fitted to what they have become; ``by``: or to others.
 
     ``options`` are `write`'s; those that are not given stay as they were. To merge only what pays, call
@@ -106,10 +106,10 @@ def optimize(
         **options,
         **({} if by is None else {"by": by, "weights": options.get("weights")}),
     }
-    snapshot, _ = compact.optimize(
+    _, done = compact.optimize(
         table.storage, table.snapshot, kept, full=True, wanted=replace(kept, **given), backend=backend(spark)
     )
-    return Table(table.storage, snapshot)
+    return done
 
 
 def _opened(

@@ -11,11 +11,11 @@ from zskip.tablelog.index import CACHE_BYTES, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
 from zskip.tablelog.kept_files import require_files
 from zskip.tablelog.log import history, latest_version, load, versions
-from zskip.tablelog.repair import Repaired, repair
+from zskip.tablelog.repair import repair
 from zskip.tablelog.sketch_evidence import sketches_of
 from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord, with_segments
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot, Totals
-from zskip.tablelog.vacuum import Vacuumed, vacuum
+from zskip.tablelog.vacuum import vacuum
 
 __all__ = [
     "CACHE_BYTES",
@@ -23,14 +23,12 @@ __all__ = [
     "FileUnits",
     "Index",
     "LayoutRecord",
-    "Repaired",
     "RowGroupUnits",
     "SegmentRecord",
     "Shard",
     "SketchRecord",
     "Snapshot",
     "Totals",
-    "Vacuumed",
     "changes",
     "commit",
     "history",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.errors import CommitConflict, DamagedIndex, UncertainCommit
+from zskip.receipts import Repaired
 from zskip.stats import DataFiles, FileStatistics, footers
 from zskip.storage.storage import Storage
 from zskip.tablelog import log
@@ -36,25 +37,11 @@ from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import Shard, Snapshot, Totals, to_bytes
 from zskip.tablelog.vacuum import DATA_FILE
 
-__all__ = ["Repaired", "repair"]
+__all__ = ["repair"]
 
 DAMAGED = "_zskip/damaged"
 _ATTEMPTS = 10
 _ASKED_VERSIONS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """What a repair did. ``version``: the newest one now · ``parts``: those that were lost, by path.
-
-    ``went_back_to``: the version that the table is again, where the newest entry was lost; else None. ``layout_lost``:
-    whether appends no longer know how the rows are laid out.
-    """
-
-    version: int
-    parts: tuple[str, ...]
-    went_back_to: int | None
-    layout_lost: bool
 
 
 def repair(storage: Storage, *, go_back: bool = False, threads: int | None = None) -> tuple[Snapshot, Repaired]:

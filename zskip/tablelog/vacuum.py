@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.receipts import Vacuumed
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
@@ -18,7 +18,7 @@ from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import ANCESTORS, Snapshot
 from zskip.tablelog.vacuum_intent import declared
 
-__all__ = ["DATA_FILE", "Vacuumed", "vacuum"]
+__all__ = ["DATA_FILE", "vacuum"]
 
 # The files that zskip writes: data files, parts of the index, Spark's staging, files that were never published.
 DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
@@ -30,15 +30,6 @@ _INDEX_ONLY = r"^_zskip/"
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
 _AT_ONCE, _ENTRIES_AT_ONCE = 16, 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Vacuumed:
-    """The result of a vacuum, or of its dry run: removed files, their bytes, and removed versions."""
-
-    paths: tuple[str, ...]
-    bytes: int
-    versions: tuple[int, ...]
 
 
 def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False) -> Vacuumed:
@@ -74,7 +65,8 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
                 gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
                 storage.delete(gone.path.to_pylist())
                 _remove_empty_staging(storage, gone.path)
-    return Vacuumed(tuple(gone.path.to_pylist()), pc.sum(gone.size, min_count=0).as_py(), tuple(expired))
+    size = pc.sum(gone.size, min_count=0).as_py()
+    return Vacuumed(newest.version, tuple(gone.path.to_pylist()), size, tuple(expired))
 
 
 def _orphans(storage: Storage, named: pa.StringArray, horizon: datetime, *, managed: bool) -> Listing:

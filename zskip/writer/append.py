@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pyarrow.compute as pc
 
 from zskip import hive
 from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, nearest
+from zskip.receipts import Appended
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, named_sketches
 from zskip.storage import Storage, abandon
@@ -22,7 +23,6 @@ from zskip.writer.routing import Routing
 from zskip.writer.write import Written
 
 __all__ = [
-    "Appended",
     "append",
     "changed_options",
     "create",
@@ -35,16 +35,6 @@ __all__ = [
 
 _ATTEMPTS = 10
 _SIZES = ("files", "rows_per_file", "file_size")
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """The result of an append: the new version, and how many rows, files and bytes were added."""
-
-    version: int
-    rows: int
-    files: int
-    bytes: int
 
 
 def create(

@@ -16,6 +16,7 @@ from zskip.engines.arrow import counts
 from zskip.errors import CommitConflict, CorruptFile
 from zskip.expr import Predicate
 from zskip.plan import Survivors, survey
+from zskip.receipts import Deleted
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, Snapshot, commit, with_segments
@@ -24,20 +25,9 @@ from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.write import Written
 
-__all__ = ["Deleted", "delete"]
+__all__ = ["delete"]
 
 _ATTEMPTS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """The result of a delete. Files whose rows all matched were dropped unread, those with some were rewritten."""
-
-    version: int
-    rows: int
-    files_dropped: int
-    files_rewritten: int
-    rewritten: tuple[str, ...]
 
 
 def delete(
