@@ -173,5 +173,5 @@ def _recorded(source: Source, record: LayoutRecord, runs: Sequence[str]) -> Inde
 def _again(source: Source) -> Source:
     """The source after a commit: an Iceberg table has a new metadata file then."""
     if isinstance(source, IcebergSource) and source.table is not None:
-        return IcebergSource.at(source.storage, source.table.metadata_location, source.options, None, source.table)
+        return IcebergSource.at(source.storage, source.table.metadata_location, None, source.table)
     return source

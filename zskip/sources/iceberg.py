@@ -5,7 +5,7 @@ from __future__ import annotations
 import io as buffers
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -64,14 +64,13 @@ class IcebergSource:
     """An Iceberg table as one metadata file has it, at its current snapshot or at ``fixed``: an id, a ref or a time.
 
     ``metadata``: the address of that file · ``table``: as pyiceberg opened it, if it did · ``mark``: what tells the
-    metadata file from another one of its name · ``options`` are pyiceberg's properties.
+    metadata file from another one of its name.
     """
 
     storage: Storage
     metadata: str
     mark: str = ""
     table: Table | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
     fixed: int | str | datetime | None = None
 
     @property
@@ -82,7 +81,6 @@ class IcebergSource:
     def at(
         folder: Storage,
         metadata: str,
-        options: Mapping[str, str],
         fixed: int | str | datetime | None = None,
         table: Table | None = None,
     ) -> IcebergSource:
@@ -90,18 +88,24 @@ class IcebergSource:
         address = metadata.removeprefix("file://") if folder.local is not None else metadata
         found = folder.size_and_modified([address.removeprefix(folder.uri.rstrip("/") + "/")])
         mark = f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
-        return IcebergSource(folder, address, mark, table, options, fixed)
+        return IcebergSource(folder, address, mark, table, fixed)
 
     def opened(self) -> Table:
         """The table, opened by pyiceberg. Raises `TableNotFound`."""
         if self.table is not None:
             return self.table
         try:
+            from pyiceberg.catalog.noop import NoopCatalog
+            from pyiceberg.serializers import FromInputFile
             from pyiceberg.table import StaticTable
         except ImportError as error:
             raise MissingDependency('Iceberg tables need pyiceberg: pip install "zskip[iceberg]"') from error
+        from zskip.sources.iceberg_io import StorageIO
+
+        io, name = StorageIO(self.storage), "static-table"
         try:
-            return StaticTable.from_metadata(self.metadata, dict(self.options))
+            metadata = FromInputFile.table_metadata(io.new_input(self.metadata))
+            return StaticTable((name, self.metadata), metadata, self.metadata, io, NoopCatalog(name))
         except (OSError, ValueError) as error:
             raise TableNotFound(f"There is no Iceberg table at {self.metadata}: {error}") from error
 
@@ -172,15 +176,9 @@ class IcebergSource:
     # --- content ---
 
     def _relative(self, address: str) -> str:
-        path = address.removeprefix("file://") if self.storage.local is not None else address
-        root = self.storage.uri.rstrip("/") + "/"
-        if not path.startswith(root):
-            raise UnsupportedFormat(
-                f"The Iceberg table at {self.storage.uri} names the file {address}, which is outside of its folder, as "
-                "write.data.path makes them and as a folder has that was moved. zskip reads tables that hold their "
-                "own files."
-            )
-        return path.removeprefix(root)
+        from zskip.sources.iceberg_io import path_in
+
+        return path_in(self.storage, address)
 
     def _content(
         self,

@@ -103,7 +103,7 @@ def _source_of(
         return DeltaSource(storage, _texts(storage_options), _fixed(chosen))
     if kind in ("pyiceberg.table.Table", "pyiceberg.table.StaticTable"):
         storage = open_storage(table.location(), storage_options)
-        return IcebergSource.at(storage, table.metadata_location, _texts(storage_options), chosen, table)
+        return IcebergSource.at(storage, table.metadata_location, chosen, table)
     if not isinstance(table, str | os.PathLike):
         raise InvalidOption(f"A table is a path, a URL, a deltalake.DeltaTable or a pyiceberg Table, not {table!r}.")
     text = os.fspath(table).rstrip("/")
@@ -111,12 +111,12 @@ def _source_of(
     if name.endswith(".metadata.json"):
         storage = open_storage(folder.rpartition("/")[0] or ".", storage_options)
         address = storage.uri_of(f"{folder.rpartition('/')[2]}/{name}")
-        return IcebergSource.at(storage, address, _texts(storage_options), chosen)
+        return IcebergSource.at(storage, address, chosen)
     storage = open_storage(table, storage_options)
     if is_delta(storage):
         return DeltaSource(storage, _texts(storage_options), _fixed(chosen))
     if metadata := newest_metadata(storage):
-        return IcebergSource.at(storage, storage.uri_of(metadata), _texts(storage_options), chosen)
+        return IcebergSource.at(storage, storage.uri_of(metadata), chosen)
     return None
 
 
@@ -157,4 +157,11 @@ def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:
 
 
 def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
-    return {name: str(value) for name, value in (options or {}).items()}
+    """The options of a store as deltalake takes them: both hand them to the same library, one of them as texts."""
+    found: dict[str, str] = {}
+    for name, value in (options or {}).items():
+        if name == "client_options":
+            found |= _texts(value)
+        elif name not in ("retry_config", "credential_provider"):
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
