@@ -1,4 +1,4 @@
-"""`Table`: a folder of Parquet with its index, and the verbs of its life; and the ways to get one."""
+"""`Table`: a folder of Parquet with its index, and its operations; and the functions that write, index or open one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ATTEMPTS = 5
 _ADVISED_FILES, _ADVISED_ROWS, _ADVISED_TARGET = 200, 40_000, 100
 _TIMED_FILES = 20
 Condition: TypeAlias = "str | Predicate | Any"
-"""What a WHERE says: SQL, a bound predicate, or an expression of pyarrow, polars, ibis or DuckDB."""
+"""A condition: SQL, a bound predicate, or an expression of pyarrow, polars, ibis or DuckDB."""
 
 
 def write(
@@ -96,23 +96,21 @@ def write(
     session: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
-    """Lay out the rows of a source as a table at a path or URL, and return it.
+    """Write the rows of a source as a table at a path or URL, and return the table.
 
     ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
-    folders and URLs of Parquet, CSV or JSON. ``by``: the columns that queries filter on, the most important first.
-    None lets a ``workload`` choose them.
-    ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default) says how large the files are.
-    ``weights``: how often each column is asked for; ``workload``: predicates or SELECT statements that stand for the
-    queries to come, or a file of them.
-    ``sketches``: columns that are looked up by value or by text but are in no layout, with the kind of sketch that is
-    kept of each: ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md says when they pay.
-    ``mode``: what to do where a table is already: "error", "append" (after that table's own layout) or "overwrite".
-    ``memory_limit``: by default half of what is free; larger inputs go through spill files in ``temp_directory``.
-    ``session``: a Spark session that does the work; the source is one of its DataFrames, or paths.
+    folders and URLs of Parquet, CSV or JSON · ``by``: the columns that queries filter on, the most important first; by
+    default those of the ``workload`` · ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default): the number
+    or size of the files · ``weights``: the relative frequency of look-ups on each column · ``workload``: predicates or
+    SELECT statements like the expected queries, or a file of them · ``sketches``: columns that are looked up by value
+    or text but are not clustered, with their kinds of sketches: ``{"uid": "values", "url": ["values", "substrings"]}``;
+    docs/sketches.md explains when they pay · ``mode``: what to do if the table exists: "error", "append" (by the
+    table's own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by default half of the free memory;
+    larger inputs use spill files in ``temp_directory`` · ``session``: a Spark session that does the work; the source is
+    one of its DataFrames, or paths.
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
-    `CorruptFile`.
-    After an error nothing is left behind.
+    `CorruptFile`. After an error no file is left behind.
     """
     if mode not in get_args(Mode):
         raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
@@ -155,16 +153,16 @@ def index(
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
-    """Index the Parquet files of a folder where they lie, rewriting none of them.
+    """Index the Parquet files of a folder in place, without rewriting them.
 
-    Statistics come from the footers, as far as they may be trusted; ``deep``: and from the rows, for what the footers
-    lack. ``schema``: of the rows, where the footers are not to say it. A plan lists the folder and keeps what has
-    changed since; `Table.refresh` takes it into the index. ``sketches``: as for `write`; their columns are read.
+    Statistics come from the footers, as far as they can be trusted; with ``deep`` also from the rows, where footers
+    lack them. ``schema``: of the rows, by default that of the footers · ``sketches``: as for `write`; their columns are
+    read. A plan lists the folder and reads new and changed files in full; `Table.refresh` updates the index.
 
-    ``statistics``, with ``schema``: a table that says what footers would, and is trusted: one row per file, or per row
-    group where it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of ``c.lower``,
-    ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``. What is absent or null is
-    unknown. The files need not exist before they are read, and nothing is listed.
+    ``statistics``, with ``schema``: a table of statistics that is trusted in place of footers: one row per file, or per
+    row group if it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of
+    ``c.lower``, ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``. Absent and null
+    values are unknown. The files need not exist yet, and the folder is not listed.
 
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
     """
@@ -215,7 +213,7 @@ def open(
     return Table(storage, tablelog.load(storage, None if version is None else _require_version(version), moment), most)
 
 
-open_table = open  # for this module, in which a reader may take `open` for Python's own
+open_table = open  # used in this module, where `open` would look like Python's own
 
 
 def attach(
@@ -250,15 +248,15 @@ def cluster(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[Resources],
 ) -> Clustered:
-    """Lay out a Delta or an Iceberg table where it lies, by a commit of its own format; no row changes.
+    """Lay out a Delta or Iceberg table in place, through a commit of its own format; no row changes.
 
-    ``by`` to ``workload`` are those of `write`; ``by`` is remembered for later calls. ``where``: only files that may
-    hold such rows; ``max_bytes``: no more than that. What an earlier call laid out stays as it is; ``full``: that too
-    is laid out, by a layout fitted anew. ``dry_run``: only say what would be done. Options as for `Table.append`.
-    An Iceberg table is given as the object that pyiceberg's catalog returns: only the catalog can commit to it.
+    ``by`` to ``workload`` are those of `write`; later calls use the same ``by`` · ``where``: only files that may hold
+    such rows · ``max_bytes``: the most to rewrite · ``full``: also files that an earlier call laid out, by a new layout
+    · ``dry_run``: only report what would be done. Options as for `Table.append`. An Iceberg table is given as the
+    object that pyiceberg's catalog returns: only the catalog can commit to it.
 
     Raises `UnsupportedFormat` for what the format's library cannot write, and `CommitConflict` where others changed
-    the same files meanwhile: nothing is changed then.
+    the same files meanwhile; nothing is changed then.
     """
     source = sources.source_of(path, storage_options=storage_options)
     if source is None:
@@ -307,13 +305,12 @@ def repair(
     threads: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Repaired:
-    """Make an index whose parts were damaged or lost readable again, from the data files' footers.
+    """Rebuild damaged or lost parts of an index from the data files' footers.
 
-    What footers do not tell is unknown from then on, and plans keep more; sketches are made anew from the rows.
-    ``go_back``: where the newest log entry itself is lost, make the newest version that can be read the table again,
-    without what came after it.
+    Statistics that footers lack are unknown from then on, so plans read more; sketches are rebuilt from the rows.
+    ``go_back``: if the newest log entry itself is lost, return to the newest readable version.
 
-    Raises `DamagedIndex` where what is lost cannot be restored, and says why; nothing is changed then.
+    Raises `DamagedIndex`, with the reason, where the loss cannot be repaired; nothing is changed then.
     """
     storage = open_storage(path, storage_options)
     snapshot, repaired = tablelog.repair(storage, go_back=go_back, threads=threads)
@@ -333,8 +330,8 @@ def advise(
 ) -> Advice:
     """Rank layouts and columns for a workload, on a sample of any source.
 
-    ``workload``: predicates or SELECT statements, or a file of them. A path at which there is a table is asked as
-    `Table.advise`. ``files``: how many the new table is to have, 100 by default. Raises `InvalidOption`, `SqlError`.
+    ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, 100 by default. For
+    the path of a table this is `Table.advise`. Raises `InvalidOption`, `SqlError`.
     """
     if isinstance(source, str | os.PathLike):
         found = sources.source_of(source, storage_options=storage_options)
@@ -352,14 +349,14 @@ def advise(
     found = sample.rows()
     if found is None:
         raise InvalidOption("The source has no rows to advise on.")
-    said = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
     return advisor.advise(
         found,
         queries_of(workload),
         files=files or _ADVISED_TARGET,
         total_rows=total,
         read_seconds=time.perf_counter() - started,
-        source=str(said),
+        source=str(name),
         workload_file=file_of(workload),
     )
 
@@ -378,9 +375,9 @@ class Version:
 
 
 class Table:
-    """A table at one of its versions. A verb that changes the table moves it to the version that it made.
+    """A table at one of its versions. A method that changes the table moves this object to the new version.
 
-    Any number of threads may plan on one table at once.
+    Threads may plan on one table concurrently.
     """
 
     def __init__(self, storage: Storage, snapshot: Snapshot, cache_bytes: int = CACHE_BYTES) -> None:
@@ -390,7 +387,7 @@ class Table:
 
     @classmethod
     def of_source(cls, source: Source, cache_bytes: int = CACHE_BYTES) -> Table:
-        """A table of another format, as its log has it now."""
+        """A table of another format, at the newest version of its log."""
         index = sources.index_of(source, cache_bytes)
         table = cls(index.storage, index.snapshot)
         table._index, table._source = index, source
@@ -418,17 +415,17 @@ class Table:
 
     @property
     def storage(self) -> Storage:
-        """Where the table lies."""
+        """The storage of the table."""
         return self._storage
 
     @property
     def index(self) -> Index:
-        """What plans read: the statistics of this version."""
+        """The statistics of this version, which plans read."""
         return self._index
 
     @property
     def snapshot(self) -> Snapshot:
-        """This version as a value."""
+        """The snapshot of this version."""
         return self._index.snapshot
 
     @property
@@ -464,12 +461,12 @@ class Table:
     ) -> Plan:
         """The files and row groups that may hold a row for which the predicate is TRUE.
 
-        ``predicate``: SQL, or a boolean expression of pyarrow, polars, ibis or DuckDB, with that library's meaning.
-        ``dialect``: whose SQL it is, by sqlglot's name; ``timezone``: the session's, an IANA name; ``params``: values
-        for ``?`` and ``$name``. ``freshness``: "list" notices what has changed in a folder that zskip only indexes, by
-        listing it, "trust" takes the index's word; a table that zskip wrote has files that never change.
+        ``predicate``: SQL, or a boolean expression of pyarrow, polars, ibis or DuckDB, with that library's meaning ·
+        ``dialect``: of the SQL, by sqlglot's name · ``timezone``: of the session, an IANA name · ``params``: values for
+        ``?`` and ``$name`` · ``freshness``: for a folder that zskip only indexes, "list" lists it to find changed files
+        and "trust" does not; the files of a table that zskip wrote never change.
 
-        Raises `SqlError`, which points at its place in the text.
+        Raises `SqlError`, which points at the error in the text.
         """
         return Plan(self._survey(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness))
 
@@ -505,13 +502,13 @@ class Table:
         return pa.Table.from_batches(found, output_schema(scan, columns))
 
     def count(self) -> int:
-        """How many rows the table has."""
+        """The number of rows."""
         return self.plan().count()
 
     def dataset(self) -> PrunedDataset:
-        """This version as a `pyarrow.dataset.Dataset` that prunes itself, for whatever scans one with a filter.
+        """This version as a `pyarrow.dataset.Dataset` that prunes by the filter of each scan.
 
-        DuckDB takes it by ``con.register``, polars by ``scan_pyarrow_dataset``, DataFusion by ``register_dataset``.
+        DuckDB reads it by ``con.register``, polars by ``scan_pyarrow_dataset``, DataFusion by ``register_dataset``.
         """
         from zskip.engines.dataset import dataset
 
@@ -520,7 +517,7 @@ class Table:
         return dataset(lambda predicate: planning.survey(index, predicate, changes=changed()).scan)
 
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
-        """Register this version under a name with DataFusion, where it prunes itself by comparisons and IN."""
+        """Register this version under a name with DataFusion, where it prunes by comparisons and IN."""
         context.register_dataset(name, self.dataset())
 
     # --- changing ---
@@ -534,13 +531,12 @@ class Table:
         storage_options: Mapping[str, Any] | None = None,
         **options: Unpack[Resources],
     ) -> Appended:
-        """Add the rows of a source as new files, after the table's layout; nothing that is there is touched.
+        """Add the rows of a source as new files, by the table's layout; no existing file changes.
 
-        Columns may be added, and types widened where nothing is lost; the files that are there answer NULL for columns
-        that they lack. ``batch``: an application's name and the number of its batch, which makes a repeated append do
-        nothing. ``session``: a Spark session that does the work, and whose DataFrame the source is.
-        ``storage_options``: of the source, where it is a URL. Other options are ``memory_limit``, ``temp_directory``,
-        ``threads`` and ``progress``.
+        Columns may be added and types widened without loss; added columns are NULL in existing files. ``batch``: an
+        application's name and the number of its batch; repeating the same batch does nothing · ``session``: a Spark
+        session that does the work; the source is one of its DataFrames · ``storage_options``: of the source, if it is a
+        URL. Other options are ``memory_limit``, ``temp_directory``, ``threads`` and ``progress``.
 
         Raises `SchemaMismatch`, naming the column, and what `write` raises.
         """
@@ -556,9 +552,9 @@ class Table:
     ) -> Overwritten:
         """Replace all rows, in one commit.
 
-        Options as for `write`; those that are not given stay as they were. Other columns ``by`` bring a layout of
-        their own. ``session``: a Spark session that does the work, and whose DataFrame the source is. Raises what
-        `write` raises, and `CommitConflict`.
+        Options as for `write`; those that are not given stay as they were. A new ``by`` resets the layout, its weights
+        and its workload. ``session``: a Spark session that does the work; the source is one of its DataFrames. Raises
+        what `write` raises, and `CommitConflict`.
         """
         backend = _backend(session)
         base = self._newest()
@@ -580,9 +576,9 @@ class Table:
     ) -> Deleted:
         """Delete the rows for which the predicate is TRUE. ``params``: values for ``?`` and ``$name``.
 
-        Files that match wholly leave the table without being read, those that match in part are written anew without
-        these rows, the rest is untouched. ``session``: a Spark session that writes them; predicates are said in its
-        SQL then with ``dialect="spark"``. Options as for `append`. Raises `SqlError`, `CommitConflict`.
+        Files whose rows all match are dropped without reading them, files with some matching rows are rewritten, all
+        others stay. ``session``: a Spark session that does the work; for Spark's SQL add ``dialect="spark"``. Options
+        as for `append`. Raises `SqlError`, `CommitConflict`, `CorruptFile`.
         """
         given = _resources(options, "dialect", "timezone", "params", "session")
         backend = _backend(session)
@@ -632,13 +628,12 @@ class Table:
         session: Any = None,
         **options: Unpack[Resources],
     ) -> Optimized:
-        """Lay out anew where that pays: files that appends left small, and files whose boxes overlap too much.
+        """Rewrite files where that pays: small files of appends, and files whose boxes overlap too much.
 
-        ``full``: fit the layout again and write all rows anew. ``max_bytes``: rewrite no more than that; ``dry_run``:
-        only say what would be done. A second run on an unchanged table does nothing. ``session``: a Spark session that
-        does the work. Options as for `append`.
-        Files that another writer took away meanwhile are left with their group, and the receipt says how many; raises
-        `CommitConflict` where nothing else was to be done.
+        ``full``: fit a new layout and rewrite all rows · ``max_bytes``: the most to rewrite · ``dry_run``: only report
+        what would be done · ``session``: a Spark session that does the work. Options as for `append`. A second run on
+        an unchanged table does nothing. Where another writer removed files meanwhile, their groups are left out and
+        counted in the receipt; raises `CommitConflict` where no group remains.
         """
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
@@ -657,7 +652,7 @@ class Table:
     # --- time ---
 
     def history(self, limit: int | None = None) -> list[Version]:
-        """The versions that can still be opened, the newest first; the first ``limit`` of them."""
+        """The available versions, the newest first, at most ``limit``."""
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidOption(f"limit= is a number of versions, not {limit!r}.")
         self._require_own()
@@ -677,8 +672,8 @@ class Table:
     def restore(self, version: int) -> Restored:
         """Make a new version that is as an older one was; what came between stays in the history.
 
-        Raises `TableNotFound` where that version, or one of its files, is gone, and `FilesRemoved` where a vacuum
-        removes one meanwhile: the table is then as it was before.
+        Raises `TableNotFound` where that version or one of its files is gone, and `FilesRemoved` where a vacuum removes
+        one meanwhile; the table is then unchanged.
         """
         _require_version(version)
         self._require_own()
@@ -710,12 +705,12 @@ class Table:
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.
 
-        A reader that takes longer than that may lose its files, and a writer's commit is refused: keep it generous.
+        A reader that takes longer than that may lose its files, and a writer's commit is refused: choose a long time.
         """
         self._require_own()
         return tablelog.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
 
-    # --- looking closer ---
+    # --- analysing ---
 
     def verify(
         self,
@@ -730,7 +725,7 @@ class Table:
         timezone: str = "UTC",
         params: Mapping[str, Any] | None = None,
     ) -> Verification:
-        """Read what plans skip, and report every row that matches after all. Options as for `zskip.audit.verify`."""
+        """Read what plans skip, and report every row there that matches. Options as for `zskip.audit.verify`."""
         from zskip.audit import verify
 
         return verify(
@@ -763,10 +758,10 @@ class Table:
         files: int | None = None,
         seed: int = 0,
     ) -> Advice:
-        """Rank layouts and columns for a workload, on a sample, beside today's.
+        """Rank layouts and columns for a workload, on a sample, and compare them with the current layout.
 
-        ``workload``: predicates or SELECT statements, or a file of them; ``files``: how many the new table is to have,
-        as many as now by default. Raises `InvalidOption`, `SqlError`.
+        ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, by default as
+        many as now. Raises `InvalidOption`, `SqlError`.
         """
         require_seed(seed)
         count = len(self._index)
@@ -791,7 +786,7 @@ class Table:
         )
 
     def _read_seconds(self, some: np.ndarray, total: int) -> float:
-        """How long reading all rows takes, from some of the files."""
+        """The seconds to read all rows, estimated from some of the files."""
         started = time.perf_counter()
         if self._source is not None:
             rows = len(to_arrow(planning.survey(self._index, None).narrowed(np.sort(some)).scan))
@@ -810,9 +805,9 @@ class Table:
         timezone: str = "UTC",
         params: Parameters | None = None,
     ) -> altair.Chart:
-        """Draw the files' boxes on two columns, with those that the predicate ``where`` needs lit.
+        """Draw the files' boxes on two columns, and highlight those that the predicate ``where`` needs.
 
-        The chart shows itself in a notebook, and names a file under the pointer; `zskip.plot.save` writes it.
+        Notebooks display the chart; a tooltip names each file. `zskip.plot.save` writes it.
         ``dialect``, ``timezone`` and ``params`` are those of `plan`. Raises `MissingDependency` without Altair.
         """
         from zskip.plot import boxes
@@ -835,11 +830,11 @@ class Table:
         columns: Sequence[str] | None = None,
         workload: Workload = (),
     ) -> Path:
-        """Write one HTML file that shows which files a predicate needs, and why; it needs no network.
+        """Write an HTML file that shows which files a predicate needs, and why; it needs no network.
 
-        The files stand as boxes on any two of ``columns``, and column by column as ranges. The constants of ``where``
-        can be changed in the page, which proves again. ``columns``: by default those of the predicate and the layout,
-        six at most; ``workload``: predicates, or a file of them, of which the page lists what each reads.
+        The page draws the files as boxes on any two of ``columns``, and the ranges of each column. The constants of
+        ``where`` can be changed in the page, which then plans again. ``columns``: by default those of the predicate and
+        the layout, at most six · ``workload``: predicates, or a file of them, for which the page lists what each reads.
 
         Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files, and `MissingDependency` without
         Bokeh.
@@ -864,11 +859,11 @@ class Table:
         return tablelog.load(self._storage)
 
     def _require_own(self) -> None:
-        """Raise `UnsupportedFormat` where another format's log says what the table is."""
+        """Raise `UnsupportedFormat` for a table of another format."""
         if self._source is not None:
             raise UnsupportedFormat(
-                f"{self.uri} is a table of {self._source.format.capitalize()}'s: the libraries of that format change "
-                "its rows and know its versions. zskip plans on it, reads it and advises on it."
+                f"{self.uri} is a table of {self._source.format.capitalize()}: change it, and list its versions, "
+                "with a library of that format. zskip plans on it, reads it and advises on it."
             )
 
     def _move_to(self, snapshot: Snapshot) -> None:
@@ -887,7 +882,7 @@ def _moment(as_of: datetime | str | None) -> datetime | None:
 
 def _require_version(version: object) -> int:
     if isinstance(version, bool) or not isinstance(version, int):
-        raise InvalidOption(f"A version is a whole number, as history() says them, not {version!r}.")
+        raise InvalidOption(f"A version is a whole number, as history() lists them, not {version!r}.")
     return version
 
 
@@ -905,7 +900,7 @@ def _bound(
     params: Parameters | None,
     now: datetime | None = None,
 ) -> Predicate:
-    """A predicate for the columns of a schema, from SQL or from an expression, whose meaning is its library's."""
+    """A predicate for the columns of a schema, from SQL or from an expression with its library's meaning."""
     if isinstance(given, Predicate):
         return given
     if isinstance(given, str):
@@ -920,12 +915,12 @@ def _both(
     timezone: str,
     params: Parameters | None,
 ) -> tuple[Predicate, Predicate]:
-    """What a predicate selects, and what it does not, at one and the same time."""
+    """A predicate and its complement, bound at the same time ``now()``."""
     now = datetime.now(UTC)
     matching = _bound(where, schema, dialect, timezone, params, now)
-    said = matching.dialect
+    own = matching.dialect
     rest = f"({matching.frozen}) IS NOT TRUE"
-    return matching, bind(rest, schema, dialect=said.name, timezone=said.timezone, now=now, ansi=said.ansi)
+    return matching, bind(rest, schema, dialect=own.name, timezone=own.timezone, now=now, ansi=own.ansi)
 
 
 def _backend(session: Any) -> Backend:
@@ -934,7 +929,7 @@ def _backend(session: Any) -> Backend:
 
 
 def _resources(options: Resources, *own: str) -> WriteOptions:
-    """What a change may use. ``own``: the other options of the verb, for the error about one that there is not."""
+    """The resources of a change. ``own``: the method's other options, listed in the error about an unknown one."""
     known = [*own, *Resources.__annotations__]
     unknown = [name for name in options if name not in Resources.__annotations__]
     if unknown:

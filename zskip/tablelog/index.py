@@ -1,4 +1,4 @@
-"""`Index`: what a plan reads of a snapshot: by level, by column, only when asked, and then kept."""
+"""`Index`: the statistics of a snapshot, read on demand by level and column, and cached."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["CACHE_BYTES", "FileUnits", "Index", "RowGroupUnits"]
 _Value = TypeVar("_Value")
 CACHE_BYTES = 1 << 30
 _JOINED_SHARDS = 4
-"""So many shards are kept joined as well: look-ups come back to the same few, and a scan would push out all else."""
+"""Reads of at most so many shards are cached joined too: look-ups repeat them, and a scan would evict all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class RowGroupUnits:
 
 
 class Index:
-    """A snapshot's statistics. Immutable as seen from outside; any number of threads may read it.
+    """A snapshot's statistics: immutable, and safe to share between threads.
 
-    A file's number is its place in the snapshot: shard by shard, in layout order; ``first_file[i]`` is the first of
-    shard i, and the last slot the number of files. ``cache_bytes``: the most that is kept of what was read; what was
-    used longest ago goes first, and is read again when it is asked for. ``parts``: where the statistics lie, if not
-    beside the data files.
+    A file's number is its position in the snapshot: shard by shard, in layout order. ``first_file[i]``: the number of
+    the first file of shard i; the last slot is the number of files · ``cache_bytes``: the most memory for cached
+    statistics, of which the least recently used are evicted · ``parts``: the storage of the statistics, if it is not
+    that of the data files.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Index:
         return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {len(self)} files>"
 
     def once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
-        """A value that is made once and kept while there is room; two threads may both make it, to the same end."""
+        """A cached value; two threads may both compute it, with the same result."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Whether the files that a version needs are there, and stay."""
+"""Check that the files of a version exist, and that no vacuum is about to remove them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def require_files(storage: Storage, snapshot: Snapshot) -> None:
 
 
 def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | None, restored: Snapshot | None) -> None:
-    """Raise `FilesRemoved` where a file that a commit names first is gone, or is what a vacuum is about to remove.
+    """Raise `FilesRemoved` where a new file of a commit is gone, or where a vacuum is about to remove it.
 
-    ``fresh``: paths of files that no version before it names. ``candidate``: the version that it makes, where that
-    has the files of ``restored``, an older one that may have expired.
+    ``fresh``: paths of files that no earlier version names · ``candidate``: the version that the commit makes, if it
+    restores the files of ``restored``, an older version that may have expired.
     """
-    # In this order: a vacuum that ends between the two has removed what it wanted.
+    # Intents are read first: a vacuum that ends between the two has removed its files already.
     pending = intents(storage)
     status = _status(storage, fresh)
     gone = status.path.filter(pc.is_null(status.size))
@@ -62,7 +62,7 @@ def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | N
         if len(old) or (restored is not None and restored.version < intent.kept_from):
             what = _shown(old) if restored is None else f"version {restored.version}"
             raise FilesRemoved(
-                f"{storage.uri}: a vacuum that is under way removes {what}. If none is running, one was broken off: "
+                f"{storage.uri}: a vacuum in progress removes {what}. If none is running, one was aborted: "
                 f"remove {intent.path}."
             )
 
@@ -71,7 +71,7 @@ def _status(storage: Storage, paths: Sequence[str]) -> Listing:
     """Size and time of some files; a null size where one is gone."""
     if len(paths) <= _FEW or storage.local is not None:
         return storage.size_and_modified(paths)
-    # A thousand of a listing cost what one costs that is asked for by name.
+    # A listing returns a thousand files at the cost of one request by name.
     listing = storage.list("")
     wanted = pa.array(sorted(paths), pa.string())
     place = pc.index_in(wanted, value_set=listing.path)
