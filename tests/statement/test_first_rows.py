@@ -63,8 +63,8 @@ ORDERED = [
     ("SELECT -num AS num FROM {T} ORDER BY num LIMIT 3", 12),
     ("SELECT * REPLACE (-num AS num) FROM {T} ORDER BY num LIMIT 3", 12),
     ("SELECT num FROM {T} WHERE num IN (SELECT loose FROM {T} WHERE ties < 2) ORDER BY num LIMIT 3", None),
-    ("SELECT max(num) AS num FROM {T} GROUP BY ties ORDER BY num LIMIT 3", 12),
-    ("SELECT DISTINCT ties FROM {T} ORDER BY ties LIMIT 3", 12),
+    ("SELECT max(num) AS num FROM {T} GROUP BY ties, loose % 2 ORDER BY num LIMIT 3", 12),
+    ("SELECT DISTINCT ties, loose % 2 AS odd FROM {T} ORDER BY ties, odd LIMIT 3", 12),
     ("SELECT num FROM {T} ORDER BY num LIMIT 0", None),
     ("SELECT num FROM {T} ORDER BY num LIMIT 500", 12),
     # Without an order, the first files hold the rows that DuckDB gives.
@@ -95,9 +95,54 @@ def test_a_threshold_that_is_too_high_is_noticed(lake: Path, monkeypatch: pytest
     right = first_rows.holding_first_rows
     monkeypatch.setattr(
         "zskip.engines.duckdb.pruned_tables.holding_first_rows",
-        lambda survivors, wanted: right(
-            survivors, first_rows.FirstRows(wanted.place, 1, wanted.column, wanted.descending)
+        lambda survivors, wanted, ask: right(
+            survivors, first_rows.FirstRows(wanted.place, 1, wanted.column, wanted.descending), ask
         ),
     )
     found = zskip.sql(f"SELECT num FROM '{lake}/t' t ORDER BY num DESC LIMIT 15", duckdb.connect()).fetchall()
     assert len(found) < 15
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """256 files of eight rows, clustered by num, real and day; loose is anything."""
+    folder = tmp_path_factory.mktemp("many")
+    rows, random = 2048, np.random.default_rng(6)
+    start = datetime.datetime(2024, 1, 1)
+    made = {
+        "num": range(rows),
+        "real": [float("nan") if i == 1500 else float(i) for i in range(rows)],
+        "holes": [None if i == 700 else i for i in range(rows)],
+        "day": [start + datetime.timedelta(days=i) for i in range(rows)],
+        "loose": random.permutation(rows),
+    }
+    build_table(folder / "t", pa.table(made), files=256, row_group_rows=8)
+    return folder
+
+
+ASKED = [
+    ("SELECT num FROM {T} WHERE loose % 3 = 1 ORDER BY num DESC LIMIT 5", 1),
+    ("SELECT num FROM {T} WHERE loose % 3 = 1 ORDER BY num LIMIT 5 OFFSET 2", 2),
+    # Whole files promise rows here, and what is left is too little to ask for.
+    ("SELECT day, loose FROM {T} WHERE loose > 500 ORDER BY day DESC, loose LIMIT 9", 11),
+    # Files with NULL or NaN are read wherever the order puts these.
+    ("SELECT holes FROM {T} WHERE loose % 3 = 1 ORDER BY holes NULLS FIRST LIMIT 5", 3),
+    ("SELECT real FROM {T} WHERE loose % 3 = 1 ORDER BY real DESC LIMIT 5", 2),
+    # Too few rows in the files that are asked: in four, then in sixteen.
+    ("SELECT num FROM {T} WHERE loose % 9 = 1 ORDER BY num DESC LIMIT 5", 6),
+    ("SELECT num FROM {T} WHERE loose % 500 = 1 ORDER BY num DESC LIMIT 3", 256),
+    # What each reading of the rows would answer otherwise.
+    ("SELECT num FROM {T} WHERE loose % 3 = 1 AND random() < 2 ORDER BY num DESC LIMIT 5", 256),
+    ("SELECT num FROM {T} WHERE loose % 3 = 1 QUALIFY row_number() OVER (ORDER BY num) > 0 ORDER BY num LIMIT 5", 256),
+]
+
+
+@pytest.mark.parametrize(("statement", "files"), ASKED, ids=[statement for statement, _ in ASKED])
+def test_files_that_begin_best_are_asked_for_their_first_rows(many: Path, statement: str, files: int) -> None:
+    con = duckdb.connect()
+    ours, plain = (
+        statement.replace("{T}", f"'{many}/t' t"),
+        statement.replace("{T}", f"read_parquet('{many}/t/*.parquet', can_have_nan = true) t"),
+    )
+    assert repr(zskip.sql(ours, con).fetchall()) == repr(con.sql(plain).fetchall())
+    assert [len(plan) for _, plan in rewrite(ours, con).plans] == [files]

@@ -15,7 +15,7 @@ import pytest
 import zskip
 from tests.statement.random_joins import random_statement
 from tests.tables import build_table, sorted_rows
-from zskip.engines.duckdb import key_queries
+from zskip.engines.duckdb import table_queries
 from zskip.engines.duckdb.statement import rewrite
 from zskip.statement import joins, key_pruning
 
@@ -66,7 +66,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are asked for whatever they cost, and however long that takes."""
     monkeypatch.setattr(key_pruning, "_A_QUERY", -1000.0)
     monkeypatch.setattr(key_pruning, "_A_FILE", 10.0)
-    monkeypatch.setattr(key_queries, "_KNOWN", {})
+    monkeypatch.setattr(table_queries, "_KNOWN", {})
 
 
 def over(lake: Path, statement: str, end: str = "") -> str:
@@ -169,15 +169,15 @@ def test_keys_are_asked_for_only_where_that_pays(
     lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked = []
-    ask = key_queries.KeyQueries.ask
+    ask = table_queries.TableQueries.keys
 
     def recorded(
-        queries: key_queries.KeyQueries, table: key_pruning.JoinedTable, key: str, seconds: float
+        queries: table_queries.TableQueries, table: key_pruning.JoinedTable, key: str, seconds: float
     ) -> tuple[pa.Array, Hashable] | None:
         asked.append(key)
         return ask(queries, table, key, seconds)
 
-    monkeypatch.setattr(key_queries.KeyQueries, "ask", recorded)
+    monkeypatch.setattr(table_queries.TableQueries, "keys", recorded)
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     assert not asked
     # Sixteen files whose reading takes a second each; but not by a column of which every file holds all values.
@@ -186,7 +186,7 @@ def test_keys_are_asked_for_only_where_that_pays(
     assert files_read(lake, con, ONE_KEY.replace("t.key", "t.val")) == [16, 1]
     assert asked == ["key"]
     # The same keys are known from then on; other conditions have others.
-    monkeypatch.setattr(key_queries.KeyQueries, "_values", None)
+    monkeypatch.setattr(table_queries.TableQueries, "_run", None)
     assert files_read(lake, con, ONE_KEY) == [1, 1]
     with pytest.raises(TypeError):
         files_read(lake, con, ONE_KEY.replace("'q'", "'r'"))
@@ -208,14 +208,14 @@ def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
 ) -> None:
     if own:
         con.begin()
-    monkeypatch.setattr(key_queries, "quoted", lambda name: f'"{name} is no column"')
+    monkeypatch.setattr(table_queries, "quoted", lambda name: f'"{name} is no column"')
     assert same_rows(lake, con, ONE_KEY)
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     monkeypatch.undo()
     monkeypatch.setattr(key_pruning, "_A_QUERY", -1000.0)
-    monkeypatch.setattr(key_queries, "_KNOWN", {})
+    monkeypatch.setattr(table_queries, "_KNOWN", {})
     slow = "SELECT count(*) AS n FROM {0} t JOIN {1} u ON t.key = u.key WHERE u.val < 9"
-    monkeypatch.setattr(key_queries, "_MOST_KEYS", 3)
+    monkeypatch.setattr(table_queries, "_MOST_KEYS", 3)
     assert files_read(lake, con, slow) == [16, 12]
     assert same_rows(lake, con, slow)
     if own:

@@ -3,8 +3,8 @@
 ``native_scan``: its SQL · ``duckdb_types``: Arrow types as DuckDB reads them · ``remote_files``: files in
 object stores · ``relation``: a plan as a relation · ``statement``: whole statements, by ``table_places`` (where tables
 stand in the text), ``catalog`` (which of them are zskip's), ``stubs`` (DuckDB's plan of the statement),
-``pruned_tables`` (what is left of each by every rule), ``key_queries`` (the keys of joins) and ``survivor_reads`` (the
-reads that run).
+``pruned_tables`` (what is left of each by every rule), ``table_queries`` (what tables are asked before) and
+``survivor_reads`` (the reads that run).
 """
 
 from zskip.engines.duckdb.explain_statement import explain

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zskip.engines.duckdb.key_queries import KeyQueries
 from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
 from zskip.engines.duckdb.stubs import Stub, engine_plan, make_stubs
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Place, Word, edited
+from zskip.engines.duckdb.table_queries import TableQueries
 from zskip.plan import Survivors, survey
 from zskip.statement.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statement.conditions import conditions_of
@@ -72,8 +72,9 @@ def pruned_tables(
             table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
         tables.append(table)
         complete.append(conditions.complete)
-    prune_by_keys(tables, rules.joins, KeyQueries(con).ask)
-    return [_by_its_rows(table, rules, number, complete[number]) for number, table in enumerate(tables)]
+    queries = TableQueries(con)
+    prune_by_keys(tables, rules.joins, queries.keys)
+    return [_by_its_rows(table, rules, number, complete[number], queries) for number, table in enumerate(tables)]
 
 
 def _rules(
@@ -98,7 +99,7 @@ def _rules(
     return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns))
 
 
-def _by_its_rows(table: JoinedTable, rules: _Rules, place: int, complete: bool) -> PrunedTable:
+def _by_its_rows(table: JoinedTable, rules: _Rules, place: int, complete: bool, queries: TableQueries) -> PrunedTable:
     """By what the statement makes of a table's rows alone."""
     survivors, reasons = table.survivors, table.reasons
     # A condition that could not be read may leave fewer rows than a file promises.
@@ -106,7 +107,7 @@ def _by_its_rows(table: JoinedTable, rules: _Rules, place: int, complete: bool) 
         for wanted in rules.first:
             if wanted.place == place:
                 before = len(survivors)
-                survivors = holding_first_rows(survivors, wanted)
+                survivors = holding_first_rows(survivors, wanted, queries.worst_of_first)
                 reasons.append(f"{wanted}: {before - len(survivors):,} files skipped")
         for asked in rules.aggregates:
             beside = rows_of_index(survivors, asked) if asked.place == place else None
