@@ -10,7 +10,7 @@ import pytest
 
 import zskip
 from zskip.binder.bind import bind
-from zskip.binder.workload_sql import asked, named_tables
+from zskip.binder.workload_sql import named_tables, table_queries
 from zskip.errors import SqlError
 from zskip.schema import Schema
 
@@ -45,11 +45,11 @@ def test_any_more_is_read_or_refused(shape: str) -> None:
 
 def test_a_statement_and_a_workload_are_read_or_refused(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": range(10)}), tmp_path / "t", by=["a"], files=2)
-    (query,) = asked(f"SELECT * FROM t WHERE {DEEP['functions'](500)}", SCHEMA)
+    (query,) = table_queries(f"SELECT * FROM t WHERE {DEEP['functions'](500)}", SCHEMA)
     assert query.condition.count("ABS(") == 500
     deep = f"SELECT * FROM t WHERE {DEEP['functions'](12_000)}"
     with pytest.raises(SqlError, match="nests too deep"):
-        asked(deep, SCHEMA)
+        table_queries(deep, SCHEMA)
     with pytest.raises(SqlError, match="nests too deep"):
         named_tables(deep)
     with pytest.raises(SqlError, match="expression depth"):  # DuckDB reads whole statements itself

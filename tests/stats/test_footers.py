@@ -152,13 +152,13 @@ def assert_true_of(units: object, unit: int, path: str, rows: pa.Table) -> None:
     assert column.null_count[unit].as_py() in (None, values.null_count)
     nans = sum(value != value for value in values.drop_null().to_pylist())
     assert column.nan_count[unit].as_py() in (None, nans)
-    spoken = [value for value in values.drop_null().to_pylist() if value == value]
-    if spoken:
+    translated = [value for value in values.drop_null().to_pylist() if value == value]
+    if translated:
         lower, upper = column.lower[unit].as_py(), column.upper[unit].as_py()
-        assert lower is None or lower <= min(spoken)
-        assert upper is None or upper >= max(spoken)
-        assert column.lower_exact[unit].as_py() is not True or lower == min(spoken)
-        assert column.upper_exact[unit].as_py() is not True or upper == max(spoken)
+        assert lower is None or lower <= min(translated)
+        assert upper is None or upper >= max(translated)
+        assert column.lower_exact[unit].as_py() is not True or lower == min(translated)
+        assert column.upper_exact[unit].as_py() is not True or upper == max(translated)
 
 
 def test_shapes_that_differ_are_told_apart(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zskip.bench.clock import median
 from zskip.binder import bind
-from zskip.binder.workload_sql import spoken
+from zskip.binder.workload_sql import translated
 from zskip.errors import MissingDependency, ZskipError
 from zskip.plan import plan
 from zskip.tablelog import Index
@@ -33,7 +33,7 @@ def both_ways(index: Index, session: Any, query: str, tables: Collection[str], r
     Raises `ZskipError` where the two results differ in their row counts.
     """
     if tables:
-        text = spoken(query, tables, _VIEW, into="spark")
+        text = translated(query, tables, _VIEW, into="spark")
 
         def pruned() -> Any:
             return session.sql(text, **{_VIEW: self_pruning(session, index)})

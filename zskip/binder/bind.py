@@ -19,7 +19,7 @@ from zskip.binder.lists import shortened, stands_for_lists
 from zskip.binder.names import Names
 from zskip.binder.reading import named_as_words, unheard
 from zskip.binder.split import Part, nesting, skeleton
-from zskip.binder.sql_text import Parameters, Source, be_parameters
+from zskip.binder.sql_text import Parameters, Source, require_parameters
 from zskip.binder.text_spans import unclosed_quote, what_is_wrong
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.expr import tree
@@ -67,7 +67,7 @@ def bind(
         raise InvalidOption(f"A predicate is a text in SQL, not {sql!r}.")
     if not _is_unicode(sql):
         raise SqlSyntaxError("The predicate holds half of a surrogate pair, which is no character.", ascii(sql)[1:-1])
-    be_parameters(params)
+    require_parameters(params)
     settings = Dialect(dialect, _zone(timezone), ansi)
     key = bind_cache.key(sql, settings, schema, params, case_sensitive)
     known = bind_cache.find(key, schema)

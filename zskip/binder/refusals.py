@@ -65,9 +65,9 @@ def must_be_condition(binding: Binding, node: exp.Expr, type: pa.DataType) -> No
     DuckDB takes numbers; of texts it takes some, and fails at the first row with another.
     """
     if binding.dialect.name == "spark" or not (t.is_integer(type) or t.is_floating(type) or t.is_decimal(type)):
-        said = type_name(type, binding.dialect.name)
+        type_text = type_name(type, binding.dialect.name)
         raise IncomparableTypes(
-            f"A condition is TRUE or FALSE, and this is {said}: compare it with something.",
+            f"A condition is TRUE or FALSE, and this is {type_text}: compare it with something.",
             binding.source.original,
             span(binding.source, node),
         )

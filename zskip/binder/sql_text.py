@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption
 
-__all__ = ["LongList", "Parameters", "Source", "be_parameters"]
+__all__ = ["LongList", "Parameters", "Source", "require_parameters"]
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
 
 
-def be_parameters(params: object) -> None:
+def require_parameters(params: object) -> None:
     """Raises `InvalidOption` for what is neither a sequence of values nor a mapping of names to them."""
     if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
         raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")

@@ -67,9 +67,9 @@ def what_is_wrong(detail: Mapping[str, object]) -> str:
     >>> what_is_wrong({"description": "Expected table name but got <Token token_type: TokenType.WHERE, …>"})
     'Expected table name here'
     """
-    said = str(detail.get("description") or "something is missing").partition(" but got <Token")
-    if said[0].startswith("Required keyword"):
+    parts = str(detail.get("description") or "something is missing").partition(" but got <Token")
+    if parts[0].startswith("Required keyword"):
         return "something is missing here"
-    if said[0].startswith("Invalid expression"):
+    if parts[0].startswith("Invalid expression"):
         return "this cannot stand here"
-    return said[0] + (" here" if said[1] else "")
+    return parts[0] + (" here" if parts[1] else "")

@@ -13,19 +13,19 @@ from zskip.errors import SqlSyntaxError
 from zskip.expr.recursion import read_with_room
 from zskip.schema import Schema
 
-__all__ = ["Asked", "asked", "conditions", "named_tables", "spoken"]
+__all__ = ["TableQuery", "conditions", "named_tables", "table_queries", "translated"]
 
 _STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH)\b", re.IGNORECASE | re.DOTALL)
 
 
-class Asked(NamedTuple):
+class TableQuery(NamedTuple):
     """One query: its condition, and the paths of the leaves that it reads; None for all of them."""
 
     condition: str
     columns: frozenset[str] | None
 
 
-def asked(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[Asked]:
+def table_queries(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[TableQuery]:
     """The queries behind a line of a workload: a predicate itself, or one for each SELECT in a statement that has any.
 
     A guide for a layout and never a proof: a condition that reads another table's columns, or a subquery, is left out,
@@ -35,16 +35,16 @@ def asked(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[Asked]:
 
     >>> import pyarrow as pa
     >>> schema = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())]))
-    >>> (query,) = asked("SELECT count(*) FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
+    >>> (query,) = table_queries("SELECT c FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
     >>> query.condition, sorted(query.columns)
-    ('a = 5 AND b > 1', ['a', 'b'])
+    ('a = 5 AND b > 1', ['a', 'b', 'c'])
     """
     if _STATEMENT.match(text) is None:
-        return [Asked(text, None)]
+        return [TableQuery(text, None)]
     return read_with_room(text, lambda: _selects(text, schema, dialect))
 
 
-def _selects(text: str, schema: Schema, dialect: str) -> list[Asked]:
+def _selects(text: str, schema: Schema, dialect: str) -> list[TableQuery]:
     try:
         statement = sqlglot.parse_one(text, read=dialect)
     except sqlglot.errors.ParseError as error:
@@ -55,15 +55,15 @@ def _selects(text: str, schema: Schema, dialect: str) -> list[Asked]:
         parts = list(where.this.flatten()) if where is not None and isinstance(where.this, exp.And) else []
         if where is not None and not parts:
             parts = [where.this]
-        mine = [own for part in parts if (own := _alone(part, schema, dialect)) is not None]
-        if mine:
-            found.append(Asked(" AND ".join(mine), _read(select, statement, schema)))
+        of_select = [own for part in parts if (own := _alone(part, schema, dialect)) is not None]
+        if of_select:
+            found.append(TableQuery(" AND ".join(of_select), _read(select, statement, schema)))
     return found
 
 
 def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
-    """The conditions of `asked` alone."""
-    return [query.condition for query in asked(text, schema, dialect=dialect)]
+    """The conditions of `table_queries` alone."""
+    return [query.condition for query in table_queries(text, schema, dialect=dialect)]
 
 
 def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
@@ -84,12 +84,12 @@ def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
     }
 
 
-def spoken(text: str, tables: Collection[str], name: str, *, dialect: str = "duckdb", into: str) -> str:
+def translated(text: str, tables: Collection[str], name: str, *, dialect: str = "duckdb", into: str) -> str:
     """A statement in another dialect, in which some tables, whichever case they are spelled in, have another name.
 
     For Spark the name is a parameter of ``spark.sql``, in braces. Raises `SqlSyntaxError`.
 
-    >>> spoken("FROM 'lake/conn' WHERE a = 5", ["lake/conn"], "rows", into="spark")
+    >>> translated("FROM 'lake/conn' WHERE a = 5", ["lake/conn"], "rows", into="spark")
     'SELECT * FROM {rows} AS `lake/conn` WHERE a = 5'
     """
     folded = {table.lower() for table in tables}
@@ -102,12 +102,12 @@ def spoken(text: str, tables: Collection[str], name: str, *, dialect: str = "duc
                 if not table.alias:
                     table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
                 table.set("this", exp.to_identifier(placed if into == "spark" else name))
-        said: str = read_with_room(text, lambda: statement.sql(dialect=into))
+        rewritten: str = read_with_room(text, lambda: statement.sql(dialect=into))
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement cannot be put into {into}'s SQL: {error}", text) from error
     if into == "spark":
-        return said.replace("{", "{{").replace("}", "}}").replace(placed, f"{{{name}}}")
-    return said
+        return rewritten.replace("{", "{{").replace("}", "}}").replace(placed, f"{{{name}}}")
+    return rewritten
 
 
 def _read(select: exp.Select, statement: exp.Expr, schema: Schema) -> frozenset[str] | None:

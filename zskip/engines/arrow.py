@@ -201,8 +201,8 @@ def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Itera
 def _also_named(where: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
     """Columns that a condition may name although its meaning does not depend on them: ``x = NULL`` is never TRUE."""
     folded = {name.lower() for name in known}
-    said = {name: re.escape(quoted(name)[1:-1]) for name in names if name.lower() not in folded}
-    return [name for name, pattern in said.items() if re.search(rf"(?<!\w){pattern}(?!\w)", where)]
+    patterns = {name: re.escape(quoted(name)[1:-1]) for name in names if name.lower() not in folded}
+    return [name for name, pattern in patterns.items() if re.search(rf"(?<!\w){pattern}(?!\w)", where)]
 
 
 def _rows(

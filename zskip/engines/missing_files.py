@@ -28,8 +28,8 @@ def naming_what_is_gone(*scans: Scan) -> Iterator[None]:
         raise
     except (duckdb.Error, OSError) as error:
         for scan in scans:
-            if said := _gone(scan):
-                raise TableNotFound(said) from error
+            if message := _gone(scan):
+                raise TableNotFound(message) from error
         raise
 
 

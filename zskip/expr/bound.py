@@ -44,8 +44,8 @@ class Predicate:
     parts: tuple[Predicate, ...] = ()
 
     def __repr__(self) -> str:
-        said = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
-        return f"<Predicate: {said}>"
+        shown = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
+        return f"<Predicate: {shown}>"
 
     @cached_property
     def columns(self) -> frozenset[str]:

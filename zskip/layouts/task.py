@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.binder import bind
-from zskip.binder.workload_sql import asked
+from zskip.binder.workload_sql import table_queries
 from zskip.errors import InvalidOption
 from zskip.layouts.column_widths import Widths
 from zskip.layouts.cuts import Bounds
@@ -61,7 +61,7 @@ def task_of(
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SqlError`.
     """
     schema = Schema(sample.schema)
-    every = [query for text in workload or () for query in asked(text, schema)]
+    every = [query for text in workload or () for query in table_queries(text, schema)]
     predicates = [bind(query.condition, schema) for query in every]
     paths = dict.fromkeys(path for predicate in predicates for path in sorted(predicate.columns))
     extra = [path for path in paths if schema.columns[path].orderable]

@@ -42,12 +42,12 @@ def gathered(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
         if found is None:
             others.append(part)
         else:
-            key, said = found
+            key, members = found
             listed = constants.setdefault(key, [])
-            if isinstance(said, pa.Array):
-                arrays.setdefault(key, []).append(said)
+            if isinstance(members, pa.Array):
+                arrays.setdefault(key, []).append(members)
             else:
-                listed.append(said)
+                listed.append(members)
     return [
         *others,
         *(
@@ -156,11 +156,11 @@ def rows_among(
         else:
             found.setdefault(tuple(sorted(row, key=lambda term: term.path)), []).append((part, row))
     rows = {}
-    for terms, said in found.items():
-        if len(said) < _FEWEST:
-            others += [part for part, _ in said]
+    for terms, members in found.items():
+        if len(members) < _FEWEST:
+            others += [part for part, _ in members]
         else:
-            rows[terms] = [pa.array([row[term] for _, row in said], term.type) for term in terms]
+            rows[terms] = [pa.array([row[term] for _, row in members], term.type) for term in terms]
     return rows, others
 
 

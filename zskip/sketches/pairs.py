@@ -204,9 +204,9 @@ class Segment:
         try:
             self._parquet = pq.ParquetFile(file)
             metadata = self._parquet.metadata
-            said = json.loads((metadata.metadata or {})[_METADATA])
-            self.coverage = Coverage(np.array(said["first"], np.int64), np.array(said["count"], np.int64))
-            self.key_bits, self.file_bits = int(said["key_bits"]), int(said["file_bits"])
+            fields = json.loads((metadata.metadata or {})[_METADATA])
+            self.coverage = Coverage(np.array(fields["first"], np.int64), np.array(fields["count"], np.int64))
+            self.key_bits, self.file_bits = int(fields["key_bits"]), int(fields["file_bits"])
             groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
             self._first = np.array([group.column(0).statistics.min for group in groups], np.int64)
             self._rows = metadata.num_rows

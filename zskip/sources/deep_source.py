@@ -89,9 +89,9 @@ def _as_of_table(table: Schema, partition_by: Sequence[str], own: Schema, units:
 def _stored_names(table: Schema, column: Column, own: Schema) -> list[str] | None:
     """The names by which files of a schema hold a column; None where they lack it, and its rows may have a default."""
     field = table.arrow.field(column.parts[0])
-    said = field.metadata or {}
-    if FIELD_ID in said:
-        named = [one.name for one in own.arrow if (one.metadata or {}).get(footers.FIELD_ID) == said[FIELD_ID]]
+    tags = field.metadata or {}
+    if FIELD_ID in tags:
+        named = [one.name for one in own.arrow if (one.metadata or {}).get(footers.FIELD_ID) == tags[FIELD_ID]]
         if len(named) != 1:
             return None
         names = named

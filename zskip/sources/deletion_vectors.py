@@ -28,11 +28,11 @@ _UUID_DIGITS = 20
 
 def positions(storage: Storage, vector: Mapping[str, Any]) -> np.ndarray:
     """The row numbers of a Delta deletion vector, ascending. Raises `CorruptFile` and `UnsupportedFormat`."""
-    kind, said = vector["storageType"], str(vector["pathOrInlineDv"])
+    kind, location = vector["storageType"], str(vector["pathOrInlineDv"])
     if kind == "i":
-        data = _z85(said)
+        data = _z85(location)
     elif kind == "u":
-        prefix, name = said[:-_UUID_DIGITS], uuid.UUID(bytes=_z85(said[-_UUID_DIGITS:])[:16])
+        prefix, name = location[:-_UUID_DIGITS], uuid.UUID(bytes=_z85(location[-_UUID_DIGITS:])[:16])
         path = f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin"
         start, size = int(vector.get("offset") or 0), int(vector["sizeInBytes"])
         framed = storage.read_range(path, start, size + 8)
@@ -43,8 +43,8 @@ def positions(storage: Storage, vector: Mapping[str, Any]) -> np.ndarray:
         data = framed[4 : 4 + size]
     else:
         raise UnsupportedFormat(
-            f'The deletion vector {said} is kept outside of the table (storage type "{kind}"), and zskip reads what is '
-            "inside of it."
+            f'The deletion vector {location} is outside of the table (storage type "{kind}"). zskip reads only those '
+            "inside."
         )
     rows = bitmap_rows(data)
     if len(rows) != int(vector["cardinality"]):

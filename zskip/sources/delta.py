@@ -189,14 +189,14 @@ def _require_features(table: DeltaTable, uri: str) -> None:
 def _head(table: DeltaTable) -> list[dict[str, Any]]:
     """The protocol and the metadata as the first actions of a log."""
     protocol, metadata = table.protocol(), table.metadata()
-    said: dict[str, Any] = {
+    versions: dict[str, Any] = {
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
     }
     if protocol.min_reader_version >= 3:
-        said["readerFeatures"] = list(protocol.reader_features or ())
+        versions["readerFeatures"] = list(protocol.reader_features or ())
     if protocol.min_writer_version >= 7:
-        said["writerFeatures"] = list(protocol.writer_features or ())
+        versions["writerFeatures"] = list(protocol.writer_features or ())
     described = {
         "id": str(metadata.id),
         "format": {"provider": "parquet", "options": {}},
@@ -205,7 +205,7 @@ def _head(table: DeltaTable) -> list[dict[str, Any]]:
         "configuration": dict(metadata.configuration),
         "createdTime": metadata.created_time,
     }
-    return [{"protocol": said}, {"metaData": described}]
+    return [{"protocol": versions}, {"metaData": described}]
 
 
 def _selected(vectors: pa.Table, uri: str) -> dict[str, np.ndarray]:

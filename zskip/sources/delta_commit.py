@@ -111,7 +111,7 @@ def replace_files(
 def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> list[str]:
     """Each file's statistics as the log keeps them."""
     rows = files.files.row_count.to_pylist()
-    said: list[dict[str, Any]] = [{"numRecords": n, "minValues": {}, "maxValues": {}, "nullCount": {}} for n in rows]
+    entries: list[dict[str, Any]] = [{"numRecords": n, "minValues": {}, "maxValues": {}, "nullCount": {}} for n in rows]
     for path, known in files.files.columns.items():
         column = schema.columns[path]
         if column.parts[0] in partition_by:
@@ -125,11 +125,11 @@ def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> lis
                 [None if nan != 0 else bound for bound, nan in zip(upper.to_pylist(), nans, strict=True)], upper.type
             )
         for name, values in (("minValues", lower), ("maxValues", upper), ("nullCount", known.null_count)):
-            for one, value in zip(said, values.to_pylist(), strict=True):
+            for one, value in zip(entries, values.to_pylist(), strict=True):
                 text = value if name == "nullCount" else _json_value(value)
                 if text is not None:
                     _put(one[name], column.parts, text)
-    return [json.dumps(one, allow_nan=False) for one in said]
+    return [json.dumps(one, allow_nan=False) for one in entries]
 
 
 def _put(into: dict[str, Any], parts: Sequence[str], value: Any) -> None:

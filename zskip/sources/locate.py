@@ -56,7 +56,7 @@ def own_snapshot(
 ) -> tuple[Storage, Snapshot] | None:
     """The storage and snapshot at an address where a readable table of zskip's own lies; None for all else.
 
-    Asked first, so that opening one costs no look for the logs of other formats.
+    TableQuery first, so that opening one costs no look for the logs of other formats.
     """
     if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
         return None

@@ -120,11 +120,11 @@ def batches(scan: Scan, columns: StructType) -> Iterator[pa.RecordBatch]:
         yield from pa.Table.from_batches([batch]).cast(target).to_batches()
 
 
-def said(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] | None:
+def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] | None:
     """A filter of Spark's as SQL with parameters; None where its meaning is not beyond doubt."""
     kind = type(given).__name__
     if kind == "Not":
-        inner = said(given.child, types)  # type: ignore[attr-defined]  # each kind of filter has its own fields
+        inner = as_sql(given.child, types)  # type: ignore[attr-defined]  # each kind of filter has its own fields
         return None if inner is None else (f"NOT ({inner[0]})", inner[1])
     parts: Sequence[str] = given.attribute  # type: ignore[attr-defined]
     name = ".".join("`" + part.replace("`", "``") + "`" for part in parts)
@@ -164,7 +164,7 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             """All filters are asked of the rows again, whatever is pushed: they choose the files."""
             arrow = self.pushed.table().schema
             types = {field.name: field.type for field in arrow}
-            found = (said(given, types) for given in filters)
+            found = (as_sql(given, types) for given in filters)
             self.pushed.filters = [one for one in found if one is not None]
             return filters
 

@@ -57,7 +57,7 @@ def completed(spark: SparkSession, storage: Storage, schema: Schema, files: Data
     place[filled] = order
     columns = dict(files.row_groups.columns)
     for position, column in enumerate(floats):
-        columns[column.path] = _told(found, position, column, pa.array(place, mask=counts == 0))
+        columns[column.path] = _column_statistics(found, position, column, pa.array(place, mask=counts == 0))
     row_groups = FileStatistics(files.row_groups.row_count, columns)
     owner = np.repeat(np.arange(len(files)), np.diff(files.first_row_group))
     return replace(files, row_groups=row_groups, files=hull(row_groups, owner, len(files)))
@@ -99,7 +99,7 @@ def _aggregated(
     return rows.groupBy(f.col(_FILE), group.alias(_GROUP)).agg(*wanted)
 
 
-def _told(found: pa.Table, position: int, column: Column, place: pa.Int64Array) -> ColumnStatistics:
+def _column_statistics(found: pa.Table, position: int, column: Column, place: pa.Int64Array) -> ColumnStatistics:
     lower, upper, nulls, nans = (
         found[f"{name}{position}"].combine_chunks().take(place) for name in ("lower", "upper", "nulls", "nans")
     )

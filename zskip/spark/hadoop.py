@@ -173,10 +173,10 @@ class HadoopStorage:
         """What a getter says of each of a Java list of ``FileStatus``, as text: a handful of calls, however many."""
         if statuses.isEmpty():
             return pa.array([], pa.string())
-        told = self._lists.mappingRemoteIterator(
+        paths_list = self._lists.mappingRemoteIterator(
             self._lists.remoteIteratorFromIterable(statuses), self._getters[getter]
         )
-        return pa.array(self._java.java.lang.String.join("\0", self._lists.toList(told)).split("\0"), pa.string())
+        return pa.array(self._java.java.lang.String.join("\0", self._lists.toList(paths_list)).split("\0"), pa.string())
 
     @property
     def _lists(self) -> Any:
@@ -265,7 +265,7 @@ class HadoopStorage:
 
     # --- writing ---
 
-    def be_writable(self) -> None:
+    def require_writable(self) -> None:
         """Raise `UnsupportedStore` where a commit could lose another writer's."""
         if not self._promised and self._scheme not in _ATOMIC:
             raise UnsupportedStore(
@@ -321,7 +321,7 @@ class HadoopStorage:
 
     def _write_temporary(self, path: str, data: bytes | BinaryIO) -> str:
         """Write a file under a name that no reader looks at, durably, and return that name."""
-        self.be_writable()
+        self.require_writable()
         folder, _, name = table_path(path).rpartition("/")
         temporary = f"{folder}/.{name[:100]}.{secrets.token_hex(8)}.tmp".lstrip("/")
         chunks = iter([data]) if isinstance(data, bytes) else iter(lambda: data.read(_CHUNK_BYTES), b"")
@@ -342,14 +342,14 @@ class HadoopStorage:
         return temporary
 
     def open_writer(self, path: str) -> BinaryIO:
-        self.be_writable()
+        self.require_writable()
         return cast(BinaryIO, Upload(partial(self._publish, table_path(path))))
 
     def make_durable(self, paths: Sequence[str]) -> None:
         """Nothing to do: a file that was closed is as durable as its file system makes it."""
 
     def move(self, source: str, target: str) -> None:
-        self.be_writable()
+        self.require_writable()
         folder = table_path(target).rpartition("/")[0]
         overwrite = self._renames(self._hadoop.Options.Rename.OVERWRITE)
         try:

@@ -80,7 +80,7 @@ def _opened(session: SparkSession, source: Any, storage_options: Mapping[str, An
 def _scanned(session: SparkSession, scan: Scan) -> _Rows:
     """The rows that a scan selects, by the predicate's own zone and mode, whatever the session's are."""
     schema = scan.schema.arrow
-    _be_writable(schema)
+    _require_writable(schema)
     rows = read_files(session, scan, schema)
     if scan.predicate is not None:
         where = scan.predicate.sql("spark")
@@ -104,7 +104,7 @@ def _some(rows: _Rows, columns: Sequence[str], size: int, total: int, seed: int)
     return sampling.some(rows.df, rows.schema, columns, size, total, seed)
 
 
-def _be_writable(schema: pa.Schema) -> None:
+def _require_writable(schema: pa.Schema) -> None:
     """Raises `SchemaError` for a column that Spark would write back as another type."""
     for field in schema:
         back = arrow_schema(spark_schema(pa.schema([field]))).field(0).type
@@ -140,13 +140,13 @@ def _write(
     slots: Sequence[tuple[int, int]] | None,
 ) -> Written:
     """As `write_files`, on the cluster. The DataFrame is run three times: counted, sampled and written."""
-    mine = [name for name in _OF_THIS_MACHINE if getattr(options, name) is not None]
-    if mine:
-        raise InvalidOption(f"{mine[0]}= is this machine's. Spark's own settings say what a session may use.")
+    local_options = [name for name in _OF_THIS_MACHINE if getattr(options, name) is not None]
+    if local_options:
+        raise InvalidOption(f"{local_options[0]}= is this machine's. Spark's own settings say what a session may use.")
     if not options.by:
         raise InvalidOption("by= names no column. Name at least one column to cluster by.")
     if isinstance(storage, HadoopStorage):
-        storage.be_writable()  # before the work, not after it
+        storage.require_writable()  # before the work, not after it
     df = _conformed(rows.df, schema)
     sampled = sampling.look(df, schema, options, routing)
     if routing is None:

@@ -98,9 +98,9 @@ def _run(
             _FILE, cell_columns.looked_up(groups.first, f.col(_FILE))
         )
     # A small append has a few rows for each file of the layout: one task writes several files.
-    mine = sampled.total / max(1, routing.files)
-    alone = not bundled and mine > options.row_group_rows
-    together = 1 if alone else max(1, int(rows_per_file / 2 / max(1.0, mine)))
+    rows_per_slot = sampled.total / max(1, routing.files)
+    alone = not bundled and rows_per_slot > options.row_group_rows
+    together = 1 if alone else max(1, int(rows_per_file / 2 / max(1.0, rows_per_slot)))
     number = f.col(_FILE) if together == 1 else (f.col(_FILE) / together).cast("int")
     rows = rows.repartitionById(max(1, -(-routing.files // together)), number)
     folders = partition_by if together == 1 else [*partition_by, _FILE]

@@ -152,16 +152,16 @@ def _named(condition: str, printed: Mapping[str, str]) -> str | None:
     """The condition with the table's own names; None where it names anything that is not surely its column."""
     lowered = {column.lower() for column in printed.values()}
     pieces = _PIECE.findall(condition)
-    said = []
+    renamed = []
     for number, piece in enumerate(pieces):
         name = piece[1:-1].replace('""', '"') if piece[:1] == '"' and len(piece) > 1 else piece
         if name in printed:
-            said.append('"' + printed[name].replace('"', '""') + '"')
+            renamed.append('"' + printed[name].replace('"', '""') + '"')
             continue
         if name.lower() in lowered and piece[:1] != "'":
             before, after = "".join(pieces[:number]).rstrip(), "".join(pieces[number + 1 :]).lstrip()
             is_type = piece.isupper() and (before.endswith((" AS", "::")) or after.startswith("'"))
             if not (is_type or before.endswith(".") or after.startswith("(")):
                 return None
-        said.append(piece)
-    return "".join(said)
+        renamed.append(piece)
+    return "".join(renamed)

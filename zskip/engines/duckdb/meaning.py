@@ -52,6 +52,6 @@ def _reads_texts(predicate: Predicate) -> bool:
 
 def _unusual(con: duckdb.DuckDBPyConnection, usual: Mapping[str, str]) -> dict[str, str]:
     """The settings that differ from these."""
-    said = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in usual)
-    (values,) = con.sql(f"SELECT {said}").fetchall()
+    selected = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in usual)
+    (values,) = con.sql(f"SELECT {selected}").fetchall()
     return {name: value for name, value in zip(usual, values, strict=True) if value.lower() != usual[name]}

@@ -89,8 +89,8 @@ def native_scan(
     stored = {name: type for name, type in types.items() if name not in partition_by}
     # DuckDB's own name for it, "filename", may be one of the table's columns.
     file = file_column or (file_column_name(schema.names) if partition_by else None)
-    said = _schema_literal(stored) if schema_parameter is None else f"${schema_parameter}"
-    source = f"read_parquet(${files_parameter}, {_options(schema, said, rows, file)})"
+    schema_sql = _schema_literal(stored) if schema_parameter is None else f"${schema_parameter}"
+    source = f"read_parquet(${files_parameter}, {_options(schema, schema_sql, rows, file)})"
     everything = _everything(whole)
     if partition_by:
         folders = _folders(files, partition_by)
@@ -125,8 +125,8 @@ def _form_source(
     for key, column in columns.items():
         default = "NULL" if column["default_value"] is None else literal(column["default_value"])
         name = str(key) if isinstance(key, int) else literal(key)
-        said = f"name: {literal(column['name'])}, type: {literal(column['type'])}, default_value: {default}"
-        entries.append(f"{name}: {{{said}}}")
+        entry = f"name: {literal(column['name'])}, type: {literal(column['type'])}, default_value: {default}"
+        entries.append(f"{name}: {{{entry}}}")
     stored = f"MAP {{{', '.join(entries)}}}"
     source = f"read_parquet(${parameter}, {_options(schema, stored, rows, file_column)})"
     taken_whole = {name: f"COALESCE({quoted(name)}, NULL)" for name in whole if name in schema.names} | renamed

@@ -23,10 +23,10 @@ def pointing_at(statement: str, ran: str) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        said = repointed(str(error), statement)
-        if ran == statement or said is None:
+        rewritten = repointed(str(error), statement)
+        if ran == statement or rewritten is None:
             raise
-        raise type(error)(said) from None
+        raise type(error)(rewritten) from None
 
 
 def repointed(message: str, statement: str) -> str | None:
@@ -51,5 +51,5 @@ def repointed(message: str, statement: str) -> str | None:
     places = [one.span() for one in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", statement)] if word else []
     if excerpt is None and len(places) != 1:
         return None
-    said = message if excerpt is None else message[: excerpt.start()]
-    return f"{said}\n\n{underline(statement, places[0] if len(places) == 1 else None)}"
+    rewritten = message if excerpt is None else message[: excerpt.start()]
+    return f"{rewritten}\n\n{underline(statement, places[0] if len(places) == 1 else None)}"

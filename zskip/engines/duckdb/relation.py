@@ -95,8 +95,8 @@ def condition(scan: Scan) -> str | None:
     """What is left of the predicate in DuckDB's SQL; None where nothing is."""
     if scan.filter is None:
         return None
-    said = scan.filter.sql("duckdb")
-    if said is None:
+    condition_sql = scan.filter.sql("duckdb")
+    if condition_sql is None:
         raise UnsupportedSql(
             f'The predicate "{scan.filter}", read as {scan.filter.dialect.name} reads it, cannot be said in '
             f"DuckDB's SQL. Read the plan with that engine, or plan in the dialect of DuckDB."
@@ -104,7 +104,7 @@ def condition(scan: Scan) -> str | None:
     # Where files are read by schema=, DuckDB 2.0 fails on a list with NULL that it pushes down to a struct's field,
     # and its database with it; a condition that IS TRUE is not pushed down.
     of_a_field = any(len(scan.schema.columns[path].parts) > 1 for path in scan.filter.columns)
-    return f"({said}) IS TRUE" if of_a_field and _LIST_WITH_NULL.search(said) else said
+    return f"({condition_sql}) IS TRUE" if of_a_field and _LIST_WITH_NULL.search(condition_sql) else condition_sql
 
 
 _LIST_WITH_NULL = re.compile(r"\bIN\b.*(NULL|TRY)", re.IGNORECASE | re.DOTALL)
@@ -123,12 +123,12 @@ def same_clock(scan: Scan, con: duckdb.DuckDBPyConnection) -> None:
     """Raise `InvalidOption` where a zoned comparison would mean something else to the connection than to the proof."""
     if scan.filter is None or not _reads_a_clock(scan.filter):
         return
-    ((theirs,),) = con.sql("SELECT current_setting('TimeZone')").fetchall()
-    ours = scan.filter.dialect.timezone
-    if _UTC.get(theirs, theirs) != _UTC.get(ours, ours):
+    ((connection_zone,),) = con.sql("SELECT current_setting('TimeZone')").fetchall()
+    plan_zone = scan.filter.dialect.timezone
+    if _UTC.get(connection_zone, connection_zone) != _UTC.get(plan_zone, plan_zone):
         raise InvalidOption(
-            f'The plan reads times in the zone "{ours}", the connection in "{theirs}". '
-            f"Plan with timezone=\"{theirs}\", or say SET TimeZone = '{ours}' on the connection."
+            f'The plan reads times in the zone "{plan_zone}", the connection in "{connection_zone}". '
+            f"Plan with timezone=\"{connection_zone}\", or say SET TimeZone = '{plan_zone}' on the connection."
         )
 
 
@@ -140,8 +140,8 @@ _UTC = dict.fromkeys(
 def _reads_a_clock(predicate: Predicate) -> bool:
     """Whether the session's time zone may matter to the predicate."""
     types = [predicate.schema.columns[path].type for path in predicate.columns]
-    said = predicate.sql("duckdb") or ""
-    return any(t.is_timestamp(type) and type.tz is not None for type in types) or bool(_ZONED.search(said))
+    condition_sql = predicate.sql("duckdb") or ""
+    return any(t.is_timestamp(type) and type.tz is not None for type in types) or bool(_ZONED.search(condition_sql))
 
 
 _ZONED = re.compile(

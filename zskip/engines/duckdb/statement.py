@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from zskip.binder.sql_text import be_parameters
+from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
 from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.index_rows import with_index_rows
@@ -87,7 +87,7 @@ def sql(
     """
     if not isinstance(statement, str):
         raise InvalidOption(f"A statement is a text in SQL, not {statement!r}.")
-    be_parameters(params)
+    require_parameters(params)
     con = opened(con)
     catalog = _catalog(con, tables, storage_options, freshness)
     *first, last = _statements(con, statement)

@@ -78,11 +78,13 @@ def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], 
     columns: dict[str | int, dict[str, Any]] = {}
     inside: dict[str, str] = {}
     for field in schema:
-        said = field.metadata or {}
+        metadata = field.metadata or {}
         key: str | int = (
-            int(said[_FIELD_ID]) if _FIELD_ID in said else said.get(_STORED_AS, field.name.encode()).decode()
+            int(metadata[_FIELD_ID])
+            if _FIELD_ID in metadata
+            else metadata.get(_STORED_AS, field.name.encode()).decode()
         )
-        default = said.get(_DEFAULT)
+        default = metadata.get(_DEFAULT)
         columns[key] = {
             "name": field.name,
             "type": duckdb_type(_stored_type(field.type)),

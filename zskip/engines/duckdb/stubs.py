@@ -61,9 +61,9 @@ def make_stubs(schemas: Sequence[pa.Schema], statement: str) -> list[Stub]:
         name = f"{prefix}_{place}"
         own = [f"{name}_{number}" for number in range(len(schema))]
         spelled = [spell.otherwise(column) for column in schema.names]
-        shown = ", ".join(f"{one} AS {quoted(said)}" for one, said in zip(own, spelled, strict=True))
+        shown = ", ".join(f"{one} AS {quoted(label)}" for one, label in zip(own, spelled, strict=True))
         printed = dict(zip(own, schema.names, strict=True))
-        printed |= {said: column for said, column in zip(spelled, schema.names, strict=True) if said != column}
+        printed |= {label: column for label, column in zip(spelled, schema.names, strict=True) if label != column}
         rows = ds.dataset(_empty(tuple(map(duckdb_type, schema.types))).rename_columns(own))
         stubs.append(Stub(f"(SELECT {shown} FROM {name})", name, rows, StubColumns(name, printed)))
     return stubs
@@ -100,13 +100,13 @@ class _Spelling:
             for chosen in islice(ends, _MOST_SPELLINGS)
         ]
         # Never all of many letters at once: DATE is also what a type is printed as.
-        new = [said for said in spelled if self._is_new(said) and (len(letters) <= 2 or not said.isupper())]
-        found = next((said for said in new if said not in self._taken), name)
+        new = [label for label in spelled if self._is_new(label) and (len(letters) <= 2 or not label.isupper())]
+        found = next((label for label in new if label not in self._taken), name)
         self._taken.add(found)
         return found
 
-    def _is_new(self, said: str) -> bool:
-        return said not in self._words and (said.isidentifier() or said not in self._text)
+    def _is_new(self, label: str) -> bool:
+        return label not in self._words and (label.isidentifier() or label not in self._text)
 
 
 def _nested(type: pa.DataType) -> list[pa.Field]:

@@ -71,8 +71,8 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, va
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema
     if files and uniform and not scan.partition_by and form is None:
         listed = [without_patterns(file) for file in files]
-        said = values.add_list(listed)
-        read = uniform_read(said, stored, scan.rows, alone=len(listed) == 1)
+        paths_sql = values.add_list(listed)
+        read = uniform_read(paths_sql, stored, scan.rows, alone=len(listed) == 1)
     else:
         select = native_scan(
             files,
