@@ -1,1 +1,1 @@
-"""Spans of terms, and how they move: numbers, dates, texts, and exact numbers of more than 18 digits."""
+"""Spans of terms, and the spans of functions of them: numbers, dates, strings, and decimals of more than 18 digits."""

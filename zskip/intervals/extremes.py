@@ -1,4 +1,4 @@
-"""``least`` and ``greatest``, and strings whose beginning is cut or set before them."""
+"""The spans of ``least`` and ``greatest``, of prefixes, and of concatenation with a constant."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def greatest(spans: list[Span], call: Call) -> Span:
 def _extreme(function: str, spans: list[Span], call: Call) -> Span:
     """The least or the greatest of several terms of one type.
 
-    An argument that is surely there bounds the result on both sides; one that may be NULL, and is left out then, on
-    one side only; one that is always NULL on none.
+    An argument that is never NULL bounds the result on both sides; one that may be NULL, and is then ignored, on one
+    side only; one that is always NULL on neither.
     """
     smaller = function == "least"
     sure = [span.value & ~span.null & ~span.nan for span in spans]

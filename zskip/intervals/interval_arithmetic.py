@@ -1,8 +1,7 @@
-"""Interval arithmetic over numbers: what ``x + y`` may be where x and y may be anything in their ranges.
+"""Interval arithmetic: the range of ``x + y``, given the ranges of x and y.
 
-Exact numbers are computed exactly in 64 bits; what leaves them is unbounded. Doubles are computed as the engine
-computes them, for rounding keeps the order; floats of 32 bits, and functions that libraries round each in their own
-way, are widened.
+Integers and decimals are computed exactly in 64 bits; beyond these the result is unbounded. Doubles are computed as the
+engine does, since rounding is monotone; 32-bit floats, and functions that libraries round differently, are widened.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ def joined(spans: list[Span]) -> tuple[Any, Any, Any, Any]:
 
 
 def exact(spans: list[Span], call: Call, lower: Ints, upper: Ints) -> Span:
-    """A whole result that leaves the type in which the engine computes: it raises there, or wraps."""
+    """An exact result; where it may leave the type in which the engine computes, the engine raises or wraps."""
     value, null, nan, fail = joined(spans)
     low, high = key_limits(call.type)
     if call.options and t.is_integer(call.type):
@@ -210,7 +209,7 @@ def divide_whole(spans: list[Span], call: Call) -> Span:
 
 
 def modulo(spans: list[Span], call: Call) -> Span:
-    """The rest of a division by a whole constant."""
+    """The remainder of a division by an integer constant."""
     left, right = spans
     divisor = abs(int(right.lower[0])) if len(right) else 1
     first, last = _cut(left.lower, divisor), _cut(left.upper, divisor)
@@ -317,7 +316,7 @@ def _exact_rounding(function: str, values: Ints, factor: int) -> Ints:
 
 
 def library_function(function: str) -> Evaluate:
-    """Functions that every library rounds in its own way."""
+    """Functions that libraries round differently."""
     compute: Callable[[Floats], Floats] = {"sqrt": np.sqrt, "ln": np.log, "exp": np.exp}[function]
 
     def evaluate(spans: list[Span], call: Call) -> Span:

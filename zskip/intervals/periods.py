@@ -1,7 +1,7 @@
-"""Dates and timestamps: the number of the period that holds a moment rises with it, and all else follows from that.
+"""Date functions: the number of the period that contains a moment is monotone, and all other rules follow from that.
 
-A part (the month, say) rises as long as the period around it (the year) is the same at both bounds. With a zone
-whose clocks change, local time does not rise with the moment: the bounds are first widened by the greatest offset.
+A part (such as the month) is monotone while the enclosing period (the year) is the same at both bounds. In a zone whose
+offset changes, local time is not monotone: the bounds are first widened by the greatest offset.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LIMITS = np.iinfo(np.int64)
 
 
 def calendar(units_a_day: int) -> tuple[int, int]:
-    """The first moment of the years that are told, and the first one behind them.
+    """The first moment of the supported years, and the first one after them.
 
     Nanoseconds reach less far, and their ends are DuckDB's infinities, which have no parts.
     """
@@ -77,7 +77,7 @@ _YEARS = {"decade": (10, 0), "century": (100, 0)}
 
 
 def period(values: Ints, units_a_day: int, unit: str) -> Ints:
-    """The number of the period that holds each moment: rises with it."""
+    """The number of the period that contains each moment; monotone."""
     if unit in _SUBDAY:
         per = _SUBDAY[unit]
         return values // (units_a_day // per) if units_a_day >= per else values * (per // units_a_day)
@@ -120,7 +120,7 @@ def localised(span: Span, zone: str | None) -> tuple[Ints, Ints]:
 
 
 def without_nanoseconds(span: Span) -> Span:
-    """Nanoseconds are cut or rounded to microseconds, as the engine likes: the bounds are widened by one."""
+    """Nanoseconds as microseconds: engines truncate or round, so the bounds are widened by one."""
     if not t.is_timestamp(span.type) or span.type.unit != "ns":
         return span
     lower, upper = _add(span.lower, -1000), _add(span.upper, 1000)
@@ -134,7 +134,7 @@ def _add(values: Ints, amount: int) -> Ints:
 
 
 def rising(span: Span, call: Call, zone: str | None, compute: Callable[[Ints], Ints], from_local: bool = False) -> Span:
-    """A function that rises, on the bounds; unbounded where a bound lies outside of the years 1 to 9999."""
+    """A monotone function applied to the bounds; unbounded where a bound is outside of the years 1 to 9999."""
     lower, upper = localised(span, zone)
     least, end = calendar(per_day(span.type))
     low, high = key_limits(call.type)
@@ -184,7 +184,7 @@ def year(spans: list[Span], call: Call) -> Span:
 
 
 def part_of_day(around: Days, value: Days, least: int, most: int) -> Bounds:
-    """A part that a day has: it rises within the period ``around`` it, and has all values beyond."""
+    """A part of a date: monotone within the period ``around`` it; otherwise it can have all its values."""
 
     def bounds(spans: list[Span], call: Call) -> Span:
         (span,) = map(without_nanoseconds, spans)
@@ -199,7 +199,7 @@ def part_of_day(around: Days, value: Days, least: int, most: int) -> Bounds:
 
 
 def part_of_clock(unit: str, around: str, count: int) -> Bounds:
-    """A part that a time of day has, of ``count`` in the unit ``around`` it."""
+    """A part of a time of day, of which the unit ``around`` it has ``count``."""
 
     def bounds(spans: list[Span], call: Call) -> Span:
         (span,) = map(without_nanoseconds, spans)

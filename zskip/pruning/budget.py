@@ -1,4 +1,4 @@
-"""`Budget`: what one plan may spend on trying values."""
+"""`Budget`: the processor time that one plan may spend on enumeration."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ SECONDS = 0.1
 
 
 class Budget:
-    """Seconds of processor time that are left for enumeration; what they do not reach is kept.
+    """Seconds of processor time that are left for enumeration; units that are not reached are kept.
 
-    Time counts between entering and leaving, on the thread that does so. Processor time, so that a busy machine prunes
-    as well as an idle one.
+    Time is counted inside a ``with`` block, on its thread. Processor time makes pruning independent of other load.
 
     >>> Budget(0).is_spent
     True
@@ -43,7 +42,7 @@ class Budget:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """For what is done once in a process and not in every plan."""
+        """Do not count work that is done once per process and not in every plan."""
         before = time.thread_time()
         try:
             yield

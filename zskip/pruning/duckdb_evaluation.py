@@ -1,8 +1,8 @@
-"""What DuckDB itself says of single values, for expressions that zskip does not know.
+"""Evaluate expressions without a rule of their own by DuckDB, on single values.
 
-The text comes from a user, so it is never trusted. DuckDB's own parser reads it as data (`json_serialize_sql`), and it
-is computed only where it is one expression of known and deterministic functions over its columns; and then in a
-private database in memory that can open no file, load no extension and change no setting.
+The text comes from a user and is not trusted. DuckDB's own parser reads it as data (`json_serialize_sql`); it is
+evaluated only if it is a single expression of known deterministic functions over its columns, and only in a private
+in-memory database that can open no file, load no extension and change no setting.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def _lengths(texts: pa.StringArray) -> np.ndarray:
 
 
 def _answer(question: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
-    """TRUE, FALSE, NULL or an error for each value; an error, too, for those that the budget does not reach.
+    """TRUE, FALSE, NULL or an error for each value; also an error for values that the budget does not reach.
 
-    None where DuckDB is not asked, or refuses.
+    None where DuckDB does not evaluate the expression.
     """
     named = {split_path(column.path): each for column, each in zip(question.columns, values, strict=True)}
     rows = pa.table(_nested(named))
@@ -118,7 +118,7 @@ def _answer(question: Computable, values: Sequence[pa.Array], budget: Budget) ->
 
 
 def _borrowed(timezone: str) -> Evaluator:
-    """An evaluator that nobody else uses meanwhile: threads do not wait for one another."""
+    """An evaluator for exclusive use, so that threads do not wait for one another."""
     try:
         return _idle[timezone, os.getpid()].pop()
     except (KeyError, IndexError):
@@ -134,7 +134,7 @@ def _give_back(evaluator: Evaluator) -> None:
 
 
 class Evaluator:
-    """A private database in memory, in one time zone, that can reach nothing but what it is handed."""
+    """A private in-memory database with a fixed time zone and no access to files or network."""
 
     def __init__(self, timezone: str) -> None:
         import duckdb
@@ -228,7 +228,7 @@ def _nested(values: Mapping[tuple[str, ...], pa.Array]) -> dict[str, pa.Array]:
 
 
 def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """The functions of `evaluated_by_duckdb` that this DuckDB, too, holds for deterministic and without effects."""
+    """The functions of `evaluated_by_duckdb` that this DuckDB also declares deterministic and free of side effects."""
     unsteady = con.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type NOT IN ('scalar', 'macro') OR stability <> 'CONSISTENT' OR has_side_effects"

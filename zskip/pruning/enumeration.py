@@ -1,4 +1,4 @@
-"""Enumeration: where ranges hold few values, a predicate is decided by trying them all.
+"""Enumeration: where a range holds few values, evaluate the predicate on all of them.
 
 Every value, or combination of the values of several columns, is a unit of its own, so the same proof answers for all of
 them at once; a unit's outcomes are those of the values in its range, and of NULL. So ``month(d) = 7 AND day(d) = 4``

@@ -1,4 +1,4 @@
-"""The one tree walk: a bound tree becomes a proof, once; the proof asks any number of units, at once."""
+"""Compile a bound tree into a proof, once, and evaluate the proof for all units together."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def outcomes(
     budget: Budget | None = None,
     computing: bool = True,
 ) -> Outcomes:
-    """What the predicate may yield for the rows of each unit: a superset of what they really yield.
+    """The outcomes that the predicate can have for the rows of each unit: a superset of the actual ones.
 
-    ``evidence`` is asked of the units that ranges leave undecided. ``budget``: the time for trying values, where
-    several calls share it; ``computing``: whether DuckDB may compute what no rule knows.
+    ``evidence``: used for the units that ranges leave undecided · ``budget``: the time for enumeration, if several
+    calls share it · ``computing``: whether DuckDB may evaluate expressions without a rule.
 
     >>> import pyarrow as pa
     >>> from zskip.binder import bind
@@ -127,7 +127,7 @@ class Implied:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed:
-    """A proof, and the question that DuckDB answers for single values of its columns."""
+    """A proof, and the expression that DuckDB evaluates for single values of its columns."""
 
     part: Proof
     question: Computable
@@ -135,7 +135,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tried:
-    """A proof that is asked of each value of its columns, where a unit's ranges hold few."""
+    """A proof that is evaluated for each value of its columns where a unit's ranges hold few."""
 
     part: Proof
     columns: tuple[Reference, ...]
@@ -161,7 +161,7 @@ def _proof(predicate: Predicate) -> Proof:
 
 
 def is_cut_short(predicate: Predicate) -> bool:
-    """Whether a predicate that was asked for outcomes holds more conditions than are proved."""
+    """Whether a predicate holds more conditions than `outcomes` proves."""
     return predicate in _cut_short
 
 
@@ -258,7 +258,7 @@ _BEYOND = Opaque("", (), f"more than {MOST_PROVED:,} conditions")
 
 
 def proof_of(node: Node, room: _Room | None = None) -> Proof:
-    """The proof of a node: what is said of one term becomes one step function. What has no ``room`` left is kept."""
+    """The proof of a node: all conditions on one term become one step function. Beyond the ``room``, units are kept."""
     room = room or _Room()
     if room.is_full():
         return _BEYOND

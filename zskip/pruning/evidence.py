@@ -1,6 +1,6 @@
-"""`Evidence`: what is known of units beyond the ranges of their columns, as sketches know it.
+"""`Evidence`: what is known of units beyond the ranges of their columns, for example from sketches.
 
-The one evaluator asks it at its leaves, and only of the units that ranges leave undecided:
+The evaluator uses it at its leaves, and only for the units that ranges leave undecided:
 
     x = c, x IN (c, d)      may_hold        no unit without c or d can make it TRUE
     x <> c, x NOT IN (…)    may_hold        every unit without them makes it TRUE, but for NULL
@@ -26,14 +26,14 @@ Ints = npt.NDArray[np.int64]
 
 
 class Evidence(Protocol):
-    """Proofs that units lack a value or a text. Unit i is slot i of the statistics that it is given along with."""
+    """Proofs that units lack a value or a text. Unit i is slot i of the accompanying statistics."""
 
     def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
         """Every pair of one of ``units`` and a value that the unit may hold; None where nothing is known of the term.
 
         ``values``: distinct, of the term's type, in ascending order, NaN at most last, without NULL. A pair is a
-        unit's number and the position of the value; what is not among the pairs is surely not in the unit. Pairs
-        come in any order. -0.0 and 0.0 are one value.
+        unit's number and the position of a value, in any order; a value without a pair is certainly not in the unit.
+        -0.0 and 0.0 are equal.
         """
 
     def may_contain(self, condition: Contains, units: Ints) -> Bools | None:

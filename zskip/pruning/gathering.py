@@ -1,4 +1,4 @@
-"""Many comparisons of one term with constants, said at once: a hundred thousand terms of OR are one IN.
+"""Combine many comparisons of one term with constants: a hundred thousand terms of an OR become one IN.
 
 x = 1 OR x = 5 OR x IN (7, 9)      x IN (1, 5, 7, 9)
 x <> 1 AND x <> 5                  x NOT IN (1, 5)

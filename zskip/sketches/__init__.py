@@ -1,8 +1,8 @@
-"""Sketches: evidence beyond ranges, of which files hold a value or a text, in columns that no layout clusters.
+"""Sketches: evidence beyond ranges of which files hold a value or a text, for columns that are not clustered.
 
 ``kinds``: the registry, and how a user names sketches · ``hashing``: values → hashes that respect equality ·
-``whole_values``, ``substrings``: the kinds · ``pairs``: the one form in which all are kept, looked up and merged ·
-``build``: segments from rows as they pass.
+``whole_values``, ``substrings``: the kinds · ``pairs``: the form in which all are stored, searched and merged ·
+``build``: segments built during a write.
 """
 
 from zskip.sketches.build import SketchBuilder, keys_of

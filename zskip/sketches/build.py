@@ -1,4 +1,4 @@
-"""`SketchBuilder`: segments made of rows as they pass on their way into files, in bounded memory.
+"""`SketchBuilder`: build segments during a write, in bounded memory.
 
 a file's rows ──▶ distinct keys ──▶ pairs in memory ──(beyond the limit)──▶ sorted runs on disk ──▶ one segment
 """
@@ -33,10 +33,10 @@ class _Pending:
 
 
 class SketchBuilder:
-    """Collects the keys of files, which any number of threads may add.
+    """Collects the keys of files; safe to share between threads.
 
-    ``most_bytes``: what may wait in memory, half of it while it is sorted · ``make_folder``: makes a folder for spill
-    files, when one is needed; who gives it removes it.
+    ``most_bytes``: the memory limit, half of which is for sorting · ``make_folder``: makes a folder for spill files
+    when one is needed; the caller removes it.
     """
 
     def __init__(self, names: Sequence[SketchName], most_bytes: int, make_folder: Callable[[], str]) -> None:
@@ -93,7 +93,7 @@ class SketchBuilder:
 
 
 def _sorted(waiting: list[Numbers]) -> Numbers:
-    """The pairs of all files, ascending; the list is emptied as they are taken."""
+    """The pairs of all files in ascending order; empties the list."""
     pairs = np.concatenate(waiting)
     waiting.clear()
     pairs.sort(kind="stable")  # which merges what is in order already: the pairs of each file

@@ -1,4 +1,4 @@
-"""Hashes of values that respect SQL equality: values that are equal have one hash, whatever their types' widths.
+"""Hashes that respect SQL equality: equal values have equal hashes, whatever the widths of their types.
 
 | type | the bytes that are hashed (MurmurHash64A, little-endian) | seed |
 | --- | --- | --- |

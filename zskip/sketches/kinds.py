@@ -19,9 +19,9 @@ __all__ = ["SKETCHES", "Sketch", "SketchName", "named_sketches"]
 class Sketch:
     """A kind of sketch.
 
-    ``keys(values)``: what a file keeps of its rows' values, distinct and ascending, 64 bits each ·
-    ``key_bits(entries)``: how many of these bits a segment of so many entries keeps ·
-    ``check_column``: raises `InvalidOption` for a column that it cannot be made of.
+    ``keys(values)``: the distinct keys of a file's values, ascending, 64 bits each ·
+    ``key_bits(entries)``: how many of these bits a segment with so many entries stores ·
+    ``check_column``: raises `InvalidOption` for a column of an unsupported type.
     """
 
     keys: Callable[[pa.ChunkedArray], Hashes]

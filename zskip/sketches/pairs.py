@@ -37,9 +37,9 @@ _CACHED_PAIRS = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which files a segment knows: runs of ids, ``first[i]`` to ``first[i] + count[i]``, ascending and apart.
+    """The files that a segment covers: disjoint, ascending runs of ids, ``first[i]`` to ``first[i] + count[i]``.
 
-    A file's number in the segment is its place in these runs, one after another.
+    A file's number in the segment is its position in these runs.
     """
 
     first: Numbers
@@ -125,7 +125,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Pairs on their way into a segment. ``numbers``: the new number of each file, −1 for those that are gone."""
+    """Pairs to be written to a segment. ``numbers``: the new number of each file, −1 for removed files."""
 
     pairs: Pairs
     numbers: Numbers
@@ -141,9 +141,9 @@ class Source:
 
 
 def write_segment(sink: BinaryIO, sources: Sequence[Source], coverage: Coverage, key_bits: int) -> int:
-    """Write the pairs of all sources as one segment, in bounded memory; how many there are.
+    """Write the pairs of all sources as one segment, in bounded memory. Returns their number.
 
-    ``key_bits``: how much is kept of each key, at most what every source has.
+    ``key_bits``: the bits of each key to store, at most those of each source.
     """
     file_bits = max(1, (len(coverage) - 1).bit_length())
     if key_bits + file_bits > 63 or any(source.pairs.key_bits < key_bits for source in sources):
@@ -194,7 +194,7 @@ def _merged(sources: Sequence[Source], key_bits: int, file_bits: int) -> Iterato
 
 
 class Segment:
-    """A segment to look up in. Any number of threads may read it. Raises `DamagedIndex` for what is no segment."""
+    """A segment for look-ups, safe to share between threads. Raises `DamagedIndex` where the file is not a segment."""
 
     def __init__(self, file: Any, name: str, release: Callable[[], None] = lambda: None) -> None:
         """``file``: what pyarrow opens · ``name``: for messages · ``release``: called after each reading."""
@@ -233,7 +233,7 @@ class Segment:
         return pairs[np.searchsorted(pairs, first) : np.searchsorted(pairs, last, "right")]
 
     def find(self, keys: Hashes) -> tuple[Numbers, Numbers]:
-        """The files that may hold each key: as many pairs of a key's place in ``keys`` and a file's number."""
+        """The files that may hold each key: pairs of a key's position in ``keys`` and a file's number."""
         prefixes = (keys >> np.uint64(64 - self.key_bits)).view(np.int64)
         lows = prefixes << self.file_bits
         highs = lows + ((1 << self.file_bits) - 1)  # the last pair of the prefix

@@ -1,4 +1,4 @@
-"""The sketch ``substrings``: which files may hold a string with some text in it, by the trigrams of its bytes.
+"""The sketch ``substrings``: which files may hold a string that contains a text, by the trigrams of its bytes.
 
 Letters A to Z are folded to a to z first, so that one set of trigrams serves LIKE and ILIKE. Four characters beyond
 ASCII become an ASCII letter in another case (the Kelvin sign k, the long s, I with and i without a dot): a string that

@@ -17,7 +17,7 @@ _LEAST_BITS, _BITS_BEYOND_ENTRIES = 33, 8
 
 
 def check_column(column: Column) -> None:
-    """Raises `InvalidOption` for a column whose type has no equality that a hash can stand for."""
+    """Raises `InvalidOption` for a column whose equality cannot be decided by hashes."""
     if not can_hash(column.type):
         raise InvalidOption(
             f'The column "{column.path}" is {column.type}, which the sketch "values" cannot keep: name a column of '
@@ -26,7 +26,7 @@ def check_column(column: Column) -> None:
 
 
 def key_bits(entries: int) -> int:
-    """How many bits of a hash are kept: so many that one look-up in 256 at most names a file too many.
+    """How many bits of a hash to store, so that at most one look-up in 256 reads a file in vain.
 
     >>> key_bits(20_000_000), key_bits(2_000_000_000)
     (33, 39)
