@@ -5,6 +5,8 @@ import pytest
 
 from zskip import pruning
 from zskip.binder import bind
+from zskip.expr.why import Cause
+from zskip.pruning.reasons import REWRITES
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -26,13 +28,14 @@ def test_each_conjunct_says_what_it_removes_alone() -> None:
         ("s < 'z'", 0, 2),
         ("unseen = 1", 0, 0),
     ]
-    assert found[2].opaque == (("unseen", "no statistics of this column"),)
+    assert [(each.sql, each.why.cause) for each in found[2].opaque] == [("unseen", Cause.NO_STATISTICS)]
 
 
 def test_what_is_opaque_says_why_and_what_would_prune() -> None:
     (found,) = pruning.reasons(bind("upper(s) = 'A'", SCHEMA), STATISTICS)
     assert found.removed == 0
-    assert "upper()" in found.opaque[0][1]
+    assert found.opaque[0].why.cause is Cause.CASE_FOLDED
+    assert "upper()" in found.opaque[0].why.text
     assert found.rewrite == "keep a column that holds the text folded, and compare that"
 
 
@@ -49,7 +52,7 @@ def test_what_is_opaque_says_why_and_what_would_prune() -> None:
 )
 def test_a_function_is_called_as_it_is_written(sql: str, name: str) -> None:
     (found,) = pruning.reasons(bind(sql, SCHEMA), STATISTICS)
-    assert found.opaque[0][1].startswith(f"{name} is not a "), found.opaque
+    assert found.opaque[0].why.text.startswith(f"{name} is not a "), found.opaque
 
 
 def test_what_duckdb_computed_is_told_apart() -> None:
@@ -59,3 +62,29 @@ def test_what_duckdb_computed_is_told_apart() -> None:
     assert [(each.removed, each.proved, each.computed) for each in found] == [(1, 1, 2), (1, 0, 2), (1, 1, 0)]
     (found,) = pruning.reasons(bind("upper(s) = 'DE'", SCHEMA), STATISTICS)
     assert found.computed == 0
+
+
+CAUSES = {
+    "upper(s) = 'A'": Cause.CASE_FOLDED,
+    "s LIKE '%x'": Cause.NO_LITERAL_BEGINNING,
+    "substr(s, 2, 3) = 'a'": Cause.MIDDLE_OF_TEXT,
+    "d = 'soon'": Cause.ENGINE_CASTS,
+    "z = n": Cause.CLOCKS_CHANGE,
+    "z = TIMESTAMP '2024-10-27 02:30:00'": Cause.AMBIGUOUS_MOMENT,
+    "x = 1e17": Cause.ENGINE_ROUNDS,
+    "r BETWEEN x AND 2.5": Cause.SEVERAL_TYPES,
+    "initcap(s) = 'A'": Cause.UNSUPPORTED,
+}
+
+
+@pytest.mark.parametrize(("sql", "cause"), CAUSES.items())
+def test_a_cause_is_a_value_and_brings_its_rewrite(sql: str, cause: Cause) -> None:
+    types = {"x": pa.int64(), "r": pa.float32(), "s": pa.string(), "d": pa.date32(), "n": pa.timestamp("us")}
+    schema = Schema(pa.schema(types | {"z": pa.timestamp("us", "UTC")}))
+    (found,) = pruning.reasons(bind(sql, schema, timezone="Europe/Berlin"), Statistics(pa.array([9]), {}))
+    assert found.opaque[0].why.cause is cause
+    assert found.rewrite == REWRITES.get(cause)
+
+
+def test_every_rewrite_has_a_predicate_that_needs_it() -> None:
+    assert set(CAUSES.values()) >= REWRITES.keys()

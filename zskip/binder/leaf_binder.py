@@ -23,12 +23,14 @@ from zskip.expr import tree
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
+from zskip.expr.why import Cause
 from zskip.functions import call
 from zskip.functions.parsed_arguments import known
 from zskip.schema import Schema
 
 __all__ = ["Binder"]
 
+_FOLDING = {"upper()", "ucase()", "lower()", "lcase()"}
 _MOST_PARTS = 50_000
 """Predicates that one leaf may become; of a longer text, as many as it has characters."""
 
@@ -71,7 +73,7 @@ class Binder:
             known(node, *ARGUMENTS)
             found = bound(self, node)
         except Refused as refusal:
-            return opaque(self, node, str(refusal))
+            return opaque(self, node, refusal.why)
         # The parser keeps the NOT of NOT LIKE as a flag of the LIKE, within ESCAPE too.
         pattern = node.this if isinstance(node, exp.Escape) else node
         return tree.not_(found) if pattern.args.get("negate") else found
@@ -81,7 +83,7 @@ class Binder:
         try:
             value = constant(node, self.dialect)
         except Refused as refusal:
-            return opaque(self, node, str(refusal))
+            return opaque(self, node, refusal.why)
         if value is not None:
             if not value.is_valid:
                 return tree.unknown()
@@ -113,4 +115,6 @@ class Binder:
         found = call(self, node)
         if found is not None:
             return found
-        raise Refused(f"{called(self, node)} is not a function that zskip knows")
+        name = called(self, node)
+        cause = Cause.CASE_FOLDED if name.lower() in _FOLDING else Cause.UNSUPPORTED
+        raise Refused(f"{name} is not a function that zskip knows", cause)

@@ -14,6 +14,7 @@ from zskip.binder.text_spans import closed
 from zskip.errors import IncomparableTypes, UnsupportedSql
 from zskip.expr.render import type_name
 from zskip.expr.tree import Opaque
+from zskip.expr.why import Why
 
 __all__ = ["called", "must_be_condition", "must_be_of_a_row", "opaque"]
 
@@ -29,8 +30,9 @@ _RUNS_CODE = {"reflect", "java_method", "try_reflect"}
 """Functions of Spark that call any method of any Java class."""
 
 
-def opaque(binding: Binding, node: exp.Expr, reason: str) -> Opaque:
-    """An expression that cannot be proved from ranges, and why."""
+def opaque(binding: Binding, node: exp.Expr, reason: Why | str) -> Opaque:
+    """An expression that cannot be proved from ranges, and why; a text alone is the reason of what is unsupported."""
+    reason = Why(reason) if isinstance(reason, str) else reason
     must_be_of_a_row(binding, node)
     paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in binding.names.paths(column)}))
     start, end = place(node)

@@ -127,7 +127,7 @@ def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any
     trees = tree["parts"] if len(parts) > 1 and tree["is"] == "and" and len(tree["parts"]) == len(parts) else None
     found = []
     for number, part in enumerate(parts):
-        opaque = [node.reason for node in walk(part.tree) if isinstance(node, Opaque)]
+        opaque = [node.reason.text for node in walk(part.tree) if isinstance(node, Opaque)]
         if trees is None and number:
             break
         own = tree if trees is None else trees[number]

@@ -26,6 +26,7 @@ import pyarrow as pa
 from zskip import types as t
 from zskip.expr import tree
 from zskip.expr.tree import Literal, Node, Scalar
+from zskip.expr.why import Cause, Why
 from zskip.types import UNIT_NANOSECONDS
 
 __all__ = ["Fit", "Refused", "compared", "fit", "per_day", "unified"]
@@ -41,6 +42,10 @@ def per_day(type: pa.DataType) -> int:
 
 class Refused(Exception):  # it never leaves the package: the comparison becomes opaque
     """The constant does not fit, or the dialect's rule is not known: keep everything, and say why."""
+
+    def __init__(self, text: str, cause: Cause = Cause.UNSUPPORTED) -> None:
+        super().__init__(text)
+        self.why = Why(text, cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,7 @@ def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scala
         return pa.scalar(text.encode(), pa.binary())
     if (found := read(text, type, dialect)) is not None:
         return found
-    raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine")
+    raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine", Cause.ENGINE_CASTS)
 
 
 def read(text: str, type: pa.DataType, dialect: str) -> pa.Scalar | None:
@@ -180,7 +185,7 @@ def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
         r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
     )
     if parts is None:
-        raise Refused(f"the text {text!r} as a timestamp: the cast is left to the engine")
+        raise Refused(f"the text {text!r} as a timestamp: the cast is left to the engine", Cause.ENGINE_CASTS)
     year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
     try:
         moment = datetime(year, month, day, hour, minute, second)
@@ -215,7 +220,7 @@ def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> da
     early, late = local.utcoffset(), local.replace(fold=1).utcoffset()
     if early is None or early != late:
         # Engines differ on a wall-clock time that occurs twice or never.
-        raise Refused(f"{moment} is not one moment in {zone}: clocks change there")
+        raise Refused(f"{moment} is not one moment in {zone}: clocks change there", Cause.AMBIGUOUS_MOMENT)
     return moment - early
 
 
@@ -317,7 +322,7 @@ def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     scale = type.scale if t.is_decimal(type) else 0
     both = t.is_decimal(type) and t.is_decimal128(source)
     if both and _digits_together(type, source) > 38:
-        raise Refused("decimals of more than 38 digits together, which the engine rounds")
+        raise Refused("decimals of more than 38 digits together, which the engine rounds", Cause.ENGINE_ROUNDS)
     low, high = integer_limits(type) if t.is_integer(type) else (1 - 10**type.precision, 10**type.precision - 1)
     if t.is_floating(source):
         value = constant.as_py()
@@ -346,7 +351,7 @@ def _digits_together(left: pa.DataType, right: pa.DataType) -> int:
 def _double_floor(value: float, scale: int) -> tuple[int, bool]:
     """The greatest unscaled decimal whose double is <= value: the engine compares as doubles."""
     if abs(value) * 10**scale >= _EXACT_DOUBLE or scale > 22:
-        raise Refused("a double beyond 2^53 beside an exact number: the engine rounds")
+        raise Refused("a double beyond 2^53 beside an exact number: the engine rounds", Cause.ENGINE_ROUNDS)
     start = math.floor(Fraction(value) * 10**scale)
     best = max(k for k in (start - 1, start, start + 1) if k / 10**scale <= value)
     return best, best / 10**scale == value
@@ -382,7 +387,7 @@ def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
     if from_zone != to_zone:
         if from_zone:
             if not is_fixed(zone):
-                raise Refused(f"an instant beside a column without zone: clocks change in {zone}")
+                raise Refused(f"an instant beside a column without zone: clocks change in {zone}", Cause.CLOCKS_CHANGE)
             moment += offset_nanoseconds(zone)
         else:
             naive = datetime(1970, 1, 1) + timedelta(microseconds=moment // 1000)

@@ -14,11 +14,24 @@ import pyarrow as pa
 from zskip.expr import tree
 from zskip.expr.required_text import containing, implied, like_pieces
 from zskip.expr.tree import Literal, Node, Opaque, Scalar, paths_of
+from zskip.expr.why import Cause, Why
 
-__all__ = ["LONGEST", "UNPROVED", "exact_regex", "glob", "ilike", "like", "prefix", "regex", "starts_with"]
+__all__ = [
+    "BEGINNING_ONLY",
+    "LONGEST",
+    "UNPROVED",
+    "exact_regex",
+    "glob",
+    "ilike",
+    "like",
+    "prefix",
+    "regex",
+    "starts_with",
+]
 
 
-UNPROVED = "a pattern that does not begin with a literal"
+UNPROVED = Why("a pattern that does not begin with a literal", Cause.NO_LITERAL_BEGINNING)
+BEGINNING_ONLY = Why("only the literal beginning of the pattern is a range")
 """Why ranges say nothing of a pattern."""
 
 
@@ -80,7 +93,7 @@ def like(subject: Scalar, pattern: str, escape: str | None, sql: str = "") -> No
     if implies is None:
         return None
     paths = tuple(sorted(set(paths_of(subject))))
-    reason = "only the literal beginning of the pattern is a range" if beginning else UNPROVED
+    reason = BEGINNING_ONLY if beginning else UNPROVED
     return Opaque(sql, paths, reason, implies=implies, strict=True)
 
 

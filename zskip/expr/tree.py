@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.expr.why import Why
 from zskip.types import is_floating
 
 __all__ = [
@@ -195,7 +196,7 @@ class Opaque:
 
     sql: str
     paths: tuple[str, ...]
-    reason: str
+    reason: Why
     implies: Node | None = None
     strict: bool = False
     deterministic: bool = False

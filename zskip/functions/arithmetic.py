@@ -11,6 +11,7 @@ from zskip import types as t
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, integer_limits
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.expr.why import Cause
 from zskip.functions import widths
 from zskip.functions.function import Arguments, Builder, Function
 from zskip.functions.parsed_arguments import known
@@ -63,7 +64,7 @@ def _wide(function: str, left: Scalar, right: Scalar, dialect: Dialect) -> Scala
         raise Refused(f"{left.type} {function} {right.type}: a float beside a number that no double holds")
     whole, scale = _digits(function, left, right, widths.digits)
     if scale > 30 or (dialect.name == "spark" and whole + scale > 38 and scale > 6):
-        raise Refused("a decimal of more than 38 digits, which the engine rounds")
+        raise Refused("a decimal of more than 38 digits, which the engine rounds", Cause.ENGINE_ROUNDS)
     type = pa.decimal128(min(38, max(19, whole + scale)), scale)
     return Call(function, (left, right), type, _held(function, left, right, scale) if dialect.name == "duckdb" else ())
 

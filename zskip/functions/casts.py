@@ -9,6 +9,7 @@ from zskip import types as t
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, is_fixed
 from zskip.expr.tree import Call, Scalar
+from zskip.expr.why import Cause
 from zskip.functions import widths, zones
 from zskip.functions.function import Arguments, Function
 from zskip.functions.parsed_arguments import known
@@ -45,7 +46,10 @@ def _cast_moment(inner: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar
     if not t.is_timestamp(target) or target.unit != "us":
         raise Refused(f"a cast of {inner.type} to {target}")
     if (target.tz is not None) != (zone is not None) and not is_fixed(dialect.timezone):
-        raise Refused(f"a cast between types with a zone and without, where clocks change in {dialect.timezone}")
+        raise Refused(
+            f"a cast between types with a zone and without, where clocks change in {dialect.timezone}",
+            Cause.CLOCKS_CHANGE,
+        )
     if t.is_timestamp(inner.type) and inner.type.unit == "ns":
         raise Refused("a cast that cuts nanoseconds")
     return Call(

@@ -11,6 +11,7 @@ from sqlglot import exp
 from zskip import types as t
 from zskip.expr.literals import Refused, is_fixed, offset_nanoseconds, per_day
 from zskip.expr.tree import Call, Scalar
+from zskip.expr.why import Cause
 from zskip.functions import zones
 from zskip.functions.function import Arguments, Function
 from zskip.functions.parsed_arguments import known
@@ -36,7 +37,7 @@ def truncate(binding: Arguments, node: exp.Expr) -> Scalar:
     elif binding.dialect.name != "duckdb":
         raise Refused(f"date_trunc in {binding.dialect.name}")
     if zone is not None and not is_fixed(zone) and unit not in ("day", "week", "month", "quarter", "year"):
-        raise Refused(f"date_trunc to {unit} where clocks change")
+        raise Refused(f"date_trunc to {unit} where clocks change", Cause.CLOCKS_CHANGE)
     return Call("truncate", (inner,), pa.timestamp("us", "UTC" if zone else None), (unit, zone))
 
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 from zskip import types as t
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.expr.why import Cause
 from zskip.functions.function import Arguments, Function
 from zskip.functions.parsed_arguments import known, whole_number
 from zskip.intervals import extremes
@@ -22,7 +23,7 @@ def prefix(binding: Arguments, node: exp.Expr) -> Scalar:
     if isinstance(node, exp.Substring):
         start, count = (whole_number(node.args[name]) if node.args.get(name) else None for name in ("start", "length"))
         if start != 1:
-            raise Refused("a part of a string that does not start at its beginning")
+            raise Refused("a part of a string that does not start at its beginning", Cause.MIDDLE_OF_TEXT)
     else:
         count = whole_number(node.expression)
     if not t.is_string(inner.type) or count is None or count < 0 or binding.dialect.name not in ("duckdb", "spark"):

@@ -76,7 +76,7 @@ def _conjuncts(survivors: Survivors, predicate: Predicate) -> list[dict[str, Any
             "text": alone.text,
             "files": {"removed": alone.removed, "proved": alone.proved, "total": alone.units},
             "row_groups": {"removed": group.removed, "proved": group.proved, "total": group.units},
-            "opaque": [{"sql": sql, "why": why} for sql, why in alone.opaque],
+            "opaque": [{"sql": sql, "why": why.text, "cause": why.cause.value} for sql, why in alone.opaque],
             "rewrite": alone.rewrite,
             "computed": {"files": alone.computed, "row_groups": group.computed},
             "by_sketches": {"files": alone.by_evidence, "row_groups": group.by_evidence},

@@ -31,6 +31,7 @@ from zskip.expr.tree import (
     Reference,
     Scalar,
 )
+from zskip.expr.why import Why
 from zskip.intervals.spans import key_family
 from zskip.pruning.budget import Budget
 from zskip.pruning.comparison import compared
@@ -254,7 +255,7 @@ def _references(term: Scalar) -> Iterator[Reference]:
                 yield Reference(path, type)
 
 
-_BEYOND = Opaque("", (), f"more than {MOST_PROVED:,} conditions")
+_BEYOND = Opaque("", (), Why(f"more than {MOST_PROVED:,} conditions"))
 
 
 def proof_of(node: Node, room: _Room | None = None) -> Proof:
@@ -314,7 +315,7 @@ def _opaque(term: Scalar, node: In) -> Proof:
         return Steps.is_null(term)._mapped(
             np.array([0, NULL if node.or_null else FALSE, 0, 0, 0, 0, 0, 0] * 2, np.uint8)
         )
-    return Opaque("", (), f"IN over {term.type}")
+    return Opaque("", (), Why(f"IN over {term.type}"))
 
 
 def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:

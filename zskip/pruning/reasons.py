@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from zskip.expr import Predicate
 from zskip.expr.tree import Computable, Opaque, walk
+from zskip.expr.why import Cause, Why
 from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import MOST_PROVED, is_cut_short, outcomes
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Statistics
 
-__all__ = ["Reason", "reasons"]
+__all__ = ["Obstacle", "Reason", "reasons"]
+
+_NO_STATISTICS = Why("no statistics of this column", Cause.NO_STATISTICS)
 
 
-REWRITES: dict[str, str] = {
-    "upper() is not": "keep a column that holds the text folded, and compare that",
-    "ucase() is not": "keep a column that holds the text folded, and compare that",
-    "lower() is not": "keep a column that holds the text folded, and compare that",
-    "lcase() is not": "keep a column that holds the text folded, and compare that",
-    "the cast is left to the engine": "write the constant in the column's own type, as in DATE '2024-01-31'",
-    "does not begin with a literal": "begin the pattern with a literal, or keep a column that holds the part",
-    "a part of a string that does not start": "keep a column that holds the part",
-    "where clocks change": "compare the column itself with moments that carry an offset",
-    "clocks change there": "give the moment an offset, as in TIMESTAMPTZ '2024-10-27 02:30:00+01'",
-    "the engine rounds": "write the constant as an exact decimal of the column's scale",
-    "of several types": "write all constants in one type",
+REWRITES: dict[Cause, str] = {
+    Cause.CASE_FOLDED: "keep a column that holds the text folded, and compare that",
+    Cause.ENGINE_CASTS: "write the constant in the column's own type, as in DATE '2024-01-31'",
+    Cause.NO_LITERAL_BEGINNING: "begin the pattern with a literal, or keep a column that holds the part",
+    Cause.MIDDLE_OF_TEXT: "keep a column that holds the part",
+    Cause.CLOCKS_CHANGE: "compare the column itself with moments that carry an offset",
+    Cause.AMBIGUOUS_MOMENT: "give the moment an offset, as in TIMESTAMPTZ '2024-10-27 02:30:00+01'",
+    Cause.ENGINE_ROUNDS: "write the constant as an exact decimal of the column's scale",
+    Cause.SEVERAL_TYPES: "write all constants in one type",
 }
-"""What would prune instead, by words of the reason why something could not."""
+"""What would prune instead, by the cause for which something could not."""
+
+
+class Obstacle(NamedTuple):
+    """A part of a predicate that proves nothing: its text, or a column's path, and why."""
+
+    sql: str
+    why: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Reason:
     units: int
     removed: int
     proved: int
-    opaque: tuple[tuple[str, str], ...]
+    opaque: tuple[Obstacle, ...]
     rewrite: str | None = None
     computed: int = 0
     by_evidence: int = 0
@@ -58,13 +66,11 @@ def reasons(predicate: Predicate, statistics: Statistics, evidence: Evidence | N
 def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, budget: Budget) -> Reason:
     found = outcomes(part, statistics, evidence, budget=budget)
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
-    opaque = tuple((node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
+    opaque = tuple(Obstacle(node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
     if is_cut_short(part):
-        opaque = (*opaque, (part.text, f"more than {MOST_PROVED:,} conditions: the rest is kept"))
-    unknown = tuple(
-        (path, "no statistics of this column") for path in sorted(part.columns) if _is_unknown(path, statistics)
-    )
-    hint = next((hint for _, reason in opaque for words, hint in REWRITES.items() if words in reason.lower()), None)
+        opaque = (*opaque, Obstacle(part.text, Why(f"more than {MOST_PROVED:,} conditions: the rest is kept")))
+    unknown = tuple(Obstacle(path, _NO_STATISTICS) for path in sorted(part.columns) if _is_unknown(path, statistics))
+    hint = next((REWRITES[each.why.cause] for each in opaque if each.why.cause in REWRITES), None)
     by_evidence = 0
     if evidence is not None:
         by_evidence = int(np.count_nonzero(outcomes(part, statistics, budget=budget).may_match & ~found.may_match))

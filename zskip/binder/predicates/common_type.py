@@ -11,6 +11,7 @@ from zskip.binder.choices import Choice, Value, leaves
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit, is_fixed
 from zskip.expr.tree import Call, Literal, Scalar
+from zskip.expr.why import Cause
 from zskip.functions.numbers import aligned
 from zskip.functions.widths import is_number, is_wide
 from zskip.functions.zones import zone_of
@@ -27,7 +28,7 @@ def one_kind(values: Sequence[Value], dialect: Dialect) -> list[Value]:
         return list(values)
     terms = {leaf.type for leaf in scalars if not isinstance(leaf, Literal)}
     if len(terms) != 1 or any(isinstance(value, Choice) for value in values):
-        raise Refused("a choice among values of several types")
+        raise Refused("a choice among values of several types", Cause.SEVERAL_TYPES)
     return list(aligned([value for value in values if not isinstance(value, Choice)], dialect))
 
 
@@ -73,7 +74,7 @@ def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.
         for each in types
     )
     if whole + scale > 38:
-        raise Refused("decimals of more than 38 digits together, which the engine rounds")
+        raise Refused("decimals of more than 38 digits together, which the engine rounds", Cause.ENGINE_ROUNDS)
     return pa.decimal128(38 if wide or whole + scale > 18 else 18, scale)
 
 
@@ -85,6 +86,8 @@ def _as_timestamp(scalar: Scalar, target: pa.DataType, dialect: Dialect) -> Scal
         raise Refused("nanoseconds beside microseconds")
     if (zone is None) != (target.tz is None):
         if not is_fixed(dialect.timezone):
-            raise Refused(f"a type with a zone beside one without, where clocks change in {dialect.timezone}")
+            raise Refused(
+                f"a type with a zone beside one without, where clocks change in {dialect.timezone}", Cause.CLOCKS_CHANGE
+            )
         return Call("timestamp", (scalar,), target, (dialect.timezone,))
     return Call("timestamp", (scalar,), target, (None,))

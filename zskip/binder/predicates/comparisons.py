@@ -15,6 +15,7 @@ from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
+from zskip.expr.why import Why
 
 __all__ = ["any_row", "comparison", "distinct", "row_of", "row_pairs"]
 
@@ -31,7 +32,7 @@ def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: 
             return _rows(binding, op, parts[0], parts[1], whole)
         return chosen(lambda a, b: compared(binding, op, a, b, whole), binding.value(left), binding.value(right))
     except Refused as refusal:
-        return opaque(binding, whole, str(refusal))
+        return opaque(binding, whole, refusal.why)
 
 
 def distinct(binding: Binding, node: exp.Expr) -> Node:
@@ -63,7 +64,7 @@ def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: ex
     """TRUE where the parts of any row are equal, side by side; elsewhere FALSE, or NULL."""
     legs = [tree.and_([_alike(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
     # What engines say elsewhere, beside NULL, is their own.
-    rest = Opaque("", (), "a row value beside NULL", implies=tree.or_([]))
+    rest = Opaque("", (), Why("a row value beside NULL"), implies=tree.or_([]))
     return tree.choose(tree.or_(legs), tree.and_([]), rest)
 
 

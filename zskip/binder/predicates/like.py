@@ -30,7 +30,7 @@ def like(binding: Binding, node: exp.Expr) -> Node:
     try:
         text, subject = binding.scalar(pattern), binding.scalar(node.this)
     except Refused as refusal:
-        return opaque(binding, node, str(refusal))
+        return opaque(binding, node, refusal.why)
     if not isinstance(text, Literal):
         return opaque(binding, node, "LIKE with a pattern that is no constant")
     if not text.value.is_valid:
@@ -145,7 +145,7 @@ def _implied(
     implies = implied([begins, *containing(subject, pieces, any_case=any_case)])
     if implies is None:
         return _matching(binding, node, subject, None)
-    reason = patterns.UNPROVED if begins is None else "only the literal beginning of the pattern is a range"
+    reason = patterns.UNPROVED if begins is None else patterns.BEGINNING_ONLY
     found = opaque(binding, node, reason)
     return replace(found, implies=implies, strict=True) if isinstance(found, Opaque) else found
 

@@ -16,6 +16,7 @@ from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Node, Opaque, Reference
+from zskip.expr.why import Why
 
 __all__ = ["and_", "is_", "nan", "not_", "null_call", "or_", "xor"]
 
@@ -48,7 +49,7 @@ def is_(binding: Binding, node: exp.Expr) -> Node:
         try:
             return chosen(tree.IsNull, binding.value(node.this))
         except Refused as refusal:
-            return _null_struct(binding, node) or _null_test(binding, node, str(refusal))
+            return _null_struct(binding, node) or _null_test(binding, node, refusal.why)
     if isinstance(tested, exp.Boolean):
         return tree.is_(binding.predicate(node.this), bool(tested.this))
     return opaque(binding, node, "IS with something other than NULL, TRUE or FALSE")
@@ -70,7 +71,7 @@ def _null_struct(binding: Binding, node: exp.Expr) -> Node | None:
     return replace(unproved, implies=null, strict=True)
 
 
-def _null_test(binding: Binding, node: exp.Expr, reason: str) -> Node:
+def _null_test(binding: Binding, node: exp.Expr, reason: Why) -> Node:
     """IS NULL of a predicate, such as ``(a > 5) IS NULL``."""
     if isinstance(bare(node.this), exp.Predicate | exp.Connector | exp.Not):
         return tree.is_(binding.predicate(node.this), None)

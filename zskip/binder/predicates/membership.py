@@ -16,6 +16,7 @@ from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused, integer_limits, unified
 from zskip.expr.tree import Literal, Node, Scalar
+from zskip.expr.why import Cause
 
 __all__ = ["among_integers", "between", "in_"]
 
@@ -31,7 +32,9 @@ def between(binding: Binding, node: exp.Expr) -> Node:
         if isinstance(low, Literal) and isinstance(high, Literal) and binding.dialect.name != "spark":
             low, high = (Literal(value) for value in unified([low.value, high.value]))
         elif binding.dialect.name != "spark" and len({term.type, low.type, high.type}) > 1 and rounds(term, low, high):
-            raise Refused("BETWEEN over numbers of several types: the dialect casts them all to one")
+            raise Refused(
+                "BETWEEN over numbers of several types: the dialect casts them all to one", Cause.SEVERAL_TYPES
+            )
         inside = tree.and_([compared(binding, ">=", term, low, node), compared(binding, "<=", term, high, node)])
         if not node.args.get("symmetric"):
             return inside
@@ -64,7 +67,7 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
             raise Refused("IN over a list value with NULL, which is no list of alternatives")
         return chosen(lambda term: _among(binding, term, scalars, node), subject)
     except Refused as refusal:
-        return opaque(binding, node, str(refusal))
+        return opaque(binding, node, refusal.why)
 
 
 def _long_list(binding: Binding, node: exp.Expr) -> pa.Array | None:
@@ -102,7 +105,7 @@ def _among(binding: Binding, term: Scalar, scalars: list[Scalar], node: exp.Expr
     if all(isinstance(each, Literal) for each in scalars) and not isinstance(term, Literal):
         return _in_list(binding, term, [each.value for each in scalars if isinstance(each, Literal)], node)
     if rounds(term, *scalars):
-        raise Refused("IN over numbers of several types: the dialect casts them all to one")
+        raise Refused("IN over numbers of several types: the dialect casts them all to one", Cause.SEVERAL_TYPES)
     return tree.or_([compared(binding, "=", term, each, node) for each in scalars])
 
 

@@ -18,6 +18,7 @@ from zskip.expr import literals, tree
 from zskip.expr.literals import Fit, Refused, fit
 from zskip.expr.render import type_name
 from zskip.expr.tree import Call, Literal, Node, Scalar
+from zskip.expr.why import Cause
 from zskip.functions import may_give
 
 __all__ = ["are_comparable", "compared", "fitted", "must_compare", "rounds", "same"]
@@ -52,7 +53,7 @@ def same(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node
 def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
     """A constant among the values of a term's type. Raises `Refused`."""
     if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
-        raise Refused("a text beside a number that was computed: the cast is left to the engine")
+        raise Refused("a text beside a number that was computed: the cast is left to the engine", Cause.ENGINE_CASTS)
     found = fit(value, term.type, binding.dialect.name, binding.dialect.timezone)
     if isinstance(term, Call) and t.is_decimal(term.type):
         # The result may be longer than the digits of its type: a constant near their end is no bound.
