@@ -25,7 +25,7 @@ from zskip.compaction import compact
 from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableExists, UnsupportedFormat, nearest
 from zskip.expr import Predicate
-from zskip.layouts.depth import ColumnDepth, depths
+from zskip.layouts.depth import Clustering, depths
 from zskip.plan import Plan, Survivors
 from zskip.receipts import (
     Appended,
@@ -741,7 +741,7 @@ class Table:
             params=params,
         )
 
-    def clustering(self, columns: Sequence[str] | None = None) -> Mapping[str, ColumnDepth]:
+    def clustering(self, columns: Sequence[str] | None = None) -> Clustering:
         """How well the layout works, by column: depth, the share of rows that a look-up skips, and the limit.
 
         ``columns``: the clustering columns by default. Raises `UnknownColumn` and `NotOrderable`.

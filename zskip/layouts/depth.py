@@ -8,8 +8,9 @@ depth     1   2   1    0    1         the number of files that a look-up of this
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from zskip.keys import dense_codes, fixed, order_bits
 from zskip.layouts.reads import limit
 from zskip.stats import Ranges, Statistics
 
-__all__ = ["ColumnDepth", "depths"]
+__all__ = ["Clustering", "ColumnDepth", "depths"]
 
 _LEAST_SHARE = 1e-10
 """The least width of a single value, as a share of the column's range: smaller ones vanish in sums of doubles."""
@@ -46,7 +47,21 @@ class ColumnDepth:
     unknown: int
 
 
-def depths(statistics: Statistics, columns: Sequence[str]) -> Mapping[str, ColumnDepth]:
+class Clustering(dict[str, ColumnDepth]):
+    """The clustering of each column, by path; as text a table, as a notebook shows it."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def __str__(self) -> str:
+        lines = [f"{'units':>9} {'average':>9} {'worst':>9} {'skipped':>8} {'limit':>8}  column"]
+        for path, each in self.items():
+            figures = f"{each.units:>9,} {each.average:>9,.1f} {each.worst:>9,} {each.skipped:>8.1%} {each.limit:>8.1%}"
+            lines.append(f"{figures}  {path}")
+        return "\n".join(lines)
+
+
+def depths(statistics: Statistics, columns: Sequence[str]) -> Clustering:
     """The clustering of each column, by path, for look-ups of the values that the rows hold.
 
     A unit's values are assumed to lie evenly in its range: integers, dates and times uniformly, strings by the first
@@ -54,7 +69,7 @@ def depths(statistics: Statistics, columns: Sequence[str]) -> Mapping[str, Colum
     """
     rows = np.asarray(statistics.row_count.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
     at_most = limit(len(statistics), [1.0] * len(columns))
-    return {path: _depth(statistics.columns.get(path), rows, at_most) for path in columns}
+    return Clustering({path: _depth(statistics.columns.get(path), rows, at_most) for path in columns})
 
 
 def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> ColumnDepth:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import secrets
 import time as clock
@@ -27,6 +28,7 @@ from zskip.types import Json, widens
 
 __all__ = ["commit", "layout_assignment"]
 
+_LOG = logging.getLogger("zskip")
 _ATTEMPTS = 100
 _LARGEST_INLINE, _LISTED_REMOVALS = 16_384, 1000
 
@@ -131,6 +133,7 @@ def commit(
                 undo()
         raise
     log.write_hint(storage, made.version)
+    _LOG.info("%s is version %d now, by %s: %s files", storage.uri, made.version, operation, f"{made.totals.files:,}")
     return made
 
 

@@ -7,6 +7,7 @@ A file that no readable segment knows may hold anything.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from zskip.tablelog.segments import open_segment
 from zskip.tablelog.sketch_records import SketchRecord
 
 __all__ = ["SketchEvidence", "Sketches", "sketches_of"]
+
+_LOG = logging.getLogger("zskip")
 
 Ints = NDArray[np.int64]
 
@@ -72,7 +75,7 @@ class Sketches:
                     try:
                         opened.append(open_segment(self.index.parts, segment))
                     except DamagedIndex as error:
-                        self.unreadable[record.name] = str(error)
+                        self._report(record, error)
                 self._opened[record.name] = tuple(opened)
             return self._opened[record.name]
 
@@ -94,6 +97,12 @@ class Sketches:
             self._shards[key] = _Shard(known & (ids >= 0), ids[order], order)
         return self._shards[key]
 
+    def _report(self, record: SketchRecord, error: DamagedIndex) -> None:
+        """The caller holds the lock."""
+        if record.name not in self.unreadable:
+            _LOG.warning("The sketch %s of %s skips nothing: %s", record.name.kind, record.name.column, error)
+        self.unreadable[record.name] = str(error)
+
     def found(
         self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]], shards: list[int]
     ) -> tuple[Ints, Ints] | None:
@@ -104,7 +113,7 @@ class Sketches:
                 one, files = find(segment)
             except DamagedIndex as error:
                 with self._lock:
-                    self.unreadable[record.name] = str(error)
+                    self._report(record, error)
                     self._opened[record.name] = tuple(each for each in self._opened[record.name] if each is not segment)
                     self._shards = {key: each for key, each in self._shards.items() if key[0] != record.name}
                 return None
