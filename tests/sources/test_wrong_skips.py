@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import zskip
-from tests.sources.asking import rows
+from tests.sources.asking import require_same, rows
 from zskip.sources.iceberg_bounds import decoded
 
 MOMENT = dt.datetime(2024, 1, 1, 0, 0, 0, 123_456, tzinfo=dt.UTC)
@@ -136,3 +136,20 @@ def test_a_column_that_a_file_lacks_is_null_there(tmp_path: Path) -> None:
     assert sorted(opened.plan("y IS NULL").to_arrow()["x"].to_pylist()) == [1, 2]
     assert opened.plan("y = 4").count() == 1
     assert {pq.read_schema(file).names[-1] for file in path.glob("*.parquet")} == {"x", "y"}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_long_partition_value_comes_back_whole(tmp_path: Path, deep: bool) -> None:
+    path, value = tmp_path / "t", "ä" * 5000 + "end"
+    write_deltalake(path, pa.table({"a": [1, 2], "p": ["x", "x"]}), partition_by=["p"])
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["partitionValues"] = {"p": value}
+    log.write_text("\n".join(map(json.dumps, actions)))
+    opened = zskip.open(path, deep=deep)
+    require_same(opened, pa.table(DeltaTable(path).scan()), [f"p = '{value}'", "p > 'ä'", "p = 'ä'"])
+    assert opened.plan("p LIKE '%end'").to_arrow()["p"].to_pylist() == [value, value]
+    write_deltalake(path, pa.table({"a": [3], "p": ["y"]}), mode="append")
+    require_same(zskip.open(path, deep=deep), pa.table(DeltaTable(path).scan()), ["p = 'y'", f"p = '{value}'"])

@@ -21,7 +21,7 @@ from zskip.tablelog import Snapshot, vacuum
 __all__ = ["cache_of", "tidy"]
 
 _UNUSED = timedelta(days=30)
-_FORM = 2
+_FORM = 3
 """Of what is kept: counted up where a side-car that an earlier zskip has left could not be followed on."""
 
 _REPLACED, _VERSIONS_AT_ONCE = timedelta(days=1), 64

@@ -173,7 +173,7 @@ class _Attempt:
             managed=change.managed,
             partition_by=change.partition_by,
             layout=change.layout,
-            shards=self._shards(change.schema, 1, change.layout),
+            shards=self._shards(change.schema, 1, change.layout, change.partition_by),
             operation=change.operation,
             time=datetime.now(UTC),
             parent=None,
@@ -225,15 +225,16 @@ class _Attempt:
             kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
         # Columns that the new files' statistics lack are those that the table got after they were written.
         since = base.version if change.schema is None else newest.version + 1
+        partition_by = change.partition_by if change.replace_all else (change.restored or newest).partition_by
         candidate = replace(
             newest,
             version=newest.version + 1,
             commit_id=self.commit_id,
             schema=schema,
             managed=change.managed if change.replace_all else (change.restored or newest).managed,
-            partition_by=change.partition_by if change.replace_all else (change.restored or newest).partition_by,
+            partition_by=partition_by,
             layout=layout,
-            shards=(*kept, *self._shards(schema, since, layout)),
+            shards=(*kept, *self._shards(schema, since, layout, partition_by)),
             operation=change.operation,
             time=_later(newest),
             parent=newest.version,
@@ -260,13 +261,16 @@ class _Attempt:
         self._segments = segment_paths(after) - segment_paths(before)
         return after
 
-    def _shards(self, schema: Schema, since: int, layout: LayoutRecord | None) -> tuple[Shard, ...]:
+    def _shards(
+        self, schema: Schema, since: int, layout: LayoutRecord | None, partition_by: Sequence[str]
+    ) -> tuple[Shard, ...]:
         """The shards of the files to add: written once, unless their columns depend on the version."""
         add = self.change.add
         if add is None or not len(add):
             return ()
         if self._added is None or self._added[0].version != since:
-            self._added = write_shards(self.drafts, add, schema, since, () if layout is None else layout.columns)
+            first = () if layout is None else layout.columns
+            self._added = write_shards(self.drafts, add, schema, since, first, partition_by)
         return self._added
 
     def _kept(self) -> set[str]:

@@ -274,7 +274,7 @@ def _names(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard]) -> pa.
 
 def _written(drafts: Drafts, snapshot: Snapshot, files: DataFiles) -> tuple[Shard, ...]:
     first = () if snapshot.layout is None else snapshot.layout.columns
-    return write_shards(drafts, files, snapshot.schema, snapshot.version + 1, first)
+    return write_shards(drafts, files, snapshot.schema, snapshot.version + 1, first, snapshot.partition_by)
 
 
 def _agree(made: Sequence[Shard], lost: Sequence[Shard]) -> bool:

@@ -59,7 +59,7 @@ def merged(drafts: Drafts, snapshot: Snapshot) -> Snapshot:
 
 def _written(drafts: Drafts, files: DataFiles, snapshot: Snapshot) -> tuple[Shard, ...]:
     first = () if snapshot.layout is None else snapshot.layout.columns
-    return write_shards(drafts, files, snapshot.schema, snapshot.version, first)
+    return write_shards(drafts, files, snapshot.schema, snapshot.version, first, snapshot.partition_by)
 
 
 def _crowd(shards: Sequence[Shard]) -> list[int] | None:

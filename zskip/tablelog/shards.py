@@ -11,7 +11,7 @@ A column that is null throughout is left out. Types that Parquet does not keep e
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ __all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
 
 FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
 _ROWS_PER_ROW_GROUP = 65_536
-_BOUND_LENGTH, _SHARD_BOUND_LENGTH = 256, 64
+_BOUND_LENGTH, _SHARD_BOUND_LENGTH, _LONGEST = 256, 64, 1 << 30
 _BOUNDED_COLUMNS = 64
 _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 _PROVING = ("lower", "upper", "null_count", "nan_count")
@@ -43,25 +43,34 @@ _PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
 
 
 def write_shards(
-    drafts: Drafts, files: DataFiles, schema: Schema, version: int, first: Sequence[str] = ()
+    drafts: Drafts,
+    files: DataFiles,
+    schema: Schema,
+    version: int,
+    first: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
 ) -> tuple[Shard, ...]:
     """Write the parts of as many shards as these files need, in their order, durably.
 
     ``version``: of the table that is to hold them; a column that is added later is NULL in all their rows. ``first``:
     the columns whose ranges the snapshot itself must hold (the layout's), before others of the schema.
+    ``partition_by``: columns whose bounds are the values of rows, and never cut short.
     """
+    uncut = frozenset(schema.column(name).path for name in partition_by)
     bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
     full = np.arange(len(files)) // FILES_PER_SHARD + files.first_row_group[:-1] // _ROW_GROUPS_PER_SHARD
     starts = np.flatnonzero(np.diff(full, prepend=-1))
     if len(starts) == 1:
-        return (_write_shard(drafts, files, version, bounded),)
+        return (_write_shard(drafts, files, version, bounded, uncut),)
     return tuple(
-        _write_shard(drafts, files.take(np.arange(start, end)), version, bounded)
+        _write_shard(drafts, files.take(np.arange(start, end)), version, bounded, uncut)
         for start, end in zip(starts, [*starts[1:], len(files)], strict=True)
     )
 
 
-def _write_shard(drafts: Drafts, files: DataFiles, version: int, bounded: Sequence[str]) -> Shard:
+def _write_shard(
+    drafts: Drafts, files: DataFiles, version: int, bounded: Sequence[str], uncut: Collection[str]
+) -> Shard:
     groups = np.diff(files.first_row_group)
     described = {
         "path": files.path,
@@ -74,21 +83,22 @@ def _write_shard(drafts: Drafts, files: DataFiles, version: int, bounded: Sequen
         described["deletes"] = files.deletes
     if files.id.null_count < len(files):
         described["id"] = files.id
-    file_part = _publish(drafts, {**described, **_flat(files.files)})
+    file_part = _publish(drafts, {**described, **_flat(files.files, uncut)})
     row_group_part = None
     if (groups != 1).any():
         file = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), groups))
-        row_group_part = _publish(drafts, {"file": file, **_flat(files.row_groups)})
+        row_group_part = _publish(drafts, {"file": file, **_flat(files.row_groups, uncut)})
     totals = Totals(len(files), int(files.first_row_group[-1]), _sum(files.files.row_count), _sum(files.size))
     return Shard(version, totals, file_part, row_group_part, _bounds(files.files, bounded))
 
 
-def _flat(units: FileStatistics) -> dict[str, pa.Array]:
-    """The statistics as columns, long bounds cut short, Parquet-proof."""
+def _flat(units: FileStatistics, uncut: Collection[str]) -> dict[str, pa.Array]:
+    """The statistics as columns, long bounds cut short but for those of some columns, Parquet-proof."""
     flat = {"row_count": units.row_count}
     for path, column in units.columns.items():
-        lower, lower_cut = shorten_lower(column.lower, _BOUND_LENGTH)
-        upper, upper_cut = shorten_upper(column.upper, _BOUND_LENGTH)
+        longest = _LONGEST if path in uncut else _BOUND_LENGTH
+        lower, lower_cut = shorten_lower(column.lower, longest)
+        upper, upper_cut = shorten_upper(column.upper, longest)
         parts = {
             "lower": _kept(lower),
             "upper": _kept(upper),
