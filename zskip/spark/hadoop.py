@@ -1,10 +1,14 @@
-"""`HadoopStorage`: a table in any file system that Spark reaches, through the session's own Hadoop client.
+"""`HadoopStorage`: a table in any file system that Spark supports, through the session's own Hadoop client.
 
     hdfs://, webhdfs://, viewfs://, ofs://, abfss://container@account/… ── py4j ──▶ org.apache.hadoop.fs in the driver
 
-A log entry is written under a temporary name and renamed without overwriting, so that it is seen whole or not at all,
-and the second of two writers is refused. Only some file systems promise such a refusal: on others tables are read, and
-not written.
+A log entry is written under a temporary name and renamed without overwriting, so that readers see it complete or not at
+all, and the second of two writers is refused. Only some file systems guarantee this refusal; on others tables can be
+read but not written.
+
+Why not `pyarrow.fs.HadoopFileSystem`: of nine schemes of Hadoop that were tried it knows two (hdfs, viewfs); it needs
+libhdfs, which neither pyarrow nor PySpark contains; and it starts a JVM of its own, without the session's
+configuration.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HadoopStorage", "open_storage"]
 
-# File systems whose rename refuses a name that is taken, in one step. Of abfs, only accounts with a real hierarchy.
+# File systems whose rename atomically refuses an existing name. For abfs, only accounts with a hierarchical namespace.
 _ATOMIC = {"hdfs", "webhdfs", "swebhdfs"}
 _ATOMIC_WITH_HIERARCHY = {"abfs", "abfss"}
 _HAS_HIERARCHY = "fs.capability.paths.acls"
@@ -54,13 +58,13 @@ _TAKEN = ("FileAlreadyExistsException", "PathExistsException")
 def open_storage(
     spark: SparkSession, url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
 ) -> Storage:
-    """The storage at a path or URL: zskip's own for the schemes that it knows, the session's Hadoop client for others.
+    """The storage at a path or URL: zskip's own for the schemes that it supports, else the session's Hadoop client.
 
-    Hadoop is configured as everywhere in Spark: by its own files and ``spark.hadoop.…``. The only option here is
-    ``atomic_rename=True``, your word that a file system which zskip does not know refuses, in one step, to rename a
-    file to a name that is taken: then tables are written there.
+    Hadoop is configured as usual in Spark: by its own files and ``spark.hadoop.…``. The only option here is
+    ``atomic_rename=True``: you guarantee that a file system which zskip does not know atomically refuses to rename a
+    file to an existing name, so that tables can be written there.
 
-    Raises `InvalidOption` for a scheme that neither knows, and on Spark Connect, which has no Hadoop client at hand.
+    Raises `InvalidOption` for a scheme that neither supports, and on Spark Connect, which has no Hadoop client.
     """
     text = os.fspath(url)
     if knows(text):
@@ -76,14 +80,14 @@ def open_storage(
     promised = bool(options.pop(_PROMISED, False))
     if options:
         raise InvalidOption(
-            f'storage_options of {scheme}:// are {_PROMISED} alone, not "{next(iter(options))}". What Hadoop is to '
-            "know is said in the session: spark.hadoop.…"
+            f'The only storage option of {scheme}:// is {_PROMISED}, not "{next(iter(options))}". Configure Hadoop in '
+            "the session: spark.hadoop.…"
         )
     return HadoopStorage(spark, text, atomic_rename=promised)
 
 
 class HadoopStorage:
-    """A folder of a file system of Hadoop's. It lives in the driver, as long as the session."""
+    """A folder of a Hadoop file system, used in the driver while the session exists."""
 
     local = None
 
@@ -249,7 +253,7 @@ class HadoopStorage:
                 finally:
                     stream.close()
         except TableError:
-            # To begin behind the end is an error to Hadoop, and nothing to a file.
+            # For a range that begins after the end, Hadoop raises where a file returns nothing.
             if start and self._size(path) <= start:
                 return b""
             raise
@@ -269,16 +273,16 @@ class HadoopStorage:
         """Raise `UnsupportedStore` where a commit could lose another writer's."""
         if not self._promised and self._scheme not in _ATOMIC:
             raise UnsupportedStore(
-                f"{self.uri} is in a file system, {self._scheme}://, that is not known to refuse to rename a file to a "
-                "name that is taken, in one step, so a commit could lose another writer's. Tables are read there, and "
+                f"{self.uri} is in a file system, {self._scheme}://, that is not known to refuse atomically to rename "
+                "a file to an existing name, so a commit could lose another writer's. Tables can be read there, but "
                 f"not written. Write to {', '.join(f'{name}://' for name in sorted(_ATOMIC))}, a local path or an "
-                "object store; or, if you know that it does refuse, say so: "
+                "object store; or, if you know that it does refuse: "
                 f'storage_options={{"{_PROMISED}": True}}.'
             )
 
     @cached_property
     def _scheme(self) -> str:
-        """Of the file system that the log lies in, mounts followed."""
+        """The scheme of the file system that holds the log, mounts resolved."""
         segments = f"{self.uri}/_zskip/log".split("/")
         for end in range(len(segments), 2, -1):
             with suppress(FileNotFoundError), self._translated(""):
