@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 import zskip
 from tests import ROOT
 from tests.sources.asking import as_ours, require_same, rows
-from zskip.errors import UnsupportedFormat
+from zskip.errors import TableNotFound, UnsupportedFormat
 
 FOLDER = ROOT / "fixtures" / "delta"
 REFUSED = "deltalog-invalid-protocol-version"
@@ -68,6 +68,15 @@ def test_a_time_and_a_version_are_deltas_own() -> None:
     assert older.version == 0
     assert rows(older.to_arrow()) == rows(pa.table(DeltaTable(path, version=0).scan()))
     assert zskip.open(path, as_of="2100-01-01").version == 1
+
+
+def test_a_time_before_the_table_and_a_version_after_it_are_refused() -> None:
+    path = FOLDER / "basic-with-inserts-updates"
+    with pytest.raises(TableNotFound, match="as old as 2000-01-01"):
+        zskip.open(path, as_of="2000-01-01")
+    with pytest.raises(TableNotFound, match="no version 7"):
+        zskip.open(path, version=7)
+    assert zskip.open(path).verify(random=1).version == 1
 
 
 def test_an_attached_side_car_lies_in_the_table(tmp_path: Path, cache_folder: Path) -> None:

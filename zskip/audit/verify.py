@@ -148,7 +148,7 @@ def verify(
         texts = auditor.random_predicates(random, seed) if predicates is None else list(predicates)
         options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
         checks = tuple(auditor.check(text, options, given=given) for text in texts)
-    return Verification(index.storage.uri, index.snapshot.version, checks, tuple(sorted(missing)))
+    return Verification(index.storage.uri, index.version, checks, tuple(sorted(missing)))
 
 
 def missing_files(index: Index) -> list[str]:

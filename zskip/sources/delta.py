@@ -86,11 +86,24 @@ class DeltaSource:
             table = deltalake.DeltaTable(self.storage.uri, version, dict(self.options) or None)
             if isinstance(self.fixed, datetime):
                 table.load_as_version(self.fixed)
+                self._require_as_old(int(table.version()), self.fixed)
         except TableNotFoundError as error:
             raise TableNotFound(f"There is no Delta table at {self.storage.uri}: {error}") from error
         except DeltaError as error:
+            if version is not None and not self.storage.exists(_commit(version)):
+                raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version}.") from error
             raise UnsupportedFormat(f"deltalake cannot read the Delta table at {self.storage.uri}: {error}") from error
         return table
+
+    def _require_as_old(self, version: int, moment: datetime) -> None:
+        """Raise `TableNotFound` where a version is only taken since there is none that is as old as a time."""
+        if any(name[:20].isdigit() and int(name[:20]) < version for name in self.storage.names("_delta_log")):
+            return
+        committed = self.storage.size_and_modified([_commit(version)]).modified[0].as_py()
+        if committed is None or committed <= moment.timestamp() * 1e9:
+            return
+        if b'"inCommitTimestamp"' not in self.storage.read(_commit(version)):
+            raise TableNotFound(f"The Delta table at {self.storage.uri} has no version as old as {moment.isoformat()}.")
 
     # --- following ---
 
