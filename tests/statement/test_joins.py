@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Hashable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -160,6 +161,56 @@ def test_random_joins_give_the_rows_that_they_give_over_all_files(
     random = Random(seed)
     for statement in (random_statement(random) for _ in range(30)):
         assert same_rows(lake, con, statement), statement
+
+
+DAYS = [datetime.datetime(2024, 1, 1) + datetime.timedelta(days=number) for number in range(64)]
+TYPES = {
+    "int8": (pa.array(range(64), pa.int8()), True),
+    "uint64": (pa.array(range(2**64 - 64, 2**64), pa.uint64()), True),
+    "date": (pa.array(DAYS, pa.date32()), True),
+    "seconds": (pa.array(DAYS, pa.timestamp("s")), True),
+    "nanoseconds": (pa.array(DAYS, pa.timestamp("ns")), True),
+    "zoned": (pa.array(DAYS, pa.timestamp("us", "Asia/Tokyo")), True),
+    "decimal": (pa.array([Decimal(number) / 8 for number in range(64)], pa.decimal128(9, 3)), True),
+    "text": (pa.array([f"ä{number:02}" for number in range(64)]), True),
+    "dictionary": (pa.array([f"t{number:02}" for number in range(64)]).dictionary_encode(), True),
+    # Equal values that are not the same, and orders of which an index knows nothing.
+    "real": (pa.array([float(number) for number in range(63)] + [float("nan")]), False),
+    "flag": (pa.array([number < 32 for number in range(64)]), False),
+    "bytes": (pa.array([bytes([number]) for number in range(64)]), False),
+}
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("type", TYPES)
+def test_keys_of_every_type_find_their_rows(con: duckdb.DuckDBPyConnection, tmp_path: Path, type: str) -> None:
+    values, pruned = TYPES[type]
+    con.execute("SET TimeZone = 'America/New_York'")
+    order = pa.array(range(64))
+    build_table(tmp_path / "t0", pa.table({"key": values, "num": order}), files=16)
+    build_table(tmp_path / "dim", pa.table({"key": values, "name": [f"n{number:02}" for number in range(64)]}), files=1)
+    statement = "SELECT num, t.key FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name IN ('n07', 'n61')"
+    found = zskip.sql(over(tmp_path, statement), con).fetchall()
+    plain = con.sql(over(tmp_path, statement, "/*.parquet")).fetchall()
+    assert sorted(map(repr, found)) == sorted(map(repr, plain))
+    assert len(found) >= 2
+    assert files_read(tmp_path, con, statement) == [2 if pruned else 16, 1]
+
+
+@pytest.mark.usefixtures("always")
+def test_keys_of_partitions_and_of_a_schema_that_grew(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    rows = {"day": [number // 8 for number in range(64)], "num": range(64)}
+    table = zskip.write(pa.table(rows), tmp_path / "t0", by="num", partition_by=["day"])
+    table.append(pa.table({"day": [3, 9], "num": [70, 71], "more": [7, 8]}))
+    zskip.write(pa.table({"key": [3, 8, 11], "name": ["a", "b", "c"]}), tmp_path / "dim", by="key")
+    for column, condition, files in (("day", "name < 'c'", 2), ("more", "name < 'c'", 1), ("num", "name = 'c'", 1)):
+        statement = f"SELECT t.* FROM {{0}} t JOIN {{dim}} s ON t.{column} = s.key WHERE {condition} ORDER BY num"
+        plain = f"SELECT t.* FROM rows t JOIN dim s ON t.{column} = s.key WHERE {condition} ORDER BY num"
+        read = con.register("rows", table.plan().to_arrow()).register(
+            "dim", zskip.open(tmp_path / "dim").plan().to_arrow()
+        )
+        assert zskip.sql(over(tmp_path, statement), con).fetchall() == read.sql(plain).fetchall()
+        assert files_read(tmp_path, con, statement)[0] == files
 
 
 ONE_KEY = "SELECT count(*) AS n FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'q'"
