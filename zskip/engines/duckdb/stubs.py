@@ -95,12 +95,12 @@ class _Spelling:
         """The name as no other column is spelled; as it is where there is no such spelling."""
         letters = [at for at, letter in enumerate(name) if letter.isascii() and letter.isalpha()]
         ends = ((one, two) for one in letters for two in letters if two >= one and not self._as_it_is)
-        spelled = [
+        spelled = (
             "".join(letter.swapcase() if at in chosen else letter for at, letter in enumerate(name))
             for chosen in islice(ends, _MOST_SPELLINGS)
-        ]
+        )
         # Never all of many letters at once: DATE is also what a type is printed as.
-        new = [label for label in spelled if self._is_new(label) and (len(letters) <= 2 or not label.isupper())]
+        new = (label for label in spelled if self._is_new(label) and (len(letters) <= 2 or not label.isupper()))
         found = next((label for label in new if label not in self._taken), name)
         self._taken.add(found)
         return found
