@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 __all__ = ["Node", "Scan", "StubColumns", "place_of", "places_scanned_once", "read_tree", "scan_below"]
 
 _SCAN = "PYTHON_ARROW_SCAN"
+_STUB_COLUMN = re.compile(r"\b(\w+)_\d+\b")
+_TEXT = re.compile(r"'(?:[^']|'')*'")
 _ORDINAL = re.compile(r"#(\d+)")
 _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\s+|.""", re.DOTALL)
 
@@ -93,11 +95,11 @@ def place_of(node: Node, stubs: Sequence[StubColumns]) -> int | None:
     """The stub that an operator scans; None for another operator, and for a table of the user's own."""
     if node.name != _SCAN:
         return None
-    words = set(_PIECE.findall(_printed(node).replace('"', " ")))
-    for place, stub in enumerate(stubs):
-        if any(f"{stub.name}_{number}" in words for number in range(len(stub.printed))):
-            return place
-    return None
+    places = {stub.name: place for place, stub in enumerate(stubs)}
+    # A text among the filters may hold what looks like a stub's column.
+    shown = node.info.get("Projections", "") or _TEXT.sub("", node.info.get("Filters", ""))
+    found = (places.get(column[1]) for column in _STUB_COLUMN.finditer(shown))
+    return next((place for place in found if place is not None), None)
 
 
 def places_scanned_once(root: Node, stubs: Sequence[StubColumns]) -> set[int]:
