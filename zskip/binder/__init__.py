@@ -1,4 +1,4 @@
-"""SQL text to bound trees: the only place that knows the parser.
+"""Bind SQL text to trees: the only package that uses the parser.
 
 A text goes through them in this order:
 

@@ -1,4 +1,4 @@
-"""`bind`: the door. Text and schema in, `Predicate` out."""
+"""`bind`: from SQL text and a schema to a `Predicate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicates that were bound before: the same text, settings, parameters and schema give the same predicate again.
+"""A cache of bound predicates, by text, settings, parameters and schema.
 
 What reads the clock is never kept. A schema is known by being the very same object, which the kept predicate holds.
 """

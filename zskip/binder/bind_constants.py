@@ -1,4 +1,4 @@
-"""Parameters and the clock become constants in the text, before anything reads it.
+"""Replace parameters and the current time in the text by constants, before it is parsed.
 
 So the proof, the residual and the engine all see the same values.
 """

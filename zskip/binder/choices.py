@@ -1,4 +1,4 @@
-"""Values among which a CASE chooses: a comparison over a choice is a choice of comparisons."""
+"""CASE over values: a comparison with a choice of values becomes a choice of comparisons."""
 
 from __future__ import annotations
 

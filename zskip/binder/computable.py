@@ -1,4 +1,4 @@
-"""Leaves of which DuckDB may be asked what they give for single values."""
+"""Conditions that DuckDB may evaluate for single values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Literals of SQL as Arrow scalars."""
+"""SQL literals as Arrow scalars."""
 
 from __future__ import annotations
 

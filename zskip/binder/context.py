@@ -1,4 +1,4 @@
-"""`Binding`: what a rule may ask of the binding that it is part of."""
+"""`Binding`: the interface that the binding offers to its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicates that other libraries hold as expressions, said in DuckDB's SQL: the door takes them beside SQL.
+"""Expressions of other libraries as DuckDB's SQL, so that they can be given in place of SQL.
 
 A front-end a library, each from its own tree and never from its printed form: `from_arrow`, `from_polars`, `from_ibis`.
 DuckDB's own `Expression` prints as SQL that DuckDB reads again.

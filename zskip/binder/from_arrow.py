@@ -1,4 +1,4 @@
-"""pyarrow's expressions, read from the Substrait message that pyarrow makes of them, as SQL of DuckDB's.
+"""pyarrow's expressions as DuckDB's SQL, read from their Substrait form.
 
 The text has Arrow's meaning: NaN is unequal to everything and not greater, and IS IN is never NULL. What is not in the
 tables here is not read: casts, arithmetic, unsigned and nanosecond columns.

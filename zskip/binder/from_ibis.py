@@ -1,4 +1,4 @@
-"""ibis' boolean expressions as SQL of DuckDB's, by ibis' own compiler."""
+"""ibis' boolean expressions as DuckDB's SQL, through ibis' own compiler."""
 
 from __future__ import annotations
 

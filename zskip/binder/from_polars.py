@@ -1,4 +1,4 @@
-"""polars' expressions, read from the JSON that polars makes of them, as SQL of DuckDB's.
+"""polars' expressions as DuckDB's SQL, read from their JSON form.
 
 Both have SQL's three-valued logic, and NaN as the greatest number that equals itself. Literals are said in the column's
 own type, as polars casts them; where that would change their value the part is not read.

@@ -1,4 +1,4 @@
-"""`Binder`: a parsed leaf and a schema become a node of the bound tree."""
+"""`Binder`: from a parsed leaf and a schema to a node of the bound tree."""
 
 from __future__ import annotations
 

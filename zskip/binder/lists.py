@@ -1,4 +1,4 @@
-"""Long lists of constants: read as one array, while a number stands for them in the text that the parser sees.
+"""Long lists of constants: read as one array, and represented by a number in the text for the parser.
 
 So ten thousand values bind about as fast as ten. Only plain lists are taken, of whole numbers, of texts without
 backslashes, or of dates; every other is parsed. That a list really stands in the code, and not within a text or a

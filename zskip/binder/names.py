@@ -1,4 +1,4 @@
-"""``Names``: which column a name means, and where in the text columns are named."""
+"""``Names``: resolve names to columns, and record where the text names columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsed expressions: where they stand in the text, and what they are when nothing is said in a roundabout way."""
+"""Parsed expressions: their positions in the text, and their simplest equivalent form."""
 
 from __future__ import annotations
 

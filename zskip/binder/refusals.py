@@ -1,4 +1,4 @@
-"""What zskip does not know is opaque, with a reason; what is no condition on rows is an error."""
+"""Unknown SQL becomes opaque, with a reason; what is not a condition on rows raises an error."""
 
 from __future__ import annotations
 

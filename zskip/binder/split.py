@@ -1,4 +1,4 @@
-"""The skeleton of a predicate: AND, OR, NOT and parentheses, found among the tokens.
+"""The structure of a predicate, AND, OR, NOT and parentheses, found in its tokens.
 
 The parser sees only the leaves, so a hundred thousand terms or a thousand parentheses make no deep tree, and every
 part of the predicate keeps its own place in the text.

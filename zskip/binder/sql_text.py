@@ -1,4 +1,4 @@
-"""`Source`: a text of which parts are replaced before it is parsed, and the way back to what the user wrote."""
+"""`Source`: a text with parts replaced before parsing, and the mapping back to the user's text."""
 
 from __future__ import annotations
 

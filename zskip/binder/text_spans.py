@@ -1,4 +1,4 @@
-"""Where things stand in a text: parentheses and quotes that belong together."""
+"""Positions in a text: matching parentheses and quotes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload's statements ask of one table: their conditions on its columns alone, and the columns they read."""
+"""What the statements of a workload read of one table: their conditions on its columns, and these columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that went away between a plan and its reading: an engine says only that it finds none of such a name."""
+"""Files that disappear between a plan and its reading: turn an engine's error into one that names them."""
 
 from __future__ import annotations
 

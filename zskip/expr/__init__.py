@@ -1,4 +1,4 @@
-"""The bound tree of a predicate: typed nodes over a table's columns, and what is known of them without any data.
+"""The bound tree of a predicate: typed nodes over a table's columns, and what is known about them without data.
 
 ``tree``: the nodes and their constructors · ``bound``: a tree with its schema and text, `Predicate` · ``literals``:
 constants that fit a column's type, or refuse · ``patterns``: LIKE and regular expressions · ``render``: the tree as SQL

@@ -1,4 +1,4 @@
-"""Constants that fit a column's type exactly, or refuse.
+"""Constants, converted exactly to a column's type, or refused.
 
 Every constant of SQL is first an Arrow scalar of its own type: int64 or decimal128 for exact numbers, float64,
 string, bool, date32, timestamp with microseconds (with a zone or without), time64, binary, null. `fit` then finds

@@ -1,4 +1,4 @@
-"""LIKE and its relatives: what a pattern's literal beginning says of the order of strings.
+"""LIKE and related patterns: the range of strings that a literal prefix implies.
 
 x LIKE 'abc'     x = 'abc'
 x LIKE 'abc%'    'abc' <= x < 'abd'

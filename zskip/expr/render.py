@@ -1,4 +1,4 @@
-"""The text of a bound tree in a dialect of choice, where it can be said exactly; None where it cannot."""
+"""A bound tree as SQL of a dialect, where that is exact; None where it is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What a pattern demands of a string: the pieces of text that every string which matches it has in it.
+r"""The texts that every string matched by a pattern must contain.
 
 LIKE '%time_out at 10.%'     'time', 'out at 10.'
 GLOB '*.exe'                 '.exe'

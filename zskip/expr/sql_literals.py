@@ -1,4 +1,4 @@
-"""Values as SQL constants, in either dialect."""
+"""Values as SQL constants of either dialect."""
 
 from __future__ import annotations
 

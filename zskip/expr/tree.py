@@ -1,4 +1,4 @@
-"""The bound tree: what a predicate says about a table's columns, in few and typed nodes.
+"""The bound tree: a predicate over a table's columns as a few kinds of typed nodes.
 
 Scalars:     `Reference` · `Literal` · `Call` · `Foreign` (an expression that zskip does not know)
 Predicates:  `Compare` · `In` · `IsNull` · `Contains` · `And` · `Or` · `Not` · `Is` · `Choose` · `Opaque` · `Computable`

@@ -1,4 +1,4 @@
-"""Functions of SQL: one entry says how a call is bound, how bounds follow, and how DuckDB and the docs name it.
+"""SQL functions: one entry defines how a call is bound, the bounds of its result, and its names in DuckDB and the docs.
 
 ``function``: what an entry holds · ``arithmetic``: the operators, in the ``widths`` in which engines compute ·
 ``numbers``: abs, round, least · ``casts`` · ``date_parts``: year, hour · ``datetimes``: beginnings of periods ·

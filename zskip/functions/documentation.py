@@ -1,4 +1,4 @@
-"""`predicates_page`: the page that says what prunes, from the tables that the code itself reads."""
+"""`predicates_page`: the text of docs/predicates.md, generated from the tables that the code uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DuckDB may be asked to compute for single values, where no rule knows a function."""
+"""The functions that DuckDB may evaluate for single values, where no rule exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Function`: everything that zskip knows of one function of SQL; and what its binding may ask for."""
+"""`Function`: everything that zskip knows about one SQL function, and the interface that binding offers to it."""
 
 from __future__ import annotations
 

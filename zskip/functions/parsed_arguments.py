@@ -1,4 +1,4 @@
-"""Arguments of parsed calls: which ones a rule reads, and whole numbers that are written out."""
+"""Arguments of parsed calls: which ones a rule reads, and integer literals."""
 
 from __future__ import annotations
 

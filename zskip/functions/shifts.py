@@ -1,4 +1,4 @@
-"""Moments moved by intervals, and what lies between them: date_add, add_months, datediff, epoch."""
+"""Moments shifted by intervals, and differences of moments: date_add, add_months, datediff, epoch."""
 
 from __future__ import annotations
 

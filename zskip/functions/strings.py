@@ -1,4 +1,4 @@
-"""Functions of texts: their beginnings, and constants before them."""
+"""Functions of strings: prefixes, and concatenation with constants."""
 
 from __future__ import annotations
 

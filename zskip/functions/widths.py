@@ -1,4 +1,4 @@
-"""The types in which an engine computes with numbers: past them, it raises, wraps or rounds."""
+"""The types in which an engine computes; beyond their range it raises, wraps or rounds."""
 
 from __future__ import annotations
 

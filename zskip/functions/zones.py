@@ -1,4 +1,4 @@
-"""Arguments that are dates or timestamps: the zone in which they are read, and the spellings of units."""
+"""Date and timestamp arguments: their time zone, and the names of units."""
 
 from __future__ import annotations
 

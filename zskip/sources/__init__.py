@@ -1,4 +1,4 @@
-"""Tables of other formats, planned where they lie: a Delta or Iceberg log followed into an index of zskip's own.
+"""Tables of other formats, planned in place: a zskip index that follows a Delta or Iceberg log.
 
 ``source``: what a format must say of itself · ``delta`` and ``iceberg``: the two · ``follow``: the side-car that keeps
 up with a log · ``locate``: which of them lies at an address.

@@ -1,4 +1,4 @@
-"""Replacing files of a Delta table by others that hold the same rows, in one commit of the format's own."""
+"""Replace files of a Delta table by others with the same rows, in one commit of the format."""
 
 from __future__ import annotations
 

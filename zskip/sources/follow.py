@@ -1,4 +1,4 @@
-"""The side-car of a table in another format: an index of zskip's own that follows the format's log."""
+"""The index of a table in another format, which follows the format's log."""
 
 from __future__ import annotations
 

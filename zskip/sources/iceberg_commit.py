@@ -1,4 +1,4 @@
-"""Replacing files of an Iceberg table by others that hold the same rows, in one snapshot of the format's own."""
+"""Replace files of an Iceberg table by others with the same rows, in one snapshot of the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kind of table lies at an address, and where the side-car of another format's table is kept."""
+"""The format of the table at an address, and the location of the index of another format's table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Source`: what is asked of a table of another format, and `Content`, what it answers."""
+"""`Source`: the interface to a table of another format, and `Content`, its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark: tables that prune themselves, and clustered writes, without a plug-in in the JVM.
+"""Spark: self-pruning tables and clustered writes, without a plug-in in the JVM.
 
 ``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``delete``, ``optimize``: writing, beside the verbs of
 `zskip.Table` with ``session=`` · ``index`` · ``append_batch``: a sink of structured streaming · ``register_source``:

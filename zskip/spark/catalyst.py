@@ -1,4 +1,4 @@
-"""Catalyst's filters as predicates: the text that Spark gives an expression, once it is known to mean the same.
+"""Catalyst's filters as predicates: Spark's text of an expression, where its meaning is known to be the same.
 
 ``Expression.sql`` leaves things out. What it leaves out is looked up in the expression's JSON form, and an expression
 whose text could mean something else is not used: its files are kept.

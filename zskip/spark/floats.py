@@ -1,4 +1,4 @@
-"""What footers lack of columns of floats, NaN counts above all, aggregated by Spark from the rows that it wrote.
+"""Statistics that footers lack for float columns, such as NaN counts, aggregated by Spark from the written rows.
 
 Only these columns are read, by Spark's own scan, where the files are out of reach for Python.
 """

@@ -1,4 +1,4 @@
-"""The types that Spark's own reader gives columns in the folder names of someone else's Parquet.
+"""The types that Spark's own reader infers for partition columns of foreign folders.
 
 | values in the names | zskip's index, DuckDB | Spark |
 | --- | --- | --- |

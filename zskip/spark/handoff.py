@@ -1,4 +1,4 @@
-"""Spark: a plan's files as a DataFrame. A native scan, an explicit schema, no listing of folders, no JVM code of ours.
+"""A plan's files as a Spark DataFrame: a native scan with an explicit schema, without listing folders.
 
 The files are handed over as a **manifest**: a folder whose ``_spark_metadata/0`` names them with their sizes, as
 Spark's own file sink leaves one. Ten thousand files take half a second that way, and half a minute as a list of paths.

@@ -1,4 +1,4 @@
-"""Indexing a folder of someone else's Parquet with Spark: footers are read on the executors."""
+"""Index a folder of foreign Parquet with Spark: footers are read on the executors."""
 
 from __future__ import annotations
 

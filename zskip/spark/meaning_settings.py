@@ -1,4 +1,4 @@
-"""Settings of a session with which Spark reads a condition's text otherwise than a proof does."""
+"""Settings of a session that give a condition's text another meaning than the proof assumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver learns of a DataFrame before it is written: how many rows, in which partitions, and a sample."""
+"""What the driver needs to know of a DataFrame before it is written: row counts by partition, and a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order inside a file on Spark: the layout goes on down to row groups, as `Assignment.arrange` has it.
+"""The order of rows inside a file on Spark: the layout continues down to row groups, as in `Assignment.arrange`.
 
     rows of a file ──sort──▶ slabs of whole row groups ──sort inside each──▶ thinner slabs ──▶ … ──▶ row groups
 

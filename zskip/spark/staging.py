@@ -1,4 +1,4 @@
-"""Files that Spark writes: into a staging folder first, and from there into the table, with their statistics."""
+"""Files that Spark writes: first to a staging folder, then moved into the table, with their statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conditions that an engine applies to the scans of a table, as one predicate that prunes it."""
+"""The conditions that an engine applies to the scans of a table, combined into one predicate that prunes it."""
 
 from __future__ import annotations
 

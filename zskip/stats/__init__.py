@@ -1,4 +1,4 @@
-"""What is known of the values in a file or row group, and where it comes from.
+"""What is known of the values in a file or row group, and its origin.
 
 ``ranges``: the form that proofs are made on · ``files``: the form that is kept · ``footers``: from Parquet that lies
 there · ``collect``: from rows while they are written.

@@ -1,4 +1,4 @@
-"""What footers lack, from the rows themselves: NaN counts, exact bounds, the bounds of writers that left none."""
+"""Statistics that footers lack, computed from the rows: NaN counts, exact bounds, missing bounds."""
 
 from __future__ import annotations
 

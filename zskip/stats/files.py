@@ -1,4 +1,4 @@
-"""`DataFiles`: data files and what is known of their rows, in the form that the side-car keeps."""
+"""`DataFiles`: data files with their statistics, in the form that the index stores."""
 
 from __future__ import annotations
 

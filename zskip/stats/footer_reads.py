@@ -1,4 +1,4 @@
-"""The ends of Parquet files, where their footers are: each by one read of what is probably enough of it, or by two."""
+"""Read the ends of Parquet files, where the footers are: usually by one request each, sometimes by two."""
 
 from __future__ import annotations
 

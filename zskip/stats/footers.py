@@ -1,4 +1,4 @@
-"""Statistics of Parquet files that lie there already: their footers' own, as far as they may be believed."""
+"""Statistics of existing Parquet files, from their footers as far as they can be trusted."""
 
 from __future__ import annotations
 

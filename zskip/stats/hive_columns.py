@@ -1,4 +1,4 @@
-"""Statistics of columns whose values stand in folder names: ``day=2018-03-24/host=a%2Fb/part-0.parquet``."""
+"""Statistics of partition columns, from folder names: ``day=2018-03-24/host=a%2Fb/part-0.parquet``."""
 
 from __future__ import annotations
 

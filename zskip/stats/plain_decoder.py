@@ -1,4 +1,4 @@
-"""Bounds as a footer spells them (Parquet's PLAIN encoding) as Arrow arrays, in every physical form that a type has."""
+"""Decode the bounds of a footer (Parquet's PLAIN encoding) to Arrow arrays, for every physical form of a type."""
 
 from __future__ import annotations
 

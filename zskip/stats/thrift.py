@@ -1,4 +1,4 @@
-"""Parquet footers by the thousand: one is read field by field, and its shape followed through all others at once.
+"""Parse thousands of Parquet footers: one is read field by field, the others of the same shape together.
 
 Files of one writer have footers of one shape: the same fields in the same order, with other numbers and other bounds.
 `trace` walks one footer in Thrift's compact protocol and notes the shape as a short program; `follow` runs a program

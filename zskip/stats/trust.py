@@ -1,4 +1,4 @@
-"""Which of a footer's statistics may be believed, by who wrote them and in which physical form.
+"""Which statistics of a footer can be trusted, by its writer and its physical form.
 
 | what the footer has                                | what is believed                                            |
 | -------------------------------------------------- | ----------------------------------------------------------- |

@@ -1,4 +1,4 @@
-"""The table log: the log of snapshots in a table's folder, and the shards of statistics beside the data.
+"""The table log: the log of snapshots in a table's folder, and the shards of statistics.
 
 ``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the table · ``commit``: how it changes
 (``new_entry``, ``kept_files``, ``shard_changes``) · ``index``: what a plan reads · ``indexing``, ``freshness``: folders

@@ -1,4 +1,4 @@
-"""Indexes over Parquet that someone else wrote: from footers, from the rows, or from statistics that are given."""
+"""Index foreign Parquet: from footers, from the rows, or from given statistics."""
 
 from __future__ import annotations
 

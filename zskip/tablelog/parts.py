@@ -1,4 +1,4 @@
-"""Parts: the side-car's files, each named by a snapshot with its size and a digest of every block of it.
+"""Parts: the files of the index, each recorded in a snapshot with its size and a digest of each block.
 
 A reader takes the blocks that cover what it needs, and trusts none before its digest is right: so a ranged read is
 checked as well as a whole one.

@@ -1,4 +1,4 @@
-"""Repair: parts of the index that were lost are made again from the data files' footers, as far as they tell.
+"""Repair: rebuild lost parts of the index from the data files' footers, as far as possible.
 
 | what is lost | what is done |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""The segments of a table's sketches: opened, published, and merged, so that any number of commits leaves few.
+"""Open, publish and merge the segments of a table's sketches, so that few remain after any number of commits.
 
 Segments of about one size become one whenever enough have come together (O'Neil 1996, the log-structured merge-tree),
 in the commit that adds the last of them; `optimize` makes one of all.

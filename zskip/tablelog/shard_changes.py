@@ -1,4 +1,4 @@
-"""Shards of a version from those of the one before: without some files, and with many small shards made one."""
+"""Derive the shards of a version from the one before: remove files, and merge small shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards: some thousands of files, and what is known of them and of their row groups, as two Parquet parts.
+"""Shards: the statistics of some thousand files and of their row groups, as two Parquet files.
 
 | file part, one row a file | row-group part, one row a row group |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""Long bounds cut short without ceasing to be bounds."""
+"""Shorten long bounds so that they remain bounds."""
 
 from __future__ import annotations
 

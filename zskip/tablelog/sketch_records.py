@@ -1,4 +1,4 @@
-"""`SketchRecord`: a table's sketches as its snapshots name them."""
+"""`SketchRecord`: the record of a sketch in a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB: relations over planned files, whole statements, and errors that point at what was written.
+"""DuckDB: relations over planned files, whole statements, and errors that refer to the user's text.
 
 ``native_scan``: its SQL · ``duckdb_types``: Arrow types as DuckDB reads them · ``remote_files``: files in
 object stores · ``relation``: a plan as a relation · ``statement``: whole statements, by ``table_places`` (where tables

@@ -1,4 +1,4 @@
-"""The zskip tables that a statement may name: by quoted path, or by a name that was given."""
+"""The zskip tables that a statement may refer to: by quoted path, or by a given name."""
 
 from __future__ import annotations
 

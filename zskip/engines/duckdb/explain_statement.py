@@ -1,4 +1,4 @@
-"""What a statement need not read, by table and by rule."""
+"""Explain what a statement need not read, by table and by rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that stand for files which the index answers, as a SELECT beside the read of the others."""
+"""A SELECT of rows that represent files whose results the index has, to be combined with the read of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a connection's settings give a predicate another meaning than the one that was planned."""
+"""Settings of a connection that give a predicate another meaning than the planned one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB's errors point at the statement that ran; here they point at the one that was written."""
+"""Rewrite DuckDB's errors so that they point at the user's statement, not at the one that ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scan as a DuckDB relation: a native scan of the survivors under the predicate that is left."""
+"""A scan as a DuckDB relation: a native scan of the survivors, filtered by the residual predicate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a connection that can matter to a condition which DuckDB has bound already.
+"""The settings of a connection that can affect a condition which DuckDB has already bound.
 
 Collations, integer division, casts and macros are part of the bound condition; what is left are the settings that its
 functions read when they run.

@@ -1,4 +1,4 @@
-"""How rows of a Delta or Iceberg table stand in its data files: other names, no partition values, deleted rows.
+"""How the data files of a Delta or Iceberg table store its rows: other names, no partition values, deleted rows.
 
 | what differs | how it is read |
 | --- | --- |

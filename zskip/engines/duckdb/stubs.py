@@ -1,4 +1,4 @@
-"""Stubs: empty tables that stand in for zskip's while DuckDB plans a statement, so that its plan can be read.
+"""Stubs: empty tables that replace zskip's while DuckDB plans a statement.
 
 A stub is an Arrow dataset without rows and without statistics, so that nothing is folded away. Each place in the text
 has a stub of its own, whose columns ``zskip_<place>_<column>`` occur nowhere else: a name in the plan says which scan

@@ -1,4 +1,4 @@
-"""What stands in a table's place when a statement runs: a native read of the files that are left of it."""
+"""The native read of the surviving files that replaces a table when a statement runs."""
 
 from __future__ import annotations
 

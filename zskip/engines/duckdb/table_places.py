@@ -1,4 +1,4 @@
-"""The places of a statement's text at which a table stands in FROM, read from DuckDB's own tokens.
+"""The positions at which a statement names tables in FROM, found in DuckDB's own tokens.
 
 Nothing here resolves columns or scopes, but for the names of common table expressions, which stand before tables.
 """
