@@ -132,7 +132,10 @@ def address() -> Iterator[Address]:
 def test_a_type_that_is_not_known_is_kept_and_never_pruned_on(address: Address, tmp_path: Path) -> None:
     rows = _addresses(address)
     table = zskip.write(rows, tmp_path / "t", by="n", files=4)
-    assert len(table.plan("ip < 16").paths) == 4
+    for condition in ("ip < 16", "ip IN (1, 2)", "ip = ip", "coalesce(ip, 5) = 3", "abs(ip) = 3", "ip IS NOT NULL"):
+        assert len(table.plan(condition).paths) == 4
+        assert table.plan(condition).explain()
+    assert len(table.plan("ip IS NULL").paths) == 0
     assert table.to_arrow().sort_by("n").equals(rows)
 
 

@@ -58,7 +58,7 @@ class Reference:
     """A column, by the path of its leaf."""
 
     path: str
-    type: pa.DataType
+    type: pa.DataType = field(hash=False)  # not every extension type has a hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,9 +193,9 @@ def of_column(ranges: Ranges | None, type: pa.DataType, units: int) -> Span:
     """The span of a column. No ranges, or ranges of another type: anything, but reading a column never fails."""
     if ranges is None or ranges.lower.type != type:
         return Span.anything(type, units, fail=False)
-    if type not in ranges.derived:
-        ranges.derived[type] = _of_ranges(ranges, type, units)
-    return cast(Span, ranges.derived[type])
+    if "span" not in ranges.derived:
+        ranges.derived["span"] = _of_ranges(ranges, type, units)
+    return cast(Span, ranges.derived["span"])
 
 
 def _of_ranges(ranges: Ranges, type: pa.DataType, units: int) -> Span:

@@ -32,8 +32,8 @@ class Ranges:
     has_value: pa.BooleanArray
     has_null: pa.BooleanArray
     has_nan: pa.BooleanArray
-    derived: dict[pa.DataType, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What was computed of them for columns of a type, for as long as they live: a shard is asked again and again."""
+    derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was computed of them, for as long as they live: a shard is asked again and again."""
 
     def __len__(self) -> int:
         return len(self.lower)

@@ -22,14 +22,23 @@ __all__ = ["one_kind", "one_type"]
 def one_kind(values: Sequence[Value], dialect: Dialect) -> list[Value]:
     """The branches of a choice, as the one type to which the engine casts them. Raises `Refused` where it may round."""
     scalars = [leaf for value in values for leaf in leaves(value)]
-    types = {leaf.type for leaf in scalars if leaf.type != pa.null()}
+    types = _distinct(leaf.type for leaf in scalars if leaf.type != pa.null())
     exact = all(t.is_integer(each) or t.is_decimal(each) for each in types) and _fits_38(types)
     if len(types) <= 1 or exact:
         return list(values)
-    terms = {leaf.type for leaf in scalars if not isinstance(leaf, Literal)}
+    terms = _distinct(leaf.type for leaf in scalars if not isinstance(leaf, Literal))
     if len(terms) != 1 or any(isinstance(value, Choice) for value in values):
         raise Refused("a choice among values of several types", Cause.SEVERAL_TYPES)
     return list(aligned([value for value in values if not isinstance(value, Choice)], dialect))
+
+
+def _distinct(types: Iterable[pa.DataType]) -> list[pa.DataType]:
+    """The types, each once: by comparison, for not every extension type has a hash."""
+    found: list[pa.DataType] = []
+    for type in types:
+        if type not in found:
+            found.append(type)
+    return found
 
 
 def _fits_38(types: Iterable[pa.DataType]) -> bool:

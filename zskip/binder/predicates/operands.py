@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from functools import lru_cache
 
 import pyarrow as pa
 from sqlglot import exp
@@ -85,7 +84,6 @@ def are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool
     return ("string" in kinds and literal) or kinds not in _NEVER_COMPARED
 
 
-@lru_cache(maxsize=256)
 def _kind(type: pa.DataType) -> str:
     entry = t.of(type)
     return entry.kind or entry.name
