@@ -1,10 +1,11 @@
 """Look-ups on columns that no layout clusters, by sketches: files read, bytes, times, and what writing them costs.
 
-    python benchmarks/sketches.py /tmp/bench [--files 10000] [--only keys,write,zeek,text,connections,appends]
+    python benchmarks/sketches.py /tmp/bench [--files 10000] [--only keys,write,zeek,text,connections,appends,million]
 
 `keys`: unique keys in random order, beside the glob and DuckDB's own Bloom filters · `write`: TPC-H lineitem with and
 without sketches · `zeek`: network logs clustered by time and hosts · `text`: LIKE '%…%' · `connections`: all four
-columns of ConnRecord · `appends`: fifty of them, and then an optimize.
+columns of ConnRecord · `appends`: fifty of them, and then an optimize · `million`: an index of a million files, whose
+statistics are made up, on this machine and over S3 (moto's server).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from layout_cases import FIXTURES, Case, connections, lineitem
+from lookup import Counted, s3, upload
 from targets import at_least, at_most
 
 import zskip
+from zskip.binder import bind
+from zskip.plan import plan
+from zskip.schema import Schema
+from zskip.sketches import SKETCHES, SketchName
+from zskip.sketches.hashing import hashes
+from zskip.sketches.pairs import Coverage, Run, Source, write_segment
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage import open_storage
+from zskip.tablelog import Index, SketchRecord, commit, load
+from zskip.tablelog.parts import Drafts
+from zskip.tablelog.segments import new_ids
+from zskip.tablelog.sketch_records import SegmentRecord
 
 ROWS_PER_FILE = 2000
 LOOK_UPS = 50
@@ -208,7 +223,90 @@ def appends(folder: Path, files: int) -> None:
     at_most(2, before / look_up(), "a look-up after 50 appends, against one segment", " times")
 
 
-PARTS = {"keys": keys, "write": write, "zeek": zeek, "text": text, "connections": connections_, "appends": appends}
+MILLION, KEYS_PER_FILE = 1_000_000, 10
+
+
+def made_up(folder: Path) -> pa.StringArray:
+    """The index of a million files that are not there, each with ten of the returned keys, in their order."""
+    uid = keys_of(np.random.default_rng(7), MILLION * KEYS_PER_FILE)
+    if (folder / "_zskip").exists():
+        return uid
+    number = np.arange(MILLION)
+    exact, none = pa.array(np.ones(MILLION, bool)), pa.array(np.zeros(MILLION, np.int64))
+    bounds = {
+        "a": (pa.array(number * KEYS_PER_FILE), pa.array((number + 1) * KEYS_PER_FILE - 1)),
+        "uid": (pa.array(["0" * 16] * MILLION), pa.array(["f" * 16] * MILLION)),
+    }
+    units = FileStatistics(
+        pa.array(np.full(MILLION, KEYS_PER_FILE)),
+        {name: ColumnStatistics(low, high, none, none, exact, exact) for name, (low, high) in bounds.items()},
+    )
+    names = pc.binary_join_element_wise("part-", pa.array(number).cast(pa.string()), ".parquet", "")
+    unknown = pa.nulls(MILLION, pa.int64())
+    sizes, ids = pa.array(np.full(MILLION, 10_000_000)), new_ids(MILLION)
+    etags = pa.nulls(MILLION, pa.string())
+    data = DataFiles(names, sizes, unknown, etags, units, units, np.arange(MILLION + 1), id=ids)
+    pairs = np.sort(Run.of(hashes(uid), 0) | np.repeat(number, KEYS_PER_FILE))
+    coverage, bits = Coverage.of(ids.to_numpy()), SKETCHES["values"].key_bits(len(uid))
+    storage = open_storage(str(fresh(folder)))
+    folder.mkdir(parents=True)
+    part, entries = Drafts(storage).write(
+        "sketches", ".parquet", lambda sink: write_segment(sink, [Source(Run(pairs), number)], coverage, bits)
+    )
+    record = SketchRecord(SketchName("uid", "values"), (SegmentRecord(part, MILLION, entries),))
+    schema = Schema(pa.schema({"a": pa.int64(), "uid": pa.string()}))
+    details = {"source": "statistics"}
+    commit(
+        storage, None, "index", add=data, schema=schema, managed=False, details=details, sketches=lambda _: (record,)
+    )
+    return uid
+
+
+def million(folder: Path, files: int) -> None:
+    """Look-ups over a million files: milliseconds, and requests of an object store."""
+    place = folder / "million"
+    uid = made_up(place)
+    conditions = [f"uid = {quoted(uid[at].as_py())}" for at in range(0, MILLION * KEYS_PER_FILE, 199_999)]
+    storage = open_storage(str(place))
+
+    def opened(of: Any, *, sketched: bool = True) -> Index:
+        snapshot = load(of)
+        return Index(of, snapshot if sketched else replace(snapshot, sketches=()))
+
+    def look_up(index: Index, condition: str) -> list[str]:
+        return plan(index, bind(condition, index.snapshot.schema)).paths
+
+    numbers = [look_up(opened(storage), condition) for condition in conditions[:3]]
+    expected = [f"part-{at * 199_999 // KEYS_PER_FILE}.parquet" for at in range(3)]
+    assert [[Path(path).name for path in paths] for paths in numbers] == [[name] for name in expected]
+    cold = 1000 * seconds(lambda: look_up(opened(storage), conditions[0]), 9)
+    at_most(100, cold, "open and look up a key in 1,000,000 files", " ms")
+    index, later = opened(storage), iter(conditions)
+    look_up(index, conditions[-1])
+    at_most(10, 1000 * seconds(lambda: look_up(index, next(later)), 45), "a look-up in 1,000,000 files, warm", " ms")
+    with s3() as options:
+        plain = open_storage("s3://bench/t", {**options, "client_options": {"allow_http": True}})
+        upload(place, plain)
+        asked = []
+        for sketched in (True, False):
+            counted: Any = Counted(plain, 0.0)
+            index = opened(counted, sketched=sketched)
+            # A second condition leaves a hundred files, the names of which cost the same with a sketch and without.
+            look_up(index, f"a BETWEEN 1000000 AND 1000999 AND {conditions[0]}" if sketched else "a = 1000000")
+            asked.append(counted.requests)
+        print(f"      {asked[0]} requests with a sketch, {asked[1]} without")
+    at_most(3, asked[0] - asked[1], "requests more with a sketch")
+
+
+PARTS = {
+    "keys": keys,
+    "write": write,
+    "zeek": zeek,
+    "text": text,
+    "connections": connections_,
+    "appends": appends,
+    "million": million,
+}
 
 
 def main() -> None:

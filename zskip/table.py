@@ -594,17 +594,21 @@ class Table:
         self._move_to(snapshot)
         return done
 
-    def add_sketches(self, sketches: Mapping[str, str | Sequence[str]], **options: Unpack[Resources]) -> Sketched:
+    def add_sketches(
+        self, sketches: Mapping[str, str | Sequence[str]], *, session: Any = None, **options: Unpack[Resources]
+    ) -> Sketched:
         """Make sketches of columns, as ``{"uid": "values"}``, from the rows that are there; later appends follow.
 
         The columns are read, nothing else. A sketch that the table has already gets the files that it does not know.
-        Options as for `append`, without ``session``. Raises `InvalidOption`, `UnknownColumn`, `CorruptFile` and
-        `CommitConflict`.
+        ``session``: a Spark session whose executors read them. Options as for `append`. Raises `InvalidOption`,
+        `UnknownColumn`, `CorruptFile` and `CommitConflict`.
         """
+        backend = _backend(session)
         self.refresh()
         base = self.snapshot
         names = named_sketches(sketches, base.schema)
-        done = complete_sketches(self._storage, base, _resources(options), names, parts=self._index.parts)
+        given = _resources(options, "session")
+        done = complete_sketches(self._storage, base, given, names, parts=self._index.parts, backend=backend)
         self._move_to(done[0])
         return self._sketched()
 

@@ -272,7 +272,8 @@ def _glob(text: str) -> str:
 def check_table(random: Random, oracle: DuckDBOracle, cases: Counter[str]) -> Iterator[str]:
     """One random table and its predicates; yields what breaks the law, ready to read."""
     table = random_table(random, _KINDS)
-    oracle.read(table.rows)
+    # Not as a table of DuckDB's: by its statistics ILIKE folds ASCII alone there, and all letters in Parquet.
+    oracle.con.register("units", table.rows)
     lookups = LookUps(random, table)
     predicates = [lookups.asked() for _ in range(PREDICATES_PER_TABLE)]
     shape = Shape(random.choice((None, None, 1, 3, 5)), random.choice((0, 0, 3)))
@@ -325,6 +326,8 @@ def run(cases: int, seed: int, *, stop_after: int = 5, aloud: bool = False) -> t
             failures.append(f"--table {table_seed}\n{failure}")
             if aloud:
                 print(failures[-1], flush=True)
+        if aloud:
+            print(f"{tally['cases']:,} cases", file=sys.stderr, flush=True)
     return tally, failures
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import zskip
 from zskip import spark as zs
+from zskip.spark.executor_footers import on_executors
 
 NAMES = [f"{number * 2654435761 % 2**32:08x}" for number in range(1200)]
 
@@ -39,6 +42,12 @@ def test_spark_makes_sketches_and_keeps_them_up(spark: SparkSession, tmp_path: P
     assert found(table, 79) == (1, [79])
     table.optimize(session=spark)
     assert [len(each.segments) for each in table.snapshot.sketches] == [1, 1, 1]
+    assert found(table, 1199) == (1, [1199])
+    table.drop_sketches("uid")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zskip.spark.executor_sketches.on_executors", asked := Mock(side_effect=on_executors))
+        table.add_sketches({"uid": "values"}, session=spark)
+    assert asked.call_count == 1
     assert found(table, 1199) == (1, [1199])
     read = zs.table(spark, str(tmp_path / "t")).where(f"uid = '{NAMES[500]}'")
     assert [row.n for row in read.collect()] == [500]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chunks_of", "on_executors", "read_footers", "read_foreign_footers"]
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MANY = 2000
@@ -71,13 +72,13 @@ def read_foreign_footers(
     return Schema(found[0][0]), replace(files, size=listed.size, modified=listed.modified, etag=listed.etag)
 
 
-def chunks_of(paths: Sequence[str], length: int) -> list[list[str]]:
-    """The paths in lists of so many."""
-    return [list(paths[start : start + length]) for start in range(0, len(paths), length)]
+def chunks_of(items: Sequence[Item], length: int) -> list[list[Item]]:
+    """The items in lists of so many."""
+    return [list(items[start : start + length]) for start in range(0, len(items), length)]
 
 
-def on_executors(spark: SparkSession, work: Callable[[list[str]], Result], chunks: list[list[str]]) -> list[Result]:
-    """The results of the work on each chunk of paths, in their order. An error that it raises is raised here."""
+def on_executors(spark: SparkSession, work: Callable[[list[Item]], Result], chunks: list[list[Item]]) -> list[Result]:
+    """The results of the work on each chunk of items, in their order. An error that it raises is raised here."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -94,9 +95,9 @@ def on_executors(spark: SparkSession, work: Callable[[list[str]], Result], chunk
     return [outcome for outcome in outcomes if not isinstance(outcome, ZskipError)]
 
 
-def _outcome(work: Callable[[list[str]], Result], paths: list[str]) -> Result | ZskipError:
+def _outcome(work: Callable[[list[Item]], Result], items: list[Item]) -> Result | ZskipError:
     try:
-        return work(paths)
+        return work(items)
     except ZskipError as error:
         return error
 

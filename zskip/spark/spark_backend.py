@@ -26,7 +26,7 @@ from zskip.plan import survey
 from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark import sampling, staging
-from zskip.spark.executor_sketches import sketched
+from zskip.spark.executor_sketches import each, sketched
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import arrow_schema, column, read_files, require_session, setting, spark_schema
 from zskip.storage import Storage, abandon
@@ -53,7 +53,8 @@ def backend(session: SparkSession) -> Backend:
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
     opened, scanned, stored = (partial(way, session) for way in (_opened, _scanned, _stored))
-    return Backend(partial(open_storage, session), opened, scanned, stored, _some, _write, recuts_at_once=True)
+    storage, on_executors = partial(open_storage, session), partial(each, session)
+    return Backend(storage, opened, scanned, stored, _some, _write, on_executors, recuts_at_once=True)
 
 
 @dataclass(frozen=True, slots=True)

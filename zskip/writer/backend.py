@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from zskip.writer.paths import stored_rows
 from zskip.writer.routing import Routing
 from zskip.writer.row_sample import RowSample
 from zskip.writer.row_source import RowSource, of_reader
-from zskip.writer.write import Written, write_files
+from zskip.writer.write import Written, available_cores, write_files
 
 __all__ = ["LOCAL", "Backend", "Rows"]
 
@@ -41,7 +42,8 @@ class Backend:
     source · ``scanned(scan)``: the rows that a scan selects · ``stored(index, numbers)``: the rows of some of a table's
     files · ``sampled(rows, columns, size, total, seed)``: about ``size`` of ``total`` rows, with these top-level
     columns · ``write(rows, storage, schema, options, routing, rows_per_file, slots)``: as `write_files`; after an error
-    no file is left.
+    no file is left · ``each(storage, work, items, options)``: what ``work``, which reads files of the storage and
+    pickles, returns of each item, in their order.
 
     ``recuts_at_once``: whether optimize rewrites all groups of files in one write, as a cluster should, or one by one.
     """
@@ -55,6 +57,7 @@ class Backend:
         [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[tuple[int, int]] | None],
         Written,
     ]
+    each: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
     recuts_at_once: bool
 
 
@@ -89,4 +92,15 @@ def _write(
     return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots)
 
 
-LOCAL = Backend(open_storage, open_source, _scanned, _stored, _sampled, _write, recuts_at_once=False)
+def _each(
+    storage: Storage, work: Callable[[Any], Any], items: Sequence[Any], options: WriteOptions
+) -> Generator[Any, None, None]:
+    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-each") as pool:
+        try:
+            yield from pool.map(work, items)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+LOCAL = Backend(open_storage, open_source, _scanned, _stored, _sampled, _write, _each, recuts_at_once=False)

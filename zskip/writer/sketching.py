@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption
-from zskip.plan import Survivors, survey
+from zskip.plan import survey
+from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
 from zskip.sketches.hashing import Hashes
@@ -21,6 +22,7 @@ from zskip.storage import Storage
 from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.segments import new_ids, published
+from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files
 from zskip.writer.spool import SpillFolders, free_memory
@@ -39,11 +41,13 @@ def complete_sketches(
     *,
     repair: bool = False,
     parts: Storage | None = None,
+    backend: Backend = LOCAL,
 ) -> tuple[Snapshot, tuple[str, ...]]:
     """Extend a table's sketches, and new ones of ``added``, to the files that they lack, and commit if there are any.
 
     ``repair``: read every segment, and make those that are damaged anew; the paths of these are returned as well.
-    ``parts``: where the side-car lies, if not beside the data files. Raises `CorruptFile` and `CommitConflict`.
+    ``parts``: where the side-car lies, if not beside the data files · ``backend``: who reads the files. Raises
+    `CorruptFile` and `CommitConflict`.
     """
     parts = storage if parts is None else parts
     new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})
@@ -70,7 +74,7 @@ def complete_sketches(
     drafts, made = Drafts(parts), tuple[SketchRecord, ...]()
     try:
         for mask, names in lacking.items():
-            made += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts)
+            made += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts, backend)
     except BaseException:
         drafts.discard()
         raise
@@ -136,7 +140,13 @@ def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
 
 
 def _built(
-    index: Index, files: np.ndarray, ids: np.ndarray, names: Sequence[SketchName], options: WriteOptions, drafts: Drafts
+    index: Index,
+    files: np.ndarray,
+    ids: np.ndarray,
+    names: Sequence[SketchName],
+    options: WriteOptions,
+    drafts: Drafts,
+    backend: Backend,
 ) -> tuple[SketchRecord, ...]:
     """Read these files, by number, and build their segments."""
     paths = index.paths(files).to_pylist()
@@ -146,13 +156,13 @@ def _built(
         given: Sequence[Any] = paths
     else:
         # The format's own names, values of partitions and deletes: a scan knows them.
-        read, given = partial(_keys_of_scan, survey(index, None), names), files.tolist()
-    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-sketch") as pool:
-        try:
-            return segments_of(drafts, names, pool.map(read, given), paths, ids[files], options)
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+        every = survey(index, None)
+        read, given = (
+            partial(_keys_of_scan, names),
+            [every.narrowed(files[at : at + 1]).scan for at in range(len(files))],
+        )
+    with closing(backend.each(index.storage, read, given, options)) as keys:
+        return segments_of(drafts, names, keys, paths, ids[files], options)
 
 
 def keys_of_file(
@@ -163,9 +173,8 @@ def keys_of_file(
     return _keys_of_rows(schema, names, (part() for part in parts))
 
 
-def _keys_of_scan(every: Survivors, names: Sequence[SketchName], file: int) -> list[Hashes]:
-    """What each of these sketches keeps of a file by number, of which the live rows are read."""
-    scan = every.narrowed(np.array([file])).scan
+def _keys_of_scan(names: Sequence[SketchName], scan: Scan) -> list[Hashes]:
+    """What each of these sketches keeps of the live rows of a scan's file."""
     batches = to_batches(scan, _roots(scan.schema, names))
     return _keys_of_rows(scan.schema, names, (pa.Table.from_batches([batch]) for batch in batches))
 
