@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import zskip
-from zskip.errors import DamagedIndex
+from zskip.errors import DamagedIndex, TableError
 from zskip.sources import cache
 from zskip.storage.local import LocalStorage
 
@@ -86,6 +86,15 @@ def test_a_storage_says_in_another_process_whether_it_is_durable(tmp_path: Path)
 
     for durable in (True, False):
         assert pickle.loads(pickle.dumps(LocalStorage(tmp_path, durable=durable))).durable is durable
+
+
+def test_a_cache_folder_that_cannot_be_written_is_named(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(TableError, match="XDG_CACHE_HOME"):
+        zskip.open(table)
 
 
 def test_what_no_one_opened_for_a_month_is_removed(table: Path, cache_folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from zskip.errors import MissingDependency
+from zskip.errors import MissingDependency, TableError
 from zskip.sources.source import Source
 from zskip.storage.local import LocalStorage
 from zskip.tablelog import Snapshot, vacuum
@@ -32,7 +32,7 @@ def cache_of(source: Source, deep: bool) -> LocalStorage:
 
     Where it is made, those that no one has opened for a month are removed.
 
-    Raises `MissingDependency`.
+    Raises `MissingDependency`, and `TableError` where the cache folder cannot be written.
     """
     try:
         from platformdirs import user_cache_path
@@ -45,11 +45,17 @@ def cache_of(source: Source, deep: bool) -> LocalStorage:
         :32
     ]
     folder = every / name
-    if folder.is_dir():
-        os.utime(folder)
-    else:
-        _remove_unused(every)
-        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if folder.is_dir():
+            os.utime(folder)
+        else:
+            _remove_unused(every)
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TableError(
+            f"The cache folder {every} cannot be written ({error}). Name another one in the environment variable "
+            "XDG_CACHE_HOME, or keep the index of the table in its own folder: zskip.attach(path)."
+        ) from error
     return LocalStorage(folder, durable=False)
 
 
