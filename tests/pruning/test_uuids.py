@@ -140,5 +140,5 @@ def test_bytes_of_the_same_width_are_no_uuids() -> None:
 
 def test_a_uuid_is_written_as_one() -> None:
     node = Compare("<", Reference("u", UUID), Literal(pa.scalar(bytes(range(16)), UUID)))
-    assert render(node, "duckdb") == "\"u\" < UUID '00010203-0405-0607-0809-0a0b0c0d0e0f'"
+    assert render(node, "duckdb") == "\"u\" < CAST('00010203-0405-0607-0809-0a0b0c0d0e0f' AS UUID)"
     assert render(node, "spark") is None
