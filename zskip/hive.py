@@ -30,6 +30,7 @@ __all__ = [
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|]""")
+_LONGEST_NAME = 255  # bytes, on most file systems
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _FIT = (t.is_integer, t.is_string, t.is_boolean, t.is_date32, lambda type: t.is_timestamp(type) and type.tz is None)
@@ -54,6 +55,10 @@ def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
         values = values.cast(values.type.value_type)
     texts = values.cast(pa.string())
     if t.is_string(values.type):
+        try:
+            pc.unique(texts).validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatch(f'The column "{column}" holds a text that is not UTF-8: {error}') from error
         unfit = pc.or_(pc.equal(texts, ""), pc.equal(texts, NULL))
         if pc.any(unfit).as_py():
             raise SchemaMismatch(
@@ -64,12 +69,19 @@ def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
 
 
 def folder(columns: Sequence[str], texts: Sequence[str]) -> str:
-    """The folder of a partition, with a slash at its end.
+    """The folder of a partition, with a slash at its end. Raises `SchemaMismatch` for a name that no disk takes.
 
     >>> folder(["day", "host"], ["2024-01-31", "a/b"])
     'day=2024-01-31/host=a%2Fb/'
     """
-    return "".join(f"{_escape(column)}={_escape(text)}/" for column, text in zip(columns, texts, strict=True))
+    names = [f"{_escape(column)}={_escape(text)}" for column, text in zip(columns, texts, strict=True)]
+    for column, name in zip(columns, names, strict=True):
+        if len(name.encode()) > _LONGEST_NAME:
+            raise SchemaMismatch(
+                f'A value of the column "{column}" is too long for a folder name: "{name[:60]}…" has more than '
+                f"{_LONGEST_NAME} bytes. Partition by another column."
+            )
+    return "".join(f"{name}/" for name in names)
 
 
 def _escape(text: str) -> str:

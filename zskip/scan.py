@@ -174,13 +174,24 @@ class Scan:
         counted = self._all_match & self.files.column("rows").is_valid().to_numpy()
         if self.deletes:
             counted &= np.array([path not in self.deletes for path in self.relative_paths], bool)
+        rows = np.where(counted, known, 0)
         starts = np.flatnonzero(np.diff(self.groups.file, prepend=-1))
-        rows = int(known[counted].sum())
         if len(starts) and not self.deletes:
             proved = np.logical_and.reduceat(self.groups.all_match & (self.groups.rows >= 0), starts)
-            rows += int(np.add.reduceat(self.groups.rows, starts)[proved].sum())
-            counted[self.groups.file[starts][proved]] = True
-        return rows, self.narrowed(~counted)
+            files = self.groups.file[starts][proved]
+            rows[files] += np.add.reduceat(self.groups.rows, starts)[proved]
+            counted[files] = True
+        if not self.managed and self.source is None:
+            counted[counted] = self._unchanged(counted)
+        return int(rows[counted].sum()), self.narrowed(~counted)
+
+    def _unchanged(self, kept: np.ndarray) -> np.ndarray:
+        """Of the kept files (one flag a file), whether each still has the size and the time of its plan."""
+        planned = self.files.filter(pa.array(kept))
+        now = self.storage.size_and_modified(planned.column("path").to_pylist())
+        same_size = pc.fill_null(pc.equal(planned.column("size"), now.size), False)
+        same_time = pc.fill_null(pc.equal(planned.column("modified"), now.modified), True)
+        return np.asarray(pc.and_(same_size, same_time))
 
     def row_groups_of(self, file: int) -> tuple[int, ...] | None:
         """The row groups to read of the file at this place; None for all."""

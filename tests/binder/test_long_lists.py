@@ -33,6 +33,7 @@ SCHEMA = Schema(pa.schema(TYPES))
 NUMBERS = ", ".join(str(number * 7 - 500) for number in range(400))
 TEXTS = ", ".join(f"'k{number}'" for number in range(400))
 DATES = ", ".join(f"DATE '20{number % 80 + 10}-{number % 12 + 1:02}-{number % 28 + 1:02}'" for number in range(400))
+DOUBLES = ", ".join(f"CAST('{number / 4}' AS DOUBLE)" for number in range(-200, 200))
 DATE_TEXTS = DATES.replace("DATE ", "")
 
 
@@ -93,6 +94,12 @@ ANYWHERE = [
     "s IN ({s}, '''a\\''b')",
     "s IN ({s}, 'a' 'b')",
     "s IN ({s}, 'a''', 'b) IN (')",
+    "i IN ((-5), {n})",
+    "i IN (-5, - 6, {n})",
+    "f IN (CAST('1.5' AS DOUBLE), {f})",
+    "i IN ({f})",
+    "s IN ({f})",
+    "f IN ({f}, CAST('1.5x' AS DOUBLE))",
     "i IN ({n}",
     "i IN {n})",
     "nobody IN ({n})",
@@ -105,7 +112,7 @@ ANYWHERE = [
 def test_a_long_list_means_what_the_parser_makes_of_it(
     form: str, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sql = form.format(n=NUMBERS, s=TEXTS, d=DATES, x=DATE_TEXTS)
+    sql = form.format(n=NUMBERS, s=TEXTS, d=DATES, x=DATE_TEXTS, f=DOUBLES)
 
     def answer() -> list[str]:
         try:
@@ -186,6 +193,9 @@ def test_long_parameters_are_read_apart_from_the_parser() -> None:
         found = bind(f"{column} IN ?", SCHEMA, params=[values]).tree
         assert isinstance(found, In)
         assert len(found.values) == 100_000
+        again = bind(bind(f"{column} IN ?", SCHEMA, params=[values]).frozen, SCHEMA).tree
+        assert isinstance(again, In)
+        assert again.values == found.values
 
 
 LONG_TEXTS = {

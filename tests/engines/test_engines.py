@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from decimal import Decimal
@@ -16,6 +17,7 @@ import pytest
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.binder import bind
+from zskip.engines import arrow
 from zskip.engines.arrow import counts
 from zskip.engines.duckdb import sql
 from zskip.engines.duckdb.native_scan import native_scan
@@ -294,3 +296,34 @@ def test_long_rows_come_in_small_batches(tmp_path: Path) -> None:
     batches = list(table.plan("id % 4 <> 1").to_batches())
     assert sum(batch.num_rows for batch in batches) == 27
     assert max(batch.num_rows for batch in batches) <= 3
+
+
+NULL_IN_FIELD = ["r.i IN (5, NULL)", "r.i NOT IN (7, NULL)", "r.i IN (NULL, NULL)", "r.i IN (5, 7, NULL) AND r.i < 6"]
+
+
+@pytest.mark.parametrize("sql", [*NULL_IN_FIELD, "r.i IN (-2147483648, NULL) OR r.i = 5", "n > 1 AND r.i IN (5, NULL)"])
+def test_a_field_is_looked_for_in_a_list_with_null(sql: str, tmp_path: Path) -> None:
+    """DuckDB raised an internal error, and answered nothing any more in this process."""
+    values = [{"i": -(2**31)}, {"i": 5}, None, {"i": None}, {"i": 6}]
+    rows = pa.table({"r": pa.array(values, pa.struct([("i", pa.int32())])), "n": range(5)})
+    table = zskip.write(rows, tmp_path / "t", by=["r.i"])
+    with duckdb.connect() as con:
+        (expected,) = con.execute(f"SELECT count(*) FROM rows WHERE {sql}").fetchall()[0]
+        assert table.plan(sql).to_duckdb(con).count("*").fetchall() == [(expected,)]
+    assert table.plan(sql).count() == table.plan(sql).to_arrow().num_rows == expected
+    assert table.delete(sql).rows == expected
+
+
+def test_an_internal_error_of_duckdb_ends_no_other_plan(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"n": range(100)}), tmp_path / "t", by=["n"])
+    values = pa.array([{"i": -(2**31)}, {"i": 5}, None], pa.struct([("i", pa.int32())]))
+    nested = zskip.write(pa.table({"r": values}), tmp_path / "nested", by=["r.i"])
+    (path,) = nested.plan().paths
+    broken = arrow.connection(table.plan("n > 3").scan)
+    schema = {"key": ["r"], "value": [{"name": "r", "type": 'STRUCT("i" INTEGER)', "default_value": None}]}
+    with contextlib.suppress(duckdb.Error):
+        # Not every release of DuckDB fails here.
+        query = "SELECT count(*) FROM read_parquet($f, schema = $s) WHERE r.i IN (5, NULL)"
+        broken.execute(query, {"f": [path], "s": schema}).fetchall()
+    assert table.plan("n % 7 = 3").count() == 14
+    assert table.plan("n % 7 = 3").to_arrow().num_rows == 14

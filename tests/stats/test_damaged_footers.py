@@ -141,9 +141,9 @@ def facts_of_arrow(made: bytes) -> Facts | None:
     receive, send = os.pipe()
     child = os.fork()
     if not child:
-        faulthandler.disable()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         try:
+            faulthandler.disable()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             facts = pickle.dumps(read_by_arrow(made))
             with os.fdopen(send, "wb") as pipe:
                 pipe.write(facts)

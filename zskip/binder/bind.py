@@ -19,7 +19,7 @@ from zskip.binder.lists import shortened, stands_for_lists
 from zskip.binder.names import Names
 from zskip.binder.reading import named_as_words, unheard
 from zskip.binder.split import Part, nesting, skeleton
-from zskip.binder.sql_text import Parameters, Source, require_parameters
+from zskip.binder.sql_text import Parameters, Source, is_unicode, require_parameters
 from zskip.binder.text_spans import unclosed_quote, what_is_wrong
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.expr import tree
@@ -65,7 +65,7 @@ def bind(
     """
     if not isinstance(sql, str):
         raise InvalidOption(f"A predicate is a text in SQL, not {sql!r}.")
-    if not _is_unicode(sql):
+    if not is_unicode(sql):
         raise SqlSyntaxError("The predicate holds half of a surrogate pair, which is no character.", ascii(sql)[1:-1])
     require_parameters(params)
     settings = Dialect(dialect, _zone(timezone), ansi)
@@ -97,14 +97,6 @@ def bind(
     if not reads_clock(whole.frozen, dialect):
         bind_cache.keep(key, found)
     return found
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _zone(name: str) -> str:

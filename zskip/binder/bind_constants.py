@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.lists import array_of, stand_ins
-from zskip.binder.sql_text import LongList, Parameters, Source
+from zskip.binder.sql_text import LongList, Parameters, Source, is_unicode
 from zskip.errors import UnknownParameter, nearest
 from zskip.expr.sql_literals import literal
 
@@ -166,6 +166,9 @@ def _parameters(
                 place,
             )
         text = literal(value, dialect)
+        if not is_unicode(text):
+            what = f"The parameter {shown} holds half of a surrogate pair, which is no character."
+            raise UnknownParameter(what, source.original, place)
         listed = array_of(value) if isinstance(value, _LISTS) and dialect in ("duckdb", "spark") else None
         if listed is not None:
             number = next(numbers)

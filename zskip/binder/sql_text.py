@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption
 
-__all__ = ["LongList", "Parameters", "Source", "require_parameters"]
+__all__ = ["LongList", "Parameters", "Source", "is_unicode", "require_parameters"]
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
@@ -23,6 +23,15 @@ def require_parameters(params: object) -> None:
     """Raises `InvalidOption` for what is neither a sequence of values nor a mapping of names to them."""
     if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
         raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text is one that can be stored: it holds no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _STAND_IN = re.compile(r"(?<!\d)\d{18}(?!\d)")

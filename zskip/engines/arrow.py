@@ -104,15 +104,35 @@ def connection(scan: Scan) -> duckdb.DuckDBPyConnection:
 
     # A store's files are read with its own credentials, which a database that is kept would keep as well.
     local = scan.storage.local is not None
-    con = _database(os.getpid()).cursor() if local else duckdb.connect()
-    con.execute("SET enable_progress_bar = false")
+    con = _cursor() if local else _quiet(duckdb.connect())
     if scan.predicate is not None:
         con.execute("SET TimeZone = " + literal(scan.predicate.dialect.timezone))
     return con
 
 
+def _cursor() -> duckdb.DuckDBPyConnection:
+    """A connection to this process's database, or to a new one where an internal error of DuckDB's has ended that."""
+    import duckdb
+
+    number = len(_ended)
+    try:
+        return _quiet(_database(os.getpid(), number).cursor())
+    except duckdb.FatalException:
+        _ended.add(number)
+        return _quiet(_database(os.getpid(), len(_ended)).cursor())
+
+
+_ended: set[int] = set()
+"""The numbers of databases in which DuckDB runs nothing any more."""
+
+
+def _quiet(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    con.execute("SET enable_progress_bar = false")
+    return con
+
+
 @functools.cache
-def _database(process: int) -> duckdb.DuckDBPyConnection:
+def _database(process: int, number: int) -> duckdb.DuckDBPyConnection:
     """The database that this process reads local files with: to start one takes longer than many a scan's reading.
 
     A process that was forked off has none of its parent's threads, and starts its own. Nothing is cached: a foreign
@@ -120,7 +140,7 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     """
     import duckdb
 
-    return duckdb.connect(f":memory:zskip-{process}", config={"enable_external_file_cache": False})
+    return duckdb.connect(f":memory:zskip-{process}-{number}", config={"enable_external_file_cache": False})
 
 
 def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:

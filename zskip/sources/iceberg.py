@@ -52,7 +52,7 @@ def newest_metadata(storage: Storage) -> str | None:
     if not names:
         return None
     if storage.exists("metadata/version-hint.text"):
-        hint = storage.read("metadata/version-hint.text").decode().strip()
+        hint = storage.read("metadata/version-hint.text").decode(errors="replace").strip()
         for name in (f"v{hint}.metadata.json", f"{hint}.metadata.json", hint):
             if name in names:
                 return f"metadata/{name}"
@@ -91,11 +91,12 @@ class IcebergSource:
         return IcebergSource(folder, address, mark, table, fixed)
 
     def opened(self) -> Table:
-        """The table, opened by pyiceberg. Raises `TableNotFound`."""
+        """The table, opened by pyiceberg. Raises `TableNotFound`, and `CorruptFile` where it cannot be read."""
         if self.table is not None:
             return self.table
         try:
             from pyiceberg.catalog.noop import NoopCatalog
+            from pyiceberg.exceptions import ValidationError
             from pyiceberg.serializers import FromInputFile
             from pyiceberg.table import StaticTable
         except ImportError as error:
@@ -106,6 +107,8 @@ class IcebergSource:
         try:
             metadata = FromInputFile.table_metadata(io.new_input(self.metadata))
             return StaticTable((name, self.metadata), metadata, self.metadata, io, NoopCatalog(name))
+        except ValidationError as error:
+            raise CorruptFile(f"The Iceberg metadata {self.metadata} cannot be read: {error}") from error
         except (OSError, ValueError) as error:
             raise TableNotFound(f"There is no Iceberg table at {self.metadata}: {error}") from error
 

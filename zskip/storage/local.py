@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from zskip.errors import TableError, UnsafePath, UnsupportedStore, naming
+from zskip.errors import FilesRemoved, TableError, UnsafePath, UnsupportedStore, naming
 from zskip.storage.storage import Listing, table_path, unsafe_paths
 
 if TYPE_CHECKING:
@@ -182,6 +182,8 @@ class LocalStorage:
                 os.link(temporary, target)
             except FileExistsError:
                 return False
+            except FileNotFoundError as error:
+                raise _vacuumed(target) from error
             except OSError as error:
                 if error.errno in _NO_LINKS:
                     raise UnsupportedStore(
@@ -275,7 +277,10 @@ class _Unpublished(io.BufferedWriter):
             return
         try:
             super().close()
-            os.replace(self._temporary, self._target)
+            try:
+                os.replace(self._temporary, self._target)
+            except FileNotFoundError as error:
+                raise _vacuumed(self._target) from error
         except BaseException:
             _remove(self._temporary)
             raise
@@ -327,6 +332,13 @@ def _open_regular(located: str) -> BinaryIO:
 def _temporary(target: str) -> str:
     folder, name = os.path.split(target)
     return os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
+
+
+def _vacuumed(target: str) -> FilesRemoved:
+    return FilesRemoved(
+        f"{target} was removed while it was written, by a vacuum: this change took longer than the vacuum's time. "
+        "Make it again, and give vacuum a longer older_than=."
+    )
 
 
 def _remove(temporary: str) -> None:

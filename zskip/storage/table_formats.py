@@ -3,7 +3,7 @@
 | format | its log |
 | --- | --- |
 | Delta | `_delta_log/` |
-| Iceberg | `metadata/….metadata.json` |
+| Iceberg | `metadata/….metadata.json`, `….metadata.json.gz`, `metadata/version-hint.text` |
 | Hudi | `.hoodie/` |
 
 A file below such a folder may have been removed or replaced, or hold deleted rows, which would reappear. So
@@ -24,8 +24,8 @@ from zskip.storage.storage import Storage
 __all__ = ["refuse_folder", "refuse_foreign_files"]
 
 _LOGS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata"}
-_ENTRIES = {"Delta": r".+", "Hudi": r".+", "Iceberg": r"[^/]+\.metadata\.json"}
-_ANY = r"(^|/)(_delta_log/|\.hoodie/|metadata/[^/]+\.metadata\.json$)"
+_ENTRIES = {"Delta": r".+", "Hudi": r".+", "Iceberg": r"[^/]+\.metadata\.json(\.gz)?|version-hint\.text"}
+_ANY = r"(^|/)(_delta_log/|\.hoodie/|metadata/([^/]+\.metadata\.json(\.gz)?|version-hint\.text)$)"
 _WAYS = {
     "Delta": "Open it with zskip.open: that takes its live rows.",
     "Iceberg": "Open it with zskip.open: that takes its live rows.",
@@ -53,7 +53,7 @@ def _tables(storage: Storage, folders: Iterable[str]) -> Iterator[tuple[str, str
     found = storage.list("").path
     for path in found.filter(pc.match_substring_regex(found, _ANY)).to_pylist():
         for kind, log in _LOGS.items():
-            if match := re.fullmatch(rf"((?:.*/)?){re.escape(log)}/{_ENTRIES[kind]}", path):
+            if match := re.fullmatch(rf"((?:.*/)?){re.escape(log)}/(?:{_ENTRIES[kind]})", path):
                 yield match[1], kind
 
 

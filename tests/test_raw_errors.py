@@ -1,0 +1,148 @@
+"""What once raised an error of Python's or of another library's: now one of zskip's own, which names the thing."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.errors import (
+    CorruptFile,
+    FilesRemoved,
+    ForeignTable,
+    SchemaMismatch,
+    TableNotFound,
+    UnknownParameter,
+)
+from zskip.storage import open_storage
+
+ROWS = pa.table({"a": range(100)})
+NOT_UTF8 = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0"), pa.py_buffer(b"\xed\xa0\x80")]
+)
+
+
+def iceberg(folder: Path, metadata: bytes, name: str = "v1.metadata.json") -> Path:
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "metadata" / name).write_bytes(metadata)
+    pq.write_table(ROWS, folder / "x.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "metadata", [b"{}", b"{broken", b"[]", b'{"format-version": 2}', b'{"format-version": 99}', b"", b"\xff\xfe"]
+)
+def test_broken_metadata_of_iceberg_names_its_file(metadata: bytes, tmp_path: Path) -> None:
+    """An error of pydantic's."""
+    folder = iceberg(tmp_path / "t", metadata)
+    for attempt in (zskip.open, lambda path: zskip.write(path, tmp_path / "copy", by=["a"])):
+        with pytest.raises((CorruptFile, TableNotFound), match=r"v1\.metadata\.json"):
+            attempt(folder)
+    with pytest.raises(ForeignTable):
+        zskip.index(folder)
+
+
+@pytest.mark.parametrize("name", ["v1.metadata.json.gz", "version-hint.text", "v1.gz.metadata.json"])
+@pytest.mark.parametrize("where", ["disk", "memory"])
+def test_every_name_of_iceberg_metadata_is_known(name: str, where: str, tmp_path: Path) -> None:
+    """Their deleted rows came back."""
+    folder = iceberg(tmp_path / "t", gzip.compress(b"{}") if "gz" in name else b"1", name)
+    place: Any = folder
+    if where == "memory":
+        place = f"memory://{tmp_path.name}/t"
+        for path in folder.rglob("*.*"):
+            open_storage(place).put(str(path.relative_to(folder)), path.read_bytes())
+    with pytest.raises(ForeignTable, match="Iceberg"):
+        zskip.index(place)
+    with pytest.raises((ForeignTable, CorruptFile, TableNotFound)):
+        zskip.write(place, tmp_path / "copy", by=["a"])
+
+
+def test_a_version_hint_that_is_no_text_is_no_hint(tmp_path: Path) -> None:
+    folder = iceberg(tmp_path / "t", b"{}")
+    (folder / "metadata" / "version-hint.text").write_bytes(b"\xff\xfe")
+    with pytest.raises(CorruptFile, match=r"v1\.metadata\.json"):
+        zskip.open(folder)
+
+
+@pytest.mark.parametrize("value", ["x" * 300, "é" * 130, "/" * 100])
+def test_a_value_too_long_for_a_folder_name_is_refused(value: str, tmp_path: Path) -> None:
+    with pytest.raises(SchemaMismatch, match='the column "p" is too long for a folder name'):
+        zskip.write(pa.table({"p": [value], "a": [1]}), tmp_path / "t", by=["a"], partition_by=["p"])
+    fits = zskip.write(pa.table({"p": ["x" * 253], "a": [1]}), tmp_path / "fits", by=["a"], partition_by=["p"])
+    assert fits.plan("p > 'w'").count() == 1
+
+
+@pytest.mark.parametrize("options", [{"by": ["a"], "partition_by": ["p"]}, {"by": ["a"]}, {"by": ["p"]}])
+def test_a_text_that_is_not_utf8_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    rows = pa.table({"p": NOT_UTF8, "a": pa.array([1])})
+    with pytest.raises(SchemaMismatch, match="not UTF-8"):
+        zskip.write(rows, tmp_path / "t", **options)
+
+
+@pytest.mark.parametrize("value", ["\ud800", ["\ud800"], ["\ud800"] * 60, ["x", "\udfff"] * 60])
+def test_a_parameter_that_is_no_text_is_refused(value: object, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"p": ["x"]}), tmp_path / "t", by=["p"])
+    with pytest.raises(UnknownParameter, match="surrogate"):
+        table.plan("p IN $v" if isinstance(value, list) else "p = $v", params={"v": value})
+
+
+def remove_temporaries(folder: Path) -> None:
+    for path in folder.rglob("*.tmp"):
+        path.unlink()
+
+
+def test_a_writer_whose_file_was_vacuumed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood still for longer than the vacuum's time: a FileNotFoundError of a name that nobody knows."""
+    storage = open_storage(tmp_path)
+    file = storage.open_writer("part.parquet")
+    file.write(b"x" * 100)
+    remove_temporaries(tmp_path)
+    with pytest.raises(FilesRemoved, match=r"part\.parquet was removed while it was written, by a vacuum"):
+        file.close()
+    link = os.link
+
+    def stalled(source: str, target: str) -> None:
+        remove_temporaries(tmp_path)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", stalled)
+    with pytest.raises(FilesRemoved, match="entry was removed"):
+        storage.put_if_absent("entry", b"x")
+    assert not storage.exists("entry")
+
+
+def replaced(path: Path) -> None:
+    before = path.stat()
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("sql", ["a >= 0", "a BETWEEN 0 AND 99", None])
+def test_a_count_is_of_what_a_read_finds(sql: str | None, tmp_path: Path) -> None:
+    """A foreign file that was replaced after the plan was counted as it had been."""
+    for name in ("x", "y"):
+        pq.write_table(ROWS, tmp_path / f"{name}.parquet")
+    plan = zskip.index(tmp_path).plan(sql)
+    assert plan.count() == 200
+    replaced(tmp_path / "x.parquet")
+    assert plan.count() == plan.to_arrow().num_rows == 100
+
+
+def test_a_count_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "x.parquet")
+    plan = zskip.index(tmp_path).plan("a >= 0")
+    removed(tmp_path / "x.parquet")
+    for read in (plan.count, plan.to_arrow):
+        with pytest.raises(TableNotFound, match=r"x\.parquet"):
+            read()
