@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,10 @@ def test_without_java(tmp_path: Path) -> None:
     ((kind, message),) = said("no java", tmp_path, PATH=str(tmp_path), JAVA_HOME=str(tmp_path / "nowhere"))
     assert kind == "MissingDependency"
     assert message.startswith("Spark needs Java 17 or later, and there is none at JAVA_HOME")
+
+
+def test_what_a_user_installs_for_spark_has_pandas() -> None:
+    """`zskip.spark.index` reads statistics through pandas, and pyspark itself does not ask for it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=\[]", each)[0] for each in project["optional-dependencies"]["spark"]}
+    assert names >= {"pyspark", "pandas"}

@@ -353,3 +353,15 @@ def test_bench_compares_layouts_by_the_queries(
     assert [one["layout"] for one in found] == ["tree", "linear"]  # the best first; a linear one serves dates alone
     assert found[0]["bytes"] > found[1]["bytes"] >= 0
     assert all(0 <= one[share] <= 1 for one in found for share in ("bytes", "rows", "files"))
+
+
+def test_info_prints_columns_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`dep_time` stood there as `dep time`, which no query finds."""
+    rows = pa.table({"dep_time": range(100), "tail_num": [str(n) for n in range(100)]})
+    zskip.write(rows, tmp_path / "t", by=["dep_time", "tail_num"], files=4)
+    assert main(["info", str(tmp_path / "t"), "--clustering"]) == 0
+    said = capsys.readouterr().out
+    assert "dep_time" in said
+    assert "tail_num" in said
+    assert "dep time" not in said
+    assert "tail num" not in said

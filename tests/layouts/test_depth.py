@@ -141,3 +141,14 @@ def test_a_row_is_as_wide_as_its_values(values, width):
     rows = pa.table({"a": values})
     assert Widths(rows).by_file(np.arange(2), 2).tolist() == width
     assert Widths(rows.slice(0, 0)).by_file(np.arange(0), 2).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("values", [[1] * 8, list(range(8)), [0, 7, 0, 7, 0, 7, 0, 7], [None] * 8, [3] + [None] * 7])
+def test_the_limit_is_never_below_what_is_reached(values: list[int | None]) -> None:
+    """Of a column without a value every row was skipped, beyond a limit of 65 %."""
+    bounds = pa.array(values, pa.int64())
+    no = pa.array([False] * 8)
+    ranges = Ranges(bounds, bounds, bounds.is_valid(), bounds.is_null(), no)
+    both = {"a": ranges, "b": Ranges(bounds.fill_null(0), pa.array([9] * 8), pa.array([True] * 8), no, no)}
+    for column in layouts.depths(Statistics(pa.array([10] * 8), both), ["a", "b"]).values():
+        assert 0 <= column.skipped <= column.limit <= 1

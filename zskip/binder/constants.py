@@ -72,6 +72,9 @@ def constant(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
             return number(digits.this, negative=True)
         case exp.HexString():
             return pa.scalar(bytes.fromhex(node.this), pa.binary()) if dialect.name == "spark" else None
+        case exp.Unhex(this=exp.Literal(is_string=True) as digits) if dialect.name == "duckdb":
+            even = re.fullmatch(r"(?:[0-9A-Fa-f]{2})*", digits.this) is not None
+            return pa.scalar(bytes.fromhex(digits.this), pa.binary()) if even else None
         case exp.TsOrDsToDate(this=exp.Literal(is_string=True) as text) if dialect.name == "spark":
             plain = not any(value for name, value in node.args.items() if name not in ("this", "safe"))
             return _from_text(text.this, pa.date32(), dialect) if plain else None
@@ -111,6 +114,14 @@ def _exact_float(number: Decimal) -> pa.Scalar | None:
     return found if math.isfinite(found.as_py()) and Decimal(found.as_py()) == number else None
 
 
+def _blob(text: str) -> pa.Scalar | None:
+    r"""What DuckDB casts to a BLOB: ASCII, with other bytes as ``\xAA``; None for anything else, at which it raises."""
+    if not text.isascii() or not re.fullmatch(r"(?:[^\\]|\\x[0-9A-Fa-f]{2})*", text, re.DOTALL):
+        return None
+    pieces = re.split(r"\\x([0-9A-Fa-f]{2})", text)
+    return pa.scalar(b"".join(bytes.fromhex(each) if n % 2 else each.encode() for n, each in enumerate(pieces)))
+
+
 def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | None:
     if t.is_date(target) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         try:
@@ -143,4 +154,6 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
             return pa.scalar(value, target)
     if t.is_boolean(target) and text.lower() in ("true", "false"):
         return pa.scalar(text.lower() == "true")
+    if t.is_binary(target) and dialect.name == "duckdb":
+        return _blob(text)
     return read(text, target, dialect.name)

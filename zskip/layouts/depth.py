@@ -86,7 +86,8 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
     count = int(known.sum())
     lower, upper, weight = codes[:count], codes[count:], rows[known]
     if not count:
-        return ColumnDepth(units, float(always), always, 1 - always_rows / max(rows.sum(), 1.0), at_most, (), always)
+        skipped = float(1 - always_rows / max(rows.sum(), 1.0))
+        return ColumnDepth(units, float(always), always, skipped, max(at_most, skipped), (), always)
     # Sweep over the bounds: at each, and between it and the next, the units that have begun and not yet ended.
     at, between = _lengths(distinct)
     before = np.concatenate([[0.0], np.cumsum(np.stack([at, between], axis=1).ravel())])
