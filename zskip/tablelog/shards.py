@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip import types as t
-from zskip.errors import DamagedIndex
+from zskip.errors import DamagedIndex, SchemaMismatch
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
 from zskip.storage.storage import Storage
@@ -155,7 +155,11 @@ def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
         lower, _ = shorten_lower(_extreme(ranges.lower, may_have_value, "min"), _SHARD_BOUND_LENGTH)
         upper, _ = shorten_upper(_extreme(ranges.upper, may_have_value, "max"), _SHARD_BOUND_LENGTH)
         nulls, nans = _sum(column.null_count), _sum(column.nan_count)
-        found[path] = Bounds(t.encode_values(lower)[0], t.encode_values(upper)[0], nulls, nans)
+        try:
+            ends = t.encode_values(lower)[0], t.encode_values(upper)[0]
+        except UnicodeDecodeError as error:
+            raise SchemaMismatch(f'The column "{path}" holds a text that is not UTF-8: {error}') from error
+        found[path] = Bounds(*ends, nulls, nans)
     return found
 
 

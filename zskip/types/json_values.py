@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.errors import SchemaMismatch
 from zskip.types.type_catalog import is_string, of, ticks
 
 __all__ = ["Json", "decode_values", "encode_values"]
@@ -37,10 +36,7 @@ def encode_values(values: pa.Array) -> list[Json]:
     number = ticks(values.type)
     if number is not None:
         values = values.view(number)
-    try:
-        plain = values.to_pylist()
-    except UnicodeDecodeError as error:
-        raise SchemaMismatch(f"A text is not UTF-8: {error}. Give such values as binary.") from error
+    plain = values.to_pylist()
     encode = _encoder(values.type)
     return plain if encode is None else [None if value is None else encode(value) for value in plain]
 
