@@ -79,7 +79,7 @@ def test_a_value_too_long_for_a_folder_name_is_refused(value: str, tmp_path: Pat
     assert fits.plan("p > 'w'").count() == 1
 
 
-@pytest.mark.parametrize("options", [{"by": ["a"], "partition_by": ["p"]}, {"by": ["a"]}, {"by": ["p"]}])
+@pytest.mark.parametrize("options", [{"by": ["a"], "partition_by": ["p"]}, {"by": ["a"]}])
 def test_a_text_that_is_not_utf8_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
     rows = pa.table({"p": NOT_UTF8, "a": pa.array([1])})
     with pytest.raises(SchemaMismatch, match="not UTF-8"):
