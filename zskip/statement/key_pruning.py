@@ -111,7 +111,8 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
         join = min(worth, key=lambda one: tables[one.source].seconds)
         pending.remove(join)
         source, table = tables[join.source], tables[join.place]
-        found = ask(source, join.key, table.seconds)
+        # A query that takes longer than half of what it could save is interrupted, and not run again.
+        found = ask(source, join.key, table.seconds / 2)
         if found is not None:
             _prune_by_values(source, table, join, *found)
 
