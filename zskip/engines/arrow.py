@@ -229,16 +229,18 @@ def _rows(
     file: pq.ParquetFile, group: int, table: pa.Schema, names: Iterable[str], values: Mapping[str, pa.Scalar]
 ) -> pa.Table:
     """A row group's rows in the table's types; a column that the file lacks is NULL."""
-    there = file.schema_arrow.names
+    stored_names = file.schema_arrow.names
     wanted = list(names)
-    stored = file.read_row_group(group, columns=[name for name in wanted if name in there and name not in values])
+    stored = file.read_row_group(
+        group, columns=[name for name in wanted if name in stored_names and name not in values]
+    )
     count = file.metadata.row_group(group).num_rows
     fields = [table.field(name) for name in wanted]
     columns = [
         pa.repeat(values[field.name], count)
         if field.name in values
         else _as(stored.column(field.name), field.type)
-        if field.name in there
+        if field.name in stored_names
         else pa.nulls(count, field.type)
         for field in fields
     ]

@@ -44,9 +44,9 @@ def _extreme(function: str, spans: list[Span], call: Call) -> Span:
             [np.where(span.value, last, everything) for span, (_, last) in zip(spans, inner, strict=True)]
         )
         end = np.where(np.logical_or.reduce(sure), end, open_)
-        there = np.logical_or.reduce([span.value for span in spans])
+        has_value = np.logical_or.reduce([span.value for span in spans])
         lower, upper = (start, end) if smaller else (end, start)
-        lower, upper = np.where(there, lower, bottom), np.where(there, upper, top)
+        lower, upper = np.where(has_value, lower, bottom), np.where(has_value, upper, top)
     else:
         lower, upper = _of_binary(smaller, spans, np.logical_and.reduce(sure))
     value = np.logical_or.reduce([span.value for span in spans])

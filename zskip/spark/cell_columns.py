@@ -174,18 +174,18 @@ def _levelled(
     entry: NDArray[np.int64], column: NDArray[np.int32], threshold: NDArray[np.int32], child: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], tuple[Level, ...]]:
     """The entries by their place in the first level, and the levels; ``child``: a row of two for each node."""
-    here = np.unique(entry[entry >= 0])
-    first, levels = _renumbered(entry, here), []
-    while len(here):
-        following = child[here]
+    current = np.unique(entry[entry >= 0])
+    first, levels = _renumbered(entry, current), []
+    while len(current):
+        following = child[current]
         below = np.unique(following[following >= 0])
-        asked = column[here]
+        asked = column[current]
         thresholds = {
-            number: np.where(asked == number, threshold[here], _NEVER).astype(np.int32)
+            number: np.where(asked == number, threshold[current], _NEVER).astype(np.int32)
             for number in np.unique(asked).tolist()
         }
         levels.append(Level(thresholds, _renumbered(following.reshape(-1), below)))
-        here = below
+        current = below
     return first, tuple(levels)
 
 

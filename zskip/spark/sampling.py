@@ -43,10 +43,10 @@ class Sampled:
 def look(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routing | None) -> Sampled:
     """Count the rows, and sample them."""
     total, keys, counts, values = _partitions(rows, schema, options)
-    there = [name for name in fitted_columns(schema, options) if name in rows.columns]
+    existing = [name for name in fitted_columns(schema, options) if name in rows.columns]
     files = options.files or (routing.files if routing else 0)
     return Sampled(
-        some(rows, schema.arrow, there, sample_size(files), total, options.seed), total, keys, counts, values
+        some(rows, schema.arrow, existing, sample_size(files), total, options.seed), total, keys, counts, values
     )
 
 

@@ -185,10 +185,10 @@ def _as(values: Column, given: DataType, wanted: DataType) -> Column:
     if given.simpleString() == wanted.simpleString():
         return values
     if isinstance(given, StructType) and isinstance(wanted, StructType):
-        there = {field.name: field.dataType for field in given}
+        given_types = {field.name: field.dataType for field in given}
         fields = [
-            _as(values.getField(field.name), there[field.name], field.dataType)
-            if field.name in there
+            _as(values.getField(field.name), given_types[field.name], field.dataType)
+            if field.name in given_types
             else f.lit(None).cast(field.dataType)
             for field in wanted
         ]

@@ -46,13 +46,13 @@ def changes(index: Index) -> Changes:
     place = pc.index_in(known, value_set=listing.path)
     gone = np.asarray(pc.is_null(place))
     now = listing.take(np.asarray(pc.fill_null(place, 0))[~gone].astype(np.int64))
-    there = numbers[~gone]
-    same = _agree(index.sizes(there), now.size) & _agree(index.etags(there), now.etag, unknown=True)
-    same &= _agree(index.modified(there), now.modified, unknown=True)
+    existing = numbers[~gone]
+    same = _agree(index.sizes(existing), now.size) & _agree(index.etags(existing), now.etag, unknown=True)
+    same &= _agree(index.modified(existing), now.modified, unknown=True)
     # Size alone says too little: a file of the same size may hold other rows.
-    told = np.asarray(pc.or_(pc.is_valid(index.etags(there)), pc.is_valid(index.modified(there))))
+    comparable = np.asarray(pc.or_(pc.is_valid(index.etags(existing)), pc.is_valid(index.modified(existing))))
     new = np.asarray(pc.invert(pc.is_in(listing.path, value_set=known)))
-    changed = now.take(np.flatnonzero(~(same & told)))
+    changed = now.take(np.flatnonzero(~(same & comparable)))
     return Changes(listing.take(np.flatnonzero(new)), changed, index.recorded_paths(numbers[gone]), listing)
 
 

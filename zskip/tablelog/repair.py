@@ -147,8 +147,8 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
     snapshot = replace(snapshot, layout=layout)
     if not snapshot.managed:
         # The folder is the table: what the lost shards held is taken in as it is now.
-        whole = tuple(shard for shard in snapshot.shards if shard not in (*nameless, *without_groups))
-        return refresh(Index(storage, replace(snapshot, shards=whole)), threads=threads)
+        intact = tuple(shard for shard in snapshot.shards if shard not in (*nameless, *without_groups))
+        return refresh(Index(storage, replace(snapshot, shards=intact)), threads=threads)
     drafts = Drafts(storage)
     try:
         shards: list[Shard] = []
@@ -248,10 +248,10 @@ def _guesses(storage: Storage, snapshot: Snapshot, free: DataFiles, totals: Tota
     tried, alive, removed = [everything], ~everything, _is_in(free, snapshot.removed)
     versions = [version for version in log.versions(storage) if version < snapshot.version][-_ASKED_VERSIONS:]
     for older in _snapshots(storage, reversed(versions)):
-        whole = [shard for shard in older.shards if is_intact(storage, shard.file_part)]
-        there = _is_in(free, _names(storage, older, whole))
-        alive = alive | (there & ~removed)
-        tried += [alive, there, ~removed]
+        intact = [shard for shard in older.shards if is_intact(storage, shard.file_part)]
+        still_named = _is_in(free, _names(storage, older, intact))
+        alive = alive | (still_named & ~removed)
+        tried += [alive, still_named, ~removed]
         removed = removed | _is_in(free, older.removed)
     counts = np.stack(
         [np.ones(len(free)), free.size.to_numpy(), free.files.row_count.to_numpy(), np.diff(free.first_row_group)]

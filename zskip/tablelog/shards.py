@@ -211,24 +211,24 @@ class ShardReader:
 
     def columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
         """Whole columns of the part by name, of those that are there."""
-        there = [name for name in names if name in self._numbers]
+        stored = [name for name in names if name in self._numbers]
         metadata = self._parquet.metadata
         with self._lock:
             self._file.fetch(
                 _extent(metadata.row_group(group).column(self._numbers[name]))
                 for group in range(metadata.num_row_groups)
-                for name in there
+                for name in stored
             )
             try:
-                found = {name: self._in_steps(name) for name in there if self._unfolds(name)}
-                numbers = [self._numbers[name] for name in there if name not in found]
+                found = {name: self._in_steps(name) for name in stored if self._unfolds(name)}
+                numbers = [self._numbers[name] for name in stored if name not in found]
                 table = self._parquet.reader.read_all(column_indices=numbers, use_threads=False)
             except DamagedIndex:
                 raise
             except (pa.ArrowException, OSError) as error:
                 raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
             self._file.release()
-        return {name: found[name] if name in found else _one(table.column(name)) for name in there}
+        return {name: found[name] if name in found else _one(table.column(name)) for name in stored}
 
     def _chunks(self, name: str) -> list[pq.ColumnChunkMetaData]:
         metadata = self._parquet.metadata
