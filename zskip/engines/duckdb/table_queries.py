@@ -112,11 +112,12 @@ def _conditions(survivors: Survivors) -> tuple[str, ...]:
     """Those conditions that any connection answers with the same rows at any time."""
     predicate = survivors.predicate
     texts = [part.sql("duckdb") for part in predicate.conjuncts] if predicate is not None else []
-    return tuple(
-        text
-        for text in texts
-        if text is not None and {name.lower() for name in _CALLED.findall(text)} <= _repeatable_functions()
-    )
+    return tuple(text for text in texts if text is not None and _is_repeatable(text))
+
+
+def _is_repeatable(condition: str) -> bool:
+    called = {name.lower() for name in _CALLED.findall(condition)} - {"and", "in", "not", "or"}
+    return not called or called <= _repeatable_functions()
 
 
 @lru_cache(maxsize=1)
