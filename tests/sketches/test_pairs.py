@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,7 +122,9 @@ def test_coverage_numbers_its_files_by_place(ids: set[int], others: list[int]) -
         pa.table({"pair": [1], "more": [2]}),
     ],
 )
-@pytest.mark.parametrize("said", [None, b"{}", b"[", b'{"key_bits":33,"file_bits":99,"first":[0],"count":[1]}'])
+@pytest.mark.parametrize(
+    "said", [None, b"{}", b"[", b'{"key_bits":33,"file_bits":99,"first":[0],"count":[1],"smallest":[1]}']
+)
 def test_what_is_no_segment_is_damaged(table: pa.Table, said: bytes | None) -> None:
     import pyarrow.parquet as pq
 
@@ -130,3 +135,38 @@ def test_what_is_no_segment_is_damaged(table: pa.Table, said: bytes | None) -> N
         Segment(pa.BufferReader(sink.getvalue()), "the segment")
     with pytest.raises(DamagedIndex):
         Segment(pa.BufferReader(b"PAR1 no footer PAR1"), "the segment")
+
+
+FORGED = """
+import struct, sys
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from zskip.errors import DamagedIndex
+from zskip.sketches.pairs import Coverage, Run, Segment, Source, write_segment
+
+path = sys.argv[1]
+with open(path, "wb") as sink:
+    write_segment(sink, [Source(Run(np.array([5 << 30, 9 << 30])), np.arange(1))], Coverage.of(np.arange(1)), 33)
+good = pq.ParquetFile(path)
+with pq.ParquetWriter(path + ".forged", good.schema_arrow, compression="zstd", write_statistics=True) as writer:
+    writer.write_table(good.read())
+    writer.add_key_value_metadata(good.metadata.metadata)
+data = open(path + ".forged", "rb").read()
+(length,) = struct.unpack("<I", data[-8:-4])
+smallest = pq.ParquetFile(path + ".forged").metadata.row_group(0).column(0).statistics.min
+footer = data[-8 - length : -8]
+bound = struct.pack("<bq", 8, smallest)  # its length and its eight bytes
+assert bound in footer
+footer = footer.replace(bound, bytes([4]) + bound[1:5])
+forged = data[: -8 - length] + footer + struct.pack("<I", len(footer)) + b"PAR1"
+try:
+    Segment(pa.BufferReader(forged), "the segment").between(0, 2**62)
+except DamagedIndex as error:
+    print(error)
+"""
+
+
+def test_a_bound_that_is_too_short_does_not_end_the_process(tmp_path: Path) -> None:
+    """Pyarrow calls abort() where such a footer's statistics are asked for."""
+    ran = subprocess.run([sys.executable, "-c", FORGED, str(tmp_path / "s")], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("the segment cannot be decoded")

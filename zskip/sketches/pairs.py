@@ -152,13 +152,14 @@ def write_segment(sink: BinaryIO, sources: Sequence[Source], coverage: Coverage,
     rows = min(max(about // _GROUPS, _LEAST_GROUP), _LARGEST_GROUP)
     schema = pa.schema([pa.field("pair", pa.int64(), nullable=False)])
     written, waiting = 0, np.zeros(0, np.int64)
+    smallest: list[int] = []
     writer = pq.ParquetWriter(
         sink,
         schema,
         compression="zstd",
         use_dictionary=False,
         column_encoding={"pair": "DELTA_BINARY_PACKED"},
-        write_statistics=True,
+        write_statistics=False,
         store_schema=False,
         version="2.6",
     )
@@ -167,15 +168,18 @@ def write_segment(sink: BinaryIO, sources: Sequence[Source], coverage: Coverage,
             waiting = np.concatenate([waiting, chunk])
             whole = len(waiting) // rows * rows
             for start in range(0, whole, rows):
+                smallest.append(int(waiting[start]))
                 writer.write_table(pa.table([pa.array(waiting[start : start + rows])], schema=schema))
             written, waiting = written + whole, waiting[whole:]
         if len(waiting):
+            smallest.append(int(waiting[0]))
             writer.write_table(pa.table([pa.array(waiting)], schema=schema))
         described = {
             "key_bits": key_bits,
             "file_bits": file_bits,
             "first": coverage.first.tolist(),
             "count": coverage.count.tolist(),
+            "smallest": smallest,
         }
         writer.add_key_value_metadata({_METADATA: json.dumps(described).encode()})
     return written + len(waiting)
@@ -208,11 +212,13 @@ class Segment:
             self.coverage = Coverage(np.array(fields["first"], np.int64), np.array(fields["count"], np.int64))
             self.key_bits, self.file_bits = int(fields["key_bits"]), int(fields["file_bits"])
             groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-            self._first = np.array([group.column(0).statistics.min for group in groups], np.int64)
+            # Not from the footer's statistics: pyarrow ends the process over damaged ones.
+            self._first = np.array(fields["smallest"], np.int64)
             self._rows = metadata.num_rows
             fits = metadata.schema.column(0).physical_type == "INT64" and metadata.num_columns == 1
             fits &= all(group.num_rows <= _LARGEST_GROUP for group in groups)
-            fits &= (np.diff(self._first) > 0).all() and 0 < self.key_bits <= 63 - self.file_bits
+            fits &= self._first.shape == (len(groups),) and (np.diff(self._first) > 0).all()
+            fits &= 0 < self.key_bits <= 63 - self.file_bits
             fits &= len(self.coverage) <= 1 << self.file_bits
         except (pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DamagedIndex(f"{name} is no segment of a sketch ({error})") from error
