@@ -79,11 +79,23 @@ def test_a_value_too_long_for_a_folder_name_is_refused(value: str, tmp_path: Pat
     assert fits.plan("p > 'w'").count() == 1
 
 
-@pytest.mark.parametrize("options", [{"by": ["a"], "partition_by": ["p"]}, {"by": ["a"]}])
+@pytest.mark.parametrize(
+    "options",
+    [{"by": ["a"], "partition_by": ["p"]}, {"by": ["a"]}, {"by": ["p"]}, {"by": ["a", "p"], "layout": "zorder"}],
+)
 def test_a_text_that_is_not_utf8_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
     rows = pa.table({"p": NOT_UTF8, "a": pa.array([1])})
     with pytest.raises(SchemaMismatch, match="not UTF-8"):
         zskip.write(rows, tmp_path / "t", **options)
+
+
+@pytest.mark.parametrize("name", ["p=%ED%A0%80", "%FF=1"])
+def test_a_folder_name_that_is_not_utf8_is_refused(name: str, tmp_path: Path) -> None:
+    """It was indexed, and no engine could read it."""
+    (tmp_path / name).mkdir()
+    pq.write_table(ROWS, tmp_path / name / "x.parquet")
+    with pytest.raises(SchemaMismatch, match=r'folder name ".*%.*" is not UTF-8'):
+        zskip.index(tmp_path)
 
 
 @pytest.mark.parametrize("value", ["\ud800", ["\ud800"], ["\ud800"] * 60, ["x", "\udfff"] * 60])

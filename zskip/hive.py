@@ -89,13 +89,13 @@ def _escape(text: str) -> str:
 
 
 def values_of(path: str) -> dict[str, str | None]:
-    """The partition values in a path, as text; None for NULL.
+    """The partition values in a path, as text; None for NULL. Raises `SchemaMismatch` for bytes that are no text.
 
     >>> values_of("day=2024-01-31/host=a%2Fb/part-0.parquet")
     {'day': '2024-01-31', 'host': 'a/b'}
     """
     pairs = [segment.partition("=") for segment in path.split("/")[:-1] if "=" in segment]
-    return {unquote(name): None if text == NULL else unquote(text) for name, _, text in pairs if name}
+    return {_decoded(name): None if text == NULL else _decoded(text) for name, _, text in pairs if name}
 
 
 def encoded_names(path: str) -> dict[str, str]:
@@ -105,7 +105,15 @@ def encoded_names(path: str) -> dict[str, str]:
     {'a b': 'a%20b'}
     """
     names = [segment.partition("=")[0] for segment in path.split("/")[:-1] if "=" in segment]
-    return {unquote(name): name for name in names if name}
+    return {_decoded(name): name for name in names if name}
+
+
+def _decoded(text: str) -> str:
+    """Text without its %XX. Raises `SchemaMismatch` for bytes that are no text, over which DuckDB fails as well."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise SchemaMismatch(f'The folder name "{text}" is not UTF-8 after decoding: rename the folder.') from error
 
 
 def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:

@@ -160,8 +160,8 @@ class Assignment:
                 {
                     "path": path,
                     "weight": weight,
-                    "boundaries": typed_json.encode(boundaries.values),
-                    "quantiles": typed_json.encode(quantiles.values),
+                    "boundaries": typed_json.encode(path, boundaries.values),
+                    "quantiles": typed_json.encode(path, quantiles.values),
                 }
                 for path, weight, boundaries, quantiles in zip(
                     self.columns, self.weights, self.boundaries, self.quantiles, strict=True

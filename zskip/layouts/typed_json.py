@@ -8,19 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.errors import UnsupportedFormat
+from zskip.errors import SchemaMismatch, UnsupportedFormat
 from zskip.types import decode_values, encode_values
 
 __all__ = ["decode", "encode", "require_format"]
 
 
-def encode(values: pa.Array) -> dict[str, Any]:
-    """The values and their type, without nulls. `zskip.types.encode_values` has the forms.
+def encode(column: str, values: pa.Array) -> dict[str, Any]:
+    """Values of a column and their type, without nulls. `zskip.types.encode_values` has the forms.
 
-    >>> encode(pa.array([1.5, float("inf")]))
+    Raises `SchemaMismatch` for a text that is not UTF-8.
+
+    >>> encode("x", pa.array([1.5, float("inf")]))
     {'type': 'double', 'values': [1.5, 'Infinity']}
     """
-    return {"type": str(values.type), "values": encode_values(values)}
+    try:
+        return {"type": str(values.type), "values": encode_values(values)}
+    except UnicodeDecodeError as error:
+        raise SchemaMismatch(f'The column "{column}" holds a text that is not UTF-8: {error}') from error
 
 
 def decode(tree: Mapping[str, Any]) -> pa.Array:
