@@ -30,8 +30,8 @@ from zskip.expr.literals import Fit
 from zskip.functions import FUNCTIONS, widths, zones
 from zskip.intervals import spans
 from zskip.intervals.spans import Span
-from zskip.pruning import Outcomes, evaluate, step_functions, term_spans
-from zskip.pruning.step_functions import Steps
+from zskip.pruning import Outcomes, constant_comparison, evaluate, term_spans
+from zskip.pruning.constant_comparison import Steps
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 from zskip.types import UUID
@@ -116,7 +116,7 @@ def zero_has_a_sign(patch: pytest.MonkeyPatch) -> None:
         return np.where((found == 0) & np.signbit(found), -1e-300, found) if found.dtype == np.float64 else found
 
     patch.setattr(spans, "keys", wrong)
-    patch.setattr(step_functions, "keys", wrong)
+    patch.setattr(constant_comparison, "keys", wrong)
 
 
 def stripped(kind: type[exp.Expression]) -> Guard:

@@ -35,7 +35,7 @@ from zskip.schema import Schema
 from zskip.spark.executor_footers import read_footers
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import setting
-from zskip.stats import ColumnStatistics, DataFiles, deep
+from zskip.stats import ColumnStatistics, DataFiles, from_rows
 from zskip.storage.local import LocalStorage
 from zskip.table import Table
 from zskip.writer import WriteOptions, append
@@ -139,7 +139,7 @@ def test_a_table_lives_there(spark: SparkSession, store: HadoopStorage, points: 
 def told(server: WebHdfs, store: HadoopStorage, paths: Sequence[str], schema: Schema) -> DataFiles:
     """What the rows of files tell, read from the server's own disk."""
     local = beside(server, store)
-    return deep.completed(local, schema, stats.footers.read(local, paths, schema)[1])
+    return from_rows.with_statistics_from_rows(local, schema, stats.footers.read(local, paths, schema)[1])
 
 
 def columns_of(files: DataFiles) -> list[dict[str, ColumnStatistics]]:

@@ -24,7 +24,7 @@ import zskip
 from zskip import tablelog
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.schema import Schema
-from zskip.stats import DataFiles, batch_footers, deep, footer_reads, footers, thrift
+from zskip.stats import DataFiles, batch_footers, footer_reads, footers, from_rows, thrift
 from zskip.storage import open_storage
 
 TYPED = {
@@ -133,7 +133,7 @@ def test_what_is_read_holds_every_row(tmp_path_factory: pytest.TempPathFactory, 
         }
         pq.write_table(pa.table(columns), folder / f"{file}.parquet", row_group_size=data.draw(st.integers(1, 5)))
     schema, files = read(folder)
-    everything = deep.completed(open_storage(folder), schema, files)
+    everything = from_rows.with_statistics_from_rows(open_storage(folder), schema, files)
     for known in (files, everything):
         for file, path in enumerate(known.path.to_pylist()):
             with pq.ParquetFile(folder / path) as parquet:
@@ -271,7 +271,7 @@ def test_nan_is_unknown_in_floats_of_others(tmp_path: Path) -> None:
     assert files.files.columns["f"].nan_count.to_pylist() == [None]
     ranges = files.files.statistics().columns["f"]
     assert ranges.has_nan.to_pylist() == [None]
-    known = deep.completed(open_storage(tmp_path), schema, files)
+    known = from_rows.with_statistics_from_rows(open_storage(tmp_path), schema, files)
     assert known.files.columns["f"].nan_count.to_pylist() == [1]
     assert known.files.statistics().columns["f"].has_nan.to_pylist() == [True]
 
@@ -281,7 +281,7 @@ def test_no_nan_is_among_rows_that_are_all_null(tmp_path: Path) -> None:
     pq.write_table(pa.table({"f": pa.array([None, None, 1.5, math.nan])}), tmp_path / "a.parquet", row_group_size=2)
     schema, files = read(tmp_path)
     assert files.row_groups.columns["f"].nan_count.to_pylist() == [0, None]
-    known = deep.completed(open_storage(tmp_path), schema, files)
+    known = from_rows.with_statistics_from_rows(open_storage(tmp_path), schema, files)
     assert known.row_groups.columns["f"].nan_count.to_pylist() == [0, 1]
     assert known.files.columns["f"].nan_count.to_pylist() == [1]
 

@@ -149,7 +149,7 @@ def test_a_new_type_is_one_entry(address: Address, tmp_path: Path) -> None:
         duckdb=lambda type: "UINTEGER",
         spark=lambda type: "BIGINT",
     )
-    t.enter(entry)
+    t.register_type(entry)
     try:
         rows = _addresses(address)
         table = zskip.write(rows, tmp_path / "t", by="ip", files=8, sketches={"ip": "values"})
@@ -164,7 +164,7 @@ def test_a_new_type_is_one_entry(address: Address, tmp_path: Path) -> None:
         assert table.verify(random=20).clean
         assert zskip.open(table.uri).plan("ip = 5000").count() == 2
     finally:
-        t.leave(entry)
+        t.unregister_type(entry)
 
 
 def _addresses(address: Address) -> pa.Table:

@@ -17,7 +17,7 @@ from zskip.binder.bind_constants import freeze, reads_clock
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.lists import shortened, stands_for_lists
 from zskip.binder.names import Names
-from zskip.binder.reading import named_as_words, unheard
+from zskip.binder.parser_quirks import named_as_words, without_parser_warnings
 from zskip.binder.split import Part, nesting, skeleton
 from zskip.binder.sql_text import Parameters, Source, is_unicode, require_parameters
 from zskip.binder.text_spans import unclosed_quote, what_is_wrong
@@ -201,7 +201,7 @@ class _Binding:
             what = "words, signs and constants in conditions that are more than a column beside constants"
             raise _too_long(self.source.original, f"{MOST_PARSED:,} {what}")
         try:
-            with unheard():
+            with without_parser_warnings():
                 found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}

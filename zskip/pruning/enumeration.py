@@ -21,7 +21,7 @@ from zskip.intervals.spans import Span
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Ranges, Statistics
 
-__all__ = ["Points", "can_be_tried", "tried"]
+__all__ = ["Points", "can_be_tried", "narrowed_by_values"]
 
 WIDEST = 1024
 """Values in a unit's range, or combinations of them in its ranges."""
@@ -73,7 +73,7 @@ class Few:
         return cls(none, none, none, pa.nulls(1, column.type))
 
 
-def tried(
+def narrowed_by_values(
     found: Outcomes,
     spans: Sequence[Span],
     statistics: Statistics,

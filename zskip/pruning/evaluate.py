@@ -34,14 +34,14 @@ from zskip.expr.tree import (
 from zskip.expr.why import Why
 from zskip.intervals.spans import key_family
 from zskip.pruning.budget import Budget
-from zskip.pruning.comparison import compared
+from zskip.pruning.column_comparison import compared
+from zskip.pruning.constant_comparison import Steps
 from zskip.pruning.duckdb_evaluation import computed
-from zskip.pruning.enumeration import can_be_tried, tried
+from zskip.pruning.enumeration import can_be_tried, narrowed_by_values
 from zskip.pruning.evidence import Evidence, EvidenceOfUnits
-from zskip.pruning.gathering import gathered, parted, rows_among
+from zskip.pruning.merge_conditions import merged_by_term, split_ranges, split_row_values
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
 from zskip.pruning.row_values import Rows
-from zskip.pruning.step_functions import Steps
 from zskip.pruning.term_spans import Terms
 from zskip.stats import Statistics
 
@@ -275,9 +275,9 @@ def proof_of(node: Node, room: _Room | None = None) -> Proof:
             return Steps.is_null(term)
         case And(parts) | Or(parts):
             conjunction = isinstance(node, And)
-            ranges, rest = parted(gathered(parts, conjunction), conjunction)
+            ranges, rest = split_ranges(merged_by_term(parts, conjunction), conjunction)
             steps = [Steps.within(term, *ends) for term, ends in ranges.items()]
-            rows, rest = rows_among(rest, conjunction)
+            rows, rest = split_row_values(rest, conjunction)
             points: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
             if conjunction:
                 steps, points = [each.negated() for each in steps], [Negated(each) for each in points]
@@ -371,7 +371,9 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
                 return found
             spans = [terms[column] for column in columns]
             with terms.budget:
-                return tried(found, spans, terms.statistics, columns, lambda points: _ask(part, terms.at(points)))
+                return narrowed_by_values(
+                    found, spans, terms.statistics, columns, lambda points: _ask(part, terms.at(points))
+                )
         case Computed(part, question):
             found = _ask(part, terms)
             if terms.points is None or not terms.computing:

@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from zskip.expr.tree import Reference
 from zskip.intervals.spans import Span, values_of
-from zskip.pruning.comparison import single
+from zskip.pruning.column_comparison import single
+from zskip.pruning.constant_comparison import cuts_at
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Bools, Outcomes
 from zskip.pruning.rank_search import Places
-from zskip.pruning.step_functions import cuts_at
 
 __all__ = ["Rows"]
 

@@ -15,11 +15,9 @@ from zskip.sources.follow import follow
 from zskip.sources.iceberg import IcebergSource, newest_metadata
 from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
-from zskip.tablelog import CACHE_BYTES, Index, Snapshot, latest_version, load
+from zskip.tablelog import CACHE_BYTES, SOURCE_FORMATS, Index, Snapshot, latest_version, load
 
 __all__ = ["attach", "index_of", "open_index", "own_snapshot", "source_of"]
-
-_FORMATS = ("delta", "iceberg")
 
 
 def open_index(
@@ -56,7 +54,7 @@ def own_snapshot(
 ) -> tuple[Storage, Snapshot] | None:
     """The storage and snapshot at an address where a readable table of zskip's own lies; None for all else.
 
-    TableQuery first, so that opening one costs no look for the logs of other formats.
+    Tried first, so that opening one costs no look for the logs of other formats.
     """
     if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
         return None
@@ -65,7 +63,7 @@ def own_snapshot(
         snapshot = load(storage, version, as_of)
     except (TableNotFound, DamagedIndex):  # the side-car of another format is made anew; else it is raised later
         return None
-    return None if snapshot.details.get("source") in _FORMATS else (storage, snapshot)
+    return None if snapshot.details.get("source") in SOURCE_FORMATS else (storage, snapshot)
 
 
 def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:

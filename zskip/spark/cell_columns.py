@@ -28,7 +28,7 @@ from zskip import types as t
 from zskip.keys import dense_codes
 from zskip.layouts import Assignment
 from zskip.schema import split_path
-from zskip.writer import Routing, widened
+from zskip.writer import Routing, common_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -165,7 +165,7 @@ def _boundaries(assignment: Assignment, path: str) -> pa.Array:
 def _united(boundaries: Sequence[pa.Array]) -> tuple[NDArray[np.int32], NDArray[np.int64], pa.Array]:
     """Sorted arrays as one: the code of each of their values in it, where each array's codes begin, and the values."""
     types = [values.type for values in boundaries if not t.is_null(values.type)]
-    type = reduce(lambda one, other: widened(one, other) or one, types)
+    type = reduce(lambda one, other: common_type(one, other) or one, types)
     codes, distinct = dense_codes(pa.chunked_array([values.cast(type) for values in boundaries], type))
     return codes, np.cumsum([0, *map(len, boundaries)]), distinct
 

@@ -17,7 +17,7 @@ from zskip.errors import ZskipError
 from zskip.schema import Schema
 from zskip.spark import floats
 from zskip.spark.hadoop import HadoopStorage
-from zskip.stats import DataFiles, deep, footers
+from zskip.stats import DataFiles, footers, from_rows
 from zskip.storage import Listing, Storage
 from zskip.writer.evolution import united
 
@@ -41,7 +41,7 @@ def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], sc
     """
     if isinstance(storage, HadoopStorage):
         _, files = footers.read(storage, list(paths), schema)
-        return floats.completed(spark, storage, _with_floats(schema), files)
+        return floats.with_float_statistics(spark, storage, _with_floats(schema), files)
     if len(paths) < _MANY:
         return _complete(storage, list(paths), schema)
     work = partial(_complete_files, storage, arrow=schema.arrow)
@@ -58,7 +58,7 @@ def read_foreign_footers(
     paths = sorted(listing.path.to_pylist(), key=str.encode)
     if isinstance(storage, HadoopStorage):
         table, files = footers.read(storage, paths, listing=listing)
-        return table, deep.completed(storage, table, files) if deep_scan else files
+        return table, from_rows.with_statistics_from_rows(storage, table, files) if deep_scan else files
     chunks = chunks_of(paths, files_per_task)
     found = on_executors(spark, partial(_foreign, storage, arrow=None, deep_scan=deep_scan), chunks)
     schemas = [schema for schema, _ in found]
@@ -104,7 +104,7 @@ def _outcome(work: Callable[[list[Item]], Result], items: list[Item]) -> Result 
 
 def _complete(storage: Storage, paths: list[str], schema: Schema) -> DataFiles:
     _, files = footers.read(storage, paths, schema)
-    return deep.completed(storage, _with_floats(schema), files)
+    return from_rows.with_statistics_from_rows(storage, _with_floats(schema), files)
 
 
 def _complete_files(storage: Storage, paths: list[str], arrow: pa.Schema) -> DataFiles:
@@ -115,7 +115,7 @@ def _foreign(
     storage: Storage, paths: list[str], arrow: pa.Schema | None, deep_scan: bool
 ) -> tuple[pa.Schema, DataFiles]:
     table, files = footers.read(storage, paths, None if arrow is None else Schema(arrow))
-    return table.arrow, deep.completed(storage, table, files) if deep_scan else files
+    return table.arrow, from_rows.with_statistics_from_rows(storage, table, files) if deep_scan else files
 
 
 def _with_floats(schema: Schema) -> Schema:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["completed"]
+__all__ = ["with_float_statistics"]
 
 _FILE, _ROW, _GROUP, _COUNT, _STARTS = (f"__zskip_{name}" for name in ("file", "row", "group", "count", "starts"))
 
 
-def completed(spark: SparkSession, storage: Storage, schema: Schema, files: DataFiles) -> DataFiles:
+def with_float_statistics(spark: SparkSession, storage: Storage, schema: Schema, files: DataFiles) -> DataFiles:
     """The same files with the bounds, NULL and NaN counts of each row group in the columns of floats of a schema.
 
     ``schema``: the top-level columns that hold them. The files must be Spark's, with columns of these very types, and

@@ -62,7 +62,7 @@ class JoinedTable:
     reasons: list[str] = field(default_factory=list)
     keys: list[KeySet] = field(default_factory=list)
 
-    def leave(self, kept: np.ndarray, why: str) -> None:
+    def keep_only(self, kept: np.ndarray, why: str) -> None:
         """Only these of the files that the index knows, by one flag each."""
         if not kept.all():
             self.survivors = self.survivors.kept(kept)
@@ -177,7 +177,7 @@ def _prune_by_bounds(source: JoinedTable, table: JoinedTable, join: JoinKeys) ->
         kept = ~np.asarray(pc.fill_null(beyond, False))
         if join.nulls and (join.padded or pc.any(pc.fill_null(keys.has_null, True)).as_py()):
             kept |= np.asarray(pc.fill_null(ranges.has_null, True))
-        table.leave(kept, f"join with {source.name} by bounds of {join.key}")
+        table.keep_only(kept, f"join with {source.name} by bounds of {join.key}")
 
 
 def _ranges(table: JoinedTable, name: str) -> Ranges | None:
@@ -203,7 +203,7 @@ def _prune_by_values(
     why = f"join with {source.name} by {len(fitted):,} keys {join.key}"
     left = survey(survivors.index, Predicate(why, why, node, survivors.index.snapshot.schema, Dialect()))
     table.keys.append(KeySet(join.column, fitted, or_null, (origin, join.column, or_null)))
-    table.leave(np.isin(survivors.numbers, left.numbers), why)
+    table.keep_only(np.isin(survivors.numbers, left.numbers), why)
 
 
 def _fitted(values: pa.Array, type: pa.DataType) -> pa.Array | None:

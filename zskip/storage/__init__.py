@@ -1,7 +1,7 @@
 """Storage: one interface to local folders and object stores.
 
 ``storage``: the interface · ``local``, ``remote``: its implementations · ``opening``: from a URL to a storage ·
-``upload``, ``filesystem``: files of object stores for writers and readers · ``table_formats``: other formats.
+``upload``, ``filesystem``: files of object stores for writers and readers · ``foreign_folders``: other formats.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ of others · ``repair``: what was lost · ``vacuum``, ``vacuum_intent``: what no
 
 from zskip.tablelog.commit import commit, layout_assignment
 from zskip.tablelog.freshness import Changes, changes, listed
-from zskip.tablelog.index import CACHE_BYTES, FileUnits, Index, RowGroupUnits
+from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
 from zskip.tablelog.kept_files import require_files
 from zskip.tablelog.log import history, latest_version, load, versions
@@ -19,6 +19,7 @@ from zskip.tablelog.vacuum import vacuum
 
 __all__ = [
     "CACHE_BYTES",
+    "SOURCE_FORMATS",
     "Changes",
     "FileUnits",
     "Index",

@@ -19,10 +19,13 @@ from zskip.tablelog.parts import Part, lost
 from zskip.tablelog.shards import ShardReader
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["CACHE_BYTES", "FileUnits", "Index", "RowGroupUnits"]
+__all__ = ["CACHE_BYTES", "SOURCE_FORMATS", "FileUnits", "Index", "RowGroupUnits"]
 
 _Value = TypeVar("_Value")
 CACHE_BYTES = 1 << 30
+
+SOURCE_FORMATS = ("delta", "iceberg")
+"""The formats whose logs an index can follow: `zskip.sources` has a module for each."""
 _JOINED_SHARDS = 4
 """Reads of at most so many shards are cached joined too: look-ups repeat them, and a scan would evict all others."""
 
@@ -77,7 +80,7 @@ class Index:
     def source(self) -> str | None:
         """The other format whose log this index follows, "delta" or "iceberg"; None for a table of zskip's."""
         found = self.snapshot.details.get("source")
-        return found if found in ("delta", "iceberg") else None
+        return found if found in SOURCE_FORMATS else None
 
     @property
     def version(self) -> int:

@@ -15,9 +15,9 @@ from zskip import hive
 from zskip import types as t
 from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
 from zskip.schema import Column, Schema
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, deep, footers
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, footers, from_rows
+from zskip.storage.foreign_folders import refuse_foreign_files
 from zskip.storage.storage import Listing, Storage
-from zskip.storage.table_formats import refuse_foreign_files
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
@@ -60,7 +60,7 @@ def index_files(
         if not len(listing):
             raise NoParquet(f"There is no Parquet file in {storage.uri}.")
         refuse_foreign_files(storage, listing.path)
-        _outlive_the_tick(storage, listing)
+        _wait_for_next_mtime(storage, listing)
         schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads)
         details = {"source": "rows" if deep_scan else "footers"}
     return commit(
@@ -87,7 +87,7 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
     deep_scan = snapshot.details.get("source") == "rows"
     schema, files = snapshot.schema, None
     if len(fresh):
-        _outlive_the_tick(storage, fresh)
+        _wait_for_next_mtime(storage, fresh)
         schema, files = _read(storage, fresh, schema, deep_scan, threads, grow=True)
     return commit(
         storage,
@@ -106,7 +106,7 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
     )
 
 
-def _outlive_the_tick(storage: Storage, listing: Listing) -> None:
+def _wait_for_next_mtime(storage: Storage, listing: Listing) -> None:
     """Wait until whoever replaces one of these files gives it a time that differs from the one that was listed."""
     if storage.local is not None or listing.etag.null_count:
         times = listing.modified
@@ -129,7 +129,7 @@ def _read(
     grow: bool = False,
 ) -> tuple[Schema, DataFiles]:
     table, files = footers.read(storage, None, schema, grow=grow, threads=threads, listing=listing)
-    return table, deep.completed(storage, table, files) if deep_scan else files
+    return table, from_rows.with_statistics_from_rows(storage, table, files) if deep_scan else files
 
 
 def from_statistics(given: pa.Table, schema: Schema, uri: str) -> DataFiles:

@@ -258,7 +258,7 @@ class Snapshot:
     @staticmethod
     def from_json(json: Json) -> Snapshot:
         layout, shards = json["layout"], tuple(Shard.from_json(shard) for shard in _get(json, "shards", list))
-        _be_of_this_world(shards)
+        _require_plausible_shards(shards)
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(_get(json, "schema", str), validate=True)))
         partition_by = tuple(str(path) for path in _get(json, "partition_by", list))
         if _get(json, "managed", bool) and not set(partition_by) <= set(arrow.names):
@@ -285,7 +285,7 @@ class Snapshot:
         )
 
 
-def _be_of_this_world(shards: Sequence[Shard]) -> None:
+def _require_plausible_shards(shards: Sequence[Shard]) -> None:
     """Raise `ValueError` for a part that is named twice, which could make a small folder a table without end."""
     parts = [part.path for shard in shards for part in (shard.file_part, shard.row_group_part) if part is not None]
     if len(set(parts)) < len(parts):

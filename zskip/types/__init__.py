@@ -53,7 +53,6 @@ from zskip.types.arrow_type import Form, Type
 from zskip.types.json_values import Json, decode_values, encode_values
 from zskip.types.known import TIME_TZ, UNIT_NANOSECONDS, UUID
 from zskip.types.type_catalog import (
-    enter,
     entries,
     is_binary,
     is_boolean,
@@ -67,13 +66,14 @@ from zskip.types.type_catalog import (
     is_temporal,
     is_time,
     is_timestamp,
-    leave,
     logical_type,
     may_hold_nan,
     of,
+    register_type,
     sql_name,
     stored_type,
     ticks,
+    unregister_type,
     value_type,
 )
 from zskip.types.widening import widened, widens
@@ -87,7 +87,6 @@ __all__ = [
     "Type",
     "decode_values",
     "encode_values",
-    "enter",
     "entries",
     "is_binary",
     "is_binary_view",
@@ -140,13 +139,14 @@ __all__ = [
     "is_uint32",
     "is_uint64",
     "is_unsigned_integer",
-    "leave",
     "logical_type",
     "may_hold_nan",
     "of",
+    "register_type",
     "sql_name",
     "stored_type",
     "ticks",
+    "unregister_type",
     "value_type",
     "widened",
     "widens",

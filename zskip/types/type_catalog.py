@@ -9,7 +9,6 @@ from zskip.types.arrow_type import Type
 from zskip.types.known import known_types
 
 __all__ = [
-    "enter",
     "entries",
     "is_binary",
     "is_boolean",
@@ -23,13 +22,14 @@ __all__ = [
     "is_temporal",
     "is_time",
     "is_timestamp",
-    "leave",
     "logical_type",
     "may_hold_nan",
     "of",
+    "register_type",
     "sql_name",
     "stored_type",
     "ticks",
+    "unregister_type",
     "value_type",
 ]
 
@@ -44,13 +44,13 @@ def entries() -> tuple[Type, ...]:
     return tuple(_ENTRIES)
 
 
-def enter(entry: Type) -> None:
+def register_type(entry: Type) -> None:
     """Make a type known. An entry of very types (``exact``) goes before one of all types of the same Arrow id."""
     _ENTRIES.append(entry)
     _index()
 
 
-def leave(entry: Type) -> None:
+def unregister_type(entry: Type) -> None:
     """Make a type unknown again. Raises `ValueError` for one that was never entered."""
     _ENTRIES.remove(entry)
     _index()
@@ -85,7 +85,7 @@ def _of_form(type: pa.DataType) -> Type:
 
 
 for _entry in known_types():
-    enter(_entry)
+    register_type(_entry)
 
 
 def value_type(arrow: pa.DataType) -> pa.DataType:

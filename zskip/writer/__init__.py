@@ -11,7 +11,7 @@
 | also for the advisor        | `workload_input`, `write_estimate`                                                     |
 """
 
-from zskip.writer.evolution import evolved, widened
+from zskip.writer.evolution import common_type, evolved
 from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions, bytes_of
@@ -27,6 +27,7 @@ __all__ = [
     "WriteOptions",
     "Written",
     "bytes_of",
+    "common_type",
     "evolved",
     "least_rows",
     "open_source",
@@ -34,6 +35,5 @@ __all__ = [
     "slots_per_file",
     "storable_rows",
     "storable_schema",
-    "widened",
     "write_files",
 ]

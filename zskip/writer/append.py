@@ -14,7 +14,7 @@ from zskip.receipts import Appended
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, named_sketches
 from zskip.storage import Storage, abandon
-from zskip.storage.table_formats import refuse_folder
+from zskip.storage.foreign_folders import refuse_folder
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended

@@ -9,7 +9,7 @@ import pyarrow as pa
 from zskip import types as t
 from zskip.errors import SchemaMismatch
 
-__all__ = ["appended", "evolved", "united", "widened"]
+__all__ = ["appended", "common_type", "evolved", "united"]
 
 _INTEGER_BITS = {
     pa.int8(): (True, 8),
@@ -51,7 +51,7 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
             fields.append(field.with_nullable(True))
             continue
         given = rows.field(index)
-        type = widened(field.type, given.type)
+        type = common_type(field.type, given.type)
         if type is None:
             raise SchemaMismatch(
                 f'The column "{field.name}" is {field.type} in the table and {given.type} in {where}: neither type '
@@ -83,12 +83,12 @@ def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     return schema
 
 
-def widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that holds every value of both types exactly; None where there is none.
 
     Timestamps of two units have none: the finer unit has the smaller range, the coarser one rounds.
 
-    >>> widened(pa.int16(), pa.uint16()), widened(pa.int64(), pa.float64())
+    >>> common_type(pa.int16(), pa.uint16()), common_type(pa.int64(), pa.float64())
     (DataType(int32), None)
     """
     if one == other:
@@ -116,9 +116,9 @@ def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if t.is_decimal(one) and (t.is_decimal(other) or t.is_integer(other)):
         return _wider_decimal(one, other)
     if t.is_dictionary(one) and (one.value_type == other or t.is_dictionary(other)):
-        return widened(one.value_type, other.value_type) if t.is_dictionary(other) else other
+        return common_type(one.value_type, other.value_type) if t.is_dictionary(other) else other
     if t.is_list(one) and t.is_list(other):
-        item = widened(one.value_type, other.value_type)
+        item = common_type(one.value_type, other.value_type)
         return None if item is None else pa.list_(pa.field(one.value_field.name, item))
     if t.is_struct(one) and t.is_struct(other):
         try:

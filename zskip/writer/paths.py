@@ -20,8 +20,8 @@ from zskip import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.stats.foreign import open_parquet, with_parquet_types
 from zskip.storage import Storage, open_storage
+from zskip.storage.foreign_folders import refuse_foreign_files
 from zskip.storage.storage import PARQUET_ENDINGS
-from zskip.storage.table_formats import refuse_foreign_files
 from zskip.tablelog import Index, Snapshot, load
 from zskip.writer import row_source
 from zskip.writer.evolution import united

@@ -82,7 +82,7 @@ def complete_sketches(
     if made and len(nameless):
         again = replace(index.data_files().take(nameless), id=pa.array(ids[nameless]))
 
-    def completed(before: tuple[SketchRecord, ...]) -> tuple[SketchRecord, ...]:
+    def with_built_segments(before: tuple[SketchRecord, ...]) -> tuple[SketchRecord, ...]:
         names = {each.name for each in before}
         intact = [_without(each, lost) for each in (*before, *(each for each in new if each.name not in names))]
         return with_segments(intact, made)
@@ -96,7 +96,7 @@ def complete_sketches(
         managed=base.managed,
         details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
         still=None if index.source is None else _refuse,
-        sketches=completed,
+        sketches=with_built_segments,
         undo=drafts.discard,
     )
     return snapshot, tuple(sorted(part.path for part in lost))

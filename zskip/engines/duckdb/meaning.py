@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from zskip.expr import Predicate
 
-__all__ = ["same_meaning"]
+__all__ = ["require_planned_meaning"]
 
 # Settings, each with the value under which proofs hold.
 _OF_TEXTS = {"default_collation": ""}
@@ -32,7 +32,7 @@ _MAY_CALL = re.compile(
 )
 
 
-def same_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnection) -> None:
+def require_planned_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnection) -> None:
     """Raise `InvalidOption` where a setting of the connection gives the predicate another meaning than was planned."""
     calls = bool(_MAY_CALL.search(predicate.sql("duckdb") or ""))
     if not calls and not _reads_texts(predicate):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zskip import types as t
-from zskip.engines.duckdb.meaning import same_meaning
+from zskip.engines.duckdb.meaning import require_planned_meaning
 from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped
 from zskip.engines.duckdb.remote_files import KnownFile, register_storage
 from zskip.engines.duckdb.stored_form import stored_form
@@ -35,7 +35,7 @@ def to_duckdb(
 
     con = opened(con)
     if scan.predicate is not None:
-        same_meaning(scan.predicate, con)
+        require_planned_meaning(scan.predicate, con)
     same_clock(scan, con)
     read = planned_scan(scan, con, columns)
     with naming_what_is_gone(scan):

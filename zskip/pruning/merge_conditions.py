@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
 from zskip.expr import tree
 from zskip.expr.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
 from zskip.intervals.spans import key_family
+from zskip.pruning.constant_comparison import is_nan
 
-__all__ = ["gathered", "parted", "rows_among"]
+__all__ = ["merged_by_term", "split_ranges", "split_row_values"]
 
 _FEWEST = 4
 """Parts that are worth it."""
@@ -30,7 +30,7 @@ _FEWEST = 4
 _Key = tuple[str, Scalar]
 
 
-def gathered(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
+def merged_by_term(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
     """Parts of an AND or an OR that say the same together, as few as may be."""
     if len(parts) < _FEWEST:
         return parts
@@ -74,15 +74,11 @@ def _member(part: Node, conjunction: bool) -> tuple[_Key, pa.Scalar | pa.Array] 
 def _bound(part: Node) -> tuple[_Key, pa.Scalar | pa.Array] | None:
     """``x < c``, ``x <= c`` and the same from above: ``>`` stands for a constant on the left."""
     match part:
-        case Compare("<" | "<=" as op, term, Literal(value)) if not isinstance(term, Literal) and not _is_nan(value):
+        case Compare("<" | "<=" as op, term, Literal(value)) if not isinstance(term, Literal) and not is_nan(value):
             return (op, term), value
-        case Compare("<" | "<=" as op, Literal(value), term) if not isinstance(term, Literal) and not _is_nan(value):
+        case Compare("<" | "<=" as op, Literal(value), term) if not isinstance(term, Literal) and not is_nan(value):
             return (">" + op[1:], term), value
     return None
-
-
-def _is_nan(value: pa.Scalar) -> bool:
-    return bool(t.is_floating(value.type) and value.as_py() != value.as_py())
 
 
 def _merged(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> Node:
@@ -95,7 +91,7 @@ def _merged(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> No
     return tree.compare(op, term, Literal(constants[order[0 if least else -1].as_py()]))
 
 
-def parted(
+def split_ranges(
     parts: Sequence[Node], conjunction: bool
 ) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
     """The ranges among the parts of an OR, by term, as their lows, their highs, and whether the high belongs to each;
@@ -131,14 +127,14 @@ def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar,
             term == above
             and not isinstance(term, Literal)
             and key_family(term.type) is not None
-            and not _is_nan(low)
-            and not _is_nan(high)
+            and not is_nan(low)
+            and not is_nan(high)
         ):
             return term, low, high, op == "<="
     return None
 
 
-def rows_among(
+def split_row_values(
     parts: Sequence[Node], conjunction: bool
 ) -> tuple[dict[tuple[Reference, ...], list[pa.Array]], Sequence[Node]]:
     """The rows of constants among the parts of an OR, by the columns that they are compared with; and all other parts.
@@ -179,7 +175,7 @@ def _row(part: Node, conjunction: bool) -> dict[Reference, pa.Scalar] | None:
     for each in parts:
         match each:
             case Compare("=", Reference() as term, Literal(value)) | Compare("=", Literal(value), Reference() as term):
-                if term in found or key_family(term.type) is None or _is_nan(value):
+                if term in found or key_family(term.type) is None or is_nan(value):
                     return None
                 found[term] = value
             case _:

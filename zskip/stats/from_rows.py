@@ -18,10 +18,10 @@ from zskip.stats.footers import Readable, hull
 from zskip.stats.foreign import open_parquet
 from zskip.types import may_hold_nan, widened, widens
 
-__all__ = ["completed"]
+__all__ = ["with_statistics_from_rows"]
 
 
-def completed(storage: Readable, schema: Schema, files: DataFiles) -> DataFiles:
+def with_statistics_from_rows(storage: Readable, schema: Schema, files: DataFiles) -> DataFiles:
     """The same files with what their rows say of every column that the footers leave in doubt.
 
     Row groups are read one at a time, and of them only the doubtful columns. Values that readers do not agree on, as

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.names import Names
 
-__all__ = ["named_as_words", "parsed", "unheard"]
+__all__ = ["named_as_words", "parsed", "without_parser_warnings"]
 
 _WORDS = {
     "alter", "attach", "begin", "cache", "comment", "commit", "connect", "copy", "delete", "detach", "disconnect",
@@ -50,12 +50,12 @@ def named_as_words(tokens: list[Token], names: Names) -> list[Token]:
 
 def parsed(text: str, dialect: str) -> list[exp.Expr | None]:
     """The statements of a text. Raises sqlglot's errors."""
-    with unheard():
+    with without_parser_warnings():
         return sqlglot.parse(text, dialect=dialect)
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def without_parser_warnings() -> Iterator[None]:
     """Without the parser's warnings of this thread: what it does not know, zskip says itself."""
     thread = threading.get_ident()
 

@@ -25,7 +25,7 @@ from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Bools, Outcomes
 from zskip.pruning.rank_search import Places
 
-__all__ = ["Steps", "cuts_at"]
+__all__ = ["Steps", "cuts_at", "is_nan"]
 
 Masks = np.ndarray
 
@@ -74,7 +74,7 @@ class Steps:
     @staticmethod
     def below(term: Scalar, value: pa.Scalar, included: bool) -> Steps:
         """``term < value`` or ``term <= value``."""
-        if _is_nan(value):
+        if is_nan(value):
             return Steps(term, _no_cuts(term), np.array([TRUE], np.uint8), TRUE if included else FALSE, NULL)
         cut = cuts_at(term.type, _array(value), included)
         cells = np.array([TRUE, FALSE] if len(cut) else [TRUE], np.uint8)
@@ -236,7 +236,8 @@ class Steps:
         return found
 
 
-def _is_nan(value: pa.Scalar) -> bool:
+def is_nan(value: pa.Scalar) -> bool:
+    """Whether a constant is NaN, which equals itself and is above every number."""
     return bool(t.is_floating(value.type) and value.as_py() != value.as_py())
 
 
