@@ -151,6 +151,19 @@ def test_earlier_statements_of_a_text_decide_what_later_ones_mean(lake: Path, st
     same(lake, statement)
 
 
+def test_a_column_without_a_name_is_named_after_what_the_user_wrote(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    tables = {"t": f"{lake}/t", "u": f"{lake}/u"}
+    con.execute("CREATE TABLE own AS SELECT 5 AS a")
+    for statement, name in {
+        "SELECT (SELECT max(k) FROM u), a FROM t WHERE a = $1": "(SELECT max(k) FROM u)",
+        "SELECT (SELECT max(k) FROM u), a FROM t JOIN own USING (a)": "(SELECT max(k) FROM u)",
+        "SELECT EXISTS (FROM u WHERE u.a = 7), a FROM t WHERE a = 5": "EXISTS(SELECT * FROM u WHERE (u.a = 7))",
+    }.items():
+        found = zskip.sql(statement, con, params=[5] if "$1" in statement else None, tables=tables)
+        assert found.columns == [name, "a"]
+        assert [row[1] for row in found.fetchall()] == [5]
+
+
 def test_what_only_an_alias_shows_does_not_prune(lake: Path) -> None:
     assert files_read(lake, "SELECT * FROM (SELECT b AS a, k FROM 'T' t) WHERE abs(a) = 5") == [9]
     assert files_read(lake, "SELECT * FROM (SELECT * FROM 'T' t) WHERE abs(a) = 5") == [1]

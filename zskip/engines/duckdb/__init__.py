@@ -4,7 +4,7 @@
 object stores · ``relation``: a plan as a relation · ``statement``: whole statements, by ``table_places`` (where tables
 stand in the text), ``catalog`` (which of them are zskip's), ``stubs`` (DuckDB's plan of the statement),
 ``pruned_tables`` (what is left of each by every rule), ``table_queries`` (what tables are asked before) and
-``survivor_reads`` (the reads that run).
+``survivor_reads`` (the reads that run); ``written_names``: the names of its columns.
 """
 
 from zskip.engines.duckdb.explain_statement import explain

@@ -28,6 +28,7 @@ from zskip.engines.duckdb.pruned_tables import pruned_tables
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
 from zskip.engines.duckdb.table_places import Place, Word, edited, table_places, tokens
+from zskip.engines.duckdb.written_names import named_as_written
 from zskip.engines.missing_files import naming_what_is_gone
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
 from zskip.plan import Plan
@@ -142,7 +143,9 @@ def _run(
     import duckdb
 
     words = tokens(one.query)
-    found = [place for place in table_places(words).tables if catalog.index_of(place) is not None]
+    places = table_places(words).tables
+    read = [(place, index) for place in places if (index := catalog.index_of(place)) is not None]
+    found = [place for place, _ in read]
     settled = not found or _is_settled(one, words, found)
     try:
         with _one_transaction(con) if not settled else _no_transaction():
@@ -150,7 +153,13 @@ def _run(
             scans = [planned.scan for _, planned in rewritten.plans]
             with pointing_at(text, rewritten.sql), naming_what_is_gone(*scans):
                 relation = con.sql(rewritten.sql, params=rewritten.parameters)
-                return relation if settled or relation is None else _kept(relation)
+                if relation is None:
+                    return relation
+                # Only a query does nothing while DuckDB is asked for its names.
+                if one.type.name == "SELECT":
+                    schemas = {place.name: index.snapshot.schema.arrow for place, index in read}
+                    relation = named_as_written(relation, con, one.query, params, schemas)
+                return relation if settled else _kept(relation)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
         if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow.dataset as ds
 
-__all__ = ["Stub", "engine_plan", "make_stubs"]
+__all__ = ["Stub", "empty_rows", "engine_plan", "make_stubs"]
 
 _LOG = logging.getLogger("zskip")
 # Where a statement looks at the names of columns, other spellings might change what it means.
@@ -112,6 +112,11 @@ class _Spelling:
 def _nested(type: pa.DataType) -> list[pa.Field]:
     fields = [type.field(number) for number in range(type.num_fields)]
     return fields + [inner for field in fields for inner in _nested(field.type)]
+
+
+def empty_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows that DuckDB reads under the names and types of a schema's Parquet columns."""
+    return _empty(tuple(map(duckdb_type, schema.types))).rename_columns(schema.names)
 
 
 @lru_cache(maxsize=64)
