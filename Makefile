@@ -51,8 +51,9 @@ lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-fuzz: $(READY)  ## a million random predicates against DuckDB; hours
+fuzz: $(READY)  ## a million random predicates and 20,000 random statements against DuckDB; hours
 	$(BIN)/python -m tests.pruning.fuzz --cases 1000000
+	$(BIN)/python -m tests.statement.fuzz --cases 20000
 
 torture: $(READY) $(AZURITE)  ## writers killed and starved at every call that they make to the system, and raced; half an hour
 	$(BIN)/python -m tests.torture
