@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -14,7 +13,6 @@ import pytest
 from zskip import pruning
 from zskip.binder import bind, bind_cache
 from zskip.errors import SqlError
-from zskip.expr.recursion import with_room
 from zskip.expr.tree import Opaque
 from zskip.pruning import evaluate
 from zskip.schema import Schema
@@ -71,13 +69,6 @@ def test_a_list_of_many_expressions_is_kept() -> None:
     assert "more than 1,000 expressions" in bound.tree.reason.text
     few = bind(f"n IN ({', '.join(f'n + {i}' for i in range(20))})", SCHEMA)
     assert not isinstance(few.tree, Opaque)
-
-
-def test_room_within_room_is_the_same_room() -> None:
-    """It used to wait for itself."""
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(lambda: with_room(100, lambda: with_room(100, lambda: "reached")))
-        assert found.result(timeout=60) == "reached"
 
 
 def test_a_proof_is_forgotten_with_its_predicate() -> None:

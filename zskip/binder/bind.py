@@ -24,7 +24,7 @@ from zskip.binder.text_spans import unclosed_quote, what_is_wrong
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.expr import tree
 from zskip.expr.bound import Dialect, Predicate
-from zskip.expr.recursion import DEEPEST, TOO_DEEP, read_with_room
+from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
 from zskip.expr.tree import Node
 from zskip.schema import Schema
 
@@ -89,11 +89,12 @@ def bind(
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
-    deep = nesting(tokens)
-    if deep > DEEPEST:
+    if nesting(tokens) > DEEPEST:
         raise SqlSyntaxError(TOO_DEEP, sql)
-    # A chain of operators nests too, a level or so for every few tokens.
-    found = read_with_room(sql, lambda: binding.predicate(skeleton(tokens)), max(deep, len(tokens) // 500))
+    with refused_if_too_deep(sql):
+        found = binding.predicate(skeleton(tokens))
+    if found.depth > DEEPEST:  # a chain of operators nests too
+        raise SqlSyntaxError(TOO_DEEP, sql)
     if not reads_clock(whole.frozen, dialect):
         bind_cache.keep(key, found)
     return found

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import sqlglot
 from sqlglot import exp
 
+from zskip.binder.split import nesting
 from zskip.errors import SqlSyntaxError
-from zskip.expr.recursion import read_with_room
+from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
 from zskip.schema import Schema
 
 __all__ = ["TableQuery", "conditions", "named_tables", "table_queries", "translated"]
@@ -41,12 +42,13 @@ def table_queries(text: str, schema: Schema, *, dialect: str = "duckdb") -> list
     """
     if _STATEMENT.match(text) is None:
         return [TableQuery(text, None)]
-    return read_with_room(text, lambda: _selects(text, schema, dialect))
+    with refused_if_too_deep(text):
+        return _selects(text, schema, dialect)
 
 
 def _selects(text: str, schema: Schema, dialect: str) -> list[TableQuery]:
     try:
-        statement = sqlglot.parse_one(text, read=dialect)
+        statement = _parsed(text, dialect)
     except sqlglot.errors.ParseError as error:
         raise SqlSyntaxError(f"A statement of the workload does not parse: {error}", text) from error
     found = []
@@ -61,6 +63,14 @@ def _selects(text: str, schema: Schema, dialect: str) -> list[TableQuery]:
     return found
 
 
+def _parsed(text: str, dialect: str) -> exp.Expr:
+    """A statement. Raises sqlglot's errors, and `SqlSyntaxError` where it nests too deep."""
+    if nesting(sqlglot.tokenize(text, read=dialect)) > DEEPEST:
+        raise SqlSyntaxError(TOO_DEEP, text)
+    with refused_if_too_deep(text):
+        return sqlglot.parse_one(text, read=dialect)
+
+
 def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
     """The conditions of `table_queries` alone."""
     return [query.condition for query in table_queries(text, schema, dialect=dialect)]
@@ -73,7 +83,7 @@ def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
     ['"lake/conn"', 't']
     """
     try:
-        statement = read_with_room(text, lambda: sqlglot.parse_one(text, read=dialect))
+        statement = _parsed(text, dialect)
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
     own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
@@ -95,14 +105,15 @@ def translated(text: str, tables: Collection[str], name: str, *, dialect: str = 
     folded = {table.lower() for table in tables}
     placed = f"zskip_{name}_here"
     try:
-        statement = read_with_room(text, lambda: sqlglot.parse_one(text, read=dialect))
+        statement = _parsed(text, dialect)
         own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
         for table in list(statement.find_all(exp.Table)):
             if table.name.lower() in folded - own and not table.db:
                 if not table.alias:
                     table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
                 table.set("this", exp.to_identifier(placed if into == "spark" else name))
-        rewritten: str = read_with_room(text, lambda: statement.sql(dialect=into))
+        with refused_if_too_deep(text):
+            rewritten = statement.sql(dialect=into)
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement cannot be put into {into}'s SQL: {error}", text) from error
     if into == "spark":
