@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,21 +91,34 @@ def test_errors_raise_only_in_ansi_mode(spark: SparkSession, tmp_path: Path, way
         sorted_rows(WAYS[way](spark, tmp_path / "t", "CAST(s AS INT) IS NULL OR i + 1 < 0").toArrow())
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "where"),
-    [
-        ("spark.sql.ansi.doubleQuotedIdentifiers", "true", 's = "b"'),
-        ("spark.sql.parser.escapedStringLiterals", "true", r"s = '\\b'"),
-        ("spark.sql.timestampType", "TIMESTAMP_NTZ", "ts < TIMESTAMP '2020-01-01 01:00:00'"),
-        ("spark.sql.variable.substitute", "true", "s = '${spark.sql.session.timeZone}'"),
-    ],
-)
-def test_a_setting_that_changes_what_a_text_means(
-    spark: SparkSession, tmp_path: Path, key: str, value: str, where: str
-) -> None:
+OTHER_MEANINGS = {
+    "spark.sql.ansi.doubleQuotedIdentifiers": ("true", 's = "b"'),
+    "spark.sql.parser.escapedStringLiterals": ("true", r"s = '\\b'"),
+    "spark.sql.variable.substitute": ("true", "s = '${spark.sql.session.timeZone}'"),
+    "spark.sql.timestampType": ("TIMESTAMP_NTZ", "ts < TIMESTAMP '2020-01-01 01:00:00'"),
+    "spark.sql.decimalOperations.allowPrecisionLoss": ("false", "d * d > 1.5"),
+    "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": ("true", "d / 3 > 0.5"),
+    "spark.sql.legacy.literal.pickMinimumPrecision": ("false", "d + 1.50 > 3"),
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled": ("true", "d > 1.5e0"),
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": ("true", "s = 'a' 'b'"),
+    "spark.sql.legacy.interval.enabled": ("true", "ts < TIMESTAMP '2020-01-01 03:00:00' - INTERVAL '1' HOUR"),
+    "spark.sql.legacy.fromDayTimeString.enabled": (
+        "true",
+        "ts < TIMESTAMP '2020-01-02 03:00:00' - INTERVAL '1 01:30:00' DAY TO SECOND",
+    ),
+    "spark.sql.legacy.timeParserPolicy": ("LEGACY", "to_date('2020-1-1', 'yyyy-MM-dd') <= ts"),
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled": ("true", "ts > '2020-01-01 01:00:00'"),
+}
+"""By setting: a value with which Spark may read a condition otherwise, and such a condition."""
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_a_setting_that_changes_what_a_text_means(spark: SparkSession, tmp_path: Path, key: str) -> None:
+    value, where = OTHER_MEANINGS[key]
     moments = [dt.datetime(2020, 1, 1, hour, tzinfo=dt.UTC) for hour in range(4)]
     texts = ["a", "b", r"\b", str(spark.conf.get("spark.sql.session.timeZone"))]
-    rows = pa.table({"s": texts, "b": texts, "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
+    numbers = pa.array([Decimal(n) for n in range(1, 5)], pa.decimal128(20, 2))
+    rows = pa.table({"s": texts, "b": texts, "d": numbers, "ts": pa.array(moments, pa.timestamp("us", "UTC"))})
     zskip.write(rows, tmp_path / "t", by=["s"], files=4)
     zskip.write(rows, tmp_path / "deleted", by=["s"], files=4)
     with session(spark, key, value):
