@@ -124,3 +124,13 @@ def test_a_field_of_what_is_computed_is_no_column(sql: str, tmp_path: Path) -> N
     wanted = con.sql(f"SELECT n FROM t WHERE {sql} ORDER BY n").fetchall()
     assert wanted
     assert table.plan(sql).to_duckdb(con, ["n"]).order("n").fetchall() == wanted
+
+
+def test_a_list_with_null_leaves_the_connection_alive(tmp_path: Path) -> None:
+    """Where files are read by schema=, DuckDB 2.0 failed on it, and refused every later statement."""
+    first = pa.table({"d": ["x", "y"], "s": pa.array([{"a": 3}, {"a": 7}])})
+    zskip.write(first, tmp_path / "lake", by="s.a", partition_by=["d"])
+    con = duckdb.connect()
+    found = zskip.sql(f"SELECT count(*) FROM '{tmp_path / 'lake'}' q WHERE q.s.a IN (3, 8, NULL)", con).fetchall()
+    assert found == [(1,)]
+    assert con.sql("SELECT 1").fetchall() == [(1,)]

@@ -13,7 +13,7 @@ import pytest
 from tests.pruning.asking import asked, masks
 from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle
 from zskip.binder import bind
-from zskip.pruning import evaluate, gathering
+from zskip.pruning import evaluate, merge_conditions
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -106,7 +106,7 @@ def test_many_ranges_say_what_each_of_them_says(seed: int, monkeypatch: pytest.M
         wide[name] = Ranges(lower, upper, pa.array([True] * 40), flag, no)
     statistics = Statistics(pa.array([9] * 40), wide)
     together = asked(sql, SCHEMA, statistics)
-    monkeypatch.setattr(gathering, "_FEWEST", 10**9)
+    monkeypatch.setattr(merge_conditions, "_FEWEST", 10**9)
     assert masks(together) == masks(asked(sql, SCHEMA, statistics)), sql
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.pruning.asking import asked, masks
 from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle
 from zskip.binder import bind
-from zskip.pruning import evaluate, gathering, row_values
+from zskip.pruning import evaluate, merge_conditions, row_values
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -100,7 +100,7 @@ def test_many_rows_say_what_each_of_them_says(seed: int, monkeypatch: pytest.Mon
     # Boxes: as if every row of constants had been asked for alone.
     statistics = boxes(random, 200)
     together = asked(sql, SCHEMA, statistics)
-    monkeypatch.setattr(gathering, "_FEWEST", 10**9)
+    monkeypatch.setattr(merge_conditions, "_FEWEST", 10**9)
     assert masks(together) == masks(asked(sql, SCHEMA, statistics)), sql
 
 

@@ -22,7 +22,7 @@ from zskip.binder import bind, bind_cache
 from zskip.binder.leaf_binder import Binder
 from zskip.errors import SqlError
 from zskip.expr.tree import Call, Literal, Reference, walk
-from zskip.pruning import gathering
+from zskip.pruning import merge_conditions
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -185,7 +185,7 @@ def test_comparisons_that_are_said_at_once_say_the_same(word: str, monkeypatch: 
         sql = f" {word} ".join(parts)
         together = pruning.outcomes(bind(sql, SCHEMA), units)
         with monkeypatch.context() as patch:
-            patch.setattr(gathering, "_FEWEST", 10**9)
+            patch.setattr(merge_conditions, "_FEWEST", 10**9)
             apart = pruning.outcomes(bind(sql + " ", Schema(SCHEMA.arrow)), units)
         for bit in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
             assert np.array_equal(getattr(together, bit), getattr(apart, bit)), (sql, bit)

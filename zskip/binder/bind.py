@@ -30,9 +30,12 @@ from zskip.schema import Schema
 
 __all__ = ["bind"]
 
-MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED = 2_000_000, 500_000, 50_000
+MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED, MOST_PARSED_WORDS = 2_000_000, 500_000, 200_000, 30_000
 """What a predicate may hold beside long lists of constants: characters, tokens (words, signs and constants), and of
-these the ones of all conditions that are more than a column beside constants, which only the parser reads."""
+these the ones of all conditions that are more than a column beside constants, which only the parser reads: tokens, and
+those that are no constant, comma or parenthesis. A list of rows of constants is long, and each row is read quickly."""
+
+_READ_QUICKLY = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 
 _MOST_CONJUNCTS = 1000
 """Parts of an AND that are predicates of their own, proved and left out one by one; more of them are one."""
@@ -166,7 +169,7 @@ class _Binding:
     ) -> None:
         self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
         self.binder = Binder(schema, dialect, source, case_sensitive)
-        self.parsed = 0
+        self.parsed = self.parsed_words = 0
 
     def predicate(self, part: Part) -> Predicate:
         """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
@@ -198,9 +201,12 @@ class _Binding:
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]
         self.parsed += len(tokens)
+        self.parsed_words += sum(token.token_type not in _READ_QUICKLY for token in tokens)
+        where = "in conditions that are more than a column beside constants"
         if self.parsed > MOST_PARSED:
-            what = "words, signs and constants in conditions that are more than a column beside constants"
-            raise _too_long(self.source.original, f"{MOST_PARSED:,} {what}")
+            raise _too_long(self.source.original, f"{MOST_PARSED:,} words, signs and constants {where}")
+        if self.parsed_words > MOST_PARSED_WORDS:
+            raise _too_long(self.source.original, f"{MOST_PARSED_WORDS:,} words and signs {where}")
         try:
             with without_parser_warnings():
                 found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)

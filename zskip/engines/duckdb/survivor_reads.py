@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from zskip import types as t
 from zskip.engines.duckdb.duckdb_types import quoted
-from zskip.engines.duckdb.native_scan import literal, native_scan, reshaped, uniform_read, without_patterns
+from zskip.engines.duckdb.native_scan import literal, native_scan, uniform_read, without_patterns
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.session import reads_bytes_as_text, texts_for_bytes
 from zskip.engines.duckdb.stored_form import stored_form
@@ -74,13 +75,16 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, va
         paths_sql = values.add_list(listed)
         read = uniform_read(paths_sql, stored, scan.rows, alone=len(listed) == 1)
     else:
+        # DuckDB 2.0 fails, and its database with it, on a list with NULL that it pushes down to a struct's field where
+        # files are read by schema=. Nothing is pushed down to a field of a struct that is read whole.
+        structs = [field.name for field in schema if t.is_struct(field.type)]
         select = native_scan(
             files,
             stored,
             partition_by=scan.partition_by,
             rows=scan.rows,
             schema_parameter=None,
-            whole=reshaped(scan),
+            whole=structs,
             form=form,
         )
         given = {name: values.add_list(value) for name, value in select.parameters.items()}
