@@ -20,7 +20,7 @@ from tests.clouds import STORES, unavailable
 from zskip.errors import DamagedIndex, InvalidOption, TableError, TableNotFound, UnsafePath, ZskipError
 from zskip.storage import open_storage
 from zskip.storage.remote import ObjectStorage
-from zskip.storage.secrets import without_secrets
+from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.tablelog import log
 from zskip.tablelog.snapshot import FORMAT
 
@@ -47,16 +47,51 @@ def _no_waiting() -> Iterator[None]:
         "az://container/table?sv=2022&sig=SECRET",
         "https://KEY:SECRET@host/table?sig=SECRET",
         "gs://bucket/table?token=SECRET",
+        "gs://bucket/table#token=SECRET",
+        "s3://bucket/table;sig=SECRET",
+        "s3://KEY:SEC/SECRET@bucket/table",
+        "s3://KEY:SECRET%40bucket/table",
+        "abfs://container@account.dfs.core.windows.net/x?sv=1&sig=SECRET",
+        "https://KEY:SECRET@host/x.parquet",
+        "https://host/x.parquet?sig=SECRET",
+        "file://KEY:SECRET@host/x",
+        "s3:/KEY:SECRET@bucket",
+        "s3:/SECRET@bucket/table",
+        " s3://KEY:SECRET@bucket/table",
+        "\ts3://bucket/table?sig=SECRET",
+        "s3::KEY:SECRET@bucket",
+        "simplecache::s3://KEY:SECRET@bucket/x",
     ],
 )
-def test_secrets_in_an_address_are_neither_taken_nor_shown(url: str) -> None:
-    for verb in (zskip.open, zskip.index, open_storage, lambda url: zskip.write(ROWS, url, by="id")):
+def test_secrets_in_an_address_are_neither_taken_nor_shown(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verbs = (zskip.open, zskip.index, zskip.read, zskip.attach, zskip.repair, open_storage)
+    for verb in (
+        *verbs,
+        lambda url: zskip.write(ROWS, url, by="id"),
+        lambda url: zskip.advise(url, ["id = 1"]),
+        lambda url: zskip.sql(f"SELECT * FROM '{url}'"),
+        lambda url: zskip.sql(f'SELECT * FROM "{url}"'),
+    ):
         with pytest.raises(InvalidOption) as caught:
             verb(url)
         assert "SECRET" not in str(caught.value)
     with pytest.raises(ZskipError) as error:
         zskip.write(url, "memory://nowhere/t", by="id")
     assert "SECRET" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_with_signs_of_secrets_are_addresses(tmp_path: Path) -> None:
+    """A sign in the name of a folder, a port, a container before its account: none of them is a secret."""
+    for name in ("a@b", "12:30 me@host;x=1", "why?", " s3"):
+        zskip.write(ROWS, tmp_path / name, by="id")
+        assert zskip.read(tmp_path / name).num_rows == 3
+    for url in ("hdfs://name:8020/user/@me", "abfss://container@account/x", "s3://bucket/a;b#c@d"):
+        refuse_secrets(url)
+        assert without_secrets(url).endswith(url[-2:])
 
 
 def test_what_a_client_says_of_a_request_is_masked() -> None:

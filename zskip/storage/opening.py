@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from zskip.errors import InvalidOption
 from zskip.storage.local import LocalStorage
+from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import Storage
 
 __all__ = ["knows", "open_storage"]
@@ -46,31 +47,34 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     if not isinstance(url, str | os.PathLike) or not os.fspath(url):
         raise InvalidOption(f"The address of a table is a path or a URL, not {url!r}.")
     text = os.fspath(url)
+    refuse_secrets(text)
+    shown = without_secrets(text)
     if one := _ONE_SLASH.match(text):
         raise InvalidOption(
-            f'"{text}" is no URL: write {one[1]}:// and the rest. For a folder of that name: "./{text}".'
+            f'"{shown}" is no URL: write {one[1]}:// and the rest. For a folder of that name: "./{shown}".'
         )
     scheme = _URL.match(text)
     if "\0" in unquote(text) if scheme else "\0" in text:
-        raise InvalidOption(f"An address cannot contain NUL: {text!r}.")
+        raise InvalidOption(f"An address cannot contain NUL: {shown!r}.")
     if scheme is None or scheme[1].lower() == "file":
         if storage_options:
-            raise InvalidOption(f'storage_options are for object stores; "{text}" is a local path.')
+            raise InvalidOption(f'storage_options are for object stores; "{shown}" is a local path.')
         return LocalStorage(_path_of(text) if scheme else Path(text))
     if _CONTROL.search(unquote(text)):
-        raise InvalidOption(f"A URL cannot contain control characters: {text!r}.")
+        raise InvalidOption(f"A URL cannot contain control characters: {shown!r}.")
     from zskip.storage.remote import open_remote  # obstore is loaded where it is needed
 
     return open_remote(text, storage_options or {})
 
 
 def _path_of(url: str) -> Path:
-    """The path of a file:// URL. Raises `InvalidOption` for a host, a query or a fragment, which a path cannot have."""
+    """The path of a file:// URL. Raises `InvalidOption` for a host or a fragment, which a path cannot have."""
     parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
-        raise InvalidOption(f'"{url}" is on the host "{parts.netloc}". A path on this machine: file:///{parts.netloc}…')
+    host, shown = without_secrets(f"file://{parts.netloc}").removeprefix("file://"), without_secrets(url)
+    if host not in ("", "localhost"):
+        raise InvalidOption(f'"{shown}" is on the host "{host}". A path on this machine: file:///{host}…')
     if parts.query or parts.fragment:
         raise InvalidOption(
-            f'In "{url}" write %3F for a question mark and %23 for a number sign, or give the plain path.'
+            f'In "{shown}" write %3F for a question mark and %23 for a number sign, or give the plain path.'
         )
     return Path(unquote(parts.path))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from obstore import exceptions, store
 
 from zskip.errors import InvalidOption, TableError, UnsupportedStore
-from zskip.storage.secrets import refuse_secrets, refuse_user, without_secrets
+from zskip.storage.secrets import refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
 from zskip.storage.upload import Upload
 
@@ -46,7 +46,6 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = unquote(rest).strip("/").partition("/")
     scheme = scheme.lower()
-    refuse_secrets(url)
     if scheme in SCHEMES:
         refuse_user(url)
     if scheme == "memory":

@@ -3,39 +3,55 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 from zskip.errors import InvalidOption
 
 __all__ = ["refuse_secrets", "refuse_user", "without_secrets"]
 
-_USER = re.compile(r"(://)[^/?#\s\"']*@")
-_QUERY = re.compile(r"(://[^?\s\"']*\?)[^\s\"',;)]+")
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:[/:]*"
+# A key may hold slashes: KEY:SEC/RET@bucket. A port may not be one: hdfs://name:8020/user/@me.
+_USER = re.compile(
+    rf"((?<![A-Za-z0-9+.-]){_SCHEME})(?:[^/?#\s\"'@:]*|[^/\s\"']*(?::|%3a)(?!\d*/)[^\s\"']*)(?:@|%40)", re.IGNORECASE
+)
+_QUERY = re.compile(r"(:/+[^\s\"'?]*?(?:\?|[#;](?=[\w.-]+=)))[^\s\"']+")
+_KEY = re.compile(rf"[\s\"']*{_SCHEME}[^/@]*:(?!\d*/)[^@]*@")
+_NEAR_URL = re.compile(rf"[\s\"']*{_SCHEME}[^/]*@")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_SPACED_URL = re.compile(rf"[\s\"']+{_URL.pattern}")
 
 
 def without_secrets(text: str) -> str:
-    """A text with possible secrets in its URLs replaced by ….
+    """A text with possible secrets in its URLs, and in what is nearly one, replaced by ….
 
-    >>> without_secrets("cannot open s3://KEY:SECRET@lake/t and https://a/b?sig=abc: no")
-    'cannot open s3://…@lake/t and https://a/b?… no'
+    >>> without_secrets("cannot open s3://KEY:SEC/RET@lake/t, s3:/KEY@lake or https://a/b?sig=abc now")
+    'cannot open s3://…@lake/t, s3:/…@lake or https://a/b?… now'
     """
     return _QUERY.sub(r"\1…", _USER.sub(r"\1…@", text))
 
 
 def refuse_secrets(url: str) -> None:
-    """Raise `InvalidOption` for a URL with a key or a query.
+    """Raise `InvalidOption` for a URL with a key or a query, for a near URL with a user, and for one after white space.
 
     A name without a key before the host is valid in Hadoop's URLs: abfss://container@account/path.
     """
-    user, at, _ = url.partition("://")[2].partition("/")[0].rpartition("@")
-    if at and ":" in user:
+    shown, is_url = without_secrets(url.strip()), _URL.match(url)
+    if _KEY.match(unquote(url)):
         raise InvalidOption(
-            f'"{without_secrets(url)}" has a key before its bucket. Write the bucket alone, and give keys as '
-            "storage_options or by the environment."
+            f'"{shown}" has a key before its bucket. Write the bucket alone, and give keys as storage_options or by '
+            "the environment."
         )
-    if "?" in url:
+    if _SPACED_URL.match(url):
+        raise InvalidOption(f'The address "{shown}" begins with white space or a quote: leave it out.')
+    if not is_url and _NEAR_URL.match(url):
         raise InvalidOption(
-            f'"{without_secrets(url)}" has a query. Give a signature as storage_options; for a question mark in a name '
-            "write %3F."
+            f'"{shown}" is no URL, and has a name before an "@": write scheme://bucket/path. A folder of that name '
+            "is written with ./ before it."
+        )
+    if is_url and ("?" in url or _QUERY.search(url)):
+        raise InvalidOption(
+            f'"{shown}" has a query or parameters. Give a signature as storage_options; in a name write %3F for a '
+            "question mark, %23 for a number sign and %3B for a semicolon."
         )
 
 

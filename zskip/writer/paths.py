@@ -21,6 +21,7 @@ from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.stats.foreign import open_parquet, with_parquet_types
 from zskip.storage import Storage, open_storage
 from zskip.storage.foreign_folders import refuse_foreign_files
+from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog import Index, Snapshot, load
 from zskip.writer import row_source
@@ -91,6 +92,7 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
     """The files of a path, glob, folder or URL. A zskip table gives those of its newest snapshot."""
     if "://" in path:
         return _remote(path, storage_options)
+    refuse_secrets(path)
     path = os.path.expanduser(path)
     if os.path.isdir(os.path.join(path, "_zskip")):
         return _of_snapshot(path, storage_options)
@@ -137,7 +139,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     names = storage.list("", hidden=False).path.to_pylist()
     chosen = [name for name in names if (_globbed(name, pattern) if pattern else _has_known_ending(name))]
     if not chosen:
-        raise NoParquet(f'There is no Parquet, CSV or JSON file at "{url}".')
+        raise NoParquet(f'There is no Parquet, CSV or JSON file at "{without_secrets(url)}".')
     refuse_foreign_files(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
 

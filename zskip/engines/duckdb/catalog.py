@@ -11,6 +11,7 @@ from zskip import sources
 from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.table_places import Place
 from zskip.errors import TableNotFound
+from zskip.storage.secrets import refuse_secrets
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ class Catalog:
 
 
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
-    """The newest state of the table at a path; what was loaded of that very state before is used again."""
+    """The newest state of the table at a path; what was loaded of that very state before is used again.
+
+    Raises `InvalidOption` for an address with a key or a query, also where DuckDB would read it by itself.
+    """
+    refuse_secrets(path)
     if _NO_FOLDER.search(path) and not os.path.isdir(path):
         return None
     try:
