@@ -257,3 +257,14 @@ def test_a_constant_on_the_left_is_compared_with_each() -> None:
     no = Statistics(pa.array([1]), {})
     assert not pruning.outcomes(bound, no).may_match.any()
     assert pruning.outcomes(bind(f"11 IN ({NUMBERS})", SCHEMA), no).all_match.all()
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "dialect"), [("i", "NULL", "duckdb"), ("f", "0.333", "duckdb"), ("f", "-1e3", "spark")]
+)
+def test_forty_thousand_constants_of_any_form_bind(column: str, first: str, dialect: str) -> None:
+    point = ".25" if "." in first else ""
+    listed = ", ".join([first, *(f"{'-' * (number % 2)}{number}{point}" for number in range(40_000))])
+    bound = bind(f"{column} IN ({listed})", SCHEMA, dialect=dialect)
+    assert bound.columns == {column}
+    assert any(isinstance(node, In) for node in walk(bound.tree))

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.binder import bind_cache
 from zskip.binder.bind_constants import freeze, reads_clock
 from zskip.binder.leaf_binder import Binder
-from zskip.binder.lists import shortened, stands_for_lists
+from zskip.binder.lists import listed_constants, shortened, stands_for_lists
 from zskip.binder.names import Names
 from zskip.binder.parser_quirks import named_as_words, without_parser_warnings
 from zskip.binder.split import Part, nesting, skeleton
@@ -200,7 +200,7 @@ class _Binding:
 
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]
-        self.parsed += len(tokens)
+        self.parsed += len(tokens) - listed_constants(tokens)
         self.parsed_words += sum(token.token_type not in _READ_QUICKLY for token in tokens)
         where = "in conditions that are more than a column beside constants"
         if self.parsed > MOST_PARSED:

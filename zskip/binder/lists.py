@@ -20,7 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.sql_text import LongList, Source
 
-__all__ = ["array_of", "shortened", "stand_ins", "stands_for_lists"]
+__all__ = ["array_of", "listed_constants", "shortened", "stand_ins", "stands_for_lists"]
 
 SHORTEST = 1000
 """Characters of a text that is worth the search."""
@@ -104,6 +104,24 @@ def shortened(source: Source, dialect: str) -> Source:
         replacements.append((*match.span(kind), number))
         lists[number] = LongList(match[kind], values)
     return source.replaced(replacements, lists)
+
+
+_IN_LISTS = {
+    *(TokenType.NUMBER, TokenType.STRING, TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
+    *(TokenType.DASH, TokenType.PLUS, TokenType.COMMA, TokenType.DATE, TokenType.TIMESTAMP),
+}
+
+
+def listed_constants(tokens: Sequence[Token]) -> int:
+    """How many tokens stand in lists of nothing but constants behind IN, signs and commas among them."""
+    found, first = 0, None
+    for index, token in enumerate(tokens):
+        if token.token_type is TokenType.L_PAREN and index and tokens[index - 1].token_type is TokenType.IN:
+            first = index + 1
+        elif first is not None and token.token_type not in _IN_LISTS:
+            found += index - first if token.token_type is TokenType.R_PAREN else 0
+            first = None
+    return found
 
 
 def stands_for_lists(tokens: Sequence[Token], source: Source) -> bool:
