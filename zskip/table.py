@@ -101,13 +101,13 @@ def write(
     ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
     folders and URLs of Parquet, CSV or JSON · ``by``: the columns that queries filter on, the most important first; by
     default those of the ``workload`` · ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default): the number
-    or size of the files · ``weights``: the relative frequency of look-ups on each column · ``workload``: predicates or
-    SELECT statements like the expected queries, or a file of them · ``sketches``: columns that are looked up by value
-    or text but are not clustered, with their kinds of sketches: ``{"uid": "values", "url": ["values", "substrings"]}``;
-    docs/sketches.md explains when they pay · ``mode``: what to do if the table exists: "error", "append" (by the
-    table's own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by default half of the free memory;
-    larger inputs use spill files in ``temp_directory`` · ``session``: a Spark session that does the work; the source is
-    one of its DataFrames, or paths.
+    (at most one a row) or size of the files · ``weights``: the relative frequency of look-ups on each column ·
+    ``workload``: predicates or SELECT statements like the expected queries, or a file of them · ``sketches``: columns
+    that are looked up by value or text but are not clustered, with their kinds of sketches: ``{"uid": "values", "url":
+    ["values", "substrings"]}``; docs/sketches.md explains when they pay · ``mode``: what to do if the table exists:
+    "error", "append" (by the table's own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by default
+    half of the free memory; larger inputs use spill files in ``temp_directory`` · ``session``: a Spark session that
+    does the work; the source is one of its DataFrames, or paths.
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.

@@ -127,9 +127,9 @@ class WriteOptions:
         return self.files is None and self.rows_per_file is None
 
     def file_count(self, rows: int, stored: float) -> int:
-        """The number of files for ``rows``. ``stored``: bytes of a row on disk, used where `sized_by_bytes`."""
+        """The number of files for ``rows``, at most one a row. ``stored``: bytes of a row, where `sized_by_bytes`."""
         if self.files is not None:
-            return self.files
+            return max(1, min(self.files, rows))
         if self.rows_per_file is not None:
             return max(1, -(-rows // self.rows_per_file))
         return max(1, round(rows * stored / int(self.file_size or _DEFAULT_FILE_SIZE)))

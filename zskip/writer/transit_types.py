@@ -104,12 +104,14 @@ def compact_strings(footers: Sequence[pq.FileMetaData], kept: pa.Schema) -> list
     size, values = dict.fromkeys(strings, 0), dict.fromkeys(strings, 0)
     encoded = dict.fromkeys(strings, True)
     for footer in _spread(footers, _MOST_FOOTERS):
-        numbers = [n for n in range(footer.num_columns) if footer.schema.column(n).path in strings]
+        # By the schema's paths: those of the chunks repeat them, and differ where a footer is damaged.
+        paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
         for group in _spread(range(footer.num_row_groups), _MOST_GROUPS):
             row_group = footer.row_group(group)
-            for number in numbers:
+            for number, name in enumerate(paths):
+                if name not in strings:
+                    continue
                 chunk = row_group.column(number)
-                name = chunk.path_in_schema
                 size[name] += chunk.total_uncompressed_size
                 values[name] += chunk.num_values
                 encoded[name] &= bool({"RLE_DICTIONARY", "PLAIN_DICTIONARY"} & set(chunk.encodings))

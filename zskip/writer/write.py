@@ -216,9 +216,9 @@ class _Write:
         options = self.options
         by = [column.path for column in self.schema.orderable(options.by)]
         columns = fitted_columns(self.schema, options)
-        files = options.file_count(source.row_count or 0, profile.stored)
         unknown = options.files is None and source.row_count is None
-        size = LARGEST if unknown else sample_size(files)
+        known = options.file_count(source.row_count or options.files or 0, profile.stored)
+        size = LARGEST if unknown else sample_size(known)
         sample = RowSample(size, options.seed, source.row_count)
         rows = 0
         counts: dict[tuple[str, ...], int] = {}
