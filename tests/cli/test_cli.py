@@ -141,6 +141,11 @@ def test_a_statement_takes_parameters_and_nothing_that_it_says_itself(
 def test_query_refuses_columns_and_limits_that_make_no_sense(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 'Did you mean "origin"' in complaint(capsys, 1, "query", str(flights), "TRUE", "--columns", "orign")
     assert "--limit is a number of rows" in complaint(capsys, 2, "query", str(flights), "TRUE", "--limit", "-1")
+    assert "--limit is a number of rows" in complaint(capsys, 2, "query", str(flights), "TRUE", "--limit", "9" * 23)
+    with pytest.raises(SystemExit) as stopped:
+        main(["query", str(flights), "TRUE", "--json", "--csv"])
+    assert stopped.value.code == 2
+    assert "--csv: not allowed with argument --json" in capsys.readouterr().err
 
 
 def test_the_life_of_a_table(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,7 @@ def statements(path: Path) -> list[str]:
     return list(queries_of(path))
 
 
-def add_json(command: argparse.ArgumentParser) -> None:
+def add_json(command: argparse._ActionsContainer) -> None:
     command.add_argument("--json", action="store_true", help="print the facts as JSON")
 
 

@@ -63,12 +63,13 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("predicate", nargs="?", help="what stands after WHERE, if a table is given")
     command.add_argument("--columns", type=names, metavar="A,B", help="the columns to print")
     command.add_argument("--limit", type=int, metavar="N", help="print at most so many rows")
-    command.add_argument("--csv", action="store_true", help="print the rows as CSV")
     command.add_argument("--explain", action="store_true", help="say what is skipped, and why, instead of the answer")
     add_predicate_options(command)
     add_version(command)
     add_storage(command)
-    add_json(command)
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="print the rows as CSV")
+    add_json(form)
 
     command = add_command(commands, "info", info, "say what a table holds, and how well its layout works")
     command.add_argument("path", help="the folder or URL of the table")
@@ -105,7 +106,7 @@ def plan(given: argparse.Namespace) -> None:
 def query(given: argparse.Namespace) -> None:
     import duckdb
 
-    if given.limit is not None and given.limit < 0:
+    if given.limit is not None and not 0 <= given.limit < 1 << 63:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = ?", [given.timezone])
