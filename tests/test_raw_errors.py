@@ -158,3 +158,39 @@ def test_a_count_of_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
     for read in (plan.count, plan.to_arrow):
         with pytest.raises(TableNotFound, match=r"x\.parquet"):
             read()
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_a_damaged_file_is_named_by_a_plans_reads(managed: bool, tmp_path: Path) -> None:
+    """Errors of DuckDB's, which name no file."""
+    rows = ROWS.append_column("s", pa.array([f"k{number % 7}" for number in range(100)]))
+    if managed:
+        table = zskip.write(rows, tmp_path / "t", by="a", files=4)
+    else:
+        (tmp_path / "t").mkdir()
+        for number in range(4):
+            pq.write_table(rows.slice(number * 25, 25), tmp_path / "t" / f"{number}.parquet")
+        table = zskip.index(tmp_path / "t")
+    planned = table.plan("a % 2 = 0")
+    damaged = Path(planned.paths[2])
+    whole = damaged.read_bytes()
+    stamp = damaged.stat().st_mtime_ns
+    damaged.write_bytes(whole[:4] + b"\xff" * 40 + whole[44:])
+    os.utime(damaged, ns=(stamp, stamp))
+    for read in (planned.to_arrow, planned.count, lambda: list(planned.to_batches())):
+        with pytest.raises(CorruptFile, match=damaged.name):
+            read()
+    damaged.write_bytes(whole)
+    assert table.plan("a % 2 = 0").count() == 50
+
+
+def test_a_column_chunk_of_another_name_than_its_columns(tmp_path: Path) -> None:
+    """A KeyError of Python's."""
+    source = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": range(100), "s": ["k"] * 100}), source)
+    whole = source.read_bytes()
+    chunk = b"\x19\x18\x01s"  # path_in_schema, a list of one text
+    assert whole.count(chunk) == 1
+    source.write_bytes(whole.replace(chunk, b"\x19\x18\x01c"))
+    table = zskip.write(source, tmp_path / "t", by="a")
+    assert table.plan("s = 'k'").count() == 100

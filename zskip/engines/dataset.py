@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from zskip.binder.expressions import provable
 from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
-from zskip.engines.missing_files import naming_what_is_gone
+from zskip.engines.missing_files import naming_bad_files
 from zskip.expr import Predicate
 from zskip.scan import Scan
 
@@ -42,7 +42,7 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         wanted = self._both(filter)
         scan = self._survivors(wanted)
         if _native(scan):
-            with naming_what_is_gone(scan):
+            with naming_bad_files(scan):
                 return ds.FileSystemDataset(*_parts(scan)).scanner(columns=columns, filter=wanted, **options)
         return ds.Scanner.from_batches(_batches(scan), columns=columns, filter=wanted, **options)
 

@@ -1,4 +1,4 @@
-"""Files that disappear between a plan and its reading: turn an engine's error into one that names them."""
+"""Files that are gone or damaged when a plan is read: an engine's error becomes one that names them."""
 
 from __future__ import annotations
 
@@ -6,31 +6,65 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import TableNotFound, ZskipError
+from zskip.errors import CorruptFile, TableNotFound, ZskipError
 from zskip.tablelog import latest_version
 
 if TYPE_CHECKING:
     from zskip.scan import Scan
 
-__all__ = ["naming_what_is_gone"]
+__all__ = ["naming_bad_files"]
+
+_NAMED = 10
+"""Files that a note on an error names."""
 
 
 @contextmanager
-def naming_what_is_gone(*scans: Scan) -> Iterator[None]:
-    """Raise `TableNotFound`, with what helps, in place of an engine's error about scans whose files are gone."""
+def naming_bad_files(*scans: Scan) -> Iterator[None]:
+    """Raise `TableNotFound` for files that are gone, `CorruptFile` for a damaged one, in place of an engine's error.
+
+    Where each file can be read alone, the engine's error stays, with the files as a note.
+    """
     import duckdb
 
     try:
         yield
     except ZskipError:
         raise
-    except (duckdb.Error, OSError) as error:
+    except (duckdb.Error, OSError, pa.ArrowInvalid) as error:  # Arrow's where DuckDB fails amid a stream
         for scan in scans:
             if message := _gone(scan):
                 raise TableNotFound(message) from error
+        if isinstance(error, _of_files()) or type(error) is duckdb.Error:
+            paths = [path for scan in scans if scan.storage.local is not None for path in scan.paths]
+            for path in paths:
+                if message := _damage(path):
+                    raise CorruptFile(message) from error
+            error.add_note("It came of reading " + ", ".join(paths[:_NAMED]) + " …" * (len(paths) > _NAMED))
         raise
+
+
+def _of_files() -> tuple[type[Exception], ...]:
+    """Errors that a damaged file may raise."""
+    import duckdb
+
+    engines = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+    return *engines, duckdb.InternalException, OSError, pa.ArrowInvalid
+
+
+def _damage(path: str) -> str | None:
+    """Why DuckDB cannot read a file of Parquet; None where it can."""
+    import duckdb
+
+    try:
+        with duckdb.connect() as con:
+            for _ in con.sql("SELECT * FROM read_parquet(?)", params=[path]).to_arrow_reader():
+                pass
+    except (duckdb.Error, OSError, pa.ArrowInvalid) as error:
+        return f"{path} cannot be read: {str(error).splitlines()[0]} Restore it, or write its rows anew."
+    return None
 
 
 def _gone(scan: Scan) -> str | None:

@@ -11,7 +11,7 @@ from zskip.engines.duckdb.meaning import require_planned_meaning
 from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped
 from zskip.engines.duckdb.remote_files import KnownFile, register_storage
 from zskip.engines.duckdb.stored_form import stored_form
-from zskip.engines.missing_files import naming_what_is_gone
+from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, UnsupportedSql
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def to_duckdb(
         require_planned_meaning(scan.predicate, con)
     same_clock(scan, con)
     read = planned_scan(scan, con, columns)
-    with naming_what_is_gone(scan):
+    with naming_bad_files(scan):
         return con.sql(read.sql, params=dict(read.parameters))
 
 

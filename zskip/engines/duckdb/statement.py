@@ -29,7 +29,7 @@ from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
 from zskip.engines.duckdb.table_places import Place, Word, edited, table_places, tokens
 from zskip.engines.duckdb.written_names import named_as_written
-from zskip.engines.missing_files import naming_what_is_gone
+from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
 from zskip.plan import Plan
 
@@ -151,7 +151,7 @@ def _run(
         with _one_transaction(con) if not settled else _no_transaction():
             rewritten = _rewritten(one, con, params, catalog, freshness)
             scans = [planned.scan for _, planned in rewritten.plans]
-            with pointing_at(text, rewritten.sql), naming_what_is_gone(*scans):
+            with pointing_at(text, rewritten.sql), naming_bad_files(*scans):
                 relation = con.sql(rewritten.sql, params=rewritten.parameters)
                 if relation is None:
                     return relation
