@@ -200,8 +200,9 @@ class _Binding:
 
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]
-        self.parsed += len(tokens) - listed_constants(tokens)
-        self.parsed_words += sum(token.token_type not in _READ_QUICKLY for token in tokens)
+        parsed = len(tokens) - listed_constants(tokens)
+        self.parsed += parsed
+        self.parsed_words += min(parsed, sum(token.token_type not in _READ_QUICKLY for token in tokens))
         where = "in conditions that are more than a column beside constants"
         if self.parsed > MOST_PARSED:
             raise _too_long(self.source.original, f"{MOST_PARSED:,} words, signs and constants {where}")
