@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip import plan as planning
+from zskip import tablelog
 from zskip.plan import planner
 from zskip.schema import Schema
 from zskip.statement import plan_tree
@@ -54,7 +54,7 @@ def wrong(table: zskip.Table, predicate: str, expected: list[int]) -> list[str]:
 
 
 def never_listed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(planning, "listed", lambda index: None)
+    patch.setattr(tablelog, "listed", lambda index: None)
 
 
 def whole_seconds(patch: pytest.MonkeyPatch) -> None:

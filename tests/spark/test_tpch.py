@@ -41,6 +41,7 @@ def over(spark: SparkSession, kind: str) -> None:
         spark.table(f"{name}_{kind}").createOrReplaceTempView(name)
 
 
+@pytest.mark.slow
 def test_all_queries_give_the_same_rows(spark: SparkSession, tables: dict[str, Path]) -> None:
     found: dict[str, dict[int, tuple[list[Row], int, float]]] = {"plain": {}, "pruned": {}}
     for kind, answers in found.items():
