@@ -357,8 +357,8 @@ def test_commits_are_logged_and_clustering_is_shown(tmp_path: Path, caplog: pyte
     with caplog.at_level("INFO", "zskip"):
         table = zskip.write(pa.table({"<x>": range(100)}), tmp_path / "t", by="<x>", files=4)
         table.delete('"<x>" < 10')
-    said = [record.getMessage().removeprefix(f"{table.uri} is ") for record in caplog.records]
-    assert said == ["version 1 now, by write: 4 files", "version 2 now, by delete: 4 files"]
+    messages = [record.getMessage().removeprefix(f"{table.uri} is ") for record in caplog.records]
+    assert messages == ["version 1 now, by write: 4 files", "version 2 now, by delete: 4 files"]
     found = table.clustering()
     assert "4" in str(found).splitlines()[1].split()
     assert "&lt;x&gt;" in found._repr_html_()

@@ -365,8 +365,8 @@ def test_info_prints_columns_by_their_names(tmp_path: Path, capsys: pytest.Captu
     rows = pa.table({"dep_time": range(100), "tail_num": [str(n) for n in range(100)]})
     zskip.write(rows, tmp_path / "t", by=["dep_time", "tail_num"], files=4)
     assert main(["info", str(tmp_path / "t"), "--clustering"]) == 0
-    said = capsys.readouterr().out
-    assert "dep_time" in said
-    assert "tail_num" in said
-    assert "dep time" not in said
-    assert "tail num" not in said
+    printed = capsys.readouterr().out
+    assert "dep_time" in printed
+    assert "tail_num" in printed
+    assert "dep time" not in printed
+    assert "tail num" not in printed

@@ -93,11 +93,11 @@ def test_partitions_are_folders_and_their_columns_have_statistics(points: pa.Tab
     assert "day" not in pq.read_schema(file).names
 
 
-@pytest.mark.parametrize("files", [999_999_999_999])
+@pytest.mark.parametrize("files", [1_000_000, 999_999_999_999])
 def test_there_are_no_more_files_than_rows(files: int, tmp_path: Path) -> None:
     """It hung."""
-    rows = pa.table({"a": range(3_000)})
+    rows = pa.table({"a": range(300)})
     for source in (rows, pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches())):
         table = zskip.write(source, tmp_path / "t", by="a", files=files, mode="overwrite")
-        assert table.snapshot.totals.files <= 3_000
-        assert table.plan("a >= 10").count() == 2_990
+        assert table.snapshot.totals.files <= 300
+        assert table.plan("a >= 10").count() == 290
