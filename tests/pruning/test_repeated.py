@@ -101,9 +101,9 @@ def test_what_fails_fails_again() -> None:
 
 
 def test_only_so_many_are_kept() -> None:
-    for number in range(bind_cache.MOST + 50):
+    for number in range(300):
         bind(f"x = {number}", SCHEMA)
-    assert len(bind_cache._kept) == bind_cache.MOST
+    assert len(bind_cache._kept) == bind_cache.MOST_CHARACTERS // bind_cache.LEAST
     long = "s = '" + "a" * bind_cache.LONGEST + "'"
     assert bind(long, SCHEMA) is not bind(long, SCHEMA)
 

@@ -6,9 +6,10 @@ What reads the clock is never kept. A schema is known by being the very same obj
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TypeAlias
+
+from cachetools import LRUCache
 
 from zskip.binder.sql_text import Parameters
 from zskip.errors import UnknownParameter
@@ -18,19 +19,19 @@ from zskip.schema import Schema
 
 __all__ = ["find", "keep", "key"]
 
-MOST = 256
-"""Predicates that are kept: those that were asked for last."""
-
 LONGEST = 200_000
 """Characters of a text, with its parameters, that is kept."""
 
 MOST_CHARACTERS = 2_000_000
 """Characters of all texts that are kept."""
 
+LEAST = 8_000
+"""Characters that even a short text counts as, so that at most 250 are kept."""
+
 Key: TypeAlias = tuple[object, ...]
 
 _lock = threading.Lock()
-_kept: OrderedDict[Key, Predicate] = OrderedDict()
+_kept: LRUCache[Key, Predicate] = LRUCache(MOST_CHARACTERS, lambda predicate: max(LEAST, len(predicate.frozen)))
 
 
 def key(
@@ -63,10 +64,7 @@ def find(key: Key | None, schema: Schema) -> Predicate | None:
         return None
     with _lock:
         found = _kept.get(key)
-        if found is None or found.schema is not schema:
-            return None
-        _kept.move_to_end(key)
-        return found
+    return found if found is not None and found.schema is schema else None
 
 
 def keep(key: Key | None, predicate: Predicate) -> None:
@@ -75,5 +73,3 @@ def keep(key: Key | None, predicate: Predicate) -> None:
         return
     with _lock:
         _kept[key] = predicate
-        while len(_kept) > MOST or sum(len(each.frozen) for each in _kept.values()) > MOST_CHARACTERS:
-            _kept.popitem(last=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from cachetools import LRUCache
 
 from zskip import types as t
 from zskip.expr.tree import Computable
@@ -53,7 +53,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _lock = threading.Lock()
-_answers: OrderedDict[tuple[str, str, bytes], np.ndarray] = OrderedDict()
+_answers: LRUCache[tuple[str, str, bytes], np.ndarray] = LRUCache(_KEPT)
 _idle: dict[tuple[str, int], list[Evaluator]] = {}
 
 
@@ -100,9 +100,8 @@ def _answer(question: Computable, values: Sequence[pa.Array], budget: Budget) ->
     key = (question.sql, question.timezone, _digest(rows))
     with _lock:
         known = _answers.get(key)
-        if known is not None:
-            _answers.move_to_end(key)
-            return known
+    if known is not None:
+        return known
     with budget.paused():
         evaluator = _borrowed(question.timezone)
     answer = evaluator.answer(question.sql, named, rows, budget)
@@ -110,8 +109,6 @@ def _answer(question: Computable, values: Sequence[pa.Array], budget: Budget) ->
     if answer is not None and len(answer) == len(rows):
         with _lock:
             _answers[key] = answer
-            if len(_answers) > _KEPT:
-                _answers.popitem(last=False)
     if answer is not None and len(answer) < len(rows):
         answer = np.append(answer, np.full(len(rows) - len(answer), _RAISED, answer.dtype))
     return answer

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, cast
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO, Protocol, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from zskip.errors import DamagedIndex
@@ -204,7 +204,7 @@ class Segment:
         """``file``: what pyarrow opens · ``name``: for messages · ``release``: called after each reading."""
         self._name, self._release = name, release
         self._lock = threading.Lock()
-        self._groups: OrderedDict[int, Numbers] = OrderedDict()
+        self._groups: LRUCache[int, Numbers] = LRUCache(_CACHED_PAIRS, len)
         try:
             self._parquet = pq.ParquetFile(file)
             metadata = self._parquet.metadata
@@ -263,7 +263,6 @@ class Segment:
         """The pairs of a row group; those that were read last are kept."""
         with self._lock:
             if number in self._groups:
-                self._groups.move_to_end(number)
                 return self._groups[number]
             try:
                 column = self._parquet.read_row_group(number, use_threads=False).column(0)
@@ -272,8 +271,6 @@ class Segment:
             pairs = np.concatenate([np.zeros(0, np.int64), *(np.asarray(chunk) for chunk in column.chunks)])
             self._release()
             self._groups[number] = pairs
-            while sum(map(len, self._groups.values())) > _CACHED_PAIRS and len(self._groups) > 1:
-                self._groups.popitem(last=False)
             return pairs
 
 

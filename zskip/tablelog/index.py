@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 
 from zskip.errors import DamagedIndex, UnsafePath
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
@@ -72,8 +72,7 @@ class Index:
         self.has_row_groups = any(shard.row_group_part is not None for shard in snapshot.shards)
         counts = [shard.totals.files for shard in snapshot.shards]
         self.first_file: np.ndarray = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-        self._kept_bytes = 0
+        self._kept: LRUCache[Any, tuple[Any, int]] = LRUCache(max(cache_bytes, 1), lambda kept: kept[1])
         self._lock = threading.Lock()
 
     @property
@@ -97,16 +96,11 @@ class Index:
         """A cached value; two threads may both compute it, with the same result."""
         with self._lock:
             if key in self._kept:
-                self._kept.move_to_end(key)
                 return self._kept[key][0]  # type: ignore[no-any-return]
         value = make()
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = (value, size(value))
-                self._kept_bytes += self._kept[key][1]
-            while self._kept_bytes > self.cache_bytes and len(self._kept) > 1:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._kept_bytes -= freed
+            # One value may be larger than the whole cache, and is kept alone.
+            self._kept[key] = value, min(size(value), max(self.cache_bytes, 1))
         return value
 
     # --- one unit per shard ---

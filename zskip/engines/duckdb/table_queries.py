@@ -15,6 +15,7 @@ from threading import Lock, Timer
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from zskip import types as t
 from zskip.engines.duckdb.duckdb_types import quoted
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["TableQueries"]
 
 _MOST_KEYS = 100_000
-_KNOWN: dict[Hashable, pa.Array | None] = {}
-_KNOWN_KEYS = 2_000_000
+_KNOWN_BYTES = 64 << 20
+_KNOWN: LRUCache[Hashable, pa.Array | None] = LRUCache(_KNOWN_BYTES, lambda keys: 4096 + (keys.nbytes if keys else 0))
 _LOCK = Lock()
 _CALLED = re.compile(r'(\w+)"?\s*\(')
 
@@ -80,7 +81,8 @@ class TableQueries:
             if origin in _KNOWN:
                 return _KNOWN[origin], origin
         values = self._run(query, survivors, keys, conditions, seconds)
-        _keep(origin, values)
+        with _LOCK:
+            _KNOWN[origin] = values
         return values, origin
 
     def _run(
@@ -131,13 +133,6 @@ def _repeatable_functions() -> frozenset[str]:
             "UNION SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'column_name')"
         ).fetchall()
     return frozenset(name for (name,) in rows)
-
-
-def _keep(origin: Hashable, values: pa.Array | None) -> None:
-    with _LOCK:
-        if sum(len(each) for each in _KNOWN.values() if each is not None) > _KNOWN_KEYS or len(_KNOWN) > 1000:
-            _KNOWN.clear()
-        _KNOWN[origin] = values
 
 
 @contextmanager
