@@ -70,7 +70,7 @@ def _serves(node: Node) -> Iterator[SketchName]:
                 yield SketchName(path, "values")
         case Computable(part):
             yield from _serves(part)
-        case Opaque(_, _, _, implies, _, _) if implies is not None:
+        case Opaque(implies=implies) if implies is not None:
             for each in walk(implies):
                 if isinstance(each, Contains) and isinstance(each.term, Reference):
                     yield SketchName(each.term.path, "substrings")

@@ -102,7 +102,6 @@ class Foreign:
     paths: tuple[str, ...]
     reason: str
     type: pa.DataType
-    deterministic: bool = False
 
 
 Scalar = Reference | Literal | Call | Foreign
@@ -199,7 +198,6 @@ class Opaque:
     reason: Why
     implies: Node | None = None
     strict: bool = False
-    deterministic: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,7 +338,7 @@ def paths_of(scalar: Scalar) -> Iterator[str]:
                 yield path
             case Call(_, arguments, _, _):
                 waiting.extend(arguments)
-            case Foreign(_, paths, _, _, _):
+            case Foreign(paths=paths):
                 yield from paths
 
 

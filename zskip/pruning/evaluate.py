@@ -233,7 +233,7 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
             yield from (left, right)
         case Computed(_, question):
             yield from question.columns
-        case Opaque(_, paths, _, _, _, _):
+        case Opaque(paths=paths):
             for path in paths:
                 yield Foreign("", (path,), "", pa.null())
         case _:
@@ -253,7 +253,7 @@ def _references(term: Scalar) -> Iterator[Reference]:
         case Call(_, arguments, _, _):
             for argument in arguments:
                 yield from _references(argument)
-        case Foreign(_, paths, _, type, _):
+        case Foreign(paths=paths, type=type):
             for path in paths:
                 yield Reference(path, type)
 
@@ -296,7 +296,7 @@ def proof_of(node: Node, room: _Room | None = None) -> Proof:
         case Contains():
             room.left -= 1
             return node
-        case Opaque(_, _, _, implies, _, _):
+        case Opaque(implies=implies):
             room.left -= 1
             return node if implies is None else Implied(node, proof_of(implies, room))
         case Computable(part):

@@ -76,7 +76,7 @@ class Terms:
                 function = FUNCTIONS[name]
                 wide = function.wide if key_family(term.type) == "bytes" else None
                 return (wide or function.bounds)([self[argument] for argument in arguments], term)
-            case Foreign(_, _, _, type, _):
+            case Foreign(type=type):
                 return Span.anything(type, len(self))
 
     def _constant(self, value: pa.Scalar) -> Span:
