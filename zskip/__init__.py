@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from zskip.engine_registry import register
 from zskip.errors import (
     CommitConflict,
     InvalidOption,
@@ -17,7 +18,6 @@ from zskip.errors import (
     UnknownColumn,
     ZskipError,
 )
-from zskip.registry import register
 
 if TYPE_CHECKING:
     from zskip.engines.duckdb import explain, sql

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.engine_registry import engine
 from zskip.expr import Predicate
-from zskip.registry import engine
 from zskip.schema import Schema
 from zskip.storage import Storage
 

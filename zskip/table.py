@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_arg
 import numpy as np
 import pyarrow as pa
 
-from zskip import advisor, registry, sources, tablelog
+from zskip import advisor, engine_registry, sources, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice
 from zskip.binder import Parameters, bind
@@ -928,7 +928,7 @@ def _both(
 
 
 def _backend(session: Any) -> Backend:
-    found: Backend = LOCAL if session is None else registry.engine("spark session").backend(session)
+    found: Backend = LOCAL if session is None else engine_registry.engine("spark session").backend(session)
     return found
 
 

@@ -14,7 +14,7 @@ from zskip.errors import InvalidOption
 
 
 def test_every_setting_of_duckdb_has_been_looked_at() -> None:
-    """Of a new one: see what it does, add it to `zskip.engines.duckdb.meaning` if it does, and to the file."""
+    """See what a new one does: add it to `connection_settings` if it changes a predicate's meaning, and to the file."""
     found = {name for (name,) in duckdb.sql("SELECT name FROM duckdb_settings()").fetchall()}
     known = set((ROOT / "fixtures" / "settings" / "duckdb.txt").read_text(encoding="utf-8").split())
     assert sorted(found - known) == []

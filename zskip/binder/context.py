@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from zskip.binder.choices import Value
+from zskip.binder.case_values import Value
 from zskip.binder.names import Names
 from zskip.binder.sql_text import Source
 from zskip.expr.bound import Dialect

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from zskip import types as t
-from zskip.binder.choices import Value
+from zskip.binder.case_values import Value
 from zskip.binder.computable import computable
 from zskip.binder.constants import constant
 from zskip.binder.fast_path import Plain

@@ -2,8 +2,8 @@
 
 ``function``: what an entry holds · ``arithmetic``: the operators, in the ``widths`` in which engines compute ·
 ``numbers``: abs, round, least · ``casts`` · ``date_parts``: year, hour · ``datetimes``: beginnings of periods ·
-``shifts``: intervals, and time between moments · ``strings``: left, concat · ``evaluated``: what only DuckDB computes ·
-``documentation``: the page that is printed from all of this.
+``moment_arithmetic``: intervals, and time between moments · ``strings``: left, concat · ``evaluated``: what only
+DuckDB computes · ``documentation``: the page that is printed from all of this.
 
 A function moves the bounds of its argument only where it keeps their order or turns it over the whole range; where it
 does so in pieces, over the piece that holds the range.
@@ -15,12 +15,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.expr.tree import Call, Scalar
-from zskip.functions import arithmetic, casts, date_parts, datetimes, evaluated, numbers, shifts, strings
+from zskip.functions import arithmetic, casts, date_parts, datetimes, evaluated, moment_arithmetic, numbers, strings
 from zskip.functions.function import Arguments, Builder, Function
 
 __all__ = ["FUNCTIONS", "NAMED", "PARSED", "call", "evaluated_by_duckdb", "may_give"]
 
-_MODULES = (arithmetic, numbers, date_parts, datetimes, shifts, casts, strings)
+_MODULES = (arithmetic, numbers, date_parts, datetimes, moment_arithmetic, casts, strings)
 
 FUNCTIONS: dict[str, Function] = {each.name: each for module in _MODULES for each in module.FUNCTIONS}
 """By the name that a `zskip.expr.tree.Call` carries."""

@@ -14,11 +14,11 @@ from zskip.expr.tree import Call, Literal, Scalar
 from zskip.expr.why import Cause
 from zskip.functions import widths
 from zskip.functions.function import Arguments, Builder, Function
+from zskip.functions.moment_arithmetic import moved
 from zskip.functions.parsed_arguments import known
-from zskip.functions.shifts import moved
 from zskip.intervals import interval_arithmetic
 from zskip.intervals.interval_arithmetic import sums_and_products
-from zskip.intervals.wide import wide_difference, wide_product, wide_sum
+from zskip.intervals.wide_numbers import wide_difference, wide_product, wide_sum
 
 __all__ = ["FUNCTIONS"]
 

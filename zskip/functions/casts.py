@@ -15,7 +15,7 @@ from zskip.functions.function import Arguments, Function
 from zskip.functions.parsed_arguments import known
 from zskip.functions.sql_types import sql_type
 from zskip.intervals import interval_arithmetic, periods
-from zskip.intervals.wide import wide_cast
+from zskip.intervals.wide_numbers import wide_cast
 
 __all__ = ["FUNCTIONS"]
 

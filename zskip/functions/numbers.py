@@ -16,7 +16,7 @@ from zskip.functions.function import Arguments, Builder, Function
 from zskip.functions.parsed_arguments import known, whole_number
 from zskip.intervals import extremes, interval_arithmetic
 from zskip.intervals.interval_arithmetic import library_function, rounded
-from zskip.intervals.wide import wide_negative
+from zskip.intervals.wide_numbers import wide_negative
 
 __all__ = ["FUNCTIONS", "aligned"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
+from zskip.engine_registry import engine
 from zskip.errors import MissingDependency
 from zskip.expr import Predicate
 from zskip.plan import explain as explaining
 from zskip.plan.shares import Skipped
 from zskip.plan.survivors import Survivors
-from zskip.registry import engine
 from zskip.scan import Scan
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from zskip.errors import DamagedIndex, InvalidOption, TableNotFound
 from zskip.sources.cache import cache_of
 from zskip.sources.deep_source import DeepSource
 from zskip.sources.delta import DeltaSource, is_delta
-from zskip.sources.follow import follow
 from zskip.sources.iceberg import IcebergSource, newest_metadata
+from zskip.sources.log_index import follow
 from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import CACHE_BYTES, SOURCE_FORMATS, Index, Snapshot, latest_version, load

@@ -3,7 +3,7 @@
 | what                        | where                                                                                  |
 | --------------------------- | -------------------------------------------------------------------------------------- |
 | reading rows                | `open_source`, `paths`, `row_source`, `spool`, `storable`, `evolution`                 |
-| sending them to files       | `row_sample`, `routing`, `file_groups`, `scatter`, `narrow`, `transit_types`           |
+| sending them to files       | `row_sample`, `routing`, `file_groups`, `scatter`, `compact_rows`, `transit_types`     |
 | encoding one file           | `encode`                                                                               |
 | the whole write             | `write`                                                                                |
 | changes to a table          | `append`, `delete`, on this machine or on a cluster (`backend`)                        |

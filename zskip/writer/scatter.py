@@ -2,7 +2,7 @@
 
 A bucket is in memory, or in spill files (Arrow IPC) where the rows exceed the memory limit. Both hold the same pieces
 in the same order, so a table's files do not depend on the limit. Spill files are compressed (LZ4) where that makes them
-much smaller: it does for long strings, hardly for rows in their narrow forms (`narrow`).
+much smaller: it does for long strings, hardly for rows in their narrow forms (`compact_rows`).
 
 Why not DuckDB's partitioned COPY: it takes 3.5 s of processor time to scatter 3 million rows of TPC-H's lineitem, and
 1.1 s to read them back, together as long as the whole write here.

@@ -6,7 +6,7 @@
 | decimal128 of up to 18 digits      | decimal64, half as wide                             |
 
 Values, their order and their hashes are the same, and so is the schema in the footer. Without transit types the write
-that `narrow` describes takes 1.3 times as long.
+that `compact_rows` describes takes 1.3 times as long.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from zskip.storage import Storage, abandon
 from zskip.tablelog import SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
+from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
-from zskip.writer.narrow import NarrowForms
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip.binder.choices import Choice, Value, chosen
+from zskip.binder.case_values import Choice, Value, chosen
 from zskip.binder.context import Binding
 from zskip.binder.nodes import bare
 from zskip.binder.predicates.common_type import one_kind

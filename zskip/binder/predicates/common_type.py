@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from zskip import types as t
-from zskip.binder.choices import Choice, Value, leaves
+from zskip.binder.case_values import Choice, Value, leaves
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit, is_fixed
 from zskip.expr.tree import Call, Literal, Scalar

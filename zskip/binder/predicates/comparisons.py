@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from zskip import types as t
-from zskip.binder.choices import chosen
+from zskip.binder.case_values import chosen
 from zskip.binder.context import Binding
 from zskip.binder.predicates.operands import compared, same
 from zskip.binder.refusals import opaque

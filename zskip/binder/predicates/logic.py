@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip import types as t
-from zskip.binder.choices import chosen
+from zskip.binder.case_values import chosen
 from zskip.binder.context import Binding
 from zskip.binder.nodes import bare
 from zskip.binder.refusals import opaque

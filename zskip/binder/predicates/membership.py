@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from zskip import types as t
-from zskip.binder.choices import chosen
+from zskip.binder.case_values import chosen
 from zskip.binder.context import Binding
 from zskip.binder.nodes import place
 from zskip.binder.predicates.comparisons import any_row, row_of, row_pairs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zskip import types as t
-from zskip.engines.duckdb.meaning import require_planned_meaning
+from zskip.engines.duckdb.connection_settings import require_planned_meaning
 from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped
 from zskip.engines.duckdb.remote_files import KnownFile, register_storage
 from zskip.engines.duckdb.stored_form import stored_form

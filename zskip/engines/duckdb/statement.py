@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
 from zskip.engines.duckdb.duckdb_types import quoted
+from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.index_rows import with_index_rows
-from zskip.engines.duckdb.pointing import pointing_at
 from zskip.engines.duckdb.pruned_tables import pruned_tables
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors

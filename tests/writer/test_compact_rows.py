@@ -14,9 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import zskip
-from zskip.writer import narrow as narrowing
+from zskip.writer import compact_rows as narrowing
 from zskip.writer import row_source
-from zskip.writer.narrow import NarrowForms
+from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.scatter import SpilledBuckets
 from zskip.writer.transit_types import ENCODED_STRING
 
