@@ -27,6 +27,7 @@ from zskip.errors import CommitConflict, InvalidOption, TableExists, Unsupported
 from zskip.expr import Predicate
 from zskip.layouts.depth import Clustering, depths
 from zskip.plan import Plan, Survivors
+from zskip.progress import Progress, unreported
 from zskip.receipts import (
     Appended,
     Clustered,
@@ -92,7 +93,7 @@ def write(
     temp_directory: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress | None = None,
     session: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
@@ -106,8 +107,9 @@ def write(
     that are looked up by value or text but are not clustered, with their kinds of sketches: ``{"uid": "values", "url":
     ["values", "substrings"]}``; docs/sketches.md explains when they pay · ``mode``: what to do if the table exists:
     "error", "append" (by the table's own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by default
-    half of the free memory; larger inputs use spill files in ``temp_directory`` · ``session``: a Spark session that
-    does the work; the source is one of its DataFrames, or paths.
+    half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``: called with the phase
+    ("read", "sample", "scatter", "write"), the rows done in it, and their number or None · ``session``: a Spark session
+    that does the work; the source is one of its DataFrames, or paths.
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.
@@ -151,13 +153,15 @@ def index(
     deep: bool = False,
     sketches: Mapping[str, str | Sequence[str]] | None = None,
     threads: int | None = None,
+    progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """Index the Parquet files of a folder in place, without rewriting them.
 
     Statistics come from the footers, as far as they can be trusted; with ``deep`` also from the rows, where footers
     lack them. ``schema``: of the rows, by default that of the footers · ``sketches``: as for `write`; their columns are
-    read. A plan lists the folder and reads new and changed files in full; `Table.refresh` updates the index.
+    read · ``progress``: called with the phase ("footers", then "rows" with ``deep``), the files done, and their number.
+    A plan lists the folder and reads new and changed files in full; `Table.refresh` updates the index.
 
     ``statistics``, with ``schema``: a table of statistics that is trusted in place of footers: one row per file, or per
     row group if it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of
@@ -168,7 +172,9 @@ def index(
     """
     storage = open_storage(path, storage_options)
     given = None if schema is None else Schema(schema)
-    snapshot = tablelog.index_files(storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads)
+    snapshot = tablelog.index_files(
+        storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads, progress=progress or unreported
+    )
     if sketches:
         names = named_sketches(sketches, snapshot.schema)
         snapshot = complete_sketches(storage, snapshot, WriteOptions(threads=threads), names)[0]
@@ -689,8 +695,11 @@ class Table:
         self._move_to(snapshot)
         return Restored(snapshot.version, version)
 
-    def refresh(self) -> Refreshed:
-        """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index."""
+    def refresh(self, progress: Progress | None = None) -> Refreshed:
+        """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index.
+
+        ``progress``: as for `zskip.index`.
+        """
         before = self.version
         if self._source is not None:
             self._index = index = sources.index_of(self._source, self._index.cache_bytes)
@@ -700,7 +709,7 @@ class Table:
             return Refreshed(self.version, before)
         newest = self._newest()
         if not newest.managed:
-            newest = tablelog.refresh(Index(self._storage, newest))
+            newest = tablelog.refresh(Index(self._storage, newest), progress=progress or unreported)
             newest = complete_sketches(self._storage, newest, WriteOptions())[0] if newest.sketches else newest
         if newest.version != self.version:
             self._move_to(newest)
@@ -728,6 +737,7 @@ class Table:
         dialect: str = "duckdb",
         timezone: str = "UTC",
         params: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
     ) -> Verification:
         """Read what plans skip, and report every row there that matches. Options as for `zskip.audit.verify`."""
         from zskip.audit import verify
@@ -743,6 +753,7 @@ class Table:
             dialect=dialect,
             timezone=timezone,
             params=params,
+            progress=progress or unreported,
         )
 
     def clustering(self, columns: Sequence[str] | None = None) -> Clustering:

@@ -20,6 +20,7 @@ from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption
 from zskip.plan import Plan, Survivors, survey
 from zskip.plan.survivors import surviving_groups
+from zskip.progress import Progress, unreported
 from zskip.scan import Scan
 from zskip.tablelog import Index
 
@@ -106,14 +107,15 @@ def verify(
     dialect: str = "duckdb",
     timezone: str = "UTC",
     params: Mapping[str, Any] | None = None,
+    progress: Progress = unreported,
 ) -> Verification:
     """Plan predicates, read what the plans skip, and report every row there that matches.
 
     ``predicates``: what to check; None for ``random`` predicates over the table's own values · ``sample``: the number
     of skipped files, and of partly read files, to read per predicate; None for all · ``engines``: of ("duckdb",
     "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session. DuckDB evaluates the
-    predicate's own text on the skipped rows. Raises `SqlError`, `InvalidOption`, and `CorruptFile` where a file cannot
-    be read.
+    predicate's own text on the skipped rows · ``progress``: called before each predicate, with the phase "verify".
+    Raises `SqlError`, `InvalidOption`, and `CorruptFile` where a file cannot be read.
     """
     predicates = [predicates] if isinstance(predicates, str) else predicates
     if predicates is not None and (
@@ -147,8 +149,11 @@ def verify(
         given = predicates is not None
         texts = auditor.random_predicates(random, seed) if predicates is None else list(predicates)
         options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
-        checks = tuple(auditor.check(text, options, given=given) for text in texts)
-    return Verification(index.storage.uri, index.version, checks, tuple(sorted(missing)))
+        checks: list[Check] = []
+        for text in texts:
+            progress("verify", len(checks), len(texts))
+            checks.append(auditor.check(text, options, given=given))
+    return Verification(index.storage.uri, index.version, tuple(checks), tuple(sorted(missing)))
 
 
 def missing_files(index: Index) -> list[str]:

@@ -1,7 +1,4 @@
-"""The command `zskip`: facts on stdout, progress and errors on stderr.
-
-Exit codes: 0 done · 1 the work failed, or found what it looked for (`verify`) · 2 wrong usage · 130 interrupted.
-"""
+"""The command `zskip`: facts on stdout, progress and errors on stderr; `EXIT_CODES` lists what it returns."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
+from zskip.cli.arguments import add_command
+from zskip.cli.parser import SHELLS, Parser, completion
 from zskip.cli.terminal import as_typed, complain
 from zskip.errors import InvalidOption, SqlError, ZskipError
 
@@ -21,20 +20,42 @@ __all__ = ["main"]
 FAMILIES = (demo, write_commands, read_commands, audit_commands, layout_commands)
 
 
-def parser() -> argparse.ArgumentParser:
+EXIT_CODES = """exit codes:
+  0    done
+  1    the command failed, or verify found a defect
+  2    wrong usage, or an option out of its range
+  130  interrupted"""
+
+
+def parser() -> Parser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="zskip",
         description="Data skipping for Parquet: lay files out, index them, and read only what can match.",
-        epilog="zskip COMMAND --help says more. Start with: zskip demo",
+        epilog=f"{EXIT_CODES}\n\nzskip COMMAND --help lists the options of a command. Start with: zskip demo",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"zskip {installed_version()}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for family in FAMILIES:
         family.add_commands(commands)
+    command = add_command(
+        commands,
+        "completion",
+        print_completion,
+        "print the script that completes zskip's commands and options in a shell",
+        'eval "$(zskip completion bash)"    # in ~/.bashrc; zsh: in ~/.zshrc, after compinit\n'
+        "zskip completion fish > ~/.config/fish/completions/zskip.fish",
+    )
+    command.add_argument("shell", choices=SHELLS)
     for command in commands.choices.values():
         command.add_argument("--traceback", action="store_true", help="show where in the code an error came from")
+        command.set_defaults(own_parser=command)
     return top
+
+
+def print_completion(given: argparse.Namespace) -> None:
+    print(completion(parser(), given.shell))
 
 
 def installed_version() -> str:
@@ -46,7 +67,8 @@ def installed_version() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    given = parser().parse_args(arguments)
+    given, unknown = parser().parse_known_args(arguments)
+    given.own_parser.require_all_known(unknown)
     try:
         code: int | None = given.run(given)
         sys.stdout.flush()

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zskip.writer.workload_input import queries_of
-
 __all__ = [
     "Commands",
     "add_command",
@@ -93,6 +91,8 @@ def sketches_named(text: str) -> dict[str, list[str]]:
 
 def statements(path: Path) -> list[str]:
     """The statements or predicates of a file: those that `;` ends, or one per line where there is no `;`."""
+    from zskip.writer.workload_input import queries_of
+
     return list(queries_of(path))
 
 

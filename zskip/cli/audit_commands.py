@@ -66,7 +66,7 @@ def verify(given: argparse.Namespace) -> int:
 
     table = opened(given)
     predicates = list(given.predicate) + (statements(given.queries) if given.queries else [])
-    with working(f"reading what plans of {given.path} skip"):
+    with working(f"reading what plans of {given.path} skip") as progress:
         report = audit.verify(
             table.index,
             predicates or None,
@@ -74,6 +74,7 @@ def verify(given: argparse.Namespace) -> int:
             sample=None if given.all else given.sample,
             engines=given.engine,
             seed=given.seed,
+            progress=progress,
             **predicate_options(given),
         )
     if given.json:

@@ -59,6 +59,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--where", metavar="PREDICATE", help="light the files that this predicate needs")
     command.add_argument("--output", type=Path, metavar="FILE", help=".png, .svg, .pdf, .html (boxes.png or depth.png)")
     add_storage(command)
+    add_json(command)
 
     command = add_command(
         commands,
@@ -73,6 +74,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--workload", type=Path, metavar="FILE", help="a file of predicates: what each reads")
     command.add_argument("--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
     add_storage(command)
+    add_json(command)
 
 
 def advise(given: argparse.Namespace) -> None:
@@ -115,11 +117,18 @@ def plot(given: argparse.Namespace) -> None:
     table = opened(given)
     chart = table.plot_depth(given.columns or None) if given.depth else table.plot(*given.columns, where=given.where)
     target = save(chart, given.output or Path("depth.png" if given.depth else "boxes.png"))
-    out().print(f"wrote {target}")
+    wrote(target, given)
 
 
 def explore(given: argparse.Namespace) -> None:
     table = opened(given)
     queries = statements(given.workload) if given.workload else ()
     target = table.explore(given.output, where=given.where, columns=given.columns, workload=queries)
-    out().print(f"wrote {target}")
+    wrote(target, given)
+
+
+def wrote(target: Path, given: argparse.Namespace) -> None:
+    if given.json:
+        print_json({"output": target, "bytes": target.stat().st_size})
+    else:
+        out().print(f"wrote {target}")

@@ -91,7 +91,7 @@ def plan(given: argparse.Namespace) -> None:
     planned = table.plan(given.predicate, **predicate_options(given))
     seconds = time.perf_counter() - start
     if given.json:
-        print_json({**planned.as_dict(), "paths": planned.paths, "seconds": seconds})
+        print_json({**planned.as_dict(given.file), "paths": planned.paths, "seconds": seconds})
     elif given.paths:
         out().print("\n".join(planned.paths))
     elif given.file:
@@ -111,7 +111,8 @@ def query(given: argparse.Namespace) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = ?", [given.timezone])
         if given.explain:
-            out().print(explained(given, connection))
+            found = explained(given, connection)
+            print_json(found) if given.json else out().print(found)
             return
         with working("reading"):
             relation = answer(given, connection)
@@ -126,15 +127,16 @@ def query(given: argparse.Namespace) -> None:
             print_csv(rows)
 
 
-def explained(given: argparse.Namespace, connection: Any) -> str:
-    """What the query skips, and why."""
+def explained(given: argparse.Namespace, connection: Any) -> Any:
+    """What the query skips, and why: facts for JSON, or text."""
     if not STATEMENT.match(given.path):
-        text: str = opened(given).plan(given.predicate or "TRUE", **predicate_options(given)).explain()
-        return text
-    from zskip.engines.duckdb import explain
+        planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
+        return planned.as_dict() if given.json else planned.explain()
+    from zskip.engines.duckdb import explain, explain_facts
 
     params, options = predicate_options(given).get("params"), pairs(given.storage_option)
-    return explain(given.path, connection, params=params, storage_options=options)
+    explaining = explain_facts if given.json else explain
+    return explaining(given.path, connection, params=params, storage_options=options)
 
 
 def answer(given: argparse.Namespace, connection: Any) -> Any:

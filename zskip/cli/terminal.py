@@ -17,6 +17,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
+from zskip.progress import Progress, unreported
+
 __all__ = ["as_typed", "complain", "fact_text", "grid", "out", "print_facts", "print_json", "size", "working"]
 
 LISTED = 20
@@ -49,17 +51,24 @@ def as_typed(message: str, options: Iterable[str]) -> str:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show progress and the elapsed time on stderr, if it is a terminal."""
+def working(what: str) -> Iterator[Progress]:
+    """Show progress and the elapsed time on stderr, if it is a terminal; yields what the work reports it to."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield
+        yield unreported
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich import progress as bars
 
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console) as progress:
-        progress.add_task(what, total=None)
-        yield
+    # Until a phase is reported, the bar only moves.
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TextColumn("{task.fields[count]}"))
+    with bars.Progress(bars.SpinnerColumn(), *columns, bars.TimeElapsedColumn(), console=console) as shown:
+        task = shown.add_task(what, total=None, count="")
+
+        def report(phase: str, done: int, total: int | None) -> None:
+            count = f"{phase} {done:,}" + ("" if total is None else f" of {total:,}")
+            shown.update(task, completed=done, total=total, count=count)
+
+        yield report
 
 
 def plain(value: object) -> Any:

@@ -117,17 +117,21 @@ def write(given: argparse.Namespace) -> None:
     from zskip import table as tables
 
     start = time.perf_counter()
-    with working(f"writing {given.path}"):
+    with working(f"writing {given.path}") as progress:
         table = tables.write(
-            given.source, given.path, storage_options=pairs(given.storage_option), **write_options(given)
+            given.source,
+            given.path,
+            progress=progress,
+            storage_options=pairs(given.storage_option),
+            **write_options(given),
         )
     show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)
 
 
 def append(given: argparse.Namespace) -> None:
     table = opened(given)
-    with working(f"appending to {given.path}"):
-        receipt = table.append(given.source)
+    with working(f"appending to {given.path}") as progress:
+        receipt = table.append(given.source, progress=progress)
     show(receipt, given)
 
 
@@ -143,14 +147,14 @@ def index(given: argparse.Namespace) -> None:
         raise InvalidOption("--deep is for a new index: leave it out with --refresh.")
     if given.go_back:
         raise InvalidOption("--go-back needs --repair.")
-    with working(f"indexing {given.path}"):
+    with working(f"indexing {given.path}") as progress:
         options = pairs(given.storage_option)
         if given.refresh:
             table = tables.open(given.path, storage_options=options)
-            table.refresh()
+            table.refresh(progress)
         else:
             try:
-                table = tables.index(given.path, deep=given.deep, storage_options=options)
+                table = tables.index(given.path, deep=given.deep, progress=progress, storage_options=options)
             except TableExists as error:
                 raise TableExists(
                     f"{given.path} has an index already. Add --refresh to bring it up to date."
@@ -160,15 +164,15 @@ def index(given: argparse.Namespace) -> None:
 
 def delete(given: argparse.Namespace) -> None:
     table = opened(given)
-    with working(f"deleting from {given.path}"):
-        receipt = table.delete(given.predicate, **predicate_options(given))
+    with working(f"deleting from {given.path}") as progress:
+        receipt = table.delete(given.predicate, progress=progress, **predicate_options(given))
     show(receipt, given)
 
 
 def optimize(given: argparse.Namespace) -> None:
     table = opened(given)
-    with working(f"optimizing {given.path}"):
-        receipt = table.optimize(dry_run=given.dry_run, full=given.full, max_bytes=given.max_bytes)
+    with working(f"optimizing {given.path}") as progress:
+        receipt = table.optimize(dry_run=given.dry_run, full=given.full, max_bytes=given.max_bytes, progress=progress)
     show(receipt, given)
 
 

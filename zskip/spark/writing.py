@@ -11,6 +11,7 @@ from zskip import tablelog
 from zskip.binder import bind
 from zskip.compaction import compact
 from zskip.errors import InvalidOption
+from zskip.progress import Progress
 from zskip.receipts import Deleted, Optimized
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, require_session
@@ -20,7 +21,7 @@ from zskip.table import Mode, Table
 from zskip.table import write as write_table
 from zskip.writer import WriteOptions
 from zskip.writer import append as append_rows
-from zskip.writer.options import FileLayout, Progress
+from zskip.writer.options import FileLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from zskip import hive
 from zskip import types as t
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
+from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats import footer_reads, hive_columns, trust
 from zskip.stats.batch_footers import joined
@@ -43,6 +44,7 @@ def read(
     threads: int | None = None,
     listing: Listed | None = None,
     block_bytes: int = _BLOCK_BYTES,
+    progress: Progress = unreported,
 ) -> tuple[Schema, DataFiles]:
     """The schema of Parquet files and what their footers tell, in the order of the paths' bytes.
 
@@ -62,7 +64,7 @@ def read(
         raise CorruptFile(f"The file {storage.uri_of(path)} is not there.")
     if listing is None:
         storage.contain(names)  # what a storage lists is contained already
-    parts = list(_parts(storage, listed, None if grow else schema, threads, block_bytes))
+    parts = list(_parts(storage, listed, None if grow else schema, threads, block_bytes, progress))
     folders = hive.partitions(names)
     table = schema
     if table is None or grow:
@@ -119,7 +121,12 @@ class _Part:
 
 
 def _parts(
-    storage: Readable, listed: Listed, wanted: Schema | None, threads: int | None, block_bytes: int
+    storage: Readable,
+    listed: Listed,
+    wanted: Schema | None,
+    threads: int | None,
+    block_bytes: int,
+    progress: Progress = unreported,
 ) -> Iterator[_Part]:
     """All files, block by block: the footers of one are let go before those of the next are read."""
     block: list[bytes] = []
@@ -127,6 +134,7 @@ def _parts(
     for ends in footer_reads.read(storage, listed, threads, block_bytes):
         block += ends
         size += sum(map(len, ends))
+        progress("footers", first + len(block), len(listed.path))
         if size >= block_bytes or first + len(block) == len(listed.path):
             yield from _block(storage, listed, block, first, wanted)
             first, size, block = first + len(block), 0, []

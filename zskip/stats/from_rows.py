@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.errors import CorruptFile
+from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats import collect, trust
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
@@ -21,7 +22,9 @@ from zskip.types import may_hold_nan, widened, widens
 __all__ = ["with_statistics_from_rows"]
 
 
-def with_statistics_from_rows(storage: Readable, schema: Schema, files: DataFiles) -> DataFiles:
+def with_statistics_from_rows(
+    storage: Readable, schema: Schema, files: DataFiles, progress: Progress = unreported
+) -> DataFiles:
     """The same files with what their rows say of every column that the footers leave in doubt.
 
     Row groups are read one at a time, and of them only the doubtful columns. Values that readers do not agree on, as
@@ -31,7 +34,9 @@ def with_statistics_from_rows(storage: Readable, schema: Schema, files: DataFile
     owner = np.repeat(np.arange(len(files)), np.diff(files.first_row_group))
     found: dict[str, list[tuple[int, ColumnStatistics]]] = {path: [] for path in doubtful}
     names = files.path.to_pylist()
-    for number in np.unique(owner[np.logical_or.reduce([*doubtful.values(), np.zeros(len(owner), bool)])]):
+    doubted = np.unique(owner[np.logical_or.reduce([*doubtful.values(), np.zeros(len(owner), bool)])])
+    for done, number in enumerate(doubted):
+        progress("rows", done, len(doubted))
         first = int(files.first_row_group[number])
         try:
             for path, unit, statistics in _scanned(storage, names[number], schema, doubtful, first):

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from zskip import hive
 from zskip import types as t
 from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
+from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, footers, from_rows
 from zskip.storage.foreign_folders import refuse_foreign_files
@@ -39,6 +40,7 @@ def index_files(
     statistics: pa.Table | None = None,
     threads: int | None = None,
     read: Callable[[Listing], tuple[Schema, DataFiles]] | None = None,
+    progress: Progress = unreported,
 ) -> Snapshot:
     """Index the Parquet files of a folder, and commit the index as the first version of an unmanaged table.
 
@@ -61,7 +63,7 @@ def index_files(
             raise NoParquet(f"There is no Parquet file in {storage.uri}.")
         refuse_foreign_files(storage, listing.path)
         _wait_for_next_mtime(storage, listing)
-        schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads)
+        schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads, progress)
         details = {"source": "rows" if deep_scan else "footers"}
     return commit(
         storage,
@@ -75,7 +77,9 @@ def index_files(
     )
 
 
-def refresh(index: Index, *, found: Changes | None = None, threads: int | None = None) -> Snapshot:
+def refresh(
+    index: Index, *, found: Changes | None = None, threads: int | None = None, progress: Progress = unreported
+) -> Snapshot:
     """Index what was added or changed since, forget what is gone, and commit; the snapshot as it is if nothing was."""
     storage, snapshot = index.storage, index.snapshot
     differs = changes(index) if found is None else found
@@ -88,7 +92,7 @@ def refresh(index: Index, *, found: Changes | None = None, threads: int | None =
     schema, files = snapshot.schema, None
     if len(fresh):
         _wait_for_next_mtime(storage, fresh)
-        schema, files = _read(storage, fresh, schema, deep_scan, threads, grow=True)
+        schema, files = _read(storage, fresh, schema, deep_scan, threads, progress, grow=True)
     return commit(
         storage,
         snapshot,
@@ -125,11 +129,12 @@ def _read(
     schema: Schema | None,
     deep_scan: bool,
     threads: int | None,
+    progress: Progress,
     *,
     grow: bool = False,
 ) -> tuple[Schema, DataFiles]:
-    table, files = footers.read(storage, None, schema, grow=grow, threads=threads, listing=listing)
-    return table, from_rows.with_statistics_from_rows(storage, table, files) if deep_scan else files
+    table, files = footers.read(storage, None, schema, grow=grow, threads=threads, listing=listing, progress=progress)
+    return table, from_rows.with_statistics_from_rows(storage, table, files, progress) if deep_scan else files
 
 
 def from_statistics(given: pa.Table, schema: Schema, uri: str) -> DataFiles:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, TypedDict
 
 from zskip.errors import InvalidOption, nearest
+from zskip.progress import Progress
 from zskip.schema import names_given
 
 __all__ = ["Resources", "Rewrite", "WriteOptions", "bytes_of", "named", "span_of"]
@@ -31,9 +32,6 @@ _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_80
 _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with a phase ("read", "sample", "scatter", "write"), the rows done in it, and the total or None."""
 
 
 class Resources(TypedDict, total=False):

@@ -7,8 +7,8 @@ stand in the text), ``catalog`` (which of them are zskip's), ``stubs`` (DuckDB's
 ``survivor_reads`` (the reads that run); ``written_names``: the names of its columns.
 """
 
-from zskip.engines.duckdb.explain_statement import explain
+from zskip.engines.duckdb.explain_statement import explain, explain_facts
 from zskip.engines.duckdb.relation import to_duckdb
 from zskip.engines.duckdb.statement import sql
 
-__all__ = ["explain", "sql", "to_duckdb"]
+__all__ = ["explain", "explain_facts", "sql", "to_duckdb"]

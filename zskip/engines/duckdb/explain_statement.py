@@ -11,7 +11,7 @@ from zskip.engines.duckdb.statement import rewrite
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["explain"]
+__all__ = ["explain", "explain_facts"]
 
 
 def explain(
@@ -40,3 +40,19 @@ def explain(
         lines.append(f"{name} reads {len(planned):,} files. Skipped: {planned.skipped}")
         lines += [f"  {reason}" for reason in reasons]
     return "\n".join(lines) or "No table of zskip stands in this statement."
+
+
+def explain_facts(statement: str, con: duckdb.DuckDBPyConnection, **options: Any) -> list[dict[str, Any]]:
+    """What `explain` says, as plain values: for each place of a table in the statement what is skipped, and why."""
+    rewritten = rewrite(statement, opened(con), **options)
+    return [
+        {
+            "table": name,
+            "files_read": len(planned),
+            "skipped": {
+                what: {"skipped": share.part, "total": share.whole} for what, share in planned.skipped._asdict().items()
+            },
+            "reasons": [str(reason) for reason in reasons],
+        }
+        for (name, planned), reasons in zip(rewritten.plans, rewritten.reasons, strict=True)
+    ]

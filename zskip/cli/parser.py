@@ -1,0 +1,58 @@
+"""The parser of the command line: argparse, with hints for mistyped names and completion for shells."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from zskip.errors import nearest
+
+__all__ = ["SHELLS", "Parser", "completion"]
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest command, option or choice."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Argparse's own check, which lists all choices."""
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f'there is no "{value}".{nearest(str(value), action.choices)}')
+
+    def require_all_known(self, unknown: Sequence[str]) -> None:
+        """End with exit code 2 where arguments are left that this command does not take."""
+        if not unknown:
+            return
+        if not unknown[0].startswith("-"):
+            self.error(f'"{unknown[0]}" is one argument too many. Quote a predicate that has spaces.')
+        first = unknown[0].partition("=")[0]
+        hint = nearest(first, self._option_string_actions)
+        # Where no option is near, `nearest` lists some: --help has all.
+        self.error(f'there is no option "{first}".{hint if "Did you mean" in hint else ""}')
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """The script that completes commands, options and paths in a shell.
+
+    Raises `InvalidOption` for a shell other than `SHELLS`.
+    """
+    import shtab
+
+    for command, action in _arguments(parser):
+        if action.dest == "path" and command != "query":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # read by shtab
+        elif action.type is Path or action.dest in ("path", "source", "temp_directory"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    script: str = shtab.complete(parser, shell)
+    return script
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Each argument of each command."""
+    for commands in parser._actions:
+        if isinstance(commands, argparse._SubParsersAction):
+            for name, command in commands.choices.items():
+                yield from ((name, action) for action in command._actions)

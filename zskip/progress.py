@@ -1,0 +1,18 @@
+"""`Progress`: how long work tells its caller how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["Progress", "unreported"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a phase, such as "footers" or "write", how much of it is done, and the total or None.
+
+Phases count files ("footers", "rows"), predicates ("verify"), or the rows of a write ("read", "sample", "scatter",
+"write").
+"""
+
+
+def unreported(phase: str, done: int, total: int | None) -> None:
+    """The progress that nobody asked for."""
