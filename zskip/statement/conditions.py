@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,8 +17,13 @@ from zskip.statement.plan_tree import Scan
 
 __all__ = ["Conditions", "Session", "conditions_of", "known_zone"]
 
-# A printed condition is bound: settings can still matter only to calls, casts and operators of arithmetic.
+# A printed condition is bound: settings can still matter only to calls, casts and operators of arithmetic, but not to
+# texts, to these constants and to these operators.
 _READS_SETTINGS = re.compile(r"[\w\"]\s*\((?!\s*SELECT)|::|[/%~]|TIME ZONE|TIMESTAMPTZ")
+_READS_NONE = re.compile(
+    r"CAST\('[-+.\d]+' AS DECIMAL\(\d+, \d+\)\)|'(?:[^']|'')*'(?:::(?:BLOB|INTERVAL)\b)?"
+    r"|\b(?:AND|OR|NOT|IN|prefix|suffix|contains|struct_extract) ?(?=\()|!?~~(?!\*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,11 @@ def conditions_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], S
     """What all scans of one table together need of it. ``session`` is called only where settings can matter."""
     timezone = "UTC"
     texts = [tuple(map(_as_written, scan.conditions)) for scan in scans]
-    if any(_READS_SETTINGS.search(text) for conditions in texts for text in conditions):
+    if any(map(_reads_settings, chain.from_iterable(texts))):
         known = session()
         timezone = known.timezone or "UTC"
         if known.timezone is None or not known.usual:
-            texts = [tuple(one for one in conditions if not _READS_SETTINGS.search(one)) for conditions in texts]
+            texts = [tuple(one for one in conditions if not _reads_settings(one)) for conditions in texts]
     sides = [[found for text in conditions if (found := _bound(text, schema, timezone))] for conditions in texts]
     if len(scans) == 1:
         complete = scans[0].complete and len(sides[0]) == len(scans[0].conditions)
@@ -56,6 +62,15 @@ def conditions_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], S
         return Conditions(None, False)
     each = (" AND ".join(f"({predicate.text})" for predicate in side) for side in sides)
     return Conditions(_bound(" OR ".join(f"({side})" for side in dict.fromkeys(each)), schema, timezone), False)
+
+
+def _reads_settings(condition: str) -> bool:
+    """Whether a setting of the session may matter to a bound condition.
+
+    >>> _reads_settings("((d >= DATE '1994-01-01') AND prefix(s, 'a'))"), _reads_settings("(year(d) = 1994)")
+    (False, True)
+    """
+    return bool(_READS_SETTINGS.search(_READS_NONE.sub(",", condition)))
 
 
 _STRING, _NAME = r"'(?:[^']|'')*'", r'"(?:[^"]|"")*"'

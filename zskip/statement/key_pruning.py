@@ -201,9 +201,12 @@ def _prune_by_values(
     fitted = fitted.drop_null()
     node = or_([in_(term, fitted), IsNull(term)]) if or_null else in_(term, fitted)
     why = f"join with {source.name} by {len(fitted):,} keys {join.key}"
-    left = survey(survivors.index, Predicate(why, why, node, survivors.index.snapshot.schema, Dialect()))
-    table.keys.append(KeySet(join.column, fitted, or_null, (origin, join.column, or_null)))
-    table.keep_only(np.isin(survivors.numbers, left.numbers), why)
+    index = survivors.index
+    keys = KeySet(join.column, fitted, or_null, (origin, join.column, or_null))
+    predicate = Predicate(why, why, node, index.snapshot.schema, Dialect())
+    left = index.once(("keys", keys.origin), lambda: survey(index, predicate).numbers, lambda numbers: numbers.nbytes)
+    table.keys.append(keys)
+    table.keep_only(np.isin(survivors.numbers, left), why)
 
 
 def _fitted(values: pa.Array, type: pa.DataType) -> pa.Array | None:

@@ -23,7 +23,8 @@ from zskip.tablelog import listed
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.tablelog import Index
+    from zskip.expr import Predicate
+    from zskip.tablelog import Changes, Index
 
 __all__ = ["PrunedTable", "pruned_tables"]
 
@@ -65,7 +66,7 @@ def pruned_tables(
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
         conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
-        survivors = survey(index, conditions.predicate, changes=listed(index) if freshness == "list" else None)
+        survivors = _survivors(index, conditions.predicate, listed(index) if freshness == "list" else None)
         table = JoinedTable(text[place.start : place.end], survivors)
         if conditions.predicate is not None:
             skipped = survivors.total_files - len(survivors)
@@ -75,6 +76,19 @@ def pruned_tables(
     queries = TableQueries(con)
     prune_by_keys(tables, rules.joins, queries.keys)
     return [_by_its_rows(table, rules, number, complete[number], queries) for number, table in enumerate(tables)]
+
+
+def _survivors(index: Index, predicate: Predicate | None, changes: Changes | None) -> Survivors:
+    """The files that conditions leave, which the index remembers: statements are often asked again."""
+    if changes:
+        return survey(index, predicate, changes=changes)
+    meaning = None if predicate is None else (predicate.frozen, predicate.dialect)
+    return index.once(("survivors", meaning), lambda: survey(index, predicate), _survivor_bytes)
+
+
+def _survivor_bytes(survivors: Survivors) -> int:
+    """An estimate for the cache, with paths that are made later."""
+    return 1 << 14 | 200 * (len(survivors) + len(survivors.groups.file))
 
 
 def _rules(
@@ -89,7 +103,7 @@ def _rules(
         return _Rules()
     if any(reads_bytes_as_text(con, index.snapshot.schema.arrow) for index in {index for _, index in found}):
         return _Rules()
-    stubs = make_stubs([index.snapshot.schema.arrow for _, index in found], text)
+    stubs = make_stubs(tuple(index.snapshot.schema.arrow for _, index in found), text)
     edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
     root = engine_plan(con, edited(text, edits)[_explained(words) :], stubs, params)
     columns = [stub.columns for stub in stubs]

@@ -27,7 +27,7 @@ from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.pruned_tables import pruned_tables
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
-from zskip.engines.duckdb.table_places import Place, Word, edited, table_places, tokens
+from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table_places, tokens
 from zskip.engines.duckdb.written_names import named_as_written
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
@@ -36,6 +36,7 @@ from zskip.plan import Plan
 if TYPE_CHECKING:
     import duckdb
 
+    from zskip.tablelog import Index
 
 __all__ = ["Rewritten", "rewrite", "sql"]
 
@@ -60,6 +61,16 @@ class Rewritten:
     parameters: Mapping[str, Any] | Sequence[Any] | None
     plans: tuple[tuple[str, Plan], ...]
     reasons: tuple[tuple[str, ...], ...]
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """One statement and the zskip tables in it. ``settled``: it means the same whenever it runs."""
+
+    one: duckdb.Statement
+    words: Sequence[Word]
+    found: Sequence[tuple[Place, Index]]
     settled: bool
 
 
@@ -115,7 +126,7 @@ def rewrite(
     found = _statements(con, statement)
     if len(found) != 1:
         raise UnsupportedSql(f"One statement is wanted here, not {len(found)}.", statement)
-    return _rewritten(found[0], con, params, catalog, freshness, prune)
+    return _rewritten(_parsed(found[0], catalog), con, params, freshness, prune)
 
 
 def _catalog(
@@ -142,14 +153,10 @@ def _run(
 ) -> duckdb.DuckDBPyRelation:
     import duckdb
 
-    words = tokens(one.query)
-    places = table_places(words).tables
-    read = [(place, index) for place in places if (index := catalog.index_of(place)) is not None]
-    found = [place for place, _ in read]
-    settled = not found or _is_settled(one, words, found)
+    parsed = _parsed(one, catalog)
     try:
-        with _one_transaction(con) if not settled else _no_transaction():
-            rewritten = _rewritten(one, con, params, catalog, freshness)
+        with _one_transaction(con) if not parsed.settled else _no_transaction():
+            rewritten = _rewritten(parsed, con, params, freshness)
             scans = [planned.scan for _, planned in rewritten.plans]
             with pointing_at(text, rewritten.sql), naming_bad_files(*scans):
                 relation = con.sql(rewritten.sql, params=rewritten.parameters)
@@ -157,9 +164,9 @@ def _run(
                     return relation
                 # Only a query does nothing while DuckDB is asked for its names.
                 if one.type.name == "SELECT":
-                    schemas = {place.name: index.snapshot.schema.arrow for place, index in read}
+                    schemas = {place.name: index.snapshot.schema.arrow for place, index in parsed.found}
                     relation = named_as_written(relation, con, one.query, params, schemas)
-                return relation if settled else _kept(relation)
+                return relation if parsed.settled else _kept(relation)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
         if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
@@ -252,17 +259,22 @@ def _span(text: str, excerpt: str) -> tuple[int, int] | None:
     return begin, begin + max(1, len(word[0]) if word else 1)
 
 
+def _parsed(one: duckdb.Statement, catalog: Catalog) -> _Parsed:
+    words = tokens(one.query)
+    places = table_places(words)
+    found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
+    return _Parsed(one, words, found, not found or _is_settled(one, words, places, len(found)))
+
+
 def _rewritten(
-    one: duckdb.Statement,
+    parsed: _Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
-    catalog: Catalog,
     freshness: str,
     prune: bool = True,
 ) -> Rewritten:
+    one, words, found = parsed.one, parsed.words, parsed.found
     text = one.query
-    words = tokens(text)
-    found = [(place, index) for place in table_places(words).tables if (index := catalog.index_of(place)) is not None]
     values = Values(params, takes=_takes_parameters(one))
     for name in one.named_parameters:
         values.require(name)
@@ -282,13 +294,7 @@ def _rewritten(
             read = f"{read} AS {default_alias(place)}"
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
         plans.append((text[place.start : place.end], planned))
-    return Rewritten(
-        edited(text, edits),
-        values.all,
-        tuple(plans),
-        tuple(reasons),
-        _is_settled(one, words, [place for place, _ in found]),
-    )
+    return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled)
 
 
 def _takes_parameters(one: duckdb.Statement) -> bool:
@@ -308,14 +314,13 @@ def _refuse_views(words: Sequence[Word], places: Sequence[Place], text: str) -> 
         )
 
 
-def _is_settled(one: duckdb.Statement, words: Sequence[Word], places: Sequence[Place]) -> bool:
-    """Whether a statement reads nothing but zskip tables, constants and functions of DuckDB's own, and no clock."""
+def _is_settled(one: duckdb.Statement, words: Sequence[Word], places: Places, tables: int) -> bool:
+    """Whether a statement reads nothing but so many zskip tables, constants, DuckDB's own functions, and no clock."""
     if one.type.name != "SELECT":
         return False
     if any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const"):
         return False
-    named = table_places(words)
-    return len(named.tables) == len(places) and named.functions <= _own_functions()
+    return len(places.tables) == tables and places.functions <= _own_functions()
 
 
 @lru_cache(maxsize=1)

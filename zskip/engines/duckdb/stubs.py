@@ -50,7 +50,8 @@ class Stub:
     columns: StubColumns
 
 
-def make_stubs(schemas: Sequence[pa.Schema], statement: str) -> list[Stub]:
+@lru_cache(maxsize=64)
+def make_stubs(schemas: tuple[pa.Schema, ...], statement: str) -> list[Stub]:
     """The stubs of the tables of a statement, one for each of their schemas."""
     import pyarrow.dataset as ds  # brings pandas along where that is installed
 
@@ -172,7 +173,7 @@ def _probe() -> bool:
 
     schema = pa.schema([("ts", pa.int64()), ("host", pa.string())])
     statement = "SELECT host FROM probed WHERE ts > 5 AND abs(ts) = 7"
-    (stub,) = make_stubs([schema], statement)
+    (stub,) = make_stubs((schema,), statement)
     with duckdb.connect() as con:
         root = _explained(con, statement.replace("probed", stub.sql), {stub.name: stub.rows}, None)
     for scan in (root and root.scans([stub.columns])) or ():

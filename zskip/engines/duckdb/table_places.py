@@ -64,21 +64,22 @@ class Places:
     functions: set[str] = field(default_factory=set)
 
 
-def tokens(statement: str) -> list[Word]:
+@lru_cache(maxsize=64)
+def tokens(statement: str) -> tuple[Word, ...]:
     """The statement's tokens, without comments."""
     import duckdb
 
     raw = statement.encode()
     plain = len(raw) == len(statement)
     starts = [(offset, kind.name) for offset, kind in duckdb.tokenize(statement)]
-    words = []
+    words: list[Word] = []
     for number, (start, kind) in enumerate(starts):
         end = starts[number + 1][0] if number + 1 < len(starts) else len(raw)
         text = raw[start:end].decode().rstrip()
         if kind != "comment":
             first = start if plain else len(raw[:start].decode())
             words.append(Word(text, kind, first, first + len(text)))
-    return words
+    return tuple(words)
 
 
 @dataclass(slots=True)
@@ -95,7 +96,8 @@ class _Frame:
     defines: str | None = None
 
 
-def table_places(words: Sequence[Word]) -> Places:
+@lru_cache(maxsize=64)
+def table_places(words: tuple[Word, ...]) -> Places:
     """The tables and functions of one statement."""
     found = Places()
     stack = [_Frame(query=True)]
@@ -163,9 +165,8 @@ def table_places(words: Sequence[Word]) -> Places:
 
 def _calls(words: Sequence[Word], number: int) -> bool:
     """Whether a word is a function's name and not an alias with a list of columns."""
-    if words[number].kind not in ("identifier", "keyword") or [one.text for one in words[number + 1 : number + 2]] != [
-        "("
-    ]:
+    followed = number + 1 < len(words) and words[number + 1].text == "("
+    if not followed or words[number].kind not in ("identifier", "keyword"):
         return False
     before = words[number - 1] if number else None
     return before is None or not (before.kind in ("identifier", "string_const") or before.text.upper() in (")", "AS"))
