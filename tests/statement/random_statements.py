@@ -136,6 +136,8 @@ class _Grammar:
     def _query(self, depth: int, outer: list[Column], top: bool = False) -> tuple[str, list[tuple[str, str]]]:
         if depth and self._chance(0.15):
             return self._set_operation(depth)
+        if depth and self._chance(0.15):
+            return self._filtered_above()
         source, visible = self._source(depth, outer)
         where = self._where(depth, visible, outer)
         form = self._random.random()
@@ -155,6 +157,35 @@ class _Grammar:
         if not top and self._chance(0.12):
             text += f" ORDER BY ALL LIMIT {self._one([1, 10, 40])}"
         return text, columns
+
+    def _filtered_above(self) -> tuple[str, list[tuple[str, str]]]:
+        """Conditions on rows that depend on other rows of their table, which these conditions must not prune."""
+        name, alias, outer = self._one(list(self._tables)), self._alias(), self._alias()
+        columns = list(dict(self._tables[name]).items())
+        visible = [Column(alias, *pair) for pair in columns]
+        chosen, order = self._one(visible), ", ".join(one.sql for one in visible)
+        source, added = f"FROM {name} {alias}", []
+        form = self._one(["limit", "limit", "window", "distinct", "grouped", "padded", "padded"])
+        if form == "limit":
+            body = f"SELECT * {source} ORDER BY {order} LIMIT {self._one([9, 30])} OFFSET {self._one([0, 5])}"
+        elif form == "window":
+            function = self._one(["row_number()", "count(*)", f"lag({chosen.sql})", f"max({chosen.sql})"])
+            body = f"SELECT *, {function} OVER (ORDER BY {order}) AS w {source}"
+            added = [("w", "n" if "(" + chosen.sql not in function else chosen.kind)]
+        elif form == "distinct":
+            body = f"SELECT DISTINCT ON ({chosen.sql}) * {source} ORDER BY {chosen.sql}, {order}"
+        elif form == "grouped":
+            least = ", ".join(f"{self._one(['min', 'max'])}({one.sql}) AS {one.name}" for one in visible)
+            body = f"SELECT {least} {source} GROUP BY {chosen.sql}"
+        else:
+            other = Column(self._alias(), "key", "n")
+            body = f"SELECT {alias}.* FROM t0 {other.alias} LEFT JOIN {name} {alias} ON {self._on([other], visible)}"
+        columns = [*columns, *added]
+        given = [Column(outer, *pair) for pair in columns]
+        tested = self._one([one for one in given if one.kind in "nd"] or given)
+        value = self._literal(tested.kind)
+        tests = [f"= {value}", f"< {value}", f"> {value}", "IS NULL", f"IS DISTINCT FROM {value}"]
+        return f"SELECT * FROM ({body}) {outer} WHERE {tested.sql} {self._one(tests)}", columns
 
     def _set_operation(self, depth: int) -> tuple[str, list[tuple[str, str]]]:
         kinds = [self._one("nntd") for _ in range(self._random.randrange(1, 4))]
