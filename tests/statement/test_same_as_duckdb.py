@@ -164,6 +164,20 @@ def test_a_column_without_a_name_is_named_after_what_the_user_wrote(lake: Path, 
         assert [row[1] for row in found.fetchall()] == [5]
 
 
+def test_a_stored_column_is_named_after_what_the_user_wrote(
+    lake: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    tables = {"t": f"{lake}/t", "u": f"{lake}/u"}
+    query = "SELECT (SELECT max(k) FROM u), a FROM t WHERE a IN (5, 7) ORDER BY a DESC"
+    zskip.sql(f"CREATE OR REPLACE TABLE made AS {query};", con, tables=tables)
+    zskip.sql("CREATE TABLE other AS (SELECT a, (SELECT 1) FROM t WHERE a = $1)", con, tables=tables, params=[5])
+    zskip.sql(f"COPY ({query}) TO '{tmp_path}/made.csv' (HEADER)", con, tables=tables)
+    for stored in ("made", f"'{tmp_path}/made.csv'"):
+        found = con.sql(f"FROM {stored}")
+        assert (found.columns, found.fetchall()) == (["(SELECT max(k) FROM u)", "a"], [(9, 7), (9, 5)])
+    assert con.sql("FROM other").columns == ["a", "(SELECT 1)"]
+
+
 def test_what_only_an_alias_shows_does_not_prune(lake: Path) -> None:
     assert files_read(lake, "SELECT * FROM (SELECT b AS a, k FROM 'T' t) WHERE abs(a) = 5") == [9]
     assert files_read(lake, "SELECT * FROM (SELECT * FROM 'T' t) WHERE abs(a) = 5") == [1]
@@ -199,6 +213,27 @@ def test_duckdbs_own_columns_of_a_file(lake: Path) -> None:
     same(lake, "SELECT a, filename FROM 'T' t WHERE a = 5")
     same(lake, "SELECT a, file_row_number, parse_filename(filename) FROM 'T' t WHERE a IN (5, 70)")
     same(lake, "SELECT a, file_index FROM 'T' t WHERE a = 70")
+
+
+@pytest.mark.parametrize(
+    ("statement", "files"),
+    [
+        ("SELECT filename, file_row_number FROM 'T' t WHERE a = 5", [1]),
+        ("SELECT t.filename, * FROM 'T' t WHERE t.filename LIKE '%parquet' AND a = 5", [1]),
+        ("SELECT count(*) FROM 'T' t WHERE a = 5 OR filename IS NULL", [9]),
+        ("SELECT filename, max(a), count(*) FROM 'T' t WHERE a < 15 GROUP BY filename", [2]),
+        ("SELECT min(a), count(*) FROM 'T' t WHERE a < 15 AND file_row_number > 3", [2]),
+        ("SELECT * FROM (SELECT filename AS f, a, k FROM 'T' t) q WHERE q.a = 5 AND f <> ''", [1]),
+        ("SELECT a, filename FROM 'T' t ORDER BY a LIMIT 3", [1]),
+        ("SELECT t.filename, u.c FROM 'T' t JOIN 'U' u ON t.a = u.a WHERE u.a = 5", [1, 6]),
+        ("SELECT * FROM (SELECT *, filename, k FROM 'T' t) q(c1, c2, c3, c4, c5, c6, c7, f, x) WHERE c1 = 5", [1]),
+        ("SELECT filename.a, filename.k FROM 'T' filename WHERE filename.a = 5", [9]),
+        ("SELECT filename FROM (SELECT NULLIF(a, 5) AS filename, a FROM 'T' t) WHERE filename IS NULL OR a = 70", [9]),
+    ],
+)
+def test_conditions_prune_beside_duckdbs_own_columns(lake: Path, statement: str, files: list[int]) -> None:
+    same(lake, statement)
+    assert files_read(lake, statement) == files
 
 
 def test_binary_columns_are_read_in_the_connections_setting(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
-from zskip.engines.duckdb.stubs import Stub, engine_plan, make_stubs
+from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Place, Word, edited
 from zskip.engines.duckdb.table_queries import TableQueries
@@ -103,8 +103,10 @@ def _rules(
         return _Rules()
     if any(reads_bytes_as_text(con, index.snapshot.schema.arrow) for index in {index for _, index in found}):
         return _Rules()
-    stubs = make_stubs(tuple(index.snapshot.schema.arrow for _, index in found), text)
+    schemas = tuple(index.snapshot.schema.arrow for _, index in found)
+    stubs = make_stubs(schemas, text)
     edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
+    edits += file_columns(words, schemas)
     root = engine_plan(con, edited(text, edits)[_explained(words) :], stubs, params)
     columns = [stub.columns for stub in stubs]
     scans = None if root is None else root.scans(columns)

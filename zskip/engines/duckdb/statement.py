@@ -28,13 +28,14 @@ from zskip.engines.duckdb.pruned_tables import pruned_tables
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
 from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table_places, tokens
-from zskip.engines.duckdb.written_names import named_as_written
+from zskip.engines.duckdb.written_names import named_as_written, naming_edits
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
 from zskip.plan import Plan
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from zskip.tablelog import Index
 
@@ -72,6 +73,11 @@ class _Parsed:
     words: Sequence[Word]
     found: Sequence[tuple[Place, Index]]
     settled: bool
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The tables' schemas by their names in the text."""
+        return {place.name: index.snapshot.schema.arrow for place, index in self.found}
 
 
 def sql(
@@ -164,8 +170,7 @@ def _run(
                     return relation
                 # Only a query does nothing while DuckDB is asked for its names.
                 if one.type.name == "SELECT":
-                    schemas = {place.name: index.snapshot.schema.arrow for place, index in parsed.found}
-                    relation = named_as_written(relation, con, one.query, params, schemas)
+                    relation = named_as_written(relation, con, one.query, params, parsed.schemas)
                 return relation if parsed.settled else _kept(relation)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
@@ -282,7 +287,8 @@ def _rewritten(
         return Rewritten(text, values.all, (), (), True)
     _refuse_views(words, [place for place, _ in found], text)
     tables = pruned_tables(text, words, found, con, params if one.named_parameters else None, freshness, prune)
-    edits = [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
+    edits = naming_edits(words, con, text, params, parsed.schemas)
+    edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons = [], []
     for (place, index), table in zip(found, tables, strict=True):
         planned = Plan(table.survivors)

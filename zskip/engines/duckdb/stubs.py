@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+from zskip.engines.duckdb.table_places import Word
 from zskip.statement.plan_tree import Node, StubColumns, read_tree
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow.dataset as ds
 
-__all__ = ["Stub", "empty_rows", "engine_plan", "make_stubs"]
+__all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs"]
 
 _LOG = logging.getLogger("zskip")
 # Where a statement looks at the names of columns, other spellings might change what it means.
@@ -37,6 +38,11 @@ _READS_NAMES = re.compile(
 # Where a name of one column can come to stand for another, what is printed by it says nothing.
 _MOVES_NAMES = re.compile(r"\b(union|except|intersect|replace|rename|pivot|unpivot|recursive)\b", re.I)
 _MOST_SPELLINGS = 30
+# What a read of Parquet files has besides their columns, as values of which DuckDB's planner knows nothing.
+_OF_FILES = {
+    "filename": "nullif(CAST(uuid() AS VARCHAR), '')",
+    "file_row_number": "nullif(CAST(hash(uuid()) // 2 AS BIGINT), 0)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,22 @@ def make_stubs(schemas: tuple[pa.Schema, ...], statement: str) -> list[Stub]:
         rows = ds.dataset(_empty(tuple(map(duckdb_type, schema.types))).rename_columns(own))
         stubs.append(Stub(f"(SELECT {shown} FROM {name})", name, rows, StubColumns(name, printed)))
     return stubs
+
+
+def file_columns(words: Sequence[Word], schemas: Sequence[pa.Schema]) -> list[tuple[int, int, str]]:
+    """Replacements for the names of columns that a stub lacks, and that ``*`` does not give: DuckDB's own of files.
+
+    Where a replacement is no valid SQL, the statement cannot be explained, and nothing is pruned.
+    """
+    columns = {name.lower() for schema in schemas for name in schema.names}
+    edits = []
+    for number, word in enumerate(words):
+        name = word.text.lower()
+        before = words[number - 1].text.upper() if number else ""
+        if name in _OF_FILES and name not in columns and before != "AS":
+            qualified = number > 1 and before == "."
+            edits.append((words[number - 2].start if qualified else word.start, word.end, _OF_FILES[name]))
+    return edits
 
 
 def _unused_prefix(statement: str) -> str:

@@ -7,17 +7,19 @@ rewritten.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.stubs import empty_rows
+from zskip.engines.duckdb.table_places import Word
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["named_as_written"]
+__all__ = ["named_as_written", "naming_edits"]
 
 _SUBQUERY = "(SELECT "
 
@@ -33,18 +35,62 @@ def named_as_written(
 
     As it is where no name holds a subquery, or where DuckDB cannot bind the text over empty tables.
     """
-    import duckdb
-
     if not any(_SUBQUERY in name for name in relation.columns):
         return relation
-    # DuckDB finds a table that its catalog does not have among the names of the calling function.
-    scope = {name: empty_rows(schema) for name, schema in tables.items()}
-    try:
-        names = eval("con.sql(text, params=params)", {**scope, "con": con, "text": text, "params": params}).columns
-    except duckdb.Error:
-        return relation
+    names = _names(con, text, params, tables)
     pairs = list(zip(relation.columns, names, strict=False))
     others = any(found != name for found, name in pairs if _SUBQUERY not in found)
     if others or len(names) != len(relation.columns):
         return relation
-    return relation.project(", ".join(f"#{at} AS {quoted(name)}" for at, name in enumerate(names, start=1)))
+    return relation.project(_named(names))
+
+
+def naming_edits(
+    words: Sequence[Word],
+    con: duckdb.DuckDBPyConnection,
+    text: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    tables: Mapping[str, pa.Schema],
+) -> list[tuple[int, int, str]]:
+    """Edits by which a statement that stores a query's columns stores them under the names that its text gives them."""
+    inside = _stored_query(words)
+    if inside is None:
+        return []
+    start, end = words[inside.start].start, words[inside.stop - 1].end
+    names = _names(con, text[start:end], params, tables)
+    if not any(_SUBQUERY in name for name in names):
+        return []
+    return [(start, start, f"SELECT {_named(names)} FROM ("), (end, end, ")")]
+
+
+def _stored_query(words: Sequence[Word]) -> range | None:
+    """The words of the query in ``CREATE TABLE … AS query`` and ``COPY (query) TO``."""
+    texts = [word.text.upper() for word in words]
+    if texts[:2] == ["COPY", "("]:
+        depths = accumulate((text == "(") - (text == ")") for text in texts)
+        return range(2, next((number for number, depth in enumerate(depths) if number and not depth), 2))
+    if texts[0] == "CREATE" and "TABLE" in texts[1:5] and "AS" in texts:
+        return range(texts.index("AS") + 1, len(texts) - (texts[-1] == ";"))
+    return None
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"#{at} AS {quoted(name)}" for at, name in enumerate(names, start=1))
+
+
+def _names(
+    con: duckdb.DuckDBPyConnection,
+    query: str,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    tables: Mapping[str, pa.Schema],
+) -> list[str]:
+    """The names of a query's columns over empty tables; none where DuckDB cannot bind it over them."""
+    import duckdb
+
+    # DuckDB finds a table that its catalog does not have among the names of the calling function.
+    scope = {name: empty_rows(schema) for name, schema in tables.items()}
+    try:
+        found = eval("con.sql(text, params=params)", {**scope, "con": con, "text": query, "params": params})
+    except duckdb.Error:
+        return []
+    return [] if found is None else list(found.columns)
