@@ -1,4 +1,4 @@
-"""What a stranger's predicate may cost at plan time: forty that try to be costly, each planned over 10,000 files.
+"""What a stranger's predicate may cost at plan time: texts that try to be costly, each planned over 10,000 files.
 
     python benchmarks/plan_budget.py [--only WORDS]
 
@@ -81,6 +81,12 @@ PREDICATES = {
     "an integer of many digits": f"n = {'9' * 5000}",
     "a decimal of many digits": f"substr(w, {'9' * 5000}) = '0.{'9' * 5000}'",
     "a list of long integers": f"n IN ({', '.join('9' * 4400 for _ in range(100))})",
+    "eight thousand sums": " OR ".join(f"n + {i} = 3" for i in range(8_000)),
+    "eight thousand calls": " OR ".join(f"upper(w) = '{i}'" for i in range(8_000)),
+    "eight thousand LIKEs": " OR ".join(f"w LIKE '%{i}x%'" for i in range(8_000)),
+    "three thousand regular expressions": " OR ".join(f"regexp_matches(w, 'a{i}.*b')" for i in range(3_000)),
+    "a CASE of five thousand": f"CASE {' '.join(f'WHEN n = {i} THEN {i + 1}' for i in range(5_000))} END = 3",
+    "forty thousand decimals": f"n IN ({', '.join(f'{i}.5' for i in range(40_000))})",
 }
 
 

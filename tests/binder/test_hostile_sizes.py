@@ -71,10 +71,46 @@ def test_a_list_of_many_expressions_is_kept() -> None:
     assert not isinstance(few.tree, Opaque)
 
 
+@pytest.mark.parametrize("link", [" OR ", " AND "])
+def test_of_many_conditions_those_past_a_thousand_are_kept(link: str) -> None:
+    sums = link.join(f"n + {i} <> {i - 3}" for i in range(1_500))
+    bound = bind(f"w = 'a' AND ({sums}{link}f = 5{link}abs(n) > 2) AND w < 'b'", SCHEMA)
+    assert bound.columns == {"n", "w", "f"}
+    assert '"f" = 5' in bound.frozen
+    assert not pruning.outcomes(bound, single(n=3)).may_match.any()  # an OR has no proof, w = 'a' has
+    hidden = bind(f"{sums}{link}abs(n) > 2", SCHEMA)
+    assert "more than 1,000 conditions" in str([each.opaque for each in pruning.reasons(hidden, single(n=3))])
+    assert pruning.outcomes(hidden, single(n=3)).may_match.all()
+    assert not pruning.outcomes(hidden, single(n=3)).all_match.any()
+    for wrong, error in [("nobody + 1 = 2", "There is no column"), ("sum(n) = 2", "aggregate"), ("n +", "not parse")]:
+        with pytest.raises(SqlError, match=error):
+            bind(f"{sums}{link}{wrong}", SCHEMA)
+
+
+@pytest.mark.parametrize("sql", ["CASE {} END = 3", "CASE {} END", "CASE n {} END = 3", "coalesce({}, 0) = 3"])
+def test_a_choice_among_many_is_kept(sql: str) -> None:
+    """It was called too deep, after more than a second."""
+    when = {"CASE {} END": "WHEN n = {i} THEN w = 'x{i}'", "CASE n {} END = 3": "WHEN {i} THEN {i}"}
+    each = "nullif(n, {i})" if "coalesce" in sql else when.get(sql, "WHEN n = {i} THEN {i}")
+    text = (", " if "coalesce" in sql else " ").join(each.format(i=i) for i in range(1_000))
+    bound = bind(sql.format(text), SCHEMA)
+    assert pruning.outcomes(bound, NOTHING).may_match.all()
+    assert "a choice among more than 180" in str([each.opaque for each in pruning.reasons(bound, NOTHING)])
+
+
+def single(**values: int) -> Statistics:
+    """One file whose columns hold one value each; of `w`, "b"."""
+    exact, no = pa.array([True]), pa.array([False])
+    ends = {"w": pa.array(["b"]), **{name: pa.array([value], pa.int32()) for name, value in values.items()}}
+    return Statistics(pa.array([1]), {name: Ranges(each, each, exact, no, no) for name, each in ends.items()})
+
+
 def test_a_proof_is_forgotten_with_its_predicate() -> None:
     bound = bind(f"n IN ({', '.join(map(str, range(100_000)))})", SCHEMA)  # too long a text to be remembered
     pruning.outcomes(bound, NOTHING)
-    proof, predicate = weakref.ref(evaluate._proofs[bound].cuts), weakref.ref(bound)
+    (only,) = evaluate._proofs[bound].values()
+    proof, predicate = weakref.ref(only.cuts), weakref.ref(bound)
+    del only
     assert proof() is not None
     del bound
     gc.collect()

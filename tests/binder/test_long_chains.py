@@ -90,6 +90,11 @@ def test_a_hundred_thousand_terms_are_one_list() -> None:
         "{c} BETWEEN 1 AND 2.5", "{c} BETWEEN 1e1 AND 2", "{c} BETWEEN 'a' AND 'b'", "{c} BETWEEN '3' AND '7'",
         "{c} BETWEEN 'a' AND 3", "{c} BETWEEN '2020-01-01' AND '2020-02-01'", "{c} BETWEEN 3 AND NULL",
         "{c} BETWEEN 3 AND -", "{c} BETWEEN 3 AND 7 8", "{c} BETWEEN 99999999999999999999 AND 7", "{c} BETWEEN",
+        "{c} = DATE '2020-01-31'", "{c} < DATE '2020-02-30'", "{c} >= DATE '20-1-1'", "DATE '2020-01-31' <> {c}",
+        "{c} BETWEEN DATE '2020-01-01' AND DATE '2020-02-01'", "{c} = DATE 'x'", "{c} = DATE", "{c} = 0", "{c} < 127",
+        "{c} >= 128", "{c} = 18446744073709551615", "{c} <> 1.0", "{c} LIKE 'a%'", "{c} LIKE 'a'", "{c} LIKE ''",
+        "{c} LIKE '%'", "{c} LIKE 'a%b'", "{c} LIKE '%b'", "{c} LIKE 'a\\_b'", "{c} NOT LIKE 'a%'", "{c} LIKE",
+        "{c} LIKE 'a' 'b'", "{c} LIKE 7",
         "{c} BETWEEN 'a\\b' AND 'c'", "{c} NOT BETWEEN 3 AND 7", "{c} BETWEEN SYMMETRIC 7 AND 3", "{c} BETWEEN 3",
     ],
 )  # fmt: skip

@@ -34,6 +34,7 @@ NUMBERS = ", ".join(str(number * 7 - 500) for number in range(400))
 TEXTS = ", ".join(f"'k{number}'" for number in range(400))
 DATES = ", ".join(f"DATE '20{number % 80 + 10}-{number % 12 + 1:02}-{number % 28 + 1:02}'" for number in range(400))
 DOUBLES = ", ".join(f"CAST('{number / 4}' AS DOUBLE)" for number in range(-200, 200))
+DECIMALS = ", ".join(f"{number * 7 - 500}.{number % 4 * 25:03}" for number in range(400))
 DATE_TEXTS = DATES.replace("DATE ", "")
 
 
@@ -104,6 +105,9 @@ ANYWHERE = [
     "i IN {n})",
     "nobody IN ({n})",
     "d IN ({n})",
+    *(f"{column} IN ({{p}})" for column in TYPES if column not in "dm"),
+    "c NOT IN ({p})", "c + 1 IN ({p})", "i IN ({p}, 5)", "c IN ({p}, 123456789.5)", "c IN ({p}, 0.12345678901234567)",
+    "5.5 IN ({p})", "i IN ({p}, .5)", "c IN ({p}, -0.0)", "c IN [{p}]", "i IN ({p}, (-1.5))",
 ]  # fmt: skip
 
 
@@ -112,7 +116,7 @@ ANYWHERE = [
 def test_a_long_list_means_what_the_parser_makes_of_it(
     form: str, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sql = form.format(n=NUMBERS, s=TEXTS, d=DATES, x=DATE_TEXTS, f=DOUBLES)
+    sql = form.format(n=NUMBERS, s=TEXTS, d=DATES, x=DATE_TEXTS, f=DOUBLES, p=DECIMALS)
 
     def answer() -> list[str]:
         try:
@@ -201,7 +205,7 @@ def test_long_parameters_are_read_apart_from_the_parser() -> None:
 LONG_TEXTS = {
     "expressions": f"i IN ({', '.join(['i + 1'] * 100_000)})",
     "functions": " OR ".join(f"abs(i + {number}) = 3" for number in range(10_000)),
-    "arguments": f"greatest({', '.join(f'i + {number}' for number in range(15_000))}) = 1",
+    "arguments": f"greatest({', '.join(f'i + {number}' for number in range(21_000))}) = 1",
     "characters": "i = 1" + " " * 3_000_000,
     "words": " OR ".join(["i=1"] * 150_000),
 }

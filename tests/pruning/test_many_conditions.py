@@ -57,3 +57,15 @@ def test_explain_says_that_there_are_too_many() -> None:
     assert "more than 2,000 conditions: the rest is kept" in str(reason.opaque)
     few = bind(" AND ".join(f"(x > {n} OR y < {n})" for n in range(900)), SCHEMA)
     assert "conditions" not in str([each.opaque for each in pruning.reasons(few, units)])
+
+
+def test_over_many_units_fewer_conditions_are_proved() -> None:
+    sql = " AND ".join(f"(x + {n} <> 5 OR y < {n - 300})" for n in range(300))
+    few, many = statistics(Random(1)), statistics(Random(1)).take(np.resize(np.arange(30), 12_000))
+    bound = bind(sql, SCHEMA)
+    proved, kept = (pruning.outcomes(bound, units).may_match for units in (few, many))
+    assert not np.any(np.resize(proved, 12_000) & ~kept)
+    assert proved.tolist() == pruning.outcomes(bound, few).may_match.tolist()
+    assert "more than 200 conditions: the rest is kept" in str(
+        [each.opaque for each in pruning.reasons(bind(sql.replace("AND", "OR"), SCHEMA), many)]
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +18,7 @@ from zskip.binder.leaf_binder import Binder
 from zskip.binder.lists import listed_constants, shortened, stands_for_lists
 from zskip.binder.names import Names
 from zskip.binder.parser_quirks import named_as_words, without_parser_warnings
+from zskip.binder.refusals import opaque
 from zskip.binder.split import Part, nesting, skeleton
 from zskip.binder.sql_text import Parameters, Source, is_unicode, require_parameters
 from zskip.binder.text_spans import unclosed_quote, what_is_wrong
@@ -30,10 +31,13 @@ from zskip.schema import Schema
 
 __all__ = ["bind"]
 
-MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED, MOST_PARSED_WORDS = 2_000_000, 500_000, 200_000, 30_000
+MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED, MOST_PARSED_WORDS = 2_000_000, 500_000, 200_000, 40_000
 """What a predicate may hold beside long lists of constants: characters, tokens (words, signs and constants), and of
 these the ones of all conditions that are more than a column beside constants, which only the parser reads: tokens, and
 those that are no constant, comma or parenthesis. A list of rows of constants is long, and each row is read quickly."""
+
+_MOST_LEAVES = 1_000
+"""Conditions that are bound one by one after the parser has read them; the others in a chain are left to the engine."""
 
 _READ_QUICKLY = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 
@@ -169,7 +173,7 @@ class _Binding:
     ) -> None:
         self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
         self.binder = Binder(schema, dialect, source, case_sensitive)
-        self.parsed = self.parsed_words = 0
+        self.parsed = self.parsed_words = self.leaves = 0
 
     def predicate(self, part: Part) -> Predicate:
         """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
@@ -185,13 +189,36 @@ class _Binding:
         match part.kind:
             case "and" | "or":
                 joined = tree.and_ if part.kind == "and" else tree.or_
-                return self._chain(part) or joined([self._node(each) for each in part.parts])
+                return self._chain(part) or joined(list(self._nodes(part.parts)))
             case "not":
                 return tree.not_(self._node(part.parts[0]))
-        plain = self.binder.plain(self.tokens[part.start : part.end])
+        plain = self._plain(part)
         if plain is not None:
             return plain
+        self.leaves += 1
         return self.binder.leaf(self._parse(part), lambda: self._frozen(part))
+
+    def _plain(self, part: Part) -> Node | None:
+        return self.binder.plain(self.tokens[part.start : part.end]) if part.kind == "leaf" else None
+
+    def _nodes(self, parts: Sequence[Part]) -> Iterator[Node]:
+        """The nodes of parts side by side; past `_MOST_LEAVES`, one for all neighbours that the parser has to read."""
+        unread: list[Part] = []
+        for part in parts:
+            node = self._plain(part)
+            if node is None and self.leaves >= _MOST_LEAVES:
+                unread.append(part)
+                continue
+            if unread:
+                yield self._unread(unread)
+                unread = []
+            yield node or self._node(part)
+        if unread:
+            yield self._unread(unread)
+
+    def _unread(self, parts: Sequence[Part]) -> Node:
+        whole = Part("leaf", parts[0].start, parts[-1].end)
+        return opaque(self.binder, self._parse(whole), f"more than {_MOST_LEAVES:,} conditions")
 
     def _chain(self, part: Part) -> Node | None:
         if any(each.kind != "leaf" for each in part.parts):

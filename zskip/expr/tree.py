@@ -395,5 +395,8 @@ def depth(node: Node) -> int:
         if isinstance(each, Call):
             waiting.extend((argument, level + 1) for argument in each.arguments)
         elif not isinstance(each, Reference | Literal | Foreign):
-            waiting.extend((child, level + 1) for child in (*children(each), *_scalars(each)))
+            below = _scalars(each)
+            deepest = max(deepest, level + bool(below))
+            waiting.extend([(scalar, level + 1) for scalar in below if isinstance(scalar, Call)])
+            waiting.extend([(child, level + 1) for child in children(each)])
     return deepest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +51,9 @@ ANYTHING = TRUE | FALSE | NULL | FAIL
 MOST_PROVED = 2_000
 """Conditions that are proved each on its own, after all of one term are merged; what is beyond them is kept."""
 
+FEWER_PROVED = ((2_500, 500), (10_000, 200))
+"""Beyond so many units, so many: the time of a proof grows with both."""
+
 _MANY = 1 << 12
 """Units of which it pays to leave some out."""
 
@@ -82,12 +85,12 @@ def outcomes(
     budget = budget or Budget()
     terms = Terms(statistics, budget, computing=computing)
     try:
-        found = _ask_in_turn(_proof(predicate), terms)
+        found = _ask_in_turn(_proof(predicate, len(terms)), terms)
         left = np.flatnonzero(found.may_match & ~found.all_match)
         if evidence is not None and len(left):
             narrower = EvidenceOfUnits(evidence, left)
             few = Terms(statistics.take(left), budget, computing=computing, evidence=narrower)
-            found = found.updated(left, _ask(_proof(predicate), few))
+            found = found.updated(left, _ask(_proof(predicate, len(few)), few))
     except RecursionError:
         # Kept, because a caller deep in its own stack leaves too little of it for a proof.
         return Outcomes.of(ANYTHING, len(terms))
@@ -148,25 +151,31 @@ class Tried:
 Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
 
 
-_proofs: WeakKeyDictionary[Predicate, Proof] = WeakKeyDictionary()
-"""A proof lives as long as its predicate: it holds as much as that does."""
+_proofs: WeakKeyDictionary[Predicate, dict[int, Proof]] = WeakKeyDictionary()
+"""By how many conditions they may hold. Proofs live as long as their predicate: they hold as much as that does."""
 
-_cut_short: WeakSet[Predicate] = WeakSet()
+_cut_short: WeakKeyDictionary[Predicate, set[int]] = WeakKeyDictionary()
 
 
-def _proof(predicate: Predicate) -> Proof:
-    found = _proofs.get(predicate)
+def _most_proved(units: int) -> int:
+    return min([MOST_PROVED, *(most for above, most in FEWER_PROVED if units > above)])
+
+
+def _proof(predicate: Predicate, units: int) -> Proof:
+    most, proofs = _most_proved(units), _proofs.setdefault(predicate, {})
+    found = proofs.get(most)
     if found is None:
-        room = _Room()
-        found = _proofs[predicate] = _with_trials(proof_of(predicate.tree, room))
+        room = _Room(most)
+        found = proofs[most] = _with_trials(proof_of(predicate.tree, room))
         if room.is_exceeded:
-            _cut_short.add(predicate)
+            _cut_short.setdefault(predicate, set()).add(most)
     return found
 
 
-def is_cut_short(predicate: Predicate) -> bool:
-    """Whether a predicate holds more conditions than `outcomes` proves."""
-    return predicate in _cut_short
+def conditions_proved(predicate: Predicate, units: int) -> int | None:
+    """The number of conditions that `outcomes` proves over so many units, where a predicate holds more; else None."""
+    most = _most_proved(units)
+    return most if most in _cut_short.get(predicate, ()) else None
 
 
 class _Room:
@@ -174,8 +183,8 @@ class _Room:
 
     __slots__ = ("is_exceeded", "left")
 
-    def __init__(self) -> None:
-        self.left, self.is_exceeded = MOST_PROVED, False
+    def __init__(self, most: int) -> None:
+        self.left, self.is_exceeded = most, False
 
     def is_full(self) -> bool:
         self.is_exceeded |= self.left <= 0
@@ -258,12 +267,12 @@ def _references(term: Scalar) -> Iterator[Reference]:
                 yield Reference(path, type)
 
 
-_BEYOND = Opaque("", (), Why(f"more than {MOST_PROVED:,} conditions"))
+_BEYOND = Opaque("", (), Why("too many conditions"))
 
 
 def proof_of(node: Node, room: _Room | None = None) -> Proof:
     """The proof of a node: all conditions on one term become one step function. Beyond the ``room``, units are kept."""
-    room = room or _Room()
+    room = room or _Room(MOST_PROVED)
     if room.is_full():
         return _BEYOND
     match node:

@@ -11,7 +11,7 @@ from zskip.expr import Predicate
 from zskip.expr.tree import Computable, Opaque, walk
 from zskip.expr.why import Cause, Why
 from zskip.pruning.budget import Budget
-from zskip.pruning.evaluate import MOST_PROVED, is_cut_short, outcomes
+from zskip.pruning.evaluate import conditions_proved, outcomes
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Statistics
@@ -67,8 +67,8 @@ def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, 
     found = outcomes(part, statistics, evidence, budget=budget)
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
     opaque = tuple(Obstacle(node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
-    if is_cut_short(part):
-        opaque = (*opaque, Obstacle(part.text, Why(f"more than {MOST_PROVED:,} conditions: the rest is kept")))
+    if most := conditions_proved(part, len(statistics)):
+        opaque = (*opaque, Obstacle(part.text, Why(f"more than {most:,} conditions: the rest is kept")))
     unknown = tuple(Obstacle(path, _NO_STATISTICS) for path in sorted(part.columns) if _is_unknown(path, statistics))
     hint = next((REWRITES[each.why.cause] for each in opaque if each.why.cause in REWRITES), None)
     by_evidence = 0

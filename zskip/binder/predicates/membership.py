@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -15,7 +17,7 @@ from zskip.binder.predicates.operands import compared, fitted, must_compare, rou
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused, integer_limits, unified
-from zskip.expr.tree import Literal, Node, Scalar
+from zskip.expr.tree import Literal, Node, Reference, Scalar
 from zskip.expr.why import Cause
 
 __all__ = ["among_integers", "between", "in_"]
@@ -85,6 +87,11 @@ def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) 
         return tree.in_(term, values)
     if t.is_integer(term.type) and t.is_integer(values.type):
         return among_integers(term, values)
+    if t.is_decimal(values.type) and isinstance(term, Reference) and t.is_integer(term.type) | t.is_decimal(term.type):
+        fitted(binding, term, values[0])  # the same for all, where it is refused
+        exact = pc.equal(pc.round(values, getattr(term.type, "scale", 0), "towards_zero"), values)
+        with suppress(pa.ArrowInvalid):  # some are beyond the term's type: those are found one by one
+            return tree.in_(term, values.filter(exact).cast(term.type))
     return _in_list(binding, term, list(values), node)
 
 
