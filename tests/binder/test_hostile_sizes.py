@@ -71,6 +71,14 @@ def test_a_list_of_many_expressions_is_kept() -> None:
     assert not isinstance(few.tree, Opaque)
 
 
+def test_a_condition_of_many_words_is_kept() -> None:
+    bound = bind(f"greatest({', '.join(f'n + {i}' for i in range(4_000))}) = 1 AND w > 'c'", SCHEMA)
+    assert isinstance(bound.conjuncts[0].tree, Opaque)
+    assert "more than 5,000 words" in bound.conjuncts[0].tree.reason.text
+    assert bound.columns == {"n", "w"}
+    assert not pruning.outcomes(bound, single(n=3)).may_match.any()
+
+
 @pytest.mark.parametrize("link", [" OR ", " AND "])
 def test_of_many_conditions_those_past_a_thousand_are_kept(link: str) -> None:
     sums = link.join(f"n + {i} <> {i - 3}" for i in range(1_500))

@@ -39,6 +39,9 @@ those that are no constant, comma or parenthesis. A list of rows of constants is
 _MOST_LEAVES = 1_000
 """Conditions that are bound one by one after the parser has read them; the others in a chain are left to the engine."""
 
+_MOST_WORDS = 5_000
+"""Words and signs of one condition that is bound; a longer one is left to the engine."""
+
 _READ_QUICKLY = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 
 _MOST_CONJUNCTS = 1000
@@ -195,8 +198,11 @@ class _Binding:
         plain = self._plain(part)
         if plain is not None:
             return plain
-        self.leaves += 1
-        return self.binder.leaf(self._parse(part), lambda: self._frozen(part))
+        self.leaves, before = self.leaves + 1, self.parsed_words
+        parsed = self._parse(part)
+        if self.parsed_words - before > _MOST_WORDS:
+            return opaque(self.binder, parsed, f"an expression of more than {_MOST_WORDS:,} words and signs")
+        return self.binder.leaf(parsed, lambda: self._frozen(part))
 
     def _plain(self, part: Part) -> Node | None:
         return self.binder.plain(self.tokens[part.start : part.end]) if part.kind == "leaf" else None
