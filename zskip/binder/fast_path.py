@@ -64,10 +64,10 @@ class Plain:
         column = self._term(tokens[0]) if ends else None
         if column is None:
             return None
-        whole = [self._whole(column, constant) for _, constant in ends]
-        if None not in whole:
+        whole = [(op, found) for op, constant in ends if (found := self._whole(column, constant)) is not None]
+        if len(whole) == len(ends):
             self._note(tokens[0], column)
-            return tree.and_([tree.compare(op, column, each) for (op, _), each in zip(ends, whole, strict=True)])
+            return tree.and_([tree.compare(op, column, each) for op, each in whole])
         try:
             values = [self._constant(constant) for _, constant in ends]
             known = [each for each in values if each is not None]
