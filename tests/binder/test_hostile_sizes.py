@@ -140,6 +140,20 @@ def test_many_subscripts_are_refused(subscripts: str) -> None:
         bind("w" + subscripts * 3_000 + " = 'a'", SCHEMA)
 
 
+@pytest.mark.parametrize("type", ["MAP<INT,", "ARRAY<", "STRUCT<x: ", "ARRAY<STRUCT<x: MAP<INT, "])
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+def test_types_within_types_are_refused(type: str, dialect: str) -> None:
+    """The parser was busy for minutes with MAP<INT, MAP<INT, … in Spark's dialect."""
+    for closing in ("INT" + ">" * 400 * type.count("<"), ""):
+        with pytest.raises(SqlError, match="nests too deep"):
+            bind(f"CAST(n AS {type * 400}{closing}) IS NULL", SCHEMA, dialect=dialect)
+
+
+def test_types_here_and_there_are_read() -> None:
+    casts = " OR ".join(f"CAST(w AS MAP<INT, ARRAY<ARRAY<INT>>>) IS NULL AND n < {i}" for i in range(200))
+    assert bind(casts, SCHEMA).columns == {"n", "w"}
+
+
 def test_a_few_subscripts_here_and_there_are_read() -> None:
     bind(" OR ".join(["w[1][1][1] = 'a' AND n IN ([1][1], [2][1])"] * 300), SCHEMA)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 __all__ = ["Part", "nesting", "skeleton"]
@@ -32,9 +33,13 @@ _SUBSCRIPT = 50
 """Levels that each further subscript of ``x[1][2][3]`` counts as: the parser's time grows with the square of them."""
 
 
+_TYPE = 4
+"""Levels that each type within ``MAP<INT, MAP<INT, …>>`` counts as: the parser's time grows with the cube of them."""
+
+
 def nesting(tokens: Sequence[Token]) -> int:
-    """The greatest depth of brackets and CASEs, of NOTs in a row, and of subscripts in a row."""
-    deepest = nots = subscripts = 0
+    """The greatest depth of brackets and CASEs, of types in types, of NOTs in a row, and of subscripts in a row."""
+    deepest = nots = subscripts = types = 0
     open_: list[int] = []  # for each open bracket, how many subscripts stand before it in a row
     last = None
     for token in tokens:
@@ -45,6 +50,11 @@ def nesting(tokens: Sequence[Token]) -> int:
             deepest = max(deepest, len(open_), open_[-1] * _SUBSCRIPT)
         elif kind in _CLOSE and open_:
             subscripts = open_.pop()
+        elif kind is TokenType.LT and last in Parser.NESTED_TYPE_TOKENS:
+            types += 1
+            deepest = max(deepest, types * _TYPE)
+        elif kind is TokenType.GT:
+            types = max(0, types - 1)
         nots = nots + 1 if kind is TokenType.NOT or (nots and kind is TokenType.L_PAREN) else 0
         deepest = max(deepest, nots)
         last = kind
