@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from zskip.cli.arguments import Commands, add_command, add_json
 from zskip.cli.terminal import grid, out, print_json, size, working
-from zskip.sample_data import demo_data
+from zskip.sample_data import Sample, demo_data
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,6 +44,9 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--files", type=int, default=100, metavar="N", help="how many files to make (100)")
     command.add_argument("--layout", default="auto", help="auto, tiles, tree, hilbert, zorder or linear (auto)")
     command.add_argument("--keep", type=Path, metavar="FOLDER", help="write the table there and leave it")
+    command.add_argument(
+        "--samples", type=Path, metavar="FOLDER", help="only copy the sample data there: zeek.parquet, flights.parquet"
+    )
     add_json(command)
 
 
@@ -90,8 +94,18 @@ def sorted_rows(connection: duckdb.DuckDBPyConnection, rows: Any, columns: list[
     return ordered.to_arrow_table().combine_chunks()
 
 
+def copy_samples(folder: Path) -> list[Path]:
+    """Copy the sample data into a folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [Path(shutil.copy(demo_data(name), folder)) for name in get_args(Sample)]
+
+
 def run(given: argparse.Namespace) -> int:
     """Write the table and run the look-ups. Returns 1 if a result differs from the full scan's."""
+    if given.samples is not None:
+        copied = copy_samples(given.samples)
+        print_json(copied) if given.json else out().print("\n".join(map(str, copied)))
+        return 0
     import duckdb
 
     from zskip import table as tables

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from zskip import plan as planning
 from zskip.binder import bind
+from zskip.binder.workload_sql import conditions
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.explore.export import Arrays, columns_of, tree_of
 from zskip.expr import Predicate
@@ -81,7 +82,7 @@ def page(
         "row_counts": arrays.add(np.asarray(pc.fill_null(units.row_count, 0), np.float64)),
         "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
-        "workload": [_share_read(index, text) for text in workload],
+        "workload": _shares_read(index, workload),
     }
     if group_file is not None:
         facts["group_files"] = arrays.add(group_file.astype(np.uint32))
@@ -137,9 +138,15 @@ def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any
     return found
 
 
-def _share_read(index: Index, text: str) -> dict[str, Any]:
-    plan = planning.plan(index, bind(text, index.snapshot.schema))
-    return {"text": text, "files": len(plan), "rows": pc.sum(plan.scan.files["rows"], min_count=0).as_py()}
+def _shares_read(index: Index, workload: Sequence[str]) -> list[dict[str, Any]]:
+    """What each query reads: a predicate, or a SELECT of a statement; one without a condition reads all."""
+    schema, found = index.snapshot.schema, []
+    for text in workload:
+        for condition in conditions(text, schema) or ["TRUE"]:
+            scan = planning.plan(index, bind(condition, schema)).scan
+            rows, size = (pc.sum(scan.files[name], min_count=0).as_py() for name in ("rows", "size"))
+            found.append({"text": " ".join(text.split()), "files": len(scan.paths), "rows": rows, "bytes": size})
+    return found
 
 
 def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str, predicate: str) -> str:
