@@ -83,3 +83,27 @@ def test_an_indexed_folder_that_becomes_a_table_of_another_format_is_not_refresh
 def test_a_folder_called_metadata_is_no_iceberg_table(lake: Storage) -> None:
     put(lake, "t/metadata/notes.json", "t/metadata/1.parquet", "t/2.parquet")
     assert zskip.index(f"{lake.uri}/t").snapshot.totals.files == 2
+
+
+def test_partitions_of_hudi_are_not_indexed(lake: Storage) -> None:
+    put(lake, "t/day=1/.hoodie_partition_metadata", "t/day=1/1.parquet", "u/.hoodie_partition_metadata", "u/2.parquet")
+    for folder in ("t", "t/day=1", "u"):
+        with pytest.raises(ForeignTable, match="Hudi table"):
+            zskip.index(f"{lake.uri}/{folder}")
+
+
+@pytest.mark.parametrize("log", ["_delta_log", ".hoodie"])
+def test_a_log_without_entries_is_a_log(log: str, tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "1.parquet")
+    (tmp_path / log).mkdir()
+    with pytest.raises(ForeignTable, match=r"a (Delta|Hudi) table"):
+        zskip.index(tmp_path)
+    with pytest.raises(ForeignTable, match=r"a (Delta|Hudi) table"):
+        zskip.write(ROWS, tmp_path / "inside", by="id")
+
+
+def test_a_compressed_metadata_file_is_one(lake: Storage) -> None:
+    put(lake, "t/metadata/v1.metadata.json.gz", "t/1.parquet", "u/metadata/v1.gz.metadata.json", "u/1.parquet")
+    for folder in ("t", "u"):
+        with pytest.raises(ForeignTable, match="Iceberg table"):
+            zskip.index(f"{lake.uri}/{folder}")

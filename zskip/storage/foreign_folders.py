@@ -4,7 +4,7 @@
 | --- | --- |
 | Delta | `_delta_log/` |
 | Iceberg | `metadata/….metadata.json`, `….metadata.json.gz`, `metadata/version-hint.text` |
-| Hudi | `.hoodie/` |
+| Hudi | `.hoodie/`; in its partitions `.hoodie_partition_metadata` |
 
 A file below such a folder may have been removed or replaced, or hold deleted rows, which would reappear. So
 `zskip.index` and `zskip.write` refuse these files.
@@ -25,7 +25,11 @@ __all__ = ["refuse_folder", "refuse_foreign_files"]
 
 _LOGS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata"}
 _ENTRIES = {"Delta": r".+", "Hudi": r".+", "Iceberg": r"[^/]+\.metadata\.json(\.gz)?|version-hint\.text"}
-_ANY = r"(^|/)(_delta_log/|\.hoodie/|metadata/([^/]+\.metadata\.json(\.gz)?|version-hint\.text)$)"
+_PARTITION = ".hoodie_partition_metadata"
+_ANY = (
+    r"(^|/)(_delta_log/|\.hoodie/|\.hoodie_partition_metadata$"
+    r"|metadata/([^/]+\.metadata\.json(\.gz)?|version-hint\.text)$)"
+)
 _WAYS = {
     "Delta": "Open it with zskip.open: that takes its live rows.",
     "Iceberg": "Open it with zskip.open: that takes its live rows.",
@@ -55,10 +59,16 @@ def _tables(storage: Storage, folders: Iterable[str]) -> Iterator[tuple[str, str
         for kind, log in _LOGS.items():
             if match := re.fullmatch(rf"((?:.*/)?){re.escape(log)}/(?:{_ENTRIES[kind]})", path):
                 yield match[1], kind
+        if path.rpartition("/")[2] == _PARTITION:
+            yield path.removesuffix(_PARTITION), "Hudi"
 
 
 def _has_log(storage: Storage, folder: str, kind: str) -> bool:
     try:
+        if kind == "Hudi" and storage.exists(folder + _PARTITION):
+            return True
+        if kind != "Iceberg" and storage.local is not None:
+            return (storage.local / folder / _LOGS[kind]).is_dir()  # empty too: its entries may be elsewhere, or lost
         names = storage.names(f"{folder}{_LOGS[kind]}")
     except (PermissionError, UnsafePath):  # the user may read a folder but not the one above it
         return False
