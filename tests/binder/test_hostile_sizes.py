@@ -154,6 +154,14 @@ def test_types_here_and_there_are_read() -> None:
     assert bind(casts, SCHEMA).columns == {"n", "w"}
 
 
+def test_many_methods_in_a_row_are_refused() -> None:
+    """The parser's time grew with the square of them: minutes for 12,000."""
+    with pytest.raises(SqlError, match="nests too deep"):
+        bind("w" + ".upper()" * 12_000 + " = 'a'", SCHEMA)
+    assert bind("w" + ".upper()" * 50 + " = 'a'", SCHEMA).columns == {"w"}
+    bind(" OR ".join(["w.upper().lower() = 'a'"] * 300), SCHEMA)
+
+
 def test_a_few_subscripts_here_and_there_are_read() -> None:
     bind(" OR ".join(["w[1][1][1] = 'a' AND n IN ([1][1], [2][1])"] * 300), SCHEMA)
 

@@ -38,18 +38,21 @@ _TYPE = 4
 
 
 def nesting(tokens: Sequence[Token]) -> int:
-    """The greatest depth of brackets and CASEs, of types in types, of NOTs in a row, and of subscripts in a row."""
-    deepest = nots = subscripts = types = 0
-    open_: list[int] = []  # for each open bracket, how many subscripts stand before it in a row
+    """The greatest depth of brackets and CASEs, of types in types, of NOTs in a row, and of subscripts and methods in a
+    row: ``x[1][2]``, ``x.trim().lower()``."""
+    deepest = nots = chain = types = 0
+    open_: list[int] = []  # for each open bracket, the levels of the chain before it
     last = None
-    for token in tokens:
+    for index, token in enumerate(tokens):
         kind = token.token_type
         if kind in _OPEN:
-            follows = kind is TokenType.L_BRACKET and last is TokenType.R_BRACKET
-            open_.append(subscripts + 1 if follows else 0)
-            deepest = max(deepest, len(open_), open_[-1] * _SUBSCRIPT)
+            if kind is TokenType.L_BRACKET and last is TokenType.R_BRACKET:
+                open_.append(chain + _SUBSCRIPT)
+            else:
+                open_.append(chain + 1 if _is_method_of_call(tokens, index) else 0)
+            deepest = max(deepest, len(open_), open_[-1])
         elif kind in _CLOSE and open_:
-            subscripts = open_.pop()
+            chain = open_.pop()
         elif kind is TokenType.LT and last in Parser.NESTED_TYPE_TOKENS:
             types += 1
             deepest = max(deepest, types * _TYPE)
@@ -59,6 +62,13 @@ def nesting(tokens: Sequence[Token]) -> int:
         deepest = max(deepest, nots)
         last = kind
     return deepest
+
+
+def _is_method_of_call(tokens: Sequence[Token], opening: int) -> bool:
+    """Whether a parenthesis opens the arguments of ``g`` in ``f(x).g()``."""
+    if opening < 3 or tokens[opening - 2].token_type is not TokenType.DOT:
+        return False
+    return tokens[opening].token_type is TokenType.L_PAREN and tokens[opening - 3].token_type is TokenType.R_PAREN
 
 
 @dataclass(frozen=True, slots=True)
