@@ -18,7 +18,7 @@ from zskip.layouts.score import scored
 from zskip.layouts.task import Task, task_of
 from zskip.layouts.tiles import tile
 
-__all__ = ["LAYOUTS", "fit"]
+__all__ = ["LAYOUTS", "fit", "fitted"]
 
 CELLS_PER_FILE = 8
 
@@ -48,7 +48,11 @@ def fit(
         raise InvalidOption(f'There is no layout "{layout}".{nearest(layout, LAYOUTS)}')
     if files < 1:
         raise InvalidOption(f"files={files}: a table has at least one file.")
-    task = task_of(sample, by, files=files, weights=weights, workload=workload, total_rows=total_rows)
+    return fitted(task_of(sample, by, files=files, weights=weights, workload=workload, total_rows=total_rows), layout)
+
+
+def fitted(task: Task, layout: str) -> Assignment:
+    """The layout of this name for a task."""
     if layout == "auto":
         layout, (cells, cut), reason = _cheapest(task)
     else:
@@ -58,12 +62,12 @@ def fit(
 
 def _cheapest(task: Task) -> tuple[str, tuple[Cells, Files], str]:
     """The candidate that is expected to read the least of the sample, and the reason: what each is expected to read."""
-    fitted = {name: LAYOUTS[name](task) for name in _CANDIDATES}
-    read = {name: _expected(task, cells, cut) for name, (cells, cut) in fitted.items()}
+    each = {name: LAYOUTS[name](task) for name in _CANDIDATES}
+    read = {name: _expected(task, cells, cut) for name, (cells, cut) in each.items()}
     best = min(read, key=lambda name: read[name])
     expected = ", ".join(f"{name} {share:.4f}" for name, share in sorted(read.items(), key=lambda pair: pair[1]))
     unit = "bytes" if task.queries else "rows"
-    return best, fitted[best], f"{best}: the least of the {unit} expected to be read on the sample ({expected})"
+    return best, each[best], f"{best}: the least of the {unit} expected to be read on the sample ({expected})"
 
 
 def _expected(task: Task, cells: Cells, files: Files) -> float:
@@ -73,22 +77,18 @@ def _expected(task: Task, cells: Cells, files: Files) -> float:
 
 
 def _planned(cells_of: Callable[[Task, float], Cells]) -> Fitted:
-    def fitted(task: Task) -> tuple[Cells, Files]:
+    def cut(task: Task) -> tuple[Cells, Files]:
         cells = cells_of(task, max(1.0, task.bounds.target / CELLS_PER_FILE))
         boxes = task.sample.boxes(cells.cell, cells.tree.cells)
         held = np.bincount(cells.cell, task.row_weights, minlength=cells.tree.cells)
         return cells, plan_cuts(cells.rows, held, boxes, task.reads, task.files, task.bounds)
 
-    return fitted
+    return cut
 
 
 def _only_by(task: Task) -> Sample:
     """The sample without the columns that only the workload names: curves use only the clustering columns."""
-    count = int(np.flatnonzero(task.look_ups.weights).max()) + 1
-    sample = task.sample
-    return Sample(
-        sample.columns[:count], sample.codes[:count], sample.low[:count], sample.distinct[:count], sample.reach[:count]
-    )
+    return task.sample.in_order(range(int(np.flatnonzero(task.look_ups.weights).max()) + 1))
 
 
 _CANDIDATES = ("tiles", "tree")

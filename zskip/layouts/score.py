@@ -13,7 +13,7 @@ from zskip.layouts.assignment import Assignment
 from zskip.layouts.sample import Boxes
 from zskip.layouts.task import Task, task_of
 
-__all__ = ["Score", "Share", "score", "scored"]
+__all__ = ["Score", "Share", "query_bytes", "score", "scored"]
 
 _CHANCES_AT_ONCE = 1 << 22
 
@@ -109,6 +109,25 @@ def scored(task: Task, number: NDArray[np.int64], files: int) -> Score:
     )
     found = tuple(Share(*shares) for shares in matched.T.tolist())
     return Score(held, read, held, opened, columns, found, tuple(queries.tolist()))
+
+
+def query_bytes(task: Task, number: NDArray[np.int64], files: int, *, similar: bool = True) -> NDArray[np.float64]:
+    """The share of bytes that each query of a task's workload reads, given the file number of each row.
+
+    ``similar``: as expected of the query with its ranges shifted anywhere, to the part that layouts are fitted by;
+    else of the query itself.
+    """
+    if task.queries is None:
+        raise ValueError("the task has no workload")
+    boxes, own = task.sample.boxes(number, files), _shares(task.widths.by_query(number, files))
+    found = np.zeros(len(own))
+    step = max(1, _CHANCES_AT_ONCE // max(1, len(own)))
+    for start in range(0, files, step):
+        some = slice(start, start + step)
+        part = Boxes(boxes.lower[some], boxes.upper[some])
+        read = task.queries.chances(part) if similar else task.queries.each(part)
+        found += (read * own[:, some]).sum(axis=1)
+    return found
 
 
 def _shares(held: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_]) -> NDArray[np.float64]:

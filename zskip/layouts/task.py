@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.binder import bind
-from zskip.binder.workload_sql import table_queries
+from zskip.binder.workload_sql import TableQuery, table_queries
 from zskip.errors import InvalidOption
+from zskip.expr import Predicate
 from zskip.layouts.column_widths import Widths
 from zskip.layouts.cuts import Bounds
 from zskip.layouts.reads import LookUps, Reads
@@ -19,9 +21,27 @@ from zskip.layouts.sample import Sample
 from zskip.layouts.workload import Queries
 from zskip.schema import Schema
 
-__all__ = ["Task", "task_of"]
+__all__ = ["BoundQuery", "Task", "bound_queries", "task_of"]
 
 _MOST_QUERIES = 200
+
+
+class BoundQuery(NamedTuple):
+    """One query of a workload, and its condition bound."""
+
+    query: TableQuery
+    predicate: Predicate
+
+
+def bound_queries(workload: Sequence[str] | Sequence[BoundQuery], schema: Schema) -> list[BoundQuery]:
+    """The queries behind each line of a workload. Raises `SqlError`."""
+    found: list[BoundQuery] = []
+    for each in workload:
+        if isinstance(each, BoundQuery):
+            found.append(each)
+        else:
+            found += [BoundQuery(query, bind(query.condition, schema)) for query in table_queries(each, schema)]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +65,20 @@ class Task:
         """The weight of each sampled row: the bytes that the workload reads of it; None where all are equal."""
         return self.widths.by_row if self.queries else None
 
+    def clustered_by(self, paths: Sequence[str]) -> Task:
+        """The task with look-ups on these of its columns alone; what was evaluated on the sample is shared.
+
+        Raises `KeyError` for a column that the task does not have.
+        """
+        number = {column.path: index for index, column in enumerate(self.sample.columns)}
+        order = [number[path] for path in paths]
+        order += [index for index in range(len(number)) if index not in order]
+        sample = self.sample.in_order(order)
+        shares = np.where(np.arange(len(order)) < len(paths), 1 / len(paths), 0.0)
+        look_ups = LookUps(sample, shares)
+        queries = None if self.queries is None else self.queries.in_order(order, look_ups)
+        return replace(self, sample=sample, look_ups=look_ups, queries=queries)
+
 
 def task_of(
     sample: pa.Table,
@@ -52,7 +86,7 @@ def task_of(
     *,
     files: int,
     weights: Sequence[float] | None,
-    workload: Sequence[str] | None,
+    workload: Sequence[str] | Sequence[BoundQuery] | None,
     total_rows: int,
     most_queries: int | None = _MOST_QUERIES,
 ) -> Task:
@@ -61,9 +95,8 @@ def task_of(
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SqlError`.
     """
     schema = Schema(sample.schema)
-    every = [query for text in workload or () for query in table_queries(text, schema)]
-    predicates = [bind(query.condition, schema) for query in every]
-    paths = dict.fromkeys(path for predicate in predicates for path in sorted(predicate.columns))
+    every = bound_queries(workload or (), schema)
+    paths = dict.fromkeys(path for each in every for path in sorted(each.predicate.columns))
     extra = [path for path in paths if schema.columns[path].orderable]
     if not by and not extra:
         raise InvalidOption("by= names no column, and no workload filters on one. Name a column to cluster by.")
@@ -72,12 +105,13 @@ def task_of(
     beside = [schema.columns[path] for path in extra if path not in {column.path for column in columns}]
     if most_queries is not None:
         step = max(1, -(-len(every) // most_queries))
-        every, predicates = every[::step], predicates[::step]
+        every = every[::step]
     codes = Sample.of(sample, [*columns, *beside])
     look_ups = LookUps(codes, np.concatenate([shares, np.zeros(len(beside))]))
     files = max(1, min(files, codes.rows, total_rows))
     bounds = Bounds.of(max(codes.rows, 1), max(total_rows, 1), files)
-    widths = Widths(sample, tuple(query.columns for query in every))
+    widths = Widths(sample, tuple(each.query.columns for each in every))
+    predicates = [each.predicate for each in every]
     queries = Queries.of(codes, predicates, look_ups, widths.weights) if predicates else None
     return Task(codes, look_ups, queries, widths, files, bounds)
 

@@ -86,6 +86,23 @@ class Queries:
             borders.append((np.flatnonzero(changes) + 2).astype(np.int32))
         return Queries(tuple(matching), clauses, tuple(borders), look_ups, weights)
 
+    def in_order(self, columns: Sequence[int], look_ups: LookUps) -> Queries:
+        """The same queries over a sample with its columns in another order."""
+        place = {number: index for index, number in enumerate(columns)}
+
+        def moved(clause: _Clause) -> _Clause:
+            if isinstance(clause, _Test):
+                return _Test(place[clause.column], clause.slot)
+            return clause if isinstance(clause, bool) else (clause[0], tuple(map(moved, clause[1])))
+
+        return replace(
+            self,
+            matching=tuple(self.matching[number] for number in columns),
+            clauses=tuple(map(moved, self.clauses)),
+            borders=tuple(self.borders[number] for number in columns),
+            look_ups=look_ups,
+        )
+
     def __call__(self, boxes: Boxes) -> NDArray[np.float64]:
         read: NDArray[np.float64] = (1 - self.prior) * (self.weights @ self.chances(boxes))
         return read + self.prior * self.look_ups(boxes)
@@ -111,9 +128,12 @@ class Queries:
 
     def _matched(self, tests: NDArray[np.bool_]) -> NDArray[np.bool_]:
         found = np.ones((len(self.clauses), len(tests)), bool)
-        queries, flat, starts = self._conjunctions
+        queries, parts = self._conjunctions
         if len(queries):
-            found[queries] = np.logical_and.reduceat(tests[:, flat], starts, axis=1).T
+            all_of = tests[:, parts[0]]
+            for part in parts[1:]:
+                all_of[:, : len(part)] &= tests[:, part]
+            found[queries] = all_of.T
         for number in self._others.tolist():
             found[number] = _evaluate(self.clauses[number], tests, self._first)
         return found
@@ -128,10 +148,13 @@ class Queries:
             if len(range_tests):
                 extent = self.look_ups.extents(boxes, column)[:, None]
                 chance[:, range_tests] = np.where(extent > 0, np.minimum(extent + widths, 1.0), chance[:, range_tests])
-        queries, flat, starts = self._conjunctions
+        queries, parts = self._conjunctions
         found = np.ones((len(self.clauses), len(boxes)))
         if len(queries):
-            found[queries] = np.multiply.reduceat(chance[:, flat], starts, axis=1).T
+            all_of = chance[:, parts[0]]
+            for part in parts[1:]:
+                all_of[:, : len(part)] *= chance[:, part]
+            found[queries] = all_of.T
         for number in self._others.tolist():
             found[number] = _evaluate(self.clauses[number], tests, self._first)
         return found
@@ -169,19 +192,21 @@ class Queries:
         return first
 
     @cached_property
-    def _conjunctions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The queries that are plain conjunctions, evaluated together; their tests; the first test of each query."""
-        queries: list[int] = []
-        flat: list[int] = []
-        starts: list[int] = []
+    def _conjunctions(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+        """The queries that are plain conjunctions, those with most tests first, evaluated together.
+
+        Then arrays of tests: the first test of each of them, the second of those that have two, and so on.
+        """
+        found: list[tuple[int, list[int]]] = []
         for number, clause in enumerate(self.clauses):
             parts = clause[1] if isinstance(clause, tuple) and clause[0] == "and" else (clause,)
-            tests = [part for part in parts if isinstance(part, _Test)]
+            tests = [int(self._first[part.column]) + part.slot for part in parts if isinstance(part, _Test)]
             if tests and all(part is True or isinstance(part, _Test) for part in parts):
-                queries.append(number)
-                starts.append(len(flat))
-                flat += [int(self._first[test.column]) + test.slot for test in tests]
-        return np.array(queries, np.int64), np.array(flat, np.int64), np.array(starts, np.int64)
+                found.append((number, tests))
+        found.sort(key=lambda pair: -len(pair[1]))
+        most = len(found[0][1]) if found else 0
+        by_place = [np.array([tests[n] for _, tests in found if len(tests) > n], np.int64) for n in range(most)]
+        return np.array([number for number, _ in found], np.int64), by_place
 
 
 def _by_column(node: And | Or) -> list[Node]:

@@ -19,7 +19,7 @@ from zskip.writer.write import write_files
 __all__ = ["seconds_to_write"]
 
 
-_MOST_ROWS = 1_000_000
+_MOST_ROWS = 160_000
 
 
 def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) -> float:
