@@ -15,6 +15,8 @@ __all__ = [
     "Repaired",
     "Restored",
     "Sketched",
+    "Step",
+    "Tended",
     "Vacuumed",
 ]
 
@@ -61,7 +63,7 @@ class Optimized(Receipt):
     ``files_rewritten`` and ``bytes_rewritten``: what was read and replaced · ``files_before`` and ``files_after``: of
     the whole table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``:
     the share of rows that a look-up skips. What comes after is None in a dry run, and where it cannot be read ·
-    ``files_left``: that were to be rewritten, and were left, since others changed their groups meanwhile.
+    ``files_left``: that were to be rewritten, and were left: others changed their groups meanwhile, or time was up.
     """
 
     files_rewritten: int
@@ -118,6 +120,34 @@ class Vacuumed(Receipt):
     paths: tuple[str, ...]
     bytes: int
     versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a tend. ``done``: what it did, in words · ``left``: what is still due, and why; None where nothing is
+    · ``receipt``: of the verb, None where it did not run."""
+
+    name: str
+    done: str
+    left: str | None = None
+    receipt: Receipt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tended(Receipt):
+    """What a tend did, or with ``dry_run`` would do. ``steps``: in their order · ``seconds``: what they took."""
+
+    steps: tuple[Step, ...]
+    seconds: float
+    dry_run: bool
+
+    def __str__(self) -> str:
+        lines = []
+        for step in self.steps:
+            lines.append(f"{step.name:<9} {step.done}")
+            if step.left is not None:
+                lines.append(f"{'':<9} left: {step.left}")
+        return "\n".join([*lines, f"version {self.version}, after {self.seconds:.1f} seconds"])
 
 
 @dataclass(frozen=True, slots=True)

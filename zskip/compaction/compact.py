@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -43,12 +44,14 @@ def optimize(
     full: bool = False,
     dry_run: bool = False,
     max_bytes: int | None = None,
+    until: float | None = None,
     wanted: WriteOptions | None = None,
     backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Optimized]:
     """Rewrite the groups of files whose rewrite pays, best first, up to ``max_bytes``; ``full``: all, by a new layout.
 
-    ``wanted``: the options of the new layout, by default those of the table.
+    ``until``: a time of `time.monotonic`, after which no further group is begun · ``wanted``: the options of the new
+    layout, by default those of the table.
 
     Where another writer removed files meanwhile, their groups are left as they are. Raises `CommitConflict` where no
     group remains, or with ``full``; `InvalidOption` for ``full`` together with ``max_bytes``.
@@ -87,7 +90,10 @@ def optimize(
         new = _refitted(index, kept, backend)
         rewrites, layout = [_Rewrite(everything, new)], recorded(new, kept)
     else:
-        rewrites, layout = _recut(index, groups, kept, backend), None
+        rewrites, layout = _recut(index, groups, kept, backend, until), None
+        if not rewrites:
+            return base, replace(before, files_rewritten=0, bytes_rewritten=0, files_left=len(chosen))
+        all_of_them = all_of_them and sum(len(each.numbers) for each in rewrites) == len(chosen)
     snapshot, made = _committed(index, rewrites, layout, all_of_them, merge)
     done = replace(
         before,
@@ -214,8 +220,10 @@ def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tu
     return taken, len(taken) == len(groups)
 
 
-def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, backend: Backend) -> list[_Rewrite]:
-    """Write the groups' rows as new files. After an error none of them is left."""
+def _recut(
+    index: Index, groups: Sequence[Group], kept: WriteOptions, backend: Backend, until: float | None
+) -> list[_Rewrite]:
+    """Write the rows of groups as new files, as many as begin before ``until``. After an error none of them is left."""
     storage, base = index.storage, index.snapshot
     routing, rows_per_file = routing_of(storage, base)
     assert routing is not None  # since there are groups
@@ -225,6 +233,8 @@ def _recut(index: Index, groups: Sequence[Group], kept: WriteOptions, backend: B
     made: list[_Rewrite] = []
     try:
         for batch in [groups] if backend.recuts_at_once else [[group] for group in groups]:
+            if until is not None and time.monotonic() >= until:
+                break
             numbers = np.sort(np.concatenate([group.numbers for group in batch]))
             total = pc.sum(index.row_counts(numbers), min_count=0).as_py()
             sample = _sampled(index, numbers, total, -(-total // rows_per_file), kept, routing, backend)
