@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,17 +18,19 @@ import pyarrow as pa
 
 from zskip import advisor, engine_registry, sources, tablelog
 from zskip import plan as planning
-from zskip.advisor import Advice
+from zskip.advisor import Advice, Weigh
 from zskip.binder import Parameters, bind
 from zskip.binder.expressions import text_of
 from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
+from zskip.compaction import tend as tending
 from zskip.engines.arrow import output_schema, to_arrow, to_batches
-from zskip.errors import CommitConflict, InvalidOption, TableExists, UnsupportedFormat, nearest
+from zskip.errors import CommitConflict, InvalidOption, TableExists, TableNotFound, UnsupportedFormat, nearest
 from zskip.expr import Predicate
 from zskip.layouts.depth import Clustering, depths
 from zskip.plan import Plan, Survivors
 from zskip.progress import Progress, unreported
+from zskip.query_logs import LoggedQueries, TableNames, from_duckdb_log, from_spark_event_log
 from zskip.receipts import (
     Appended,
     Clustered,
@@ -38,6 +41,8 @@ from zskip.receipts import (
     Repaired,
     Restored,
     Sketched,
+    Step,
+    Tended,
     Vacuumed,
 )
 from zskip.schema import Schema, names_given
@@ -49,7 +54,6 @@ from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.delete import delete
 from zskip.writer.options import Resources, Rewrite, bytes_of, require_seed, span_of
-from zskip.writer.paths import stored_rows
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of
@@ -63,12 +67,23 @@ if TYPE_CHECKING:
     from zskip.audit import Verification
     from zskip.engines.dataset import PrunedDataset
 
-__all__ = ["Table", "Version", "advise", "attach", "cluster", "index", "open", "read", "repair", "write"]
+__all__ = [
+    "Table",
+    "Version",
+    "advise",
+    "attach",
+    "cluster",
+    "index",
+    "logged_queries",
+    "open",
+    "read",
+    "repair",
+    "write",
+]
 
 Mode: TypeAlias = Literal["error", "append", "overwrite"]
 _ATTEMPTS = 5
 _ADVISED_FILES, _ADVISED_ROWS, _ADVISED_TARGET = 200, 40_000, 100
-_TIMED_FILES = 20
 Condition: TypeAlias = "str | Predicate | Any"
 """A condition: SQL, a bound predicate, or an expression of pyarrow, polars, ibis or DuckDB."""
 
@@ -331,27 +346,33 @@ def advise(
     workload: Workload,
     *,
     files: int | None = None,
+    weigh: Weigh = "bytes",
     seed: int = 0,
+    progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Advice:
     """Rank layouts and columns for a workload, on a sample of any source.
 
-    ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, 100 by default. For
-    the path of a table this is `Table.advise`. Raises `InvalidOption`, `SqlError`.
+    ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, 100 by default ·
+    ``weigh`` and ``progress``: as for `Table.advise`, which this is for the path of a table. Raises `InvalidOption`,
+    `SqlError`.
     """
     if isinstance(source, str | os.PathLike):
         found = sources.source_of(source, storage_options=storage_options)
         if found is not None:
-            return Table.of_source(found).advise(workload, files=files, seed=seed)
+            return Table.of_source(found).advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
         storage = open_storage(source, storage_options)
         if tablelog.latest_version(storage):
-            return Table(storage, tablelog.load(storage)).advise(workload, files=files, seed=seed)
+            table = Table(storage, tablelog.load(storage))
+            return table.advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
     require_seed(seed)
     sample, total, started = RowSample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
         rows = part()
         sample.add(rows, total)
         total += rows.num_rows
+        if progress is not None:
+            progress("sample", total, None)
     found = sample.rows()
     if found is None:
         raise InvalidOption("The source has no rows to advise on.")
@@ -361,10 +382,45 @@ def advise(
         queries_of(workload),
         files=files or _ADVISED_TARGET,
         total_rows=total,
+        weigh=weigh,
         read_seconds=time.perf_counter() - started,
         source=str(name),
         workload_file=file_of(workload),
+        progress=progress,
     )
+
+
+def logged_queries(
+    source: Any,
+    *,
+    duckdb_log: str | os.PathLike[str] | None = None,
+    spark_event_log: str | os.PathLike[str] | None = None,
+    log_name: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> LoggedQueries:
+    """`Table.logged_queries`, of a table or of what `write` takes as a source."""
+    if isinstance(source, str | os.PathLike):
+        with suppress(TableNotFound):
+            table = open_table(source, storage_options=storage_options)
+            return table.logged_queries(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
+    schema = Schema(open_source(source, storage_options).schema)
+    address = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
+    return _logged(address, schema, duckdb_log, spark_event_log, log_name)
+
+
+def _logged(
+    address: str,
+    schema: Schema,
+    duckdb_log: str | os.PathLike[str] | None,
+    spark_event_log: str | os.PathLike[str] | None,
+    log_name: str | None,
+) -> LoggedQueries:
+    names = TableNames.of(address, *([] if log_name is None else [log_name]))
+    if duckdb_log is not None and spark_event_log is None:
+        return from_duckdb_log(duckdb_log, schema, names)
+    if spark_event_log is not None and duckdb_log is None:
+        return from_spark_event_log(spark_event_log, schema, names)
+    raise InvalidOption("Give one log: duckdb_log= or spark_event_log=.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -723,6 +779,48 @@ class Table:
         self._require_own()
         return tablelog.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
 
+    def tend(
+        self,
+        *,
+        max_seconds: float | None = None,
+        max_bytes: int | str | None = None,
+        older_than: str | timedelta = "7 days",
+        dry_run: bool = False,
+        session: Any = None,
+        **options: Unpack[Resources],
+    ) -> Tended:
+        """Do what is due, within a budget: refresh, complete sketches, optimize, vacuum; to be run again and again.
+
+        ``max_seconds``: nothing is begun after them; what was begun is finished · ``max_bytes``: the most to rewrite ·
+        ``older_than``: of `vacuum` · ``dry_run``: only report what would be done · ``session``: as for `optimize`.
+        Options as for `append`. The receipt says for each step what it did, and what is left and why. Other writers
+        may work meanwhile. An index that follows a Delta or Iceberg table is brought up to date; its files are left
+        to `zskip.cluster` and to that format's own vacuum.
+        """
+        most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
+        if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds >= 0):
+            raise InvalidOption(f"max_seconds= is a number of at least 0, not {max_seconds!r}.")
+        given = _resources(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
+        if self._source is not None:
+            started, before = time.monotonic(), self.version
+            step = Step("refresh", "follows the table's own log", receipt=Refreshed(before, before))
+            if not dry_run:
+                followed = self.refresh()
+                step = replace(step, done=f"follows version {followed.version} of the table's log", receipt=followed)
+            return Tended(self.version, (step,), time.monotonic() - started, dry_run)
+        done = tending.tend(
+            self._storage,
+            given,
+            max_seconds=max_seconds,
+            max_bytes=most,
+            older_than=span_of(older_than),
+            dry_run=dry_run,
+            backend=_backend(session),
+        )
+        if not dry_run:
+            self._move_to(self._newest())
+        return done
+
     # --- analysing ---
 
     def verify(
@@ -771,44 +869,59 @@ class Table:
         workload: Workload,
         *,
         files: int | None = None,
+        weigh: Weigh = "bytes",
         seed: int = 0,
+        progress: Progress | None = None,
     ) -> Advice:
         """Rank layouts and columns for a workload, on a sample, and compare them with the current layout.
 
-        ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, by default as
-        many as now. Raises `InvalidOption`, `SqlError`.
+        ``workload``: predicates or SELECT statements, or a file of them; `logged_queries` gives those of a log ·
+        ``files``: of the new table, by default as many as now · ``weigh``: a query weighs by the "bytes" of a row that
+        it reads, or all "queries" weigh the same · ``progress``: called with a phase, what is done and the total.
+        Raises `InvalidOption`, `SqlError`.
         """
         require_seed(seed)
         count = len(self._index)
         some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
         parts, today, every = [], [], planning.survey(self._index, None)
-        for number in some.tolist():
-            rows = _sampled(to_arrow(every.narrowed(np.array([number])).scan), _ADVISED_ROWS // len(some), seed)
-            parts.append(rows)
-            today.append(np.full(len(rows), number, np.int64))
+        started, read = time.perf_counter(), 0
+        for done, number in enumerate(some.tolist(), 1):
+            rows = to_arrow(every.narrowed(np.array([number])).scan)
+            read += len(rows)
+            parts.append(_sampled(rows, _ADVISED_ROWS // len(some), seed))
+            today.append(np.full(len(parts[-1]), number, np.int64))
+            if progress is not None:
+                progress("sample", done, len(some))
         if not parts:
             raise InvalidOption(f"{self.uri} has no rows to advise on.")
-        total = self.snapshot.totals.rows or sum(len(rows) for rows in parts)
+        total = self.snapshot.totals.rows or read
         return advisor.advise(
             pa.concat_tables(parts),
             queries_of(workload),
             files=files or max(count, 1),
             total_rows=total,
             today=np.concatenate(today),
-            read_seconds=self._read_seconds(some[:_TIMED_FILES], total),
+            weigh=weigh,
+            read_seconds=(time.perf_counter() - started) * total / max(1, read),
             source=self.uri,
             workload_file=file_of(workload),
+            progress=progress,
         )
 
-    def _read_seconds(self, some: np.ndarray, total: int) -> float:
-        """The seconds to read all rows, estimated from some of the files."""
-        started = time.perf_counter()
-        if self._source is not None:
-            rows = len(to_arrow(planning.survey(self._index, None).narrowed(np.sort(some)).scan))
-            return float((time.perf_counter() - started) * total / max(1, rows))
-        paths = self._index.paths(np.sort(some)).to_pylist()
-        read = sum(part().num_rows for part in stored_rows(self._storage, self.snapshot, paths).parts(None))
-        return float((time.perf_counter() - started) * total / max(1, read))
+    def logged_queries(
+        self,
+        *,
+        duckdb_log: str | os.PathLike[str] | None = None,
+        spark_event_log: str | os.PathLike[str] | None = None,
+        log_name: str | None = None,
+    ) -> LoggedQueries:
+        """The queries on this table in a log of DuckDB or Spark: a workload for `write`, `advise` and `bench`.
+
+        ``duckdb_log``: the folder or file of DuckDB's query log · ``spark_event_log``: an event log, or a folder of
+        them · ``log_name``: what the log calls the table, if neither by its path nor by its folder. Raises
+        `InvalidOption` where there is no log, or no such query in it.
+        """
+        return _logged(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
 
     def plot(
         self,

@@ -25,6 +25,7 @@ def bench(
     runs: int = 5,
     layouts: Sequence[str] | None = None,
     spark: bool = False,
+    before: Table | None = None,
 ) -> Report:
     """Run each query through zskip and over all files, on DuckDB and optionally on Spark.
 
@@ -32,7 +33,8 @@ def bench(
     if it is the only table, as in a workload for `Table.advise` · ``runs``: of each query; times are medians ·
     ``layouts``: layouts to compare on a sample with these queries as the workload, with two-fold cross-validation:
     fitted to every other query and scored on the rest ·
-    ``spark``: run each query on Spark too; statements are translated to Spark's SQL.
+    ``spark``: run each query on Spark too; statements are translated to Spark's SQL · ``before``: the table as it was,
+    which runs the same queries: the report says what each gained or lost in bytes and time.
     Raises `InvalidOption`, what planning raises, and `ZskipError` where the two results differ in their row counts.
     """
     import duckdb
@@ -46,7 +48,12 @@ def bench(
     con.execute("SET TimeZone = 'UTC'")
     index = table.index
     session = spark_bench.session() if spark else None
-    timings = tuple(timing(index, con, query, runs, session) for query in queries)
+    known = (table.index, *(() if before is None else (before.index,)))
+    timings = tuple(timing(index, con, query, runs, session, known) for query in queries)
+    earlier = None
+    if before is not None:
+        older = tuple(timing(before.index, con, query, runs, session, known) for query in queries)
+        earlier = Report(before.uri, before.version, runs, older)
     con.execute("RESET TimeZone")
     scores, held_out = compare(index, con, queries, layouts) if layouts else ((), False)
-    return Report(table.uri, table.version, runs, timings, scores, held_out)
+    return Report(table.uri, table.version, runs, timings, scores, held_out, earlier)

@@ -23,10 +23,15 @@ __all__ = ["is_statement", "tables_of", "timing"]
 _STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|EXPLAIN)\b", re.IGNORECASE)
 
 
-def timing(index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, session: Any) -> Timing:
-    """Time one query on DuckDB and, with a session, on Spark. Raises `ZskipError` where the results differ."""
+def timing(
+    index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, session: Any, known: Sequence[Index] = ()
+) -> Timing:
+    """Time one query on DuckDB and, with a session, on Spark. Raises `ZskipError` where the results differ.
+
+    ``known``: tables whose names in a statement stand for this one.
+    """
     statement = query if is_statement(query) else f"SELECT * FROM zskip_bench WHERE {query}"
-    tables = tables_of(index, statement)
+    tables = tables_of(index, statement, known)
 
     def prepared(prune: bool) -> Any:
         return rewrite(statement, con, tables=tables, prune=prune)
@@ -68,9 +73,11 @@ def is_statement(query: str) -> bool:
     return _STATEMENT.match(query) is not None
 
 
-def tables_of(index: Index, statement: str) -> dict[str, Index]:
+def tables_of(index: Index, statement: str, known: Sequence[Index] = ()) -> dict[str, Index]:
     """The names of the table in a statement. If it uses none of the table's own, its only plain name is the table."""
-    tables = dict.fromkeys(("zskip_bench", index.storage.uri, index.storage.uri.rsplit("/", 1)[-1]), index)
+    addresses = [each.storage.uri for each in (index, *known)]
+    names = [name for address in addresses for name in (address, address.rsplit("/", 1)[-1])]
+    tables = dict.fromkeys(("zskip_bench", *names), index)
     found = named_tables(statement)
     if not any(name.strip('"').lower() in {own.lower() for own in tables} for name in found):
         plain = [name for name in found if name.isidentifier()]

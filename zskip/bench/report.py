@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zskip.plan import Share
 
 __all__ = ["LayoutScore", "Report", "Timing", "short"]
+
+_MOST_GAINS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class Report:
     """The results of `bench`; its text is a table.
 
     ``layouts``: sorted by skipped bytes, the best first · ``held_out``: each query was scored on layouts that were not
-    fitted to it; with a single query, layouts are fitted to and scored on the same one.
+    fitted to it; with a single query, layouts are fitted to and scored on the same one · ``before``: the same queries
+    on the table as it was.
     """
 
     table: str
@@ -62,6 +66,7 @@ class Report:
     timings: tuple[Timing, ...]
     layouts: tuple[LayoutScore, ...] = ()
     held_out: bool = False
+    before: Report | None = None
 
     def __str__(self) -> str:
         lines = [
@@ -87,7 +92,35 @@ class Report:
                 f"{one.layout:<10} {one.bytes:>8.2%} {one.rows:>8.2%} {one.files:>8.2%} {_time(one.fit_seconds)}"
                 for one in self.layouts
             ]
+        if self.before is not None:
+            lines += ["", *self._gains(self.before)]
         return "\n".join(lines)
+
+    def _gains(self, before: Report) -> list[str]:
+        """What each query gained or lost, those that lost first, and the sums."""
+        pairs = list(zip(before.timings, self.timings, strict=True))
+        worse = [new.bytes.part is not None and new.bytes.part > (old.bytes.part or 0) for old, new in pairs]
+        lines = [
+            f"before: {before.table} (version {before.version})",
+            f"{'bytes before':>13} {'after':>13} {'time before':>12} {'after':>12}  query",
+        ]
+        for number in sorted(range(len(pairs)), key=lambda number: not worse[number])[:_MOST_GAINS]:
+            old, new = pairs[number]
+            mark = "  READS MORE" if worse[number] else ""
+            differs = (
+                "" if old.result_rows == new.result_rows else f"  ({old.result_rows} rows, then {new.result_rows})"
+            )
+            lines.append(_gain([old], [new]) + f"  {short(new.query)}{mark}{differs}")
+        if len(pairs) > _MOST_GAINS:
+            lines.append(f"and {len(pairs) - _MOST_GAINS} more queries")
+        lines.append(f"{_gain(before.timings, self.timings)}  all {len(pairs)}; {sum(worse)} of them read more")
+        return lines
+
+
+def _gain(before: Sequence[Timing], after: Sequence[Timing]) -> str:
+    sizes = (sum(one.bytes.part or 0 for one in timings) for timings in (before, after))
+    seconds = (sum(one.zskip_seconds for one in timings) for timings in (before, after))
+    return " ".join([*(f"{size:>13,}" for size in sizes), *(f"{second * 1e3:>9.1f} ms" for second in seconds)])
 
 
 def _scanned(share: Share) -> str:

@@ -14,9 +14,18 @@ from zskip.errors import SqlSyntaxError
 from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
 from zskip.schema import Schema
 
-__all__ = ["TableQuery", "conditions", "named_tables", "table_queries", "translated"]
+__all__ = [
+    "TableQuery",
+    "conditions",
+    "is_query",
+    "named_tables",
+    "places_read",
+    "shape",
+    "table_queries",
+    "translated",
+]
 
-_STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH)\b", re.IGNORECASE | re.DOTALL)
+_STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.IGNORECASE | re.DOTALL)
 
 
 class TableQuery(NamedTuple):
@@ -40,7 +49,7 @@ def table_queries(text: str, schema: Schema, *, dialect: str = "duckdb") -> list
     >>> query.condition, sorted(query.columns)
     ('a = 5 AND b > 1', ['a', 'b', 'c'])
     """
-    if _STATEMENT.match(text) is None:
+    if not is_query(text):
         return [TableQuery(text, None)]
     with refused_if_too_deep(text):
         return _selects(text, schema, dialect)
@@ -71,6 +80,11 @@ def _parsed(text: str, dialect: str) -> exp.Expr:
         return sqlglot.parse_one(text, read=dialect)
 
 
+def is_query(text: str) -> bool:
+    """Whether a text is a SELECT statement, not a predicate or a statement of another kind."""
+    return _STATEMENT.match(text) is not None
+
+
 def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
     """The conditions of `table_queries` alone."""
     return [query.condition for query in table_queries(text, schema, dialect=dialect)]
@@ -92,6 +106,58 @@ def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
         for table in statement.find_all(exp.Table)
         if table.name and not table.db and table.name.lower() not in own
     }
+
+
+def places_read(text: str, *, dialect: str = "duckdb") -> set[str]:
+    """The names, aliases and paths of all that a statement reads, without its own CTEs. Raises `SqlSyntaxError`.
+
+    >>> sorted(places_read("SELECT * FROM s.t AS x JOIN read_parquet(['a/1.parquet', 'a/2.parquet']) USING (k)"))
+    ['a/1.parquet', 'a/2.parquet', 't', 'x']
+    """
+    try:
+        statement = _parsed(text, dialect)
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
+    own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
+    found: set[str] = set()
+    for table in statement.find_all(exp.Table):
+        if table.name.lower() not in own:
+            found |= {table.name, table.alias, *(str(each.this) for each in table.find_all(exp.Literal))}
+    return found - {""}
+
+
+def in_duckdb(condition: str, dialect: str) -> str:
+    """A condition of another dialect in DuckDB's SQL. Raises `SqlSyntaxError`."""
+    if dialect == "duckdb":
+        return condition
+    try:
+        return _parsed(condition, dialect).sql(dialect="duckdb")
+    except sqlglot.errors.SqlglotError as error:
+        raise SqlSyntaxError(f"The condition cannot be put into DuckDB's SQL: {error}", condition) from error
+
+
+def shape(condition: str, *, dialect: str = "duckdb") -> str:
+    """A condition with `?` in place of its constants, the same for all that differ in nothing else.
+
+    >>> shape("a IN (1, 2, 3) AND d >= DATE '2020-01-01' AND b = -5")
+    'a IN (?) AND d >= ? AND b = ?'
+    """
+
+    def without_constants(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.In) and node.expressions and all(map(_is_constant, node.expressions)):
+            node.set("expressions", [exp.Placeholder()])
+        return exp.Placeholder() if _is_constant(node) else node
+
+    try:
+        return _parsed(condition, dialect).transform(without_constants).sql(dialect=dialect)
+    except (sqlglot.errors.SqlglotError, SqlSyntaxError):
+        return condition
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Cast | exp.Neg | exp.Paren):
+        return _is_constant(node.this)
+    return isinstance(node, exp.Literal | exp.Placeholder)
 
 
 def translated(text: str, tables: Collection[str], name: str, *, dialect: str = "duckdb", into: str) -> str:
@@ -165,4 +231,4 @@ def _alone(part: exp.Expr, schema: Schema, dialect: str) -> str | None:
             return None
         for qualifier in ("catalog", "db", "table")[: 4 - len(names)]:
             column.set(qualifier, None)
-    return condition.sql(dialect=dialect) if named else None
+    return condition.sql(dialect=dialect, comments=False) if named else None

@@ -18,11 +18,27 @@ def add_commands(commands: Commands) -> None:
         "advise",
         advise,
         "replay a workload against candidate layouts, and rank them",
-        "zskip advise lake/conn --workload queries.sql",
+        "zskip advise lake/conn --workload queries.sql\n"
+        "zskip advise lake/conn --from-duckdb-log duckdb_log --save-workload queries.sql",
     )
     command.add_argument("path", help="a table, or a path or glob of Parquet, CSV or JSON")
-    command.add_argument("--workload", type=Path, required=True, metavar="FILE", help="a file of SQL")
+    workload = command.add_mutually_exclusive_group(required=True)
+    workload.add_argument("--workload", type=Path, metavar="FILE", help="a file of SQL")
+    workload.add_argument("--from-duckdb-log", type=Path, metavar="LOG", help="DuckDB's query log: its folder or file")
+    workload.add_argument("--from-spark-eventlog", type=Path, metavar="LOG", help="an event log of Spark, or a folder")
+    command.add_argument(
+        "--log-name", metavar="NAME", help="what the log calls the table, if not by its path or folder"
+    )
+    command.add_argument(
+        "--save-workload", type=Path, metavar="FILE", help="write the log's queries on the table there"
+    )
     command.add_argument("--files", type=int, metavar="N", help="how many files the layout is for")
+    command.add_argument(
+        "--weigh",
+        choices=("bytes", "queries"),
+        default="bytes",
+        help="a query weighs by the bytes of a row that it reads, or all weigh the same (bytes)",
+    )
     add_storage(command)
     add_json(command)
 
@@ -43,6 +59,8 @@ def add_commands(commands: Commands) -> None:
         help="compare layouts, fitted to and judged by these queries on a sample of the table",
     )
     command.add_argument("--spark", action="store_true", help="run on Spark as well")
+    command.add_argument("--before", metavar="PATH", help="the table as it was: say what each query gained or lost")
+    command.add_argument("--before-version", type=int, metavar="N", help="the same, of an older version")
     add_storage(command)
     add_json(command)
 
@@ -80,12 +98,27 @@ def add_commands(commands: Commands) -> None:
 def advise(given: argparse.Namespace) -> None:
     from zskip import table as tables
 
-    with working("replaying the workload against candidate layouts"):
-        advice = tables.advise(
+    options = pairs(given.storage_option)
+    workload = given.workload
+    if workload is None:
+        logged = tables.logged_queries(
             given.path,
-            given.workload,
-            files=given.files,
-            storage_options=pairs(given.storage_option),
+            duckdb_log=given.from_duckdb_log,
+            spark_event_log=given.from_spark_eventlog,
+            log_name=given.log_name,
+            storage_options=options,
+        )
+        workload = logged.queries
+        if given.save_workload is not None:
+            logged.save(given.save_workload)
+            workload = given.save_workload
+        if not given.json:
+            out().print(f"{logged}\n")
+    elif given.log_name is not None or given.save_workload is not None:
+        raise InvalidOption("--log-name and --save-workload are for the queries of a log.")
+    with working("replaying the workload against candidate layouts") as report:
+        advice = tables.advise(
+            given.path, workload, files=given.files, weigh=given.weigh, progress=report, storage_options=options
         )
     if given.json:
         print_json(advice)
@@ -95,11 +128,15 @@ def advise(given: argparse.Namespace) -> None:
 
 def bench(given: argparse.Namespace) -> None:
     from zskip import bench
+    from zskip import table as tables
 
-    table = opened(given)
+    table, before = opened(given), None
+    if given.before is not None or given.before_version is not None:
+        options = pairs(given.storage_option)
+        before = tables.open(given.before or given.path, version=given.before_version, storage_options=options)
     with working(f"running each query {given.runs} times each way"):
         report = bench.bench(
-            table, statements(given.queries), runs=given.runs, layouts=given.layouts, spark=given.spark
+            table, statements(given.queries), runs=given.runs, layouts=given.layouts, spark=given.spark, before=before
         )
     if given.json:
         print_json(report)

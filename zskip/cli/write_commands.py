@@ -1,4 +1,4 @@
-"""Commands that change a table: write, index, append, delete, optimize, cluster, restore, vacuum."""
+"""Commands that change a table: write, index, append, delete, optimize, cluster, restore, vacuum, tend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zskip.cli.arguments import (
     summary,
     write_options,
 )
-from zskip.cli.terminal import print_facts, print_json, working
+from zskip.cli.terminal import out, print_facts, print_json, working
 from zskip.errors import InvalidOption, TableExists
 
 __all__ = ["add_commands"]
@@ -105,6 +105,20 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--older-than", default="7 days", metavar="TIME", help="keep what is younger (7 days)")
     command.add_argument("--dry-run", action="store_true", help="list the files, and delete nothing")
+    add_rest(command)
+
+    command = add_command(
+        commands,
+        "tend",
+        tend,
+        "do what is due within a budget: optimize, sketches, vacuum; for every night",
+        "zskip tend lake/conn --max-seconds 600 --max-bytes 10GB",
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    command.add_argument("--max-seconds", type=float, metavar="N", help="begin nothing after so many seconds")
+    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most so much, such as 10GB")
+    command.add_argument("--older-than", default="7 days", metavar="TIME", help="vacuum keeps what is younger (7 days)")
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     add_rest(command)
 
 
@@ -203,6 +217,22 @@ def vacuum(given: argparse.Namespace) -> None:
     with working(f"looking for orphans in {given.path}"):
         receipt = table.vacuum(older_than=given.older_than, dry_run=given.dry_run)
     show(receipt, given)
+
+
+def tend(given: argparse.Namespace) -> None:
+    table = opened(given)
+    with working(f"tending {given.path}") as report:
+        receipt = table.tend(
+            progress=report,
+            max_seconds=given.max_seconds,
+            max_bytes=given.max_bytes,
+            older_than=given.older_than,
+            dry_run=given.dry_run,
+        )
+    if given.json:
+        print_json(receipt)
+    else:
+        out().print(str(receipt))
 
 
 def show(facts: Any, given: argparse.Namespace) -> None:

@@ -1,0 +1,11 @@
+"""The advisor: which layout, columns and sketches serve a workload, estimated on a sample.
+
+``search``: candidates, fitted to one half of the sample and scored on the other · ``groups``: what each kind of query
+gains or loses · ``advice``: the result, and its text.
+"""
+
+from zskip.advisor.advice import Advice, Candidate
+from zskip.advisor.groups import QueryGroup
+from zskip.advisor.search import Weigh, advise
+
+__all__ = ["Advice", "Candidate", "QueryGroup", "Weigh", "advise"]

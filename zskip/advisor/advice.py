@@ -1,0 +1,107 @@
+"""`Advice`: the candidates with what each reads, in all and by group of queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from zskip.advisor.groups import QueryGroup
+from zskip.sketch_advice import SketchAdvice
+
+__all__ = ["Advice", "Candidate"]
+
+_MOST_GROUPS, _MOST_CANDIDATES = 20, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A candidate layout. ``read``: the expected share of bytes read, from 0 to 1 · ``queries``: of each query ·
+    ``worse``: how many groups of queries read more than today."""
+
+    layout: str
+    by: tuple[str, ...]
+    read: float
+    queries: tuple[float, ...]
+    worse: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The candidates, best first, with the current layout and the limit for comparison.
+
+    Shares are of the bytes in the columns that a query reads, from 0 to 1; half of each is expected of the same query
+    with other constants. ``queries``: their conditions · ``weights``: the part of each in ``read``, by ``weigh`` ·
+    ``today``: what the workload reads with the current layout, None where that is unknown; ``today_queries``: of each
+    query · ``least``: what the queries return, a lower bound for every layout; ``least_queries``: of each query ·
+    ``groups``: the queries by kind, with what the best candidate makes better or worse · ``rewrite_seconds``: about how
+    long writing the best candidate takes on this machine, estimated by writing samples · ``command``: the command line
+    that writes it; ``bench_command``: the one that measures afterwards what it gained · ``sketches``: sketches that
+    would serve look-ups better than the layout, and their cost.
+    """
+
+    queries: tuple[str, ...]
+    weights: tuple[float, ...]
+    weigh: str
+    files: int
+    candidates: tuple[Candidate, ...]
+    today: float | None
+    today_queries: tuple[float, ...] | None
+    least: float
+    least_queries: tuple[float, ...]
+    groups: tuple[QueryGroup, ...]
+    rewrite_seconds: float
+    command: str
+    bench_command: str
+    sketches: tuple[SketchAdvice, ...] = ()
+
+    @property
+    def harmless(self) -> Candidate | None:
+        """The best candidate by which no group of queries reads more than today; None where there is none."""
+        return next((each for each in self.candidates if not each.worse), None)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def __str__(self) -> str:
+        lines = [f"{'layout':9} {'read':>7}  columns"]
+        for each in self.candidates[:_MOST_CANDIDATES]:
+            worse = f"  ({each.worse} of {len(self.groups)} groups worse)" if each.worse else ""
+            lines.append(f"{each.layout:9} {each.read:7.2%}  {', '.join(each.by)}{worse}")
+        if len(self.candidates) > _MOST_CANDIDATES:
+            lines.append(f"and {len(self.candidates) - _MOST_CANDIDATES} more candidates")
+        if self.today is not None:
+            lines.append(f"{'today':9} {self.today:7.2%}")
+        lines.append(f"{'limit':9} {self.least:7.2%}  what the queries return")
+        lines += ["", *self._by_group(), "", f"writing the best takes about {_duration(self.rewrite_seconds)}:"]
+        lines += [self.command, "what it gained then, in time and bytes:", self.bench_command]
+        if self.sketches:
+            lines += ["", "sketches that would serve look-ups beside it:", *map(str, self.sketches)]
+        return "\n".join(lines)
+
+    def _by_group(self) -> list[str]:
+        """What each group reads today, with the best candidate, and at least; a warning where any gets worse."""
+        lines = [f"{'queries':>7} {self.weigh:>7} {'today':>8} {'best':>8} {'limit':>8}  {'':26}condition"]
+        lines += map(str, self.groups[:_MOST_GROUPS])
+        rest = self.groups[_MOST_GROUPS:]
+        if rest:
+            worse = sum(group.verdict == "worse" for group in rest)
+            lines.append(f"and {len(rest)} more groups, {worse} of them worse")
+        worst = self.candidates[0].worse
+        if worst:
+            lines.append(f"{worst} of {len(self.groups)} groups read more than today by the best layout.")
+            if self.harmless is not None:
+                by = ",".join(self.harmless.by)
+                lines.append(
+                    f"None does by --by {by} --layout {self.harmless.layout}, which reads {self.harmless.read:.2%}."
+                )
+        return lines
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(0.2), _duration(42.3), _duration(1260), _duration(9000)
+    ('1 s', '42 s', '21 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,219 @@
+"""`advise`: fit candidate layouts to one half of a sample, and rank them by what a workload reads of the other half."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from zskip.advisor.advice import Advice, Candidate
+from zskip.advisor.groups import compared, grouped
+from zskip.errors import InvalidOption
+from zskip.layouts import Assignment
+from zskip.layouts.fitting import fitted
+from zskip.layouts.score import query_bytes
+from zskip.layouts.task import BoundQuery, Task, bound_queries, task_of
+from zskip.progress import Progress
+from zskip.schema import Schema
+from zskip.sketch_advice import worth_sketching
+from zskip.writer.write_estimate import seconds_to_write
+
+__all__ = ["Weigh", "advise"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Weigh = Literal["bytes", "queries"]
+
+_MOST_COLUMNS, _MOST_COMBINED, _REFINED = 6, 4, 2
+_MOST_QUERIES, _MOST_FITTED = 1000, 200
+
+
+def advise(
+    sample: pa.Table,
+    workload: Sequence[str],
+    *,
+    files: int,
+    total_rows: int,
+    today: NDArray[np.int64] | None = None,
+    candidates: Sequence[str] = ("tiles", "tree", "hilbert", "linear"),
+    weigh: Weigh = "bytes",
+    read_seconds: float = 0.0,
+    source: str = "SOURCE",
+    target: str = "TARGET",
+    workload_file: str = "QUERIES.SQL",
+    progress: Progress | None = None,
+) -> Advice:
+    """Rank layouts and column sets for a workload of predicates or SELECT statements.
+
+    ``sample``: rows of the table, a few hundred per file · ``today``: the current file of each of them · ``files``: the
+    number of files of the new table · ``candidates``: layouts; the first is tried with many sets of columns, the others
+    with the sets that are best by it. Layouts are fitted to half of the sample and scored on the other half, which
+    avoids overfitting · ``weigh``: a query weighs by the "bytes" of a row that it reads, or all "queries" weigh the
+    same · ``read_seconds``: the time to read all rows once · ``source``, ``target``, ``workload_file``: the names in
+    the command · ``progress``: called with "candidates", how many were tried, and how many there are.
+
+    Of more than 1,000 queries an even selection is used. Raises `InvalidOption`, `SqlError`.
+    """
+    if weigh not in ("bytes", "queries"):
+        raise InvalidOption(f'weigh= is "bytes" or "queries", not {weigh!r}.')
+    schema = Schema(sample.schema)
+    queries = bound_queries(workload, schema)
+    queries = queries[:: max(1, -(-len(queries) // _MOST_QUERIES))]
+    columns = _filtered_columns(queries, schema)[:_MOST_COLUMNS]
+    if not columns:
+        raise InvalidOption("No query of the workload filters on a column of the table that can be ordered.")
+    trial = _Trial.of(sample, queries, columns, files=files, total_rows=total_rows, weigh=weigh)
+    found = list(_tried(trial, columns, candidates, progress))
+    conditions = [each.query.condition for each in queries]
+    now = None if today is None else trial.read(np.unique(trial.held_out(today), return_inverse=True)[1])
+    least = trial.least()
+    ranked = sorted(found, key=lambda each: (each[0].read, len(each[0].by)))
+    best, assignment, fit_seconds = ranked[0]
+    weights = tuple(trial.weights.tolist())
+    groups = grouped(conditions, weights, best.queries, None if now is None else now.tolist(), least.tolist())
+    members = [np.array(group.numbers) for group in groups]
+    sketches = worth_sketching(sample, conditions, best.queries, files, max(total_rows, sample.num_rows))
+    command = f"zskip write {shlex.quote(source)} {shlex.quote(target)} --by {shlex.quote(','.join(best.by))}"
+    command += f" --layout {best.layout} --files {files} --workload {shlex.quote(workload_file)}"
+    if sketches:
+        named = ",".join(f"{each.name.column}={each.name.kind}" for each in sketches)
+        command += f" --sketch {shlex.quote(named)}"
+    bench = f"zskip bench {shlex.quote(target)} --queries {shlex.quote(workload_file)} --before {shlex.quote(source)}"
+    return Advice(
+        tuple(conditions),
+        weights,
+        weigh,
+        files,
+        tuple(replace(each, worse=_worse(each, now, trial.weights, members)) for each, _, _ in ranked),
+        None if now is None else float(trial.weights @ now),
+        None if now is None else tuple(now.tolist()),
+        float(trial.weights @ least),
+        tuple(least.tolist()),
+        groups,
+        # Rows are read twice: for the sample, and to be written.
+        2 * read_seconds + fit_seconds + seconds_to_write(sample, assignment, total_rows),
+        command,
+        bench,
+        sketches,
+    )
+
+
+class _Trial:
+    """The two halves of a sample: layouts are fitted to one, and what queries read is measured on the other.
+
+    The queries are evaluated once on each half; all candidates share that, and the codes of the columns.
+    """
+
+    def __init__(self, order: NDArray[np.int64], fitting: Task, rows: pa.Table, scoring: Task, weigh: Weigh) -> None:
+        self._order, self._fitting, self._rows, self._scoring = order, fitting, rows, scoring
+        weights = scoring.widths.weights
+        self.weights: Floats = weights if weigh == "bytes" else np.full(len(weights), 1 / len(weights))
+
+    @staticmethod
+    def of(
+        sample: pa.Table,
+        queries: Sequence[BoundQuery],
+        columns: Sequence[str],
+        *,
+        files: int,
+        total_rows: int,
+        weigh: Weigh,
+    ) -> _Trial:
+        order = np.random.default_rng(0).permutation(sample.num_rows)
+        half = max(1, sample.num_rows // 2)
+        parts = [order[:half], order[half:] if sample.num_rows > half else order]
+        fitting, scoring = (sample.take(pa.array(part)) for part in parts)
+        tasks = [
+            task_of(
+                rows,
+                columns,
+                files=files,
+                weights=None,
+                workload=queries,
+                total_rows=max(total_rows, half),
+                most_queries=most,
+            )
+            for rows, most in ((fitting, _MOST_FITTED), (scoring, None))
+        ]
+        return _Trial(parts[1], tasks[0], scoring, tasks[1], weigh)
+
+    def fitted(self, layout: str, by: Sequence[str]) -> Assignment:
+        """A layout of the first half, clustered by these columns."""
+        return fitted(self._fitting.clustered_by(by), layout)
+
+    def read_by(self, assignment: Assignment) -> Floats:
+        """The share of bytes that each query reads of the second half by a layout."""
+        return self.read(assignment.assign(self._rows))
+
+    def held_out(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of the second half's rows."""
+        return numbers[self._order]
+
+    def read(self, number: NDArray[np.int64]) -> Floats:
+        """The share of bytes that each query, half of it with other constants, reads of files with these numbers."""
+        return query_bytes(self._scoring, number, int(number.max(initial=0)) + 1)
+
+    def least(self) -> Floats:
+        """The share of bytes that each query returns."""
+        rows = self._scoring.sample.rows
+        return query_bytes(self._scoring, np.arange(rows), rows, similar=False)
+
+
+def _tried(
+    trial: _Trial, columns: Sequence[str], names: Sequence[str], progress: Progress | None
+) -> Iterator[tuple[Candidate, Assignment, float]]:
+    """The candidates: the first layout by sets of columns that grow by the best one; the others by the best sets.
+
+    A tree cuts at whatever the workload asks for, whichever columns it is given, so one set is enough for it.
+    """
+    sets = {name: 1 if name in ("tree", "auto") else _REFINED for name in names[1:]}
+    most = min(len(columns), _MOST_COMBINED)
+    total, done = sum(sets.values()) + sum(range(len(columns) - most + 1, len(columns) + 1)), 0
+
+    def tried(layout: str, by: tuple[str, ...]) -> tuple[Candidate, Assignment, float]:
+        nonlocal done
+        started = time.perf_counter()
+        assignment = trial.fitted(layout, by)
+        seconds = time.perf_counter() - started
+        read = trial.read_by(assignment)
+        done += 1
+        if progress is not None:
+            progress("candidates", done, max(total, done))
+        return Candidate(layout, by, float(trial.weights @ read), tuple(read.tolist())), assignment, seconds
+
+    found: list[tuple[Candidate, Assignment, float]] = []
+    base: tuple[str, ...] = ()
+    for _ in range(most):
+        larger = [tuple(c for c in columns if c in (*base, more)) for more in columns if more not in base]
+        grown = [tried(names[0], by) for by in larger]
+        found += grown
+        base = min(grown, key=lambda each: each[0].read)[0].by
+    yield from found
+    found.sort(key=lambda each: (each[0].read, len(each[0].by)))
+    for layout, count in sets.items():
+        yield from [tried(layout, each[0].by) for each in found[:count]]
+
+
+def _worse(candidate: Candidate, today: Floats | None, weights: Floats, groups: Sequence[NDArray[np.int64]]) -> int:
+    """How many groups of queries read more than today."""
+    if today is None:
+        return 0
+    read = np.array(candidate.queries)
+    return sum(
+        compared(float(weights[some] @ read[some]), float(weights[some] @ today[some])) == "worse" for some in groups
+    )
+
+
+def _filtered_columns(queries: Sequence[BoundQuery], schema: Schema) -> list[str]:
+    """The orderable columns that the queries filter on, the most frequent first."""
+    counts: dict[str, int] = {}
+    for query in queries:
+        for path in sorted(query.predicate.columns):
+            if schema.columns[path].orderable:
+                counts[path] = counts.get(path, 0) + 1
+    return sorted(counts, key=lambda path: -counts[path])

@@ -1,0 +1,45 @@
+"""DuckDB's query log as a workload.
+
+DuckDB writes it after ``CALL enable_logging('QueryLog', storage = 'file', storage_path = 'log')``: a folder with a CSV
+file of entries, or with a path that ends in .csv a single file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zskip.errors import InvalidOption
+from zskip.query_logs.logged import Collector, LoggedQueries, TableNames
+from zskip.schema import Schema
+
+__all__ = ["from_duckdb_log"]
+
+_ENTRIES = "duckdb_log_entries.csv"
+_HOW = "CALL enable_logging('QueryLog', storage = 'file', storage_path = 'duckdb_log') makes DuckDB write one."
+
+
+def from_duckdb_log(path: str | os.PathLike[str], schema: Schema, table: TableNames) -> LoggedQueries:
+    """The queries on a table in DuckDB's query log. Raises `InvalidOption` where there is no log, or no such query."""
+    collector = Collector(schema, table)
+    for statement in _statements(Path(path)):
+        collector.add_statement(statement)
+    return collector.found()
+
+
+def _statements(path: Path) -> list[str]:
+    import duckdb
+
+    file = path / _ENTRIES if path.is_dir() else path
+    if not file.is_file():
+        raise InvalidOption(f'There is no query log of DuckDB at "{path}". {_HOW}')
+    with duckdb.connect() as con:
+        try:
+            rows = con.execute(
+                "SELECT message FROM read_csv($path, header = true, all_varchar = true, quote = '\"', escape = '\"') "
+                "WHERE type = 'QueryLog' ORDER BY timestamp",
+                {"path": str(file)},
+            ).fetchall()
+        except duckdb.Error as error:
+            raise InvalidOption(f'"{file}" is not a query log of DuckDB: {error}\n{_HOW}') from error
+    return [text for (text,) in rows if text]

@@ -1,0 +1,111 @@
+"""The scans in Spark's event logs as a workload: which columns each read, by which pushed filters.
+
+Spark writes them with ``spark.eventLog.enabled``: one file an application, or by default a folder of rolled files,
+compressed by zstd. An event of a query that begins holds the tree of its physical plan.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from zskip.binder.workload_sql import TableQuery
+from zskip.errors import InvalidOption
+from zskip.query_logs.logged import Collector, LoggedQueries, TableNames
+from zskip.query_logs.pushed_filters import condition_of
+from zskip.schema import Schema
+
+__all__ = ["from_spark_event_log"]
+
+_STARTS = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
+_ENVIRONMENT = "SparkListenerEnvironmentUpdate"
+_CODECS = {".zstd": "zstd", ".zst": "zstd"}
+_UNREADABLE = (".lz4", ".lzf", ".snappy")
+_HOW = "spark.eventLog.enabled and spark.eventLog.dir make Spark write one."
+
+
+def from_spark_event_log(path: str | os.PathLike[str], schema: Schema, table: TableNames) -> LoggedQueries:
+    """The scans of a table in an event log, a folder of one, or a folder of several.
+
+    Raises `InvalidOption` where there is no log, or no scan of the table with a filter.
+    """
+    collector = Collector(schema, table)
+    zone = "UTC"
+    for event in _events(Path(path)):
+        if event.get("Event") == _ENVIRONMENT:
+            zone = event.get("System Properties", {}).get("user.timezone") or "UTC"
+        elif event.get("Event") == _STARTS:
+            for scan in _scans(event["sparkPlanInfo"]):
+                _add(collector, scan, schema, zone)
+    return collector.found()
+
+
+def _add(collector: Collector, scan: Mapping[str, str], schema: Schema, zone: str) -> None:
+    places = re.sub(r"^[^\[]*\[|\]$", "", scan["Location"]).split(", ")
+    if not collector.is_table(places):
+        return
+    condition = condition_of(scan.get("PushedFilters", "[]"), schema, zone)
+    if condition is None:
+        collector.leave_out("has no condition on its columns")
+        return
+    names = _top_level(scan.get("ReadSchema", "struct<>"))
+    columns = frozenset(leaf.path for leaf in schema if leaf.parts[0].lower() in names)
+    collector.add_query(TableQuery(condition, columns))
+
+
+def _scans(node: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """What the log says of each scan of files in a plan."""
+    metadata = node.get("metadata") or {}
+    if "Location" in metadata:
+        yield metadata
+    for child in node.get("children") or ():
+        yield from _scans(child)
+
+
+def _top_level(read: str) -> set[str]:
+    """The names of the columns of a ``ReadSchema``, in lower case.
+
+    >>> sorted(_top_level("struct<a:bigint,s:struct<x:int,y:string>,m:decimal(12,2)>"))
+    ['a', 'm', 's']
+    """
+    depth, name, found = 0, "", set()
+    for letter in read.removeprefix("struct<").removesuffix(">") + ",":
+        if letter == "," and not depth:
+            found.add(name.split(":")[0].lower())
+            name = ""
+            continue
+        depth += (letter in "<(") - (letter in ">)")
+        name += letter
+    return found - {""}
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if _is_log(each))
+    if not files:
+        raise InvalidOption(f'There is no event log of Spark at "{path}". {_HOW}')
+    for file in files:
+        codec = _CODECS.get(file.suffix)
+        if file.suffix in _UNREADABLE:
+            raise InvalidOption(
+                f'"{file}" is compressed by {file.suffix[1:]}, which only Spark reads. Write logs with '
+                "spark.eventLog.compression.codec=zstd, or with spark.eventLog.compress=false."
+            )
+        with pa.input_stream(str(file), compression=codec) as stream:
+            try:
+                for line in io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8"):
+                    yield json.loads(line)
+            except (ValueError, OSError) as error:
+                # The last line of a log that is still written may be half there.
+                if ".inprogress" not in str(file):
+                    raise InvalidOption(f'"{file}" is not an event log of Spark, or is cut off: {error}') from error
+
+
+def _is_log(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith((".", "appstatus_"))
