@@ -76,8 +76,8 @@ def letters(random: Random, count: int) -> str:
     return "".join(random.choice(alphabet) for _ in range(count))
 
 
-def random_table(random: Random, kinds: Sequence[str]) -> Units:
-    """A table of some columns, in the units of which few of each column's values stand."""
+def random_table(random: Random, kinds: Sequence[str], *, odd: bool = True) -> Units:
+    """A table of some columns, in the units of which few of each column's values stand; ``odd``: some names too."""
     fields = []
     for number in range(COLUMNS):
         kind = KINDS[random.choice(kinds)]
@@ -86,7 +86,7 @@ def random_table(random: Random, kinds: Sequence[str]) -> Units:
         special = _SPECIAL.get(kind.family, ())
         kind = replace(kind, pool=tuple(sorted([*fresh, *hostile, *special], key=_order)))
         name = f"{kind.name}_{number}"
-        fields.append(Field(kind, random.choice([(name,), (name,), ("st", name), (f"odd {name}.",)])))
+        fields.append(Field(kind, random.choice([(name,), (name,), ("st", name), (f"odd {name}.",)][: 3 + odd])))
     lengths = [random.choice((1, 2, 4, 8)) for _ in range(UNITS)]
     values = {field.path: [v for length in lengths for v in drawn(random, field.kind, length)] for field in fields}
     return Units(tuple(fields), values, [n for n, length in enumerate(lengths) for _ in range(length)], UNITS)
@@ -106,6 +106,10 @@ class Shape:
 
     key_bits: int | None
     unknown: int
+
+    @staticmethod
+    def drawn(random: Random) -> Shape:
+        return Shape(random.choice((None, None, 1, 3, 5)), random.choice((0, 0, 3)))
 
 
 def committed(folder: Path, random: Random, table: Units, shape: Shape) -> Index:
@@ -228,12 +232,15 @@ class LookUps(Grammar):
             f"{s} NOT ILIKE '%{between.upper()}%'",
             f"contains({s}, {plain})",
             f"contains(lower({s}), {plain})",
+            f"lower({s}) = {_quoted(self.folded(field))}",
+            f"lower({s}) NOT IN ({_quoted(self.folded(field))}, {_quoted(self.folded(field))})",
             f"contains({s}, {plain}) IS NOT TRUE",
             f"{s} {'RLIKE' if self.spark else 'SIMILAR TO'} {_quoted(self.regular())}",
         ]
         if not self.spark:
             forms += [
                 f"suffix({s}, {plain})",
+                f"{_quoted(self.folded(field).upper())} = upper({s})",
                 f"{s} GLOB '*{_glob(piece)}?{_glob(other)}*'",
                 f"regexp_matches({s}, {_quoted(self.regular())})",
                 f"regexp_full_match({s}, {_quoted('.*' + self.regular() + '.*')})",
@@ -250,6 +257,11 @@ class LookUps(Grammar):
         start = self.random.randrange(len(value))
         piece = value[start : start + self.random.randint(1, 9)].replace("\0", "")
         return self.random.choice([piece, piece, piece.upper(), piece.lower()])
+
+    def folded(self, field: Field) -> str:
+        """A whole value of the column in small letters, or a piece of one."""
+        values = [value for value in self.table.values[field.path] if value and "\0" not in value]
+        return (self.random.choice(values) if values and self.chance(0.8) else self.piece(field)).lower()
 
     def regular(self) -> str:
         parts = ["abc", "Ks", "k.s", ".*", "a+", "b?", "c*", "[ab]", "(a|b)", "\\.", "k{2}", "é", "^a", "s$"]
@@ -276,11 +288,9 @@ def check_table(random: Random, oracle: DuckDBOracle, cases: Counter[str]) -> It
     oracle.con.register("units", table.rows)
     lookups = LookUps(random, table)
     predicates = [lookups.asked() for _ in range(PREDICATES_PER_TABLE)]
-    shape = Shape(random.choice((None, None, 1, 3, 5)), random.choice((0, 0, 3)))
     with TemporaryDirectory() as folder:
-        yield from breaking(
-            committed(Path(folder), random, table, shape), table, predicates, oracle.yields(predicates), cases
-        )
+        index = committed(Path(folder), random, table, Shape.drawn(random))
+        yield from breaking(index, table, predicates, oracle.yields(predicates), cases)
 
 
 def breaking(
@@ -305,6 +315,11 @@ def breaking(
         columns = sorted(bound.columns)
         units = index.files(None, columns)
         found = pruning.outcomes(bound, units.statistics, sketches_of(index).evidence(units.numbers, columns))
+        named = pruning.candidates(bound, sketches_of(index))
+        if named is not None:
+            cases["asked of the sketches first"] += 1
+            left = np.isin(units.numbers, named)
+            found = replace(found, can_be_true=found.can_be_true & left)
         cases["cases"] += 1
         if cases["cases"] % 10 == 0:
             by_ranges = pruning.outcomes(bound, units.statistics)

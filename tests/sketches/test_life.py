@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 import zskip
 from zskip.errors import InvalidOption, UnknownColumn
-from zskip.sketches import named_sketches
+from zskip.schema import Schema
+from zskip.sketches import SketchBuilder, keys_of, named_sketches
 from zskip.writer import WriteOptions
 from zskip.writer.sketching import complete_sketches
 
@@ -158,6 +160,35 @@ def test_sketches_are_added_to_a_table_and_dropped(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match='no sketch of "uid"'):
         table.drop_sketches("uid")
     assert found(table, 2001)[1] == [2001]
+
+
+def test_a_column_of_few_values_that_lie_everywhere_is_refused(tmp_path: Path) -> None:
+    source = rows(0, 2000)
+    state = pa.array(["rare" if n in (700, 701) else ("on", "off")[n % 2] for n in range(2000)])
+    flag = pa.array(["yes", "no", None] * 666 + ["yes", "no"])
+    given = source.append_column("flag", flag).append_column("state", state)
+    table = zskip.write(given, tmp_path / "t", by="n", files=20)
+    before = sorted((tmp_path / "t").rglob("*.*"))
+    with pytest.raises(InvalidOption, match='"flag" would skip next to nothing: each value of its 2 lies in 100% of'):
+        table.add_sketches({"flag": "values", "uid": "values"})
+    assert sorted((tmp_path / "t").rglob("*.*")) == before
+    assert not table.snapshot.sketches
+    # A rare value among such ones is worth it, and the others cost next to nothing.
+    table.add_sketches({"state": "values"})
+    assert [len(table.plan(f"state = '{value}'")) for value in ("rare", "on", "of")] == [1, 20, 0]
+
+
+def test_few_values_in_many_files_take_few_bytes(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    schema = Schema(pa.schema({"country": pa.int64()}))
+    (name,) = named_sketches({"country": "values"}, schema)
+    builder, files = SketchBuilder([name], 1 << 30, lambda: str(tmp_path)), 2000
+    for number in range(files):
+        builder.add(str(number), [keys_of(name, schema, pa.table({"country": draw.integers(0, 200, 1000)}))])
+    sink = io.BytesIO()
+    entries = builder.write(name, sink, {str(number): number for number in range(files)})
+    assert entries > 0.98 * 200 * files
+    assert sink.tell() < entries / 20
 
 
 def test_small_memory_goes_through_spill_files(tmp_path: Path) -> None:

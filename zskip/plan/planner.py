@@ -6,21 +6,26 @@ and not the table. The levels are small materialized aggregates (Moerkotte 1998)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from zskip.binder import bind
 from zskip.expr import Predicate
 from zskip.plan.plan import Plan
 from zskip.plan.survivors import Survivors, surviving_groups
-from zskip.pruning import Budget, outcomes
+from zskip.pruning import Budget, candidates, outcomes
 from zskip.scan import Groups
 from zskip.schema import Schema
-from zskip.tablelog import Changes, Index, sketches_of
+from zskip.tablelog import Changes, FileUnits, Index, sketches_of
 
 __all__ = ["plan", "survey"]
 
 _SHARDS_AT_ONCE = 16
 """260,000 files: enough that a judgement costs nothing beside them, few enough for the processor's caches."""
+
+_MANY_FILES, _LEAST_SAVING = 1 << 12, 8
+"""Files of which it pays to ask sketches first, and how many times fewer they then have to name."""
 
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
@@ -70,13 +75,26 @@ def _surviving_files(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the files of these shards that may hold a match, and whether all rows of each match."""
     kept, sketches = [(np.zeros(0, np.int64), np.zeros(0, bool))], sketches_of(index)
-    for start in range(0, len(shards), _SHARDS_AT_ONCE):
-        units = index.files(shards[start : start + _SHARDS_AT_ONCE], columns)
+    for units in _files_to_judge(index, predicate, columns, shards):
         found = outcomes(predicate, units.statistics, sketches.evidence(units.numbers, columns), budget=budget)
         may_match = np.flatnonzero(found.may_match)
         kept.append((units.numbers[may_match], found.all_match[may_match]))
     numbers, all_match = zip(*kept, strict=True)
     return np.concatenate(numbers), np.concatenate(all_match)
+
+
+def _files_to_judge(index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray) -> Iterator[FileUnits]:
+    """The files of these shards; of many, only those that sketches name, where they name few."""
+    first, end = index.first_file[shards], index.first_file[shards + 1]
+    count = int((end - first).sum())
+    if count >= _MANY_FILES:
+        named = candidates(predicate, sketches_of(index))
+        if named is not None and len(named) <= count // _LEAST_SAVING:
+            shard = np.searchsorted(index.first_file, named, "right") - 1
+            yield index.files_at(named[np.isin(shard, shards)], columns)
+            return
+    for start in range(0, len(shards), _SHARDS_AT_ONCE):
+        yield index.files(shards[start : start + _SHARDS_AT_ONCE], columns)
 
 
 def _surviving_groups(

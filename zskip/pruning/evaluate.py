@@ -85,12 +85,12 @@ def outcomes(
     budget = budget or Budget()
     terms = Terms(statistics, budget, computing=computing)
     try:
-        found = _ask_in_turn(_proof(predicate, len(terms)), terms)
+        found = _ask_in_turn(proof_for(predicate, len(terms)), terms)
         left = np.flatnonzero(found.may_match & ~found.all_match)
         if evidence is not None and len(left):
             narrower = EvidenceOfUnits(evidence, left)
             few = Terms(statistics.take(left), budget, computing=computing, evidence=narrower)
-            found = found.updated(left, _ask(_proof(predicate, len(few)), few))
+            found = found.updated(left, _ask(proof_for(predicate, len(few)), few))
     except RecursionError:
         # Kept, because a caller deep in its own stack leaves too little of it for a proof.
         return Outcomes.of(ANYTHING, len(terms))
@@ -161,7 +161,7 @@ def _most_proved(units: int) -> int:
     return min([MOST_PROVED, *(most for above, most in FEWER_PROVED if units > above)])
 
 
-def _proof(predicate: Predicate, units: int) -> Proof:
+def proof_for(predicate: Predicate, units: int) -> Proof:
     most, proofs = _most_proved(units), _proofs.setdefault(predicate, {})
     found = proofs.get(most)
     if found is None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from zskip.expr.tree import Contains, Scalar
 from zskip.pruning.outcomes import Bools
 
-__all__ = ["Evidence", "EvidenceOfUnits", "Ints"]
+__all__ = ["Evidence", "EvidenceOfUnits", "Ints", "UnitSearch"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,6 +38,17 @@ class Evidence(Protocol):
 
     def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
         """For each of ``units``, whether some row may satisfy the condition; None where nothing is known of it."""
+
+
+class UnitSearch(Protocol):
+    """The same evidence, asked of all units at once, by those that it names."""
+
+    def holding(self, term: Scalar, values: pa.Array) -> Ints | None:
+        """The numbers of all units that may hold one of the values (as `Evidence.may_hold` takes them), ascending; None
+        where nothing is known of the term."""
+
+    def containing(self, condition: Contains) -> Ints | None:
+        """The numbers of all units of which some row may satisfy the condition, ascending; None as above."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -59,8 +59,25 @@ class Coverage:
         starts = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 2) != 1)
         return Coverage(ids[starts], np.diff(starts, append=len(ids)).astype(np.int64))
 
+    @staticmethod
+    def union(parts: Iterable[Coverage]) -> Coverage:
+        """The files that any of them covers; runs that touch are one."""
+        runs = np.concatenate([np.zeros((0, 2), np.int64), *(np.stack([p.first, p.first + p.count], 1) for p in parts)])
+        first, end = runs[np.argsort(runs[:, 0], kind="stable")].T
+        end = np.maximum.accumulate(end)
+        begins = np.append(True, first[1:] > end[:-1])[: len(first)]
+        starts = first[begins]
+        return Coverage(starts, end[np.append(begins[1:], True)[: len(end)]] - starts)
+
     def __len__(self) -> int:
         return int(self.count.sum())
+
+    def holds(self, first: Numbers, end: Numbers) -> NDArray[np.bool_]:
+        """Of half-open ranges of ids, whether each lies in a single run."""
+        if not len(self.first):
+            return np.zeros(len(first), bool)
+        run = np.searchsorted(self.first, first, "right") - 1
+        return (run >= 0) & (end <= self.first[run] + self.count[run])
 
     @property
     def _offset(self) -> Numbers:
@@ -228,6 +245,15 @@ class Segment:
 
     def __len__(self) -> int:
         return int(self._rows)
+
+    def distinct_keys(self) -> int:
+        """How many keys of different prefixes it holds. Reads all of it."""
+        found, last = 0, -1
+        for number in range(len(self._first)):
+            prefixes = self._group(number) >> self.file_bits
+            found += int(np.count_nonzero(np.diff(prefixes, prepend=last)))
+            last = prefixes[-1]
+        return found
 
     def boundaries(self) -> Numbers:
         return self._first

@@ -170,6 +170,11 @@ class Index:
             return FileUnits(numbers, joined())
         return FileUnits(numbers, self.once(("files", chosen, tuple(paths)), joined, _statistics_bytes))
 
+    def files_at(self, numbers: np.ndarray, paths: Sequence[str]) -> FileUnits:
+        """Some files by number (ascending), with the ranges of these columns; shards without any are not read."""
+        parts = [self._shard_statistics("file", shard, paths).take(rows) for shard, rows in self._by_shard(numbers)]
+        return FileUnits(numbers, _concat(parts))
+
     def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Each shard that holds some of these files (ascending), with their rows in it."""
         ends = np.searchsorted(files, self.first_file)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.errors import DamagedIndex
+from zskip.errors import DamagedIndex, InvalidOption
 from zskip.sketches import SKETCHES, SketchBuilder, SketchName
 from zskip.sketches.pairs import Coverage, Segment, Source, write_segment
 from zskip.storage.storage import Storage
@@ -24,9 +24,18 @@ from zskip.tablelog.parts import Drafts, PartFile
 from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord
 from zskip.tablelog.snapshot import Snapshot
 
-__all__ = ["merged_crowds", "merged_wholly", "new_ids", "open_segment", "published", "segment_paths"]
+__all__ = [
+    "merged_crowds",
+    "merged_wholly",
+    "new_ids",
+    "open_segment",
+    "published",
+    "require_selective",
+    "segment_paths",
+]
 
 FOLDER, SUFFIX = "sketches", ".parquet"
+_FEW_FILES, _NEARLY_ALL = 10, 0.9
 _FANOUTS = ((1 << 16, 2), (1 << 20, 4), (1 << 62, 8))
 """Of one order of magnitude (a factor of four), so many segments become one, by how many entries they have."""
 
@@ -58,6 +67,19 @@ def published(
 
     with ThreadPoolExecutor(threads, thread_name_prefix="zskip-sketch") as pool:
         return tuple(pool.map(written, builder.names))
+
+
+def require_selective(storage: Storage, record: SketchRecord) -> None:
+    """Raise `InvalidOption` for a sketch that would skip next to nothing: nearly every file holds nearly every key."""
+    for segment in record.segments:
+        keys = 0 if segment.files < _FEW_FILES else open_segment(storage, segment).distinct_keys()
+        if keys and segment.entries > _NEARLY_ALL * keys * segment.files:
+            kind = "value" if record.name.kind == "values" else "piece of text"
+            raise InvalidOption(
+                f'A sketch of "{record.name.column}" would skip next to nothing: each {kind} of its {keys:,} lies in '
+                f"{segment.entries / keys / segment.files:.0%} of the {segment.files:,} files. Cluster by the column, "
+                "or leave the sketch out."
+            )
 
 
 def merged_crowds(drafts: Drafts, sketches: Sequence[SketchRecord]) -> tuple[SketchRecord, ...]:

@@ -33,7 +33,7 @@ __all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
 FILES_PER_SHARD, _ROW_GROUPS_PER_SHARD = 16_384, 1 << 24
 _ROWS_PER_ROW_GROUP = 65_536
 _BOUND_LENGTH, _SHARD_BOUND_LENGTH, _LONGEST = 256, 64, 1 << 30
-_BOUNDED_COLUMNS = 64
+_BOUNDED_COLUMNS, _RUNS_OF_IDS = 64, 16
 _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_exact")
 _PROVING = ("lower", "upper", "null_count", "nan_count")
 _FLAT = ("lower", "upper")
@@ -89,7 +89,24 @@ def _write_shard(
         file = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), groups))
         row_group_part = _publish(drafts, {"file": file, **_flat(files.row_groups, uncut)})
     totals = Totals(len(files), int(files.first_row_group[-1]), _sum(files.files.row_count), _sum(files.size))
-    return Shard(version, totals, file_part, row_group_part, _bounds(files.files, bounded))
+    return Shard(version, totals, file_part, row_group_part, _bounds(files.files, bounded), _runs_of_ids(files.id))
+
+
+def _runs_of_ids(ids: pa.Int64Array) -> tuple[tuple[int, int], ...]:
+    """At most `_RUNS_OF_IDS` runs in which all these ids lie, by first id and length; none where a file has no id.
+
+    >>> _runs_of_ids(pa.array([7, 8, 3, 9]))
+    ((3, 1), (7, 3))
+    """
+    if ids.null_count:
+        return ()
+    ordered = np.sort(np.asarray(ids))
+    gaps = np.diff(ordered)
+    # Beyond so many runs, the nearest ones are taken together, with the ids between them.
+    cuts = np.sort(np.argsort(gaps, kind="stable")[1 - _RUNS_OF_IDS :])
+    cuts = cuts[gaps[cuts] > 1]
+    first, last = ordered[np.append(0, cuts + 1)], ordered[np.append(cuts, len(ordered) - 1)]
+    return tuple(zip(first.tolist(), (last - first + 1).tolist(), strict=True))
 
 
 def _flat(units: FileStatistics, uncut: Collection[str]) -> dict[str, pa.Array]:

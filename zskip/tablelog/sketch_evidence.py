@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 from zskip.errors import DamagedIndex
 from zskip.expr.tree import Contains, Reference, Scalar
 from zskip.sketches import SketchName, substrings
-from zskip.sketches.hashing import can_hash, hashes
-from zskip.sketches.pairs import Segment
+from zskip.sketches.hashing import Hashes, can_hash, hashes
+from zskip.sketches.pairs import Coverage, Segment
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import open_segment
+from zskip.tablelog.shard_ids import ShardIds
 from zskip.tablelog.sketch_records import SketchRecord
 
 __all__ = ["SketchEvidence", "Sketches", "sketches_of"]
@@ -55,6 +57,7 @@ class Sketches:
     unreadable: dict[SketchName, str] = field(default_factory=dict)
     _opened: dict[SketchName, tuple[Segment, ...]] = field(default_factory=dict)
     _shards: dict[tuple[SketchName, int], _Shard] = field(default_factory=dict)
+    _unknown: dict[SketchName, Ints] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def evidence(self, files: Ints, columns: list[str]) -> SketchEvidence | None:
@@ -97,6 +100,50 @@ class Sketches:
             self._shards[key] = _Shard(known & (ids >= 0), ids[order], order)
         return self._shards[key]
 
+    def holding(self, term: Scalar, values: pa.Array) -> Ints | None:
+        """As `UnitSearch.holding`: files by number."""
+        record = self.sketch_of(term, "values")
+        if record is None or not can_hash(values.type):
+            return None
+        keys = hashes(values)
+        return self._all_with(record, lambda segment: segment.find(keys))
+
+    def containing(self, condition: Contains) -> Ints | None:
+        """As `UnitSearch.containing`: files by number."""
+        record = self.sketch_of(condition.term, "substrings")
+        wanted = substrings.trigrams(condition.text, any_case=condition.folded)
+        if record is None or not len(wanted):
+            return None
+        return self._all_with(record, partial(_files_with, wanted=wanted))
+
+    def sketch_of(self, term: Scalar, kind: str) -> SketchRecord | None:
+        """The sketch of a column, if it is one and has it."""
+        return self.record(SketchName(term.path, kind)) if isinstance(term, Reference) else None
+
+    def _all_with(self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]]) -> Ints:
+        """The files that a look-up finds, and those that no segment knows."""
+        found = self.found(record, find)
+        if found is None:
+            return self._all_with(record, find)  # a segment less
+        return np.union1d(found[0], self._nowhere(record))
+
+    def _nowhere(self, record: SketchRecord) -> Ints:
+        """The files that no segment knows, ascending; ids are read only of shards whose runs leave that open."""
+        if record.name not in self._unknown:
+            covered = Coverage.union(segment.coverage for segment in self.segments(record))
+            first = self.index.first_file
+            self._unknown[record.name] = np.concatenate([
+                np.zeros(0, np.int64),
+                *(np.flatnonzero(~self.shard(record, shard).known) + first[shard]
+                  for shard in self._shard_ids.beyond(covered).tolist()),
+            ])  # fmt: skip
+        return self._unknown[record.name]
+
+    @property
+    def _shard_ids(self) -> ShardIds:
+        shards = self.index.snapshot.shards
+        return self.index.once("ids of shards", lambda: ShardIds.of(shards), lambda found: 24 * len(found.first))
+
     def _report(self, record: SketchRecord, error: DamagedIndex) -> None:
         """The caller holds the lock."""
         if record.name not in self.unreadable:
@@ -104,9 +151,12 @@ class Sketches:
         self.unreadable[record.name] = str(error)
 
     def found(
-        self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]], shards: list[int]
+        self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]], shards: list[int] | None = None
     ) -> tuple[Ints, Ints] | None:
-        """What a look-up finds in these shards: files by number, and what was found in each; None where one fails."""
+        """What a look-up finds in these shards (None: in all): files by number, and what was found in each.
+
+        None where a segment cannot be read; it is left out from then on.
+        """
         what, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for segment in self.segments(record):
             try:
@@ -116,12 +166,14 @@ class Sketches:
                     self._report(record, error)
                     self._opened[record.name] = tuple(each for each in self._opened[record.name] if each is not segment)
                     self._shards = {key: each for key, each in self._shards.items() if key[0] != record.name}
+                    self._unknown.pop(record.name, None)
                 return None
             what.append(one)
             ids.append(segment.coverage.ids(files))
         all_ids, all_what = np.concatenate(ids), np.concatenate(what)
         numbers, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for shard in shards:
+        holding = self._shard_ids.holding(all_ids)
+        for shard in (holding if shards is None else holding[np.isin(holding, shards)]).tolist():
             known = self.shard(record, shard)
             low, high = np.searchsorted(known.ids, all_ids), np.searchsorted(known.ids, all_ids, "right")
             hit, row = _expanded(low, high)
@@ -142,6 +194,12 @@ def _expanded(low: NDArray[np.intp], high: NDArray[np.intp]) -> tuple[Ints, Ints
     return place, np.arange(counts.sum(), dtype=np.int64) + np.repeat(low - (np.cumsum(counts) - counts), counts)
 
 
+def _files_with(segment: Segment, wanted: Hashes) -> tuple[Ints, Ints]:
+    """The files of a segment with all of these trigrams, twice: they are what is found, and where."""
+    files = substrings.files_with(segment, wanted)
+    return files, files
+
+
 @dataclass(frozen=True, slots=True)
 class SketchEvidence:
     """Evidence about units, each of which is a file or a part of one; ``files``: its number (ascending)."""
@@ -151,7 +209,7 @@ class SketchEvidence:
 
     def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
         """As `Evidence.may_hold`."""
-        record = self._sketch_of(term, "values")
+        record = self.sketches.sketch_of(term, "values")
         if record is None or not can_hash(values.type):
             return None
         keys = hashes(values)
@@ -170,15 +228,11 @@ class SketchEvidence:
 
     def may_contain(self, condition: Contains, units: Ints) -> NDArray[np.bool_] | None:
         """As `Evidence.may_contain`."""
-        record = self._sketch_of(condition.term, "substrings")
+        record = self.sketches.sketch_of(condition.term, "substrings")
         wanted = substrings.trigrams(condition.text, any_case=condition.folded)
         if record is None or not len(wanted):
             return None
-
-        def find(segment: Segment) -> tuple[Ints, Ints]:
-            files = substrings.files_with(segment, wanted)
-            return files, files
-
+        find = partial(_files_with, wanted=wanted)
         files, shards = self.files[units], self._shards(units)
         found = self.sketches.found(record, find, shards)
         if found is None:
@@ -186,9 +240,6 @@ class SketchEvidence:
         may = ~self._known(record, files, shards)
         may[_expanded(np.searchsorted(files, found[0]), np.searchsorted(files, found[0], "right"))[1]] = True
         return may
-
-    def _sketch_of(self, term: Scalar, kind: str) -> SketchRecord | None:
-        return self.sketches.record(SketchName(term.path, kind)) if isinstance(term, Reference) else None
 
     def _shards(self, units: Ints) -> list[int]:
         """The shards of these units' files."""

@@ -90,7 +90,8 @@ class Shard:
     """Up to some thousands of files, and the parts that hold their statistics.
 
     ``version``: of the table that these parts were written for. ``row_group_part`` is None where every file has
-    exactly one row group: then the file's statistics are its own.
+    exactly one row group: then the file's statistics are its own. ``ids``: runs in which the ids of all its files lie,
+    ascending, each as its first id and its length; empty where some file has no id, or the snapshot lacks them.
     """
 
     version: int
@@ -98,6 +99,7 @@ class Shard:
     file_part: Part
     row_group_part: Part | None
     ranges: Mapping[str, Bounds]
+    ids: tuple[tuple[int, int], ...] = ()
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -106,6 +108,7 @@ class Shard:
             "file_part": self.file_part.to_json(),
             "row_group_part": None if self.row_group_part is None else self.row_group_part.to_json(),
             "ranges": {path: [b.lower, b.upper, b.nulls, b.nans] for path, b in self.ranges.items()},
+            **({"ids": [list(run) for run in self.ids]} if self.ids else {}),
         }
 
     @staticmethod
@@ -119,6 +122,7 @@ class Shard:
             Part.from_json(json["file_part"]),
             None if groups is None else Part.from_json(groups),
             {path: Bounds(*bounds) for path, bounds in _get(json, "ranges", dict).items()},
+            tuple(_run_of_ids(run) for run in json.get("ids", ())),
         )
 
 
@@ -283,6 +287,13 @@ class Snapshot:
             sketches=tuple(SketchRecord.from_json(sketch) for sketch in json.get("sketches", [])),
             uniform=_get(json, "uniform", bool) if "uniform" in json else False,
         )
+
+
+def _run_of_ids(json: Json) -> tuple[int, int]:
+    first, count = json
+    if not (type(first) is type(count) is int and first >= 0 and count > 0 and first + count < 1 << 63):
+        raise ValueError(f"{json} is no run of ids")
+    return first, count
 
 
 def _require_plausible_shards(shards: Sequence[Shard]) -> None:

@@ -21,7 +21,7 @@ from zskip.sketches.hashing import Hashes
 from zskip.storage import Storage
 from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
 from zskip.tablelog.parts import Drafts, Part, is_intact
-from zskip.tablelog.segments import new_ids, published
+from zskip.tablelog.segments import new_ids, published, require_selective
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files
@@ -47,7 +47,7 @@ def complete_sketches(
 
     ``repair``: read every segment, and make those that are damaged anew; the paths of these are returned as well.
     ``parts``: where the side-car lies, if not beside the data files · ``backend``: who reads the files. Raises
-    `CorruptFile` and `CommitConflict`.
+    `InvalidOption` for an added sketch that would skip next to nothing, `CorruptFile` and `CommitConflict`.
     """
     parts = storage if parts is None else parts
     new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})
@@ -75,6 +75,9 @@ def complete_sketches(
     try:
         for mask, names in lacking.items():
             made += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts, backend)
+        for record in made:
+            if record.name in {each.name for each in new}:
+                require_selective(parts, record)
     except BaseException:
         drafts.discard()
         raise

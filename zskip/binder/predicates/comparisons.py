@@ -9,7 +9,9 @@ from sqlglot import exp
 
 from zskip import types as t
 from zskip.binder.case_values import chosen
+from zskip.binder.constants import constant
 from zskip.binder.context import Binding
+from zskip.binder.predicates.folded import folded
 from zskip.binder.predicates.operands import compared, same
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
@@ -32,7 +34,10 @@ def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: 
             return _rows(binding, op, parts[0], parts[1], whole)
         return chosen(lambda a, b: compared(binding, op, a, b, whole), binding.value(left), binding.value(right))
     except Refused as refusal:
-        return opaque(binding, whole, refusal.why)
+        if op != "=":
+            return opaque(binding, whole, refusal.why)
+        left, right = (left, right) if constant(left, binding.dialect) is None else (right, left)
+        return folded(binding, left, [right], whole, refusal.why)
 
 
 def distinct(binding: Binding, node: exp.Expr) -> Node:

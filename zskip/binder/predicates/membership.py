@@ -13,6 +13,7 @@ from zskip.binder.case_values import chosen
 from zskip.binder.context import Binding
 from zskip.binder.nodes import place
 from zskip.binder.predicates.comparisons import any_row, row_of, row_pairs
+from zskip.binder.predicates.folded import folded
 from zskip.binder.predicates.operands import compared, fitted, must_compare, rounds
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
@@ -69,7 +70,7 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
             raise Refused("IN over a list value with NULL, which is no list of alternatives")
         return chosen(lambda term: _among(binding, term, scalars, node), subject)
     except Refused as refusal:
-        return opaque(binding, node, refusal.why)
+        return folded(binding, node.this, node.expressions, node, refusal.why)
 
 
 def _long_list(binding: Binding, node: exp.Expr) -> pa.Array | None:

@@ -1,0 +1,84 @@
+"""`candidates`: the units that evidence alone leaves, found without a look at the ranges of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from zskip import types as t
+from zskip.expr import Predicate
+from zskip.expr.tree import Contains, Scalar
+from zskip.intervals.spans import values_of
+from zskip.pruning.constant_comparison import Steps
+from zskip.pruning.evaluate import Computed, Implied, Joint, Proof, Tested, Tried, proof_for
+from zskip.pruning.evidence import Ints, UnitSearch
+from zskip.pruning.outcomes import TRUE
+from zskip.pruning.row_values import Rows
+
+__all__ = ["candidates"]
+
+_MOST_VALUES = 1 << 13
+"""Constants of one condition that are searched for; of more, ranges leave about as much."""
+
+
+def candidates(predicate: Predicate, search: UnitSearch) -> Ints | None:
+    """The numbers of all units that may hold a match, ascending, and perhaps of others; None where evidence alone rules
+    out none.
+
+        uid = 'a'                  units that may hold 'a'
+        uid = 'a' AND n < 7        the same: `outcomes` of these units narrows them further
+        uid = 'a' OR ip = 'b'      units that may hold either
+        uid = 'a' OR n < 7         None
+    """
+    try:
+        return _found(proof_for(predicate, 0), search)
+    except RecursionError:  # of a caller deep in its own stack
+        return None
+
+
+def _found(proof: Proof, search: UnitSearch) -> Ints | None:
+    match proof:
+        case Tried(part, _) | Computed(part, _) | Tested(part, True) | Implied(_, part):
+            return _found(part, search)
+        case Contains():
+            return search.containing(proof)
+        case Steps():
+            return _holding(proof.term, _true_values(proof), search)
+        case Rows():
+            # A row of constants needs a constant of each column.
+            columns = zip(proof.terms, proof.before, strict=True)
+            return _all_of([_holding(term, values_of(cuts.cuts, term.type), search) for term, cuts in columns])
+        case Joint(True, parts):
+            return _all_of([_found(part, search) for part in parts])
+        case Joint(False, parts):
+            found: list[Ints] = []
+            for part in parts:
+                one = _found(part, search)
+                if one is None:
+                    return None
+                found.append(one)
+            return reduce(np.union1d, found) if found else None
+    return None
+
+
+def _all_of(found: Sequence[Ints | None]) -> Ints | None:
+    known = [one for one in found if one is not None]
+    return reduce(np.intersect1d, known) if known else None
+
+
+def _true_values(steps: Steps) -> pa.Array | None:
+    """All values for which a condition is TRUE; None where it is for NULL, or for too many."""
+    if steps.null & TRUE:
+        return None
+    nothing = pa.array([], steps.term.type)
+    values = steps.points(TRUE) if (steps.cells & TRUE).any() else nothing
+    if values is None or not (steps.nan & TRUE and t.is_floating(steps.term.type)):
+        return values
+    return pa.concat_arrays([values, values_of(np.array([np.nan]), steps.term.type)])
+
+
+def _holding(term: Scalar, values: pa.Array | None, search: UnitSearch) -> Ints | None:
+    return None if values is None or len(values) > _MOST_VALUES else search.holding(term, values)
