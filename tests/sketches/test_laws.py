@@ -17,4 +17,4 @@ def test_sketches_exclude_no_outcome_that_duckdb_shows(part: int) -> None:
     assert not failures, "\n\n".join(failures)
     assert tally["skipped by sketches"] > tally["units of a tenth of them"] / 10
     assert tally["matched wholly by sketches"] > 0
-    assert tally["asked of the sketches first"] > tally["cases"] / 2
+    assert tally["asked of the sketches first"] > tally["cases"] / 5
