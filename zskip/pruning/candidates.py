@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -13,7 +13,7 @@ from zskip.expr import Predicate
 from zskip.expr.tree import Contains, Scalar
 from zskip.intervals.spans import values_of
 from zskip.pruning.constant_comparison import Steps
-from zskip.pruning.evaluate import Computed, Implied, Joint, Proof, Tested, Tried, proof_for
+from zskip.pruning.evaluate import Chosen, Computed, Implied, Joint, Proof, Tested, Tried, proof_for
 from zskip.pruning.evidence import Ints, UnitSearch
 from zskip.pruning.outcomes import TRUE
 from zskip.pruning.row_values import Rows
@@ -54,19 +54,25 @@ def _found(proof: Proof, search: UnitSearch) -> Ints | None:
         case Joint(True, parts):
             return _all_of([_found(part, search) for part in parts])
         case Joint(False, parts):
-            found: list[Ints] = []
-            for part in parts:
-                one = _found(part, search)
-                if one is None:
-                    return None
-                found.append(one)
-            return reduce(np.union1d, found) if found else None
+            return _any_of(_found(part, search) for part in parts)
+        case Chosen(condition, then, otherwise):
+            taken = _all_of([_found(condition, search), _found(then, search)])
+            return _any_of([taken, _found(otherwise, search)])
     return None
 
 
 def _all_of(found: Sequence[Ints | None]) -> Ints | None:
     known = [one for one in found if one is not None]
     return reduce(np.intersect1d, known) if known else None
+
+
+def _any_of(found: Iterable[Ints | None]) -> Ints | None:
+    units = np.zeros(0, np.int64)
+    for one in found:
+        if one is None:
+            return None
+        units = np.union1d(units, one)
+    return units
 
 
 def _true_values(steps: Steps) -> pa.Array | None:
