@@ -352,3 +352,25 @@ def test_views_and_macros_are_refused_where_they_would_keep_the_files_of_today(
 ) -> None:
     with pytest.raises(UnsupportedSql, match="files that this table has now"):
         zskip.sql(ours(lake, "CREATE OR REPLACE TEMP VIEW v AS FROM 'T' t"), con)
+
+
+@pytest.mark.parametrize("partitions", [[], ["part"]])
+def test_fields_of_structs_are_read_beside_floats_from_one_file(tmp_path: Path, partitions: list[str]) -> None:
+    rows = {
+        "a": range(40),
+        "s": [{"x": i, "y": str(i)} for i in range(40)],
+        "f": [float("nan") if i == 33 else i / 2 for i in range(40)],
+        "part": [i // 20 for i in range(40)],
+    }
+    zskip.write(pa.table(rows), tmp_path / "t", by="a", rows_per_file=10, partition_by=partitions)
+    listed = f"SELECT f, part FROM '{tmp_path}/t' WHERE a < 10 AND s.x IN (1, 4, NULL) ORDER BY f"
+    # A fresh connection for each: this once ended the database.
+    with duckdb.connect() as con:
+        assert zskip.sql(listed, con).fetchall() == [(0.5, 0), (2.0, 0)]
+        read = rewrite(listed, con)
+        ((_, shown),) = con.execute(f"EXPLAIN {read.sql}", read.parameters).fetchall()
+        assert "s.x" in shown  # that field alone
+    with duckdb.connect() as con:
+        assert zskip.sql(f"SELECT max(f), max(s.x) FROM '{tmp_path}/t' WHERE a < 10 AND part = 0", con).fetchall() == [
+            (4.5, 9)
+        ]

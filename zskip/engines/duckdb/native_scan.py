@@ -57,6 +57,7 @@ def native_scan(
     schema_parameter: str | None = "zskip_schema",
     whole: Collection[str] = (),
     form: StoredForm | None = None,
+    uniform: bool = False,
 ) -> Select:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
 
@@ -64,7 +65,8 @@ def native_scan(
     ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
     ``file_column``: the name of one more column, which holds each row's file · ``whole``: columns that are read whole
     before a field is taken out of them · ``schema_parameter``: None where the schema is to stand in the text, which
-    DuckDB reads more slowly · ``form``: how the rows stand in the files, where that is not as they stand in the table.
+    DuckDB reads more slowly · ``form``: how the rows stand in the files, where that is not as they stand in the table ·
+    ``uniform``: all files have the table's columns and types, but for ``partition_by``.
     No file at all gives no row, with the right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
@@ -91,6 +93,9 @@ def native_scan(
     file = file_column or (file_column_name(schema.names) if partition_by else None)
     schema_sql = _schema_literal(stored) if schema_parameter is None else f"${schema_parameter}"
     source = f"read_parquet(${files_parameter}, {_options(schema, schema_sql, rows, file)})"
+    if uniform:
+        in_files, whole, schema_parameter = pa.schema([schema.field(name) for name in stored]), (), None
+        source = uniform_read(f"${files_parameter}", in_files, rows, alone=len(files) == 1, file_column=file)
     everything = _everything(whole)
     if partition_by:
         folders = _folders(files, partition_by)
@@ -136,20 +141,27 @@ def _form_source(
     return f"(SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'})"
 
 
-def uniform_read(files: str, schema: pa.Schema, rows: int | None, *, alone: bool) -> str:
+def uniform_read(
+    files: str, schema: pa.Schema, rows: int | None, *, alone: bool, file_column: str | None = None
+) -> str:
     """A read of files that all have the same columns: ``files`` is a list in SQL, or a parameter.
 
     DuckDB then counts the rows itself, which it does not where it is given a schema. ``alone``: the list has one file.
-    DuckDB would answer max(x) from that file's footer, and takes it for NaN wherever NaN is possible; a schema keeps
-    it from that. ``rows``: how many rows the files hold, which DuckDB is then told.
+    DuckDB would answer max(x) from that file's footer, and takes it for NaN wherever NaN is possible. A schema keeps it
+    from that; a condition, where there are structs, on whose fields DuckDB 2.0 fails under a schema. ``rows``: how many
+    rows the files hold, which DuckDB is then told · ``file_column``: as in `native_scan`.
     """
-    if alone and any(_holds_floats(field.type) for field in schema):
+    floats = any(_holds_floats(field.type) for field in schema)
+    if alone and floats and not any(t.is_struct(field.type) for field in schema):
         types = {field.name: duckdb_type(field.type) for field in schema}
-        return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, None)})"
+        return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, file_column)})"
     options = ["hive_partitioning = false"]
-    if any(_holds_floats(field.type) for field in schema):
+    if floats:
         options.append(_KEEPS_NAN)
-    return f"read_parquet({files}, {', '.join(options)})"
+    if file_column is not None:
+        options.append(f"filename = {literal(file_column)}")
+    read = f"read_parquet({files}, {', '.join(options)})"
+    return f"(SELECT * FROM {read} WHERE file_row_number >= 0)" if alone and floats else read
 
 
 def reshaped(scan: Scan) -> list[str]:

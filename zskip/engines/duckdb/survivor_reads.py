@@ -70,7 +70,9 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, va
     """A read of a scan's files. ``uniform``: as the snapshot has it."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema
-    if files and uniform and not scan.partition_by and form is None:
+    # A column of that name would hide the numbers of rows by which a file that is read alone is read.
+    uniform = uniform and form is None and "file_row_number" not in {name.lower() for name in schema.names}
+    if files and uniform and not scan.partition_by:
         listed = [without_patterns(file) for file in files]
         paths_sql = values.add_list(listed)
         read = uniform_read(paths_sql, stored, scan.rows, alone=len(listed) == 1)
@@ -86,6 +88,7 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, va
             schema_parameter=None,
             whole=structs,
             form=form,
+            uniform=uniform,
         )
         given = {name: values.add_list(value) for name, value in select.parameters.items()}
         read = f"({re.sub(_PARAMETER, lambda found: given[found[1]], select.sql)})"
