@@ -59,6 +59,8 @@ class _Grammar:
         self._aliases = 0
         self._values: list[Any] = []
         self._tables = {name: list(COLUMNS.items()) for name in ("t0", "t1", "t2")}
+        # Its column x was added later.
+        self._tables["t1"].sort(key=lambda pair: pair[0] == "x")
         self._with_parameters = random.random() < 0.2
 
     # --- choices ---

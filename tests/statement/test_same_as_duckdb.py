@@ -123,6 +123,7 @@ def files_read(lake: Path, statement: str) -> list[int]:
         "SELECT x.a, z.* FROM 'T' x, LATERAL (SELECT count(*) FROM 'U' y WHERE y.a < x.a AND y.c = 4) z WHERE x.a > 80",
         "SELECT a FROM 'T' t WHERE a = (SELECT max(a) FROM 'U' u WHERE k = 3 AND u.a < 60)",
         "SELECT a FROM 'T' t WHERE EXISTS (SELECT 1 FROM 'U' u WHERE u.a = t.b AND u.k = 3)",
+        "SELECT t.a FROM 'T' t JOIN 'U' u ON t.a = u.a AND t.b IS DISTINCT FROM u.k, 'T' x WHERE x.a = 5",
         "SELECT a FROM 'T' t WHERE a NOT IN (SELECT a FROM 'U' u WHERE k < 9)",
         "SELECT ts FROM 'T' t WHERE ts::DATE = '2024-01-05' OR date_trunc('month', ts) = '2024-03-01'",
         "SELECT name FROM 'T' t WHERE name LIKE 'S00%' OR name ILIKE 's08_' OR lower(name) = 's050'",

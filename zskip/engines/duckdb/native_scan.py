@@ -142,17 +142,24 @@ def _form_source(
 
 
 def uniform_read(
-    files: str, schema: pa.Schema, rows: int | None, *, alone: bool, file_column: str | None = None
+    files: str,
+    schema: pa.Schema,
+    rows: int | None,
+    *,
+    alone: bool,
+    file_column: str | None = None,
+    of_files: bool = False,
 ) -> str:
     """A read of files that all have the same columns: ``files`` is a list in SQL, or a parameter.
 
     DuckDB then counts the rows itself, which it does not where it is given a schema. ``alone``: the list has one file.
     DuckDB would answer max(x) from that file's footer, and takes it for NaN wherever NaN is possible. A schema keeps it
     from that; a condition, where there are structs, on whose fields DuckDB 2.0 fails under a schema. ``rows``: how many
-    rows the files hold, which DuckDB is then told · ``file_column``: as in `native_scan`.
+    rows the files hold, which DuckDB is then told · ``file_column``: as in `native_scan` · ``of_files``: DuckDB's own
+    columns of files are read too, which a query around the read would hide.
     """
     floats = any(_holds_floats(field.type) for field in schema)
-    if alone and floats and not any(t.is_struct(field.type) for field in schema):
+    if alone and floats and (of_files or not any(t.is_struct(field.type) for field in schema)):
         types = {field.name: duckdb_type(field.type) for field in schema}
         return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, file_column)})"
     options = ["hive_partitioning = false"]

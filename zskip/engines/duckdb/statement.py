@@ -26,6 +26,7 @@ from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.pruned_tables import pruned_tables
 from zskip.engines.duckdb.relation import opened
+from zskip.engines.duckdb.stubs import names_file_columns
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
 from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table_places, tokens
 from zskip.engines.duckdb.written_names import named_as_written, naming_edits
@@ -289,11 +290,11 @@ def _rewritten(
     tables = pruned_tables(text, words, found, con, params if one.named_parameters else None, freshness, prune)
     edits = naming_edits(words, con, text, params, parsed.schemas)
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
-    plans, reasons = [], []
+    plans, reasons, of_files = [], [], names_file_columns(words)
     for (place, index), table in zip(found, tables, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
-        read = read_survivors(planned.scan, index.snapshot.uniform, con, values)
+        read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files)
         if table.beside is not None:
             read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values)
         if not place.aliased:

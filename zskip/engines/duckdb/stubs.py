@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow.dataset as ds
 
-__all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs"]
+__all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs", "names_file_columns"]
 
 _LOG = logging.getLogger("zskip")
 # Where a statement looks at the names of columns, other spellings might change what it means.
@@ -74,6 +74,11 @@ def make_stubs(schemas: tuple[pa.Schema, ...], statement: str) -> list[Stub]:
         rows = ds.dataset(_empty(tuple(map(duckdb_type, schema.types))).rename_columns(own))
         stubs.append(Stub(f"(SELECT {shown} FROM {name})", name, rows, StubColumns(name, printed)))
     return stubs
+
+
+def names_file_columns(words: Sequence[Word]) -> bool:
+    """Whether a statement may read DuckDB's own columns of files."""
+    return any(word.text.lower() in _OF_FILES for word in words)
 
 
 def file_columns(words: Sequence[Word], schemas: Sequence[pa.Schema]) -> list[tuple[int, int, str]]:

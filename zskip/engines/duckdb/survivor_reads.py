@@ -66,8 +66,10 @@ class Values:
         return self.add(list(values)) if self.takes else _literals(values)
 
 
-def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, values: Values) -> str:
-    """A read of a scan's files. ``uniform``: as the snapshot has it."""
+def read_survivors(
+    scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, values: Values, *, of_files: bool = False
+) -> str:
+    """A read of a scan's files. ``uniform``: as the snapshot has it · ``of_files``: as in `uniform_read`."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema
     # A column of that name would hide the numbers of rows by which a file that is read alone is read.
@@ -75,7 +77,7 @@ def read_survivors(scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, va
     if files and uniform and not scan.partition_by:
         listed = [without_patterns(file) for file in files]
         paths_sql = values.add_list(listed)
-        read = uniform_read(paths_sql, stored, scan.rows, alone=len(listed) == 1)
+        read = uniform_read(paths_sql, stored, scan.rows, alone=len(listed) == 1, of_files=of_files)
     else:
         # DuckDB 2.0 fails, and its database with it, on a list with NULL that it pushes down to a struct's field where
         # files are read by schema=. Nothing is pushed down to a field of a struct that is read whole.

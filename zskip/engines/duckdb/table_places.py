@@ -134,8 +134,9 @@ def table_places(words: tuple[Word, ...]) -> Places:
         elif text == "WITH" and (first or (frame.query and after not in ("ORDINALITY",))):
             frame.naming, recursive = True, after == "RECURSIVE"
         elif text == "FROM":
-            frame.expecting = frame.listing = before not in ("DISTINCT", "DELETE")
-            bare = False
+            if before != "DISTINCT":  # x IS DISTINCT FROM y, also where more tables follow
+                frame.expecting = frame.listing = before != "DELETE"
+                bare = False
         elif text == "JOIN":
             frame.expecting = True
         elif text == "USING" and verb in ("MERGE", "DELETE"):
