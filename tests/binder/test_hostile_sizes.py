@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 import weakref
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -152,6 +153,36 @@ def test_types_within_types_are_refused(type: str, dialect: str) -> None:
 def test_types_here_and_there_are_read() -> None:
     casts = " OR ".join(f"CAST(w AS MAP<INT, ARRAY<ARRAY<INT>>>) IS NULL AND n < {i}" for i in range(200))
     assert bind(casts, SCHEMA).columns == {"n", "w"}
+
+
+@pytest.mark.parametrize("call", ["DATE(", "STRUCT(", "CHAR (", "abs(DATE(", "INT[", "DATE[(", "ENUM("])
+@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+def test_calls_named_as_types_in_one_another_are_refused(call: str, dialect: str) -> None:
+    """The parser's time doubled with each: DATE(DATE(… of 150 characters did not end."""
+    brackets = {"(": ")", "[": "]"}
+    closing = "".join(brackets.get(each, "") for each in reversed(call))
+    with pytest.raises(SqlError, match="nests too deep"):
+        bind(f"{call * 30}1{closing * 30} = n", SCHEMA, dialect=dialect)
+    with pytest.raises(SqlError, match="nests too deep"):
+        bind(f"{call * 8}{'n + ' * 10_000}1{closing * 8} = n", SCHEMA, dialect=dialect)
+    with suppress(SqlError):
+        bind(f"{call * 4}w{closing * 4} = n", SCHEMA, dialect=dialect)
+
+
+def test_calls_named_as_types_are_read() -> None:
+    bound = bind(" OR ".join(f"DATE(TIMESTAMP(w)) = DATE '2020-01-01' + {i}" for i in range(300)), SCHEMA)
+    assert bound.columns == {"w"}
+
+
+def test_what_breaks_the_parser_does_not_parse() -> None:
+    with pytest.raises(SqlError, match="does not parse"):
+        bind("MAP(MAP(1)) = n", SCHEMA, dialect="spark")
+
+
+@pytest.mark.parametrize("size", ["w", "-1", "DECIMAL(1)"])
+def test_a_type_of_no_number_as_its_size_is_kept(size: str) -> None:
+    bound = bind(f"n::DECIMAL({size}) = 1", SCHEMA)
+    assert pruning.outcomes(bound, single(n=3)).may_match.all()
 
 
 def test_many_methods_in_a_row_are_refused() -> None:

@@ -19,7 +19,7 @@ from zskip.binder.lists import listed_constants, shortened, stands_for_lists
 from zskip.binder.names import Names
 from zskip.binder.parser_quirks import named_as_words, without_parser_warnings
 from zskip.binder.refusals import opaque
-from zskip.binder.split import Part, nesting, skeleton
+from zskip.binder.split import Part, is_read_too_often, nesting, skeleton
 from zskip.binder.sql_text import Parameters, Source, is_unicode, require_parameters
 from zskip.binder.text_spans import unclosed_quote, what_is_wrong
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
@@ -43,6 +43,9 @@ _MOST_WORDS = 5_000
 """Words and signs of one condition that is bound; a longer one is left to the engine."""
 
 _READ_QUICKLY = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
+
+_PARSERS_OWN = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What the parser raises of some wrong texts beside its own errors: MAP(1) in Spark's dialect, a::DECIMAL(x)."""
 
 _MOST_CONJUNCTS = 1000
 """Parts of an AND that are predicates of their own, proved and left out one by one; more of them are one."""
@@ -99,7 +102,7 @@ def bind(
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
-    if nesting(tokens) > DEEPEST:
+    if nesting(tokens) > DEEPEST or is_read_too_often(tokens):
         raise SqlSyntaxError(TOO_DEEP, sql)
     with refused_if_too_deep(sql):
         found = binding.predicate(skeleton(tokens))
@@ -244,6 +247,9 @@ class _Binding:
         try:
             with without_parser_warnings():
                 found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
+        except _PARSERS_OWN as error:
+            what = "The predicate does not parse: something is missing, or stands in a wrong place."
+            raise SqlSyntaxError(what, self.source.original, self._span(part)) from error
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
             raise SqlSyntaxError(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = ["Part", "nesting", "skeleton"]
+__all__ = ["Part", "is_read_too_often", "nesting", "skeleton"]
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -32,6 +32,9 @@ class Part(NamedTuple):
 _SUBSCRIPT = 50
 """Levels that each further subscript of ``x[1][2][3]`` counts as: the parser's time grows with the square of them."""
 
+
+_MOST_TYPES = 12
+"""Brackets behind types' names in one another that are read in any text: the parser then needs a tenth of a second."""
 
 _TYPE = 4
 """Levels that each type within ``MAP<INT, MAP<INT, …>>`` counts as: the parser's time grows with the cube of them."""
@@ -62,6 +65,24 @@ def nesting(tokens: Sequence[Token]) -> int:
         deepest = max(deepest, nots)
         last = kind
     return deepest
+
+
+def is_read_too_often(tokens: Sequence[Token]) -> bool:
+    """Whether the parser would read some tokens again and again: twice as often with each bracket behind a type's name,
+    as in ``DATE(DATE(x))``, which it first takes for a type and then for a call."""
+    repeated = types = 0
+    open_: list[bool] = []  # for each open bracket, whether it stands behind a type's name
+    last = None
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPEN:
+            open_.append(last in Parser.TYPE_TOKENS)
+            types += open_[-1]
+        elif kind in _CLOSE and open_:
+            types -= open_.pop()
+        repeated += 1 << min(types, _MOST_TYPES) if types > 1 else 0
+        last = kind
+    return repeated > (1 << _MOST_TYPES) + 4 * len(tokens)
 
 
 def _is_method_of_call(tokens: Sequence[Token], opening: int) -> bool:

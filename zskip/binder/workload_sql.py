@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlglot
 from sqlglot import exp
 
-from zskip.binder.split import nesting
+from zskip.binder.split import is_read_too_often, nesting
 from zskip.errors import SqlSyntaxError
 from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
 from zskip.schema import Schema
@@ -74,7 +74,8 @@ def _selects(text: str, schema: Schema, dialect: str) -> list[TableQuery]:
 
 def _parsed(text: str, dialect: str) -> exp.Expr:
     """A statement. Raises sqlglot's errors, and `SqlSyntaxError` where it nests too deep."""
-    if nesting(sqlglot.tokenize(text, read=dialect)) > DEEPEST:
+    tokens = sqlglot.tokenize(text, read=dialect)
+    if nesting(tokens) > DEEPEST or is_read_too_often(tokens):
         raise SqlSyntaxError(TOO_DEEP, text)
     with refused_if_too_deep(text):
         return sqlglot.parse_one(text, read=dialect)

@@ -19,6 +19,8 @@ def sql_type(node: exp.DataType, dialect: Dialect) -> pa.DataType | None:
     if kind == _T.TIMESTAMP:
         return pa.timestamp("us", "UTC") if dialect.name == "spark" else pa.timestamp("us")
     if kind == _T.DECIMAL:
+        if not all(parameter.name.isdecimal() for parameter in node.expressions):
+            return None
         sizes = [int(parameter.name[:9]) for parameter in node.expressions]
         precision, scale = (*sizes, 0)[:2] if sizes else ((10, 0) if dialect.name == "spark" else (18, 3))
         return pa.decimal128(precision, scale) if 0 < precision <= 38 and 0 <= scale <= precision else None
