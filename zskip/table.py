@@ -905,6 +905,7 @@ class Table:
             read_seconds=(time.perf_counter() - started) * total / max(1, read),
             source=self.uri,
             workload_file=file_of(workload),
+            version=self.version if self._source is not None and self._source.format == "delta" else None,
             progress=progress,
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import zskip
 from tests.tables import build_table
 from zskip.bench import bench
 from zskip.bench import queries as benching
@@ -96,3 +97,25 @@ def test_ways_that_disagree_are_an_error(table: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(benching, "rewrite", lossy)
     with pytest.raises(ZskipError, match="gives 1 rows through zskip, but 4 over all files"):
         bench(table, ["a = 7"], runs=1)
+
+
+def test_the_gain_is_measured_against_the_table_as_it_was(tmp_path: Path) -> None:
+    rows = pa.table({"a": np.random.default_rng(5).permutation(4000), "b": np.arange(4000)})
+    old = zskip.write(rows, tmp_path / "old", by="a", files=20)
+    new = zskip.write(rows, tmp_path / "new", by="b", files=20)
+    queries = ["SELECT count(*) FROM new WHERE b = 7", "a = 7"]
+    report = bench(new, queries, runs=1, before=old)
+    assert report.before is not None
+    assert (report.before.table, report.before.version) == (old.uri, 1)
+    (b_then, a_then), (b_now, a_now) = report.before.timings, report.timings
+    assert b_now.bytes.part < b_then.bytes.part / 5
+    assert a_now.bytes.part > a_then.bytes.part * 5
+    lines = str(report).splitlines()
+    assert "READS MORE" in lines[-3]
+    assert "a = 7" in lines[-3]
+    assert "READS MORE" not in lines[-2]
+    assert lines[-1].endswith("all 2; 1 of them read more")
+    assert f"{b_then.bytes.part + a_then.bytes.part:>13,}" in lines[-1]
+    new.delete("b = 7")
+    again = bench(new, ["b < 10"], runs=1, before=zskip.open(tmp_path / "new", version=1))
+    assert "(10 rows, then 9)" in str(again)

@@ -21,7 +21,7 @@ from zskip.layouts.score import query_bytes
 from zskip.layouts.task import BoundQuery, Task, bound_queries, task_of
 from zskip.progress import Progress
 from zskip.schema import Schema
-from zskip.sketch_advice import worth_sketching
+from zskip.sketch_advice import SketchAdvice, worth_sketching
 from zskip.writer.write_estimate import seconds_to_write
 
 __all__ = ["Weigh", "advise"]
@@ -46,6 +46,7 @@ def advise(
     source: str = "SOURCE",
     target: str = "TARGET",
     workload_file: str = "QUERIES.SQL",
+    version: int | None = None,
     progress: Progress | None = None,
 ) -> Advice:
     """Rank layouts and column sets for a workload of predicates or SELECT statements.
@@ -55,7 +56,8 @@ def advise(
     with the sets that are best by it. Layouts are fitted to half of the sample and scored on the other half, which
     avoids overfitting · ``weigh``: a query weighs by the "bytes" of a row that it reads, or all "queries" weigh the
     same · ``read_seconds``: the time to read all rows once · ``source``, ``target``, ``workload_file``: the names in
-    the command · ``progress``: called with "candidates", how many were tried, and how many there are.
+    the commands; ``version``: of a source that is laid out in place · ``progress``: called with "candidates", how many
+    were tried, and how many there are.
 
     Of more than 1,000 queries an even selection is used. Raises `InvalidOption`, `SqlError`.
     """
@@ -78,12 +80,6 @@ def advise(
     groups = grouped(conditions, weights, best.queries, None if now is None else now.tolist(), least.tolist())
     members = [np.array(group.numbers) for group in groups]
     sketches = worth_sketching(sample, conditions, best.queries, files, max(total_rows, sample.num_rows))
-    command = f"zskip write {shlex.quote(source)} {shlex.quote(target)} --by {shlex.quote(','.join(best.by))}"
-    command += f" --layout {best.layout} --files {files} --workload {shlex.quote(workload_file)}"
-    if sketches:
-        named = ",".join(f"{each.name.column}={each.name.kind}" for each in sketches)
-        command += f" --sketch {shlex.quote(named)}"
-    bench = f"zskip bench {shlex.quote(target)} --queries {shlex.quote(workload_file)} --before {shlex.quote(source)}"
     return Advice(
         tuple(conditions),
         weights,
@@ -97,10 +93,31 @@ def advise(
         groups,
         # Rows are read twice: for the sample, and to be written.
         2 * read_seconds + fit_seconds + seconds_to_write(sample, assignment, total_rows),
-        command,
-        bench,
+        *_commands(best, files, sketches, source, target, workload_file, version),
         sketches,
     )
+
+
+def _commands(
+    best: Candidate,
+    files: int,
+    sketches: Sequence[SketchAdvice],
+    source: str,
+    target: str,
+    workload_file: str,
+    version: int | None,
+) -> tuple[str, str]:
+    """The command line that writes the best candidate, and the one that measures afterwards what it gained."""
+    source, target, workload = (shlex.quote(each) for each in (source, target, workload_file))
+    layout = f"--by {shlex.quote(','.join(best.by))} --layout {best.layout} --files {files} --workload {workload}"
+    if version is not None:
+        return (
+            f"zskip cluster {source} {layout} --full",
+            f"zskip bench {source} --queries {workload} --before-version {version}",
+        )
+    if sketches:
+        layout += f" --sketch {shlex.quote(','.join(f'{each.name.column}={each.name.kind}' for each in sketches))}"
+    return f"zskip write {source} {target} {layout}", f"zskip bench {target} --queries {workload} --before {source}"
 
 
 class _Trial:
