@@ -26,7 +26,7 @@ PARTS = 8
 PLAIN_KINDS = ("i32", "i64", "f64", "n18_3", "s", "b", "d", "tus")
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in range(2, PARTS))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_every_outcome_that_duckdb_shows_is_foreseen(part: int) -> None:
     tally = run(CASES // PARTS, seed=part)
     assert not tally.failures, "\n\n".join(tally.failures)

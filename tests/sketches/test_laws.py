@@ -8,7 +8,7 @@ import pytest
 
 from tests.sketches.laws import run
 
-CASES, PARTS = int(os.environ.get("ZSKIP_FUZZ_CASES", "100000")), 40
+CASES, PARTS = int(os.environ.get("ZSKIP_FUZZ_CASES", "100000")), 100
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])

@@ -182,6 +182,7 @@ def test_columns_of_floats_are_known_as_if_their_rows_were_read_here(
         assert [ours[path] for path in of_floats] == [theirs[path] for path in of_floats]
 
 
+@pytest.mark.slow
 def test_partitions_streams_and_an_index_over_what_lies_there(
     spark: SparkSession, server: WebHdfs, store: HadoopStorage, points: DataFrame
 ) -> None:

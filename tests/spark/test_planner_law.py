@@ -102,7 +102,9 @@ def _wide(type: pa.DataType) -> pa.DataType:
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
-@pytest.mark.parametrize("ansi", [True, False], ids=["ansi", "lenient"])
+@pytest.mark.parametrize(
+    "ansi", [pytest.param(True, id="ansi"), pytest.param(False, id="lenient", marks=pytest.mark.slow)]
+)
 def test_every_outcome_that_spark_shows_is_foreseen(spark: SparkSession, tmp_path: Path, ansi: bool, part: int) -> None:
     tally: Counter[str] = Counter()
     failures: list[str] = []
