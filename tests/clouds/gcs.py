@@ -32,7 +32,7 @@ Answer = tuple[int, Mapping[str, str], bytes]
 
 
 def server() -> ThreadingHTTPServer:
-    """A server of an empty store, on a free port of this machine. Every bucket is there."""
+    """A server of an empty store, on a free port of this machine. Its only bucket is called so."""
     made = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Request,), {"store": _Store()}))
     made.daemon_threads = True
     return made
@@ -213,6 +213,8 @@ class _Request(BaseHTTPRequestHandler):
         return 204, {}, b""
 
     def _page(self) -> Answer:
+        if self.place != "bucket":
+            raise _Refused(404, "NoSuchBucket")
         after = self.asked.get("continuation-token") or self.asked.get("start-after", "")
         found, more = self.store.page(self.place, self.asked.get("prefix", ""), after)
         token = f"<NextContinuationToken>{escape(found[-1][0])}</NextContinuationToken>" if more else ""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests.clouds import STORES, Place, unavailable
+from tests.clouds import STORES, Place
 from zskip.audit import doctor
 from zskip.engines.duckdb.remote_files import _RangedFile
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedStore
@@ -28,20 +27,6 @@ from zskip.storage.remote import ObjectStorage
 from zskip.tablelog import log
 
 Store = tuple[str, dict[str, Any] | None]
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[Callable[[str], Place]]:
-    """Servers by the scheme that they speak, with conditional puts, each started when it is first asked for."""
-    with ExitStack() as running:
-
-        @functools.cache
-        def start(scheme: str) -> Place:
-            if missing := unavailable(scheme):
-                pytest.skip(missing)
-            return running.enter_context(STORES[scheme]())
-
-        yield start
 
 
 @pytest.fixture(params=["file", "memory", *STORES])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import quote, unquote
@@ -15,9 +14,10 @@ import obstore
 import pyarrow as pa
 from obstore import exceptions, store
 
-from zskip.errors import InvalidOption, TableError, UnsupportedStore
+from zskip.errors import InvalidOption, MissingDependency, UnsupportedStore
 from zskip.storage.secrets import refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
+from zskip.storage.store_errors import first_line, translated
 from zskip.storage.upload import Upload
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _STORES: Mapping[str, Any] = {
 }
 SCHEMES = frozenset({"memory", *_STORES})
 _MEMORY: dict[str, store.MemoryStore] = {}
+_NOT_CONFIG = ("client_options", "retry_config", "credential_provider")
 _ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
 _REQUESTS_AT_ONCE = 16
 _ONCE = {"max_retries": 0}
@@ -56,16 +57,16 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
     elif scheme in _STORES:
         if not bucket:
             raise InvalidOption(f'The URL "{without_secrets(url)}" names no bucket. Write {scheme}://bucket/path.')
-        apart = {
-            key: options[key] for key in ("client_options", "retry_config", "credential_provider") if key in options
-        }
-        config = {key: value for key, value in options.items() if key not in apart}
+        apart = {key: options[key] for key in _NOT_CONFIG if key in options}
+        config = {key: value for key, value in options.items() if key not in (*apart, "profile")}
+        if _STORES[scheme] is store.S3Store and (profile := options.get("profile") or _profile_of_environment()):
+            apart.setdefault("credential_provider", _credentials_of(profile))
         try:
             chosen = _STORES[scheme](bucket, config=config or None, **apart)
             hasty = partial(_STORES[scheme], bucket, config=config or None, **apart | {"retry_config": _ONCE})
         except (exceptions.BaseError, TypeError, ValueError) as error:
             raise InvalidOption(
-                f'The store at "{without_secrets(url)}" cannot be opened: {_first_line(error)}'
+                f'The store at "{without_secrets(url)}" cannot be opened: {first_line(error)}'
             ) from error
     else:
         known = ", ".join(f"{name}://" for name in ("file", "memory", *_STORES))
@@ -76,6 +77,26 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
     return ObjectStorage(
         f"{scheme}://{bucket}", prefix.strip("/"), chosen, hasty, _digest(options), (url, dict(options))
     )
+
+
+def _profile_of_environment() -> str | None:
+    return None if "AWS_ACCESS_KEY_ID" in os.environ else os.environ.get("AWS_PROFILE")
+
+
+def _credentials_of(profile: str) -> Any:
+    """The keys and the region of a profile in ~/.aws, also those that it gets by SSO or by assuming a role."""
+    try:
+        import boto3
+        import botocore.session
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise MissingDependency(f'The profile "{profile}" is read by boto3: pip install boto3') from error
+    try:
+        return Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    except (BotoCoreError, ValueError) as error:
+        known = ", ".join(botocore.session.Session().available_profiles) or "none"
+        raise InvalidOption(f'The profile "{profile}" gives no keys: {error}. The profiles are: {known}.') from error
 
 
 def _digest(options: Mapping[str, Any]) -> str:
@@ -130,7 +151,7 @@ class ObjectStorage:
 
     def exists(self, path: str) -> bool:
         try:
-            with _translated(self.uri, path):
+            with translated(self.uri, path):
                 obstore.head(self._objects, self._key(path))
         except FileNotFoundError:
             return False
@@ -140,7 +161,7 @@ class ObjectStorage:
         above = len(self._prefix)
         key = self._key(prefix.rstrip("/")) if prefix else self._prefix.rstrip("/")
         rows = []
-        with _translated(self.uri, prefix):
+        with translated(self.uri, prefix):
             for page in obstore.list(self._objects, prefix=key or None, chunk_size=1000):
                 for found in page:
                     path = found["path"][above:]
@@ -151,7 +172,7 @@ class ObjectStorage:
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         key = f"{self._key(folder)}/"
         found: list[str] = []
-        with _translated(self.uri, folder):
+        with translated(self.uri, folder):
             # A store that can start a listing after a key sends only the new names.
             for page in obstore.list(self._objects, prefix=key, offset=key + after, chunk_size=1000):
                 found += [each["path"][len(key) :] for each in page]
@@ -163,7 +184,7 @@ class ObjectStorage:
 
     def _head(self, path: str) -> tuple[str, int | None, int | None, str | None]:
         try:
-            with _translated(self.uri, path):
+            with translated(self.uri, path):
                 return (path, *_status(obstore.head(self._objects, self._key(path))))
         except FileNotFoundError:
             return path, None, None, None
@@ -173,11 +194,11 @@ class ObjectStorage:
             table_path(path)
 
     def read(self, path: str) -> bytes:
-        with _translated(self.uri, path):
+        with translated(self.uri, path):
             return bytes(obstore.get(self._objects, self._key(path)).bytes())
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        with _translated(self.uri, path):
+        with translated(self.uri, path):
             if start < 0:
                 tail = bytes(obstore.get(self._objects, self._key(path), options={"range": {"suffix": -start}}).bytes())
                 return tail[:length]
@@ -190,7 +211,7 @@ class ObjectStorage:
                 raise
 
     def put(self, path: str, data: bytes) -> None:
-        with _translated(self.uri, path):
+        with translated(self.uri, path):
             obstore.put(self._objects, self._key(path), data)
 
     @cached_property
@@ -199,11 +220,11 @@ class ObjectStorage:
         return self._make_hasty()
 
     def put_once(self, path: str, data: bytes) -> None:
-        with _translated(self.uri, path):
+        with translated(self.uri, path):
             obstore.put(self._hasty, self._key(path), data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        with _translated(self.uri, path):
+        with translated(self.uri, path):
             try:
                 obstore.put(self._objects, self._key(path), data, mode="create")
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
@@ -211,7 +232,7 @@ class ObjectStorage:
             except (exceptions.NotSupportedError, NotImplementedError) as error:
                 raise UnsupportedStore(
                     f"The store of {self.uri} cannot create an object only if it is absent, so a commit could lose "
-                    f"another writer's: {_first_line(error)}"
+                    f"another writer's: {first_line(error)}"
                 ) from error
         return True
 
@@ -219,7 +240,7 @@ class ObjectStorage:
         key = self._key(path)
 
         def publish(file: BinaryIO) -> None:
-            with _translated(self.uri, path):
+            with translated(self.uri, path):
                 obstore.put(self._objects, key, file)
 
         return cast(BinaryIO, Upload(publish))
@@ -228,13 +249,13 @@ class ObjectStorage:
         """Nothing to do: an object store acknowledges what it has made durable."""
 
     def move(self, source: str, target: str) -> None:
-        with _translated(self.uri, source):
+        with translated(self.uri, source):
             obstore.rename(self._objects, self._key(source), self._key(target))
 
     def delete(self, paths: Sequence[str]) -> None:
         keys = [self._key(path) for path in paths]
         try:
-            with _translated(self.uri, "…"):
+            with translated(self.uri, "…"):
                 if keys:
                     obstore.delete(self._objects, keys)
         except FileNotFoundError:
@@ -257,20 +278,3 @@ def _status(found: Any) -> tuple[int, int, str | None]:
     modified = found["last_modified"]
     nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
     return int(found["size"]), nanoseconds, found["e_tag"]
-
-
-@contextmanager
-def _translated(uri: str, path: str) -> Iterator[None]:
-    """Errors of the store as those of a file system, with the place named."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{uri}/{path} is not there.") from error
-    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-        raise PermissionError(f"The store refuses access to {uri}/{path}: {_first_line(error)}") from error
-    except exceptions.BaseError as error:
-        raise TableError(f"The store failed at {uri}/{path}: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return without_secrets(str(error).partition("\n")[0])

@@ -1,0 +1,131 @@
+"""What is wrong with an address, its options or its credentials is one error, which says what to do."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import zskip
+from tests import ROOT
+from tests.clouds import STORES, Place
+from zskip.errors import InvalidOption, TableError
+from zskip.storage import open_storage
+
+ROWS = pa.table({"a": range(100)})
+KEYS = {"aws_access_key_id", "aws_secret_access_key", "aws_region"}
+AT_ONCE = {"max_retries": 0}
+
+
+@pytest.fixture
+def in_s3(started: Callable[[str], Place], tmp_path: Path) -> Place:
+    """A table, and the options that lead to it without keys and region."""
+    url, options = started("s3")
+    url = f"{url}/{tmp_path.name}"
+    zskip.write(ROWS, url, by="a", storage_options=options)
+    return url, {name: value for name, value in options.items() if name not in KEYS}
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[dict[str, Any]]:
+    """The options of a server that answers as S3 does for a bucket of another region."""
+
+    class Redirect(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(301)
+            self.send_header("x-amz-bucket-region", "eu-west-1")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """A test's output is not a log."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield {"endpoint": f"http://127.0.0.1:{server.server_port}", "allow_http": True, "retry_config": AT_ONCE}
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("scheme", STORES)
+def test_a_bucket_that_is_not_there(started: Callable[[str], Place], scheme: str) -> None:
+    _, options = started(scheme)
+    for call in (zskip.open, zskip.index, lambda url, **more: zskip.write(ROWS, url, by="a", **more)):
+        with pytest.raises(TableError, match=f"{scheme}://nowhere/t/_zskip/log: there is no such bucket or container"):
+            call(f"{scheme}://nowhere/t", storage_options=options)
+
+
+def test_another_region(refusing: dict[str, Any]) -> None:
+    options = {**refusing, "access_key_id": "key", "secret_access_key": "secret"}
+    with pytest.raises(TableError, match=r'the bucket is in another region\. Give it as "region"'):
+        zskip.open("s3://bucket/t", storage_options=options)
+
+
+def test_no_rights(in_s3: Place) -> None:
+    url, options = in_s3
+    with pytest.raises(PermissionError, match="these credentials may not do that, or there are none"):
+        zskip.open(url, storage_options={**options, "skip_signature": True}).count()
+
+
+def test_no_credentials(monkeypatch: pytest.MonkeyPatch, refusing: dict[str, Any]) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    options = {**refusing, "metadata_endpoint": "http://127.0.0.1:9"}
+    with pytest.raises(TableError, match="no credentials were found"):
+        zskip.open("s3://bucket/t", storage_options=options)
+
+
+def test_what_is_no_address_of_a_server(in_s3: Place) -> None:
+    url, options = in_s3
+    keys = {"access_key_id": "key", "secret_access_key": "secret", "retry_config": AT_ONCE}
+    without_http = {name: value for name, value in options.items() if name != "client_options"}
+    with pytest.raises(TableError, match='needs "allow_http": True'):
+        zskip.open(url, storage_options={**without_http, **keys})
+    nobody = {name: value for name, value in options.items() if "endpoint" not in name}
+    with pytest.raises(TableError, match="no answer came from there"):
+        zskip.open(url, storage_options={**nobody, **keys, "endpoint": "http://127.0.0.1:9"})
+    with pytest.raises(InvalidOption, match="'regoin' is not valid"):
+        zskip.open(url, storage_options={**options, "regoin": "eu-west-1"})
+
+
+@pytest.mark.parametrize(("heading", "scheme"), [("## S3", "s3"), ("## Google", "gs"), ("## Azure", "az")])
+def test_the_page_of_options_names_what_stores_know(heading: str, scheme: str) -> None:
+    page = (ROOT / "docs" / "object-stores.md").read_text(encoding="utf-8")
+    table = page.split(heading)[1].split("\n## ")[0].split("| --- | --- | --- |")[1]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell) if name != "profile"]
+    assert len(named) > 4
+    for name in named:
+        config = {"account_name": "a", name: "x"} if scheme == "az" else {name: "x"}
+        with suppress(InvalidOption):  # of a value that is none
+            open_storage(f"{scheme}://bucket", config)
+            continue
+        with pytest.raises(InvalidOption) as refused:
+            open_storage(f"{scheme}://bucket", config)
+        assert "Configuration key" not in str(refused.value), name
+
+
+def test_profiles_of_aws(in_s3: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, options = in_s3
+    (tmp_path / "credentials").write_text("[lake]\naws_access_key_id = key\naws_secret_access_key = secret\n")
+    (tmp_path / "config").write_text("[profile lake]\nregion = us-east-1\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    scan = zskip.open(url, storage_options={**options, "profile": "lake"}).plan("a < 5").scan
+    assert pickle.loads(pickle.dumps(scan)).to_arrow().num_rows == 5
+    with pytest.raises(InvalidOption, match=r'The profile "lakes" gives no keys.*The profiles are: lake'):
+        zskip.open(url, storage_options={**options, "profile": "lakes"})
+    monkeypatch.setenv("AWS_PROFILE", "lake")
+    assert zskip.open(url, storage_options=options).count() == 100

@@ -1,0 +1,58 @@
+"""Errors of an object store's client as those of a file system, with the place and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore import exceptions
+
+from zskip.errors import TableError
+from zskip.storage.secrets import without_secrets
+
+__all__ = ["first_line", "translated"]
+
+_PAGE = "See docs/object-stores.md."
+# What a client's error holds: what it means, and what to do about it. The first that is found counts.
+_MISTAKES = {
+    r"169\.254\.169\.254|/latest/api/token": "no credentials were found, and this machine has no role of its own. "
+    'Give keys or a profile as storage_options or by the environment; a public bucket needs "skip_signature": True',
+    r"without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint": "the bucket is in "
+    'another region. Give it as "region" in storage_options, or as AWS_REGION',
+    r"NoSuchBucket|ContainerNotFound|Error performing list request.*404 Not Found": "there is no such bucket or "
+    "container at this endpoint. Create it, or correct its name",
+    "builder error": 'an endpoint that begins with http:// needs "allow_http": True in storage_options',
+    "error sending request|dns error": "no answer came from there. Check the endpoint, or the name of the account",
+    "InvalidAccessKeyId": "the store does not know this access key",
+    "SignatureDoesNotMatch|AuthenticationFailed": "the secret key, or the signature, is not that of the access key",
+}
+
+
+@contextmanager
+def translated(uri: str, path: str) -> Iterator[None]:
+    """Raise `FileNotFoundError`, `PermissionError` or `TableError` in place of an error of the store's client."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{uri}/{path} is not there.") from error
+    except exceptions.BaseError as error:
+        refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
+        kind = PermissionError if refused else TableError
+        what = f"The store {'refuses access to' if refused else 'failed at'} {uri}/{path}"
+        raise kind(f"{what}: {_meaning(error, refused)}") from error
+
+
+def _meaning(error: BaseException, refused: bool) -> str:
+    text = str(error)
+    for sign, meaning in _MISTAKES.items():
+        if re.search(sign, text, re.DOTALL):
+            return f"{meaning}. {_PAGE}"
+    if refused:
+        return f"these credentials may not do that, or there are none. {_PAGE} ({first_line(error)})"
+    return first_line(error)
+
+
+def first_line(error: BaseException) -> str:
+    """An error's first line without secrets: the others are the client's own structures."""
+    return without_secrets(str(error).partition("\n")[0])
