@@ -605,7 +605,9 @@ class Table:
         backend = _backend(session)
         rows = backend.opened(source, storage_options)
         given = _resources(options, "batch", "session", "storage_options")
-        snapshot, done = append.append(self._storage, self._newest(), rows, given, batch, backend)
+        base = self._newest()
+        with tablelog.naming_vacuums(self._storage, base):
+            snapshot, done = append.append(self._storage, base, rows, given, batch, backend)
         self._move_to(snapshot)
         return done
 
@@ -621,7 +623,8 @@ class Table:
         backend = _backend(session)
         base = self._newest()
         rows = backend.opened(source, options.get("storage_options"))
-        snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), backend)
+        with tablelog.naming_vacuums(self._storage, base):
+            snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), backend)
         self._move_to(snapshot)
         rows_now, size = (cast("int", each) for each in (snapshot.totals.rows, snapshot.totals.bytes))
         return Overwritten(snapshot.version, rows_now, snapshot.totals.files, size)
@@ -648,7 +651,8 @@ class Table:
             base = self._newest()
             matching, rest = _both(where, base.schema, dialect, timezone, params)
             try:
-                snapshot, done = delete(self._storage, base, matching, rest, given, backend)
+                with tablelog.naming_vacuums(self._storage, base):
+                    snapshot, done = delete(self._storage, base, matching, rest, given, backend)
                 break
             except CommitConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -703,15 +707,12 @@ class Table:
         """
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
-        snapshot, done = compact.optimize(
-            self._storage,
-            base,
-            _resources(options, "full", "dry_run", "max_bytes", "session"),
-            full=full,
-            dry_run=dry_run,
-            max_bytes=most,
-            backend=_backend(session),
-        )
+        given = _resources(options, "full", "dry_run", "max_bytes", "session")
+        backend = _backend(session)
+        with tablelog.naming_vacuums(self._storage, base):
+            snapshot, done = compact.optimize(
+                self._storage, base, given, full=full, dry_run=dry_run, max_bytes=most, backend=backend
+            )
         self._move_to(snapshot)
         return done
 

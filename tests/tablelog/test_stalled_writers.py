@@ -304,3 +304,65 @@ def test_what_a_vacuum_under_way_has_listed_is_not_restored(place: tuple[str, An
     assert refused
     assert ids(place) == list(range(50, 60))
     assert not [name for name in storage.names(log.LOG) if name.startswith("vacuum")]
+
+
+class StandingRead:
+    """A storage that runs ``meanwhile`` once, before its first call of a verb on a path that holds some text."""
+
+    def __init__(self, inner: Storage, part: str, meanwhile: Callable[[], object]) -> None:
+        self.inner, self.part, self.meanwhile, self.stalled = inner, part, meanwhile, False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if name not in ("read", "read_range", "filesystem"):
+            return found
+
+        def call(*given: Any, **named: Any) -> Any:
+            if not self.stalled and (name == "filesystem" or self.part in str(given[0])):
+                self.stalled = True
+                self.meanwhile()
+            return found(*given, **named)
+
+        return call
+
+
+@pytest.mark.parametrize("part", ["_zskip/stats/", "part-"])
+@pytest.mark.parametrize("verb", ["optimize", "delete", "append", "vacuum"])
+def test_a_verb_whose_version_is_vacuumed_meanwhile_says_so(verb: str, part: str, tmp_path: Path) -> None:
+    """It ended in DamagedIndex, or in CorruptFile, and told to repair what is not damaged."""
+    place = str(tmp_path / "table"), None
+    table = write(place)
+    for number in range(3):
+        table.append(rows(100 * number + 100))
+
+    def replaced() -> None:
+        for _ in range(2):
+            write(place, 5000, mode="overwrite")
+        vacuum(open_storage(*place))
+
+    standing: Any = StandingRead(table._storage, part, replaced)
+    table._storage = standing
+    verbs: dict[str, Callable[[], object]] = {
+        "optimize": lambda: table.optimize(full=True),
+        "delete": lambda: table.delete("id % 2 = 0"),
+        "append": lambda: table.append(rows(900)),
+        "vacuum": lambda: table.vacuum("0 seconds"),
+    }
+    refused = ""
+    try:
+        verbs[verb]()
+    except CommitConflict as error:
+        refused = str(error)
+    if standing.stalled:
+        assert not refused or "a vacuum removed" in refused
+        done = verb if not refused else ""
+        left = range(5001, 5010, 2) if done == "delete" else range(5000, 5010)
+        assert ids(place) == [*(range(900, 910) if done == "append" else ()), *left]
+
+
+def test_opening_goes_on_where_the_newest_version_is_vacuumed_before_it_is_read(tmp_path: Path) -> None:
+    place = str(tmp_path / "table"), None
+    write(place)
+    storage: Any = StandingRead(open_storage(*place), "log/000", lambda: others(place))
+    assert tablelog.load(storage).version == 4
+    assert storage.stalled

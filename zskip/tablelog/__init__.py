@@ -9,7 +9,7 @@ from zskip.tablelog.commit import commit, layout_assignment
 from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
-from zskip.tablelog.kept_files import require_files
+from zskip.tablelog.kept_files import naming_vacuums, require_files
 from zskip.tablelog.log import history, latest_version, load, versions
 from zskip.tablelog.repair import repair
 from zskip.tablelog.sketch_evidence import sketches_of
@@ -38,6 +38,7 @@ __all__ = [
     "layout_assignment",
     "listed",
     "load",
+    "naming_vacuums",
     "refresh",
     "repair",
     "require_files",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import DamagedIndex, FilesRemoved, TableNotFound
+from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableNotFound, UncertainCommit
 from zskip.storage.storage import Listing, Storage
+from zskip.tablelog import log
 from zskip.tablelog.index import Index
 from zskip.tablelog.shard_changes import part_paths
 from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.vacuum_intent import intents
 
-__all__ = ["require_files", "require_kept"]
+__all__ = ["naming_vacuums", "require_files", "require_kept"]
 
 _FEW = 64
 
@@ -33,6 +35,22 @@ def require_files(storage: Storage, snapshot: Snapshot) -> None:
             f"Version {snapshot.version} of {storage.uri} needs {len(gone):,} of {len(known):,} files that are gone: "
             f"{_shown(gone)}. Put them back, or choose a later version."
         )
+
+
+@contextmanager
+def naming_vacuums(storage: Storage, snapshot: Snapshot) -> Iterator[None]:
+    """Raise `FilesRemoved` in place of an error of files or parts that are gone since a vacuum removed this version."""
+    try:
+        yield
+    except (CommitConflict, UncertainCommit):
+        raise
+    except OSError as error:
+        if log.read_entry(storage, snapshot.version) is not None:
+            raise
+        raise FilesRemoved(
+            f"{storage.uri}: a vacuum removed version {snapshot.version} while a change was based on it. Repeat the "
+            f"change. The vacuum's older_than has to be longer than a change takes. ({error})"
+        ) from error
 
 
 def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | None, restored: Snapshot | None) -> None:

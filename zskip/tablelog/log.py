@@ -116,6 +116,9 @@ def load(storage: Storage, version: int | None = None, as_of: datetime | None = 
         version = _version_as_of(storage, as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC))
     found = version if version is not None else latest_version(storage)
     snapshot = read_entry(storage, found) if 0 < found < _LARGEST_VERSION else None
+    while snapshot is None and version is None and found < (later := latest_version(storage)):
+        # Others committed and a vacuum removed this version before it was read.
+        found, snapshot = later, read_entry(storage, later)
     if snapshot is None:
         raise TableNotFound(_not_found(storage, version))
     return snapshot

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.errors import DamagedIndex
 from zskip.receipts import Vacuumed
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
@@ -126,8 +127,13 @@ def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
     named: list[pa.StringArray] = []
     for snapshot in _read(storage, versions):
         fresh = [number for number, shard in enumerate(snapshot.shards) if shard.file_part.path not in seen]
-        index = Index(storage, snapshot) if fresh else None
-        named += [index.shard_paths(number) for number in fresh if index is not None]
+        try:
+            index = Index(storage, snapshot) if fresh else None
+            named += [index.shard_paths(number) for number in fresh if index is not None]
+        except DamagedIndex:
+            if log.read_entry(storage, snapshot.version) is not None:
+                raise
+            continue  # another vacuum removed this version meanwhile
         parts = (part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part))
         seen.update(part.path for part in parts if part is not None)
         if snapshot.layout is not None and snapshot.layout.part is not None:
