@@ -109,6 +109,50 @@ def test_letters_are_folded_as_engines_fold_them() -> None:
     assert {c for (c,) in found} <= {"\u212a", "ſ", "İ", "ı"}
 
 
+def test_texts_compared_in_one_case_are_found_in_every_spelling(tmp_path: Path) -> None:
+    texts = [
+        "Éclair",
+        "éCLAIR",
+        "\u212aelvin",
+        "Kelvin",
+        "ſtraße",
+        "STRASSE",
+        "İstanbul",
+        "ıstanbul",
+        "ΣΊΣΥΦΟΣ",
+        "ﬁnal",
+        "ab",
+        None,
+    ]
+    # Beside others, or the single value of a file would be tried by itself.
+    rows = pa.table({"n": range(3 * len(texts)), "s": [s for text in texts for s in (text, "#", "~~")]})
+    table = zskip.write(rows, tmp_path / "t", by="n", files=len(texts), sketches={"s": "substrings"})
+    assert len(table.plan()) == len(texts)
+    con = duckdb.connect()
+    con.register("rows", rows)
+    read = 0
+    for case in ("lower", "upper"):
+        wanted = con.sql(f"SELECT DISTINCT {case}(s) FROM rows WHERE s IS NOT NULL ORDER BY ALL").fetchall()
+        for (text,) in wanted:
+            for where in (
+                f"{case}(s) = '{text}'",
+                f"'{text}' = {case}(s)",
+                f"{case}(s) IN ('{text}', 'nowhere', NULL)",
+            ):
+                plan = table.plan(where)
+                expected = con.sql(f"SELECT n FROM rows WHERE {where} ORDER BY n").fetchall()
+                assert plan.to_arrow(["n"])["n"].to_pylist() == [n for (n,) in expected], where
+                read += len(plan) if len(text) > 3 else 0
+    assert read < 6 * len(texts) * 3
+    assert len(table.plan("lower(s) = 'kelvin'")) == 2
+    assert [len(table.plan(f"lower(s) {rest}")) for rest in ("= 'ab'", "<> 'kelvin'", "IN ('kelvin', 'ab')")] == [
+        12
+    ] * 3
+    # Spark writes SS for ß in capitals.
+    assert len(table.plan("upper(s) = 'STRASSE'", dialect="spark")) == 12
+    assert len(table.plan("lower(s) = 'kelvin'", dialect="spark")) == 2
+
+
 def test_look_ups_by_a_piece_of_text(tmp_path: Path) -> None:
     names = [f"host{n * 7919 % 10_007:05d}.example{n % 13}.org" for n in range(4000)]
     table = zskip.write(
