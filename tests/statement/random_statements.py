@@ -267,8 +267,9 @@ class _Grammar:
         if form < 0.44:
             one = self._one(visible)
             return f"* REPLACE ({self._term(one.kind, visible)} AS {one.name})", everything
-        if form < 0.48:
-            return "COLUMNS('^(key|txt|day)$')", [pair for pair in everything if pair[0] in ("key", "txt", "day")]
+        matched = [pair for pair in everything if pair[0] in ("key", "txt", "day")]
+        if form < 0.48 and matched:
+            return "COLUMNS('^(key|txt|day)$')", matched
         items, columns = [], []
         for at in range(self._random.randrange(1, 5)):
             kind = self._one("nnntdxs")
