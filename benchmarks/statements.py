@@ -1,10 +1,11 @@
 """Whole statements through zskip and over DuckDB's glob of the same files, both in one run: medians, and their ratio.
 
-    python benchmarks/statements.py FOLDER [--files 2000] [--tpch 1 [--lineitem-files 100 1000] [--ssb-files 500]]
+    python benchmarks/statements.py FOLDER [--files 2000] [--s3] [--tpch 1 [--lineitem-files 100] [--ssb-files 500]]
 
-A ratio above 1 is a loss. ``--tpch``: the scale factor at which tpchgen-cli makes the tables of TPC-H, for its 22
-queries; each table is laid out by the columns that they filter on, lineitem in as many files as are given, each number
-in turn. ``--ssb-files``: also the 13 queries of the Star Schema Benchmark, over tables made of those of TPC-H.
+A ratio above 1 is a loss. ``--s3``: the requests of each statement over the S3 protocol, as well. ``--tpch``: the scale
+factor at which tpchgen-cli makes the tables of TPC-H, for its 22 queries; each table is laid out by the columns that
+they filter on, lineitem in as many files as are given, each number in turn. ``--ssb-files``: also the 13 queries of the
+Star Schema Benchmark, over tables made of those of TPC-H.
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import lookup
+
 import zskip
 from benchmarks import star_schema as star
 from tests.spark.tpch import LAYOUTS, QUERIES
+from zskip.engines.duckdb.catalog import _INDEXES
+from zskip.storage import open_storage
+from zskip.storage.remote import ObjectStorage
 
 RUNS = 5
 EVENTS = [
@@ -68,10 +76,35 @@ def compare(tables: dict[str, Path], statements: list[tuple[str, str]]) -> None:
         print(f"{name:20} {with_zskip:9.1f} ms {plain:9.1f} ms {with_zskip / plain:7.3f}", flush=True)
 
 
+def over_s3(tables: dict[str, Path], statements: list[tuple[str, str]]) -> None:
+    """The requests of each statement from opening its tables to its rows, when it runs first and when it runs again."""
+    verbs = ("read", "read_range", "list", "names", "exists", "size_and_modified")
+    with lookup.s3() as address, ExitStack() as counted:
+        options = {**address, "client_options": {"allow_http": True}}
+        for table, path in tables.items():
+            lookup.upload(path, open_storage(f"s3://bench/{table}", options))
+        calls = [
+            counted.enter_context(patch.object(ObjectStorage, verb, autospec=True, side_effect=inner))
+            for verb in verbs
+            if (inner := getattr(ObjectStorage, verb))
+        ]
+        for name, text in statements:
+            for table in tables:
+                text = text.replace(f"{{{table}}}", f"'s3://bench/{table}' {table}")
+            requests = []
+            _INDEXES.clear()
+            for _ in range(2):
+                before = sum(call.call_count for call in calls)
+                zskip.sql(text, duckdb.connect(), storage_options=options).fetchall()
+                requests.append(sum(call.call_count for call in calls) - before)
+            print(f"{name:20} {requests[0]:4} requests over S3, {requests[1]} again", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--s3", action="store_true")
     parser.add_argument("--tpch", type=float)
     parser.add_argument("--lineitem-files", type=int, nargs="+", default=[100])
     parser.add_argument("--ssb-files", type=int)
@@ -86,6 +119,8 @@ def main() -> None:
         zskip.write(pa.table({"id": ids, "name": [f"h{each}" for each in ids]}), hosts, by="id", files=1)
     print(f"{'statement':20} {'zskip':>12} {'glob':>12} {'ratio':>7}")
     compare({"t": events, "hosts": hosts}, EVENTS)
+    if given.s3:
+        over_s3({"t": events, "hosts": hosts}, EVENTS[:-1])
     if given.tpch:
         folder = given.folder / f"tpch-{given.tpch:g}"
         raw = generated(folder, given.tpch)

@@ -20,7 +20,8 @@ import pytest
 import zskip
 from tests.clouds import STORES, Place
 from zskip.audit import doctor
-from zskip.engines.duckdb.remote_files import _RangedFile
+from zskip.engines.duckdb import remote_files
+from zskip.engines.duckdb.remote_files import KnownFile, _Ends, _RangedFile
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedStore
 from zskip.storage import open_storage
 from zskip.storage.remote import ObjectStorage
@@ -187,8 +188,12 @@ def test_opening_costs_two_reads_and_one_listing(
     assert counted == ["get_range"]
 
 
-def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(store: Store) -> None:
+def test_a_reader_whose_version_was_vacuumed_is_told_to_open_the_table_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, options = store
+    # These files are so small that they would be kept whole.
+    monkeypatch.setattr(remote_files, "_LARGEST_END", 0)
     table = zskip.write(rows_of(0, 1000), url, by="id", files=4, storage_options=options)
     old = zskip.open(url, storage_options=options)
     plan, fresh = old.plan("a < 500"), zskip.open(url, storage_options=options)
@@ -238,7 +243,7 @@ def test_a_name_is_a_name_as_a_path_as_a_url_and_in_a_statement(name: str, tmp_p
 def test_two_threads_that_share_a_file_each_read_where_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = open_storage("memory://two-threads")
     storage.put("x", bytes(range(100)))
-    file = _RangedFile(storage, "x", 100)
+    file = _RangedFile(storage, "x", KnownFile(100, None), _Ends())
     under_way, moved, ask = threading.Event(), threading.Event(), storage.read_range
 
     def slow(path: str, start: int, length: int) -> bytes:
@@ -256,6 +261,33 @@ def test_two_threads_that_share_a_file_each_read_where_they_said(monkeypatch: py
     moved.set()
     other.join()
     assert (file.read(5), found) == (bytes(range(50, 55)), [bytes(range(10, 15))])
+
+
+def test_the_end_of_a_file_is_asked_for_once_while_it_is_the_same_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, data, ends = open_storage("memory://ends"), bytes(range(100)), _Ends()
+    storage.put("x", data)
+    asked: list[tuple[int, int]] = []
+    ask = storage.read_range
+    monkeypatch.setattr(
+        storage, "read_range", lambda path, start, length: (asked.append((start, length)), ask(path, start, length))[1]
+    )
+
+    def read(known: KnownFile, start: int, length: int) -> bytes:
+        file = _RangedFile(storage, "x", known, ends)
+        file.seek(start)
+        return file.read(length)
+
+    for start, length in [(92, 8), (80, 12), (20, 10), (85, 10), (99, 1), (92, 8), (20, 10)]:
+        assert read(KnownFile(100, 7), start, length) == data[start : start + length]
+    assert asked == [(92, 8), (80, 12), (20, 10), (20, 10)]
+    storage.put("x", data[::-1])
+    assert read(KnownFile(100, 8), 92, 8) == data[7::-1]
+    # Nothing tells a file without a time from the one that takes its place.
+    assert [read(KnownFile(100, None), 92, 8) for _ in range(2)] == [data[7::-1]] * 2
+    assert len(asked) == 7
+    for number in range(40):
+        ends.keep(("y", KnownFile(1 << 20, number)), 0, bytes(1 << 20))
+    assert sum(map(len, ends._kept.values())) == ends._bytes == 1 << 25
 
 
 def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_for_the_hint(

@@ -1,6 +1,7 @@
 """A table's files in an object store, as DuckDB reads them: one ranged request for each range that it asks for.
 
-The index knows each file's name and size, so opening a file costs no listing and no request of its own.
+The index knows each file's name and size, so opening a file costs no listing and no request of its own. A statement
+opens a file several times, and reads its footer each time, or all of a small file: the ends of files are kept.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import datetime
 import io
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +35,8 @@ class KnownFile(NamedTuple):
     modified: int | None
 
 
+_LARGEST_END, _ENDS_BYTES = 1 << 20, 1 << 25
+
 # By protocol and path: connections share what is known of a table's files.
 _FILES: dict[str, dict[str, KnownFile]] = {}
 
@@ -51,6 +55,39 @@ def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Ma
     return f"{protocol}://"
 
 
+class _Ends:
+    """The last bytes of files, from where they were read on; the files of longest ago make room."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, KnownFile], bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def read(self, file: tuple[str, KnownFile], at: int, length: int) -> bytes | None:
+        """A range of a file, if it is kept."""
+        with self._lock:
+            data = self._kept.get(file, b"")
+        begin = at - (file[1].size - len(data))
+        return data[begin : begin + length] if begin >= 0 else None
+
+    def keep(self, file: tuple[str, KnownFile], at: int, data: bytes) -> None:
+        """A range that reaches the end of its file, or what is kept of it; other ranges are not kept."""
+        with self._lock:
+            kept = self._kept.get(file, b"")
+            reaches = file[1].size - len(kept) == at + len(data)
+            # Without a time, a file cannot be told from the one that replaces it.
+            if file[1].modified is None or not reaches or len(kept) + len(data) > _LARGEST_END:
+                return
+            self._kept[file] = data + kept
+            self._kept.move_to_end(file)
+            self._bytes += len(data)
+            while self._bytes > _ENDS_BYTES:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+
+
+_ENDS: dict[str, _Ends] = {}
+
+
 class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is untyped
     """The read-only verbs that DuckDB calls."""
 
@@ -61,6 +98,7 @@ class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is
         self.protocol = protocol
         self._storage = storage
         self._files = files
+        self._ends = _ENDS.setdefault(protocol, _Ends())
 
     def _path(self, path: str) -> str:
         return path.removeprefix(f"{self.protocol}://")
@@ -88,7 +126,7 @@ class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.RawIOBase:
         plain = self._path(path)
-        return _RangedFile(self._storage, plain, self._files[plain].size)
+        return _RangedFile(self._storage, plain, self._files[plain], self._ends)
 
 
 class _RangedFile(io.RawIOBase):
@@ -97,11 +135,13 @@ class _RangedFile(io.RawIOBase):
     DuckDB's threads share a file, each of them says where it reads and then reads: every thread has a place of its own.
     """
 
-    def __init__(self, storage: Storage, path: str, size: int) -> None:
+    def __init__(self, storage: Storage, path: str, known: KnownFile, ends: _Ends) -> None:
         super().__init__()
         self._storage = storage
         self._path = path
-        self._size = size
+        self._known = known
+        self._size = known.size
+        self._ends = ends
         self._places = threading.local()
 
     def readable(self) -> bool:
@@ -121,8 +161,11 @@ class _RangedFile(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         at = self.tell()
         length = self._size - at if size < 0 else min(size, self._size - at)
+        data = self._ends.read((self._path, self._known), at, length) if length > 0 else b""
         try:
-            data = self._storage.read_range(self._path, at, length) if length > 0 else b""
+            if data is None:
+                data = self._storage.read_range(self._path, at, length)
+                self._ends.keep((self._path, self._known), at, data)
         except FileNotFoundError as error:
             raise TableNotFound(
                 f"{self._storage.uri_of(self._path)} has gone since it was planned. Open the table again with "
