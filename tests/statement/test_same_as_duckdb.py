@@ -152,6 +152,15 @@ def test_earlier_statements_of_a_text_decide_what_later_ones_mean(lake: Path, st
     same(lake, statement)
 
 
+def test_another_dialects_functions_do_not_prune(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    statement = ours(lake, "SELECT count(*) FROM 'T' t WHERE a + 0 = 5 AND abs(b) >= 0")
+    called = ours(lake, "SELECT count(*) FROM 'T' t WHERE abs(a) = 5")
+    for mode, files in (("spark", 9), ("none", 1)):
+        con.execute(f"SET dialect_compatibility_mode = '{mode}'")
+        assert [len(plan) for _, plan in rewrite(called, con).plans] == [files]
+        assert [zskip.sql(text, con).fetchall() for text in (statement, called)] == [[(1,)], [(1,)]]
+
+
 def test_a_column_without_a_name_is_named_after_what_the_user_wrote(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
     tables = {"t": f"{lake}/t", "u": f"{lake}/u"}
     con.execute("CREATE TABLE own AS SELECT 5 AS a")

@@ -24,6 +24,7 @@ _USUAL = {
     "error_on_division_by_zero": "true",
     "regex_match_operator_semantics": "partial",
     "Calendar": "gregorian",
+    "dialect_compatibility_mode": "none",
 }
 
 
