@@ -77,6 +77,7 @@ _HOMES = {
 _ENGINES = {
     "arrow": "zskip.engines.arrow",
     "duckdb": "zskip.engines.duckdb",
+    "picture": "zskip.explore.picture",
     "spark": "zskip.spark.handoff",
     "spark session": "zskip.spark.spark_backend",
 }

@@ -117,14 +117,15 @@ def write(
     ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
     folders and URLs of Parquet, CSV or JSON · ``by``: the columns that queries filter on, the most important first; by
     default those of the ``workload`` · ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default): the number
-    (at most one a row) or size of the files · ``weights``: the relative frequency of look-ups on each column ·
-    ``workload``: predicates or SELECT statements like the expected queries, or a file of them · ``sketches``: columns
-    that are looked up by value or text but are not clustered, with their kinds of sketches: ``{"uid": "values", "url":
-    ["values", "substrings"]}``; docs/sketches.md explains when they pay · ``mode``: what to do if the table exists:
-    "error", "append" (by the table's own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by default
-    half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``: called with the phase
-    ("read", "sample", "scatter", "write"), the rows done in it, and their number or None · ``session``: a Spark session
-    that does the work; the source is one of its DataFrames, or paths.
+    (at most one a row) or size of the files · ``row_group_rows``: of a row group, 122,880 by default, fewer in a table
+    of less than two million rows, so that a query can skip some · ``weights``: the relative frequency of look-ups on
+    each column · ``workload``: predicates or SELECT statements like the expected queries, or a file of them ·
+    ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of sketches:
+    ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay · ``mode``: if the
+    table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by
+    default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``: called with the
+    phase ("read", "sample", "scatter", "write"), the rows done in it, and their number or None · ``session``: a Spark
+    session that does the work; the source is one of its DataFrames, or paths.
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.
@@ -883,9 +884,28 @@ class Table:
         """
         require_seed(seed)
         count = len(self._index)
-        some = np.sort(np.random.default_rng(seed).permutation(count)[:_ADVISED_FILES])
+        started = time.perf_counter()
+        rows, today, read = self._sample(seed, progress)
+        total = self.snapshot.totals.rows or read
+        return advisor.advise(
+            rows,
+            queries_of(workload),
+            files=files or max(count, 1),
+            total_rows=total,
+            today=today,
+            weigh=weigh,
+            read_seconds=(time.perf_counter() - started) * total / max(1, read),
+            source=self.uri,
+            workload_file=file_of(workload),
+            version=self.version if self._source is not None and self._source.format == "delta" else None,
+            progress=progress,
+        )
+
+    def _sample(self, seed: int, progress: Progress | None = None) -> tuple[pa.Table, np.ndarray, int]:
+        """Some rows of some files, the number of each one's file, and how many rows were read for them."""
+        some = np.sort(np.random.default_rng(seed).permutation(len(self._index))[:_ADVISED_FILES])
         parts, today, every = [], [], planning.survey(self._index, None)
-        started, read = time.perf_counter(), 0
+        read = 0
         for done, number in enumerate(some.tolist(), 1):
             rows = to_arrow(every.narrowed(np.array([number])).scan)
             read += len(rows)
@@ -895,20 +915,7 @@ class Table:
                 progress("sample", done, len(some))
         if not parts:
             raise InvalidOption(f"{self.uri} has no rows to advise on.")
-        total = self.snapshot.totals.rows or read
-        return advisor.advise(
-            pa.concat_tables(parts),
-            queries_of(workload),
-            files=files or max(count, 1),
-            total_rows=total,
-            today=np.concatenate(today),
-            weigh=weigh,
-            read_seconds=(time.perf_counter() - started) * total / max(1, read),
-            source=self.uri,
-            workload_file=file_of(workload),
-            version=self.version if self._source is not None and self._source.format == "delta" else None,
-            progress=progress,
-        )
+        return pa.concat_tables(parts), np.concatenate(today), read
 
     def logged_queries(
         self,
@@ -959,21 +966,37 @@ class Table:
         where: Condition | None = None,
         columns: Sequence[str] | None = None,
         workload: Workload = (),
+        alternatives: bool = False,
     ) -> Path:
         """Write an HTML file that shows which files a predicate needs, and why; it needs no network.
 
         The page draws the files as boxes on any two of ``columns``, and the ranges of each column. The constants of
         ``where`` can be changed in the page, which then plans again. ``columns``: by default those of the predicate and
-        the layout, at most six · ``workload``: predicates, or a file of them, for which the page lists what each reads.
+        the layout, at most six · ``workload``: predicates or SELECT statements, or a file of them; the page lists what
+        each reads · ``alternatives``: read a sample of the rows, and list what ``where`` and the workload would read in
+        other layouts of the same columns, and in four times as many files.
 
         Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files, and `MissingDependency` without
         Bokeh.
         """
-        from zskip.explore import page, save
+        from zskip import explore
 
-        predicate = bind(where, self.snapshot.schema) if isinstance(where, str) else where
+        predicate = None if where is None else _bound(where, self.snapshot.schema, "duckdb", "UTC", None)
         queries = queries_of(workload) if workload else ()
-        return save(page(self._index, predicate, columns=columns, workload=queries), path)
+        others: list[explore.Alternative] = []
+        if alternatives:
+            rows, today, _ = self._sample(seed=0)
+            layout, asked = self.snapshot.layout, [] if predicate is None else [predicate.text]
+            others = explore.alternatives(
+                rows,
+                today,
+                layout.columns if layout is not None else sorted(predicate.columns if predicate else ()),
+                [*asked, *queries],
+                files=len(self._index),
+                total_rows=self.snapshot.totals.rows or len(rows),
+            )
+        page = explore.page(self._index, predicate, columns=columns, workload=queries, others=others)
+        return explore.save(page, path)
 
     def plot_depth(self, columns: Sequence[str] | None = None) -> altair.HConcatChart:
         """Draw how many files a look-up reads: a histogram for each column of the layout, or of ``columns``.

@@ -139,18 +139,72 @@ def test_what_the_page_keeps_is_what_the_plan_keeps(
 def test_a_file_says_why_and_a_wrong_constant_changes_nothing(
     browser: Any, hostile: zskip.Table, tmp_path: Path
 ) -> None:
-    show(
-        browser, hostile.explore(tmp_path / "page.html", where="i > 450 AND s = 'ax'", workload=["d IS NULL", "i = 3"])
-    )
+    workload = [
+        "d IS NULL",
+        "i = 3",
+        "SELECT s, count(*) FROM hostile WHERE i = 3 AND s > 'a' GROUP BY s",
+        "SELECT s FROM t",
+    ]
+    page = hostile.explore(tmp_path / "page.html", where="i > 450 AND s = 'ax'", workload=workload)
+    show(browser, page)
     browser.execute_script("zskipTell(0)")
     assert "i > 450" in text_of(browser, "file")
+    assert len(browser.find_elements("css selector", "#conditions tr")) == 2
     assert any(words in text_of(browser, "file") for words in ("no row can match", "some rows may match"))
     assert "row group" in text_of(browser, "file")
-    assert len(browser.find_elements("css selector", "#workload tr")) == 2
+    listed = [row.text for row in browser.find_elements("css selector", "#workload tr")]
+    files = [sum(planned(hostile, where)) for where in ("d IS NULL", "i = 3", "i = 3 AND s > 'a'", "TRUE")]
+    assert [
+        line for query, number, line in zip(workload, files, listed, strict=True) if f"{query} {number} " not in line
+    ] == []
+    assert listed[3].endswith("40 100.0 % 100.0 % 100.0 %")
+    assert not browser.find_element("id", "alternatives-section").is_displayed()
     before = kept(browser)
     change(browser, 0, "many")
     assert kept(browser) == before
     assert browser.execute_script("return document.getElementsByName('constant0')[0].validationMessage")
+
+
+def test_other_layouts_stand_beside_today(browser: Any, tmp_path: Path) -> None:
+    """The rows are sorted by a alone, so a look-up on b reads all files, and a layout of both does not."""
+    random = np.random.default_rng(1)
+    rows = pa.table({"a": random.integers(0, 1000, 20_000), "b": random.integers(0, 1000, 20_000)})
+    table = zskip.write(rows, tmp_path / "t", by=["a", "b"], layout="linear", files=16)
+    page = table.explore(tmp_path / "page.html", where="b = 7", workload=["b = 9 OR b = 11"], alternatives=True)
+    show(browser, page)
+    lines = [row.text.split() for row in browser.find_elements("css selector", "#alternatives tr")]
+    assert [line[0] for line in lines][:4] == ["today", lines[1][0], "hilbert", "linear"]
+    assert [line[3] for line in lines] == ["16"] * 4 + ["64"] * 3
+    today, best, _, linear, more, *_ = [float(line[-4]) for line in lines]  # the rows that are read, in percent
+    assert today > 95 < linear
+    assert more < best < 45
+
+
+def test_a_notebook_shows_a_plan_as_its_picture(hostile: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = hostile.plan("i > 450 AND s = '<b>'")
+    shown = plan._repr_html_()
+    assert shown.count("<svg") == 1
+    assert f"{len(plan)} of 40 read" in shown
+    assert "<b>" not in shown
+    assert "<svg" in hostile.plan()._repr_html_()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert plan._repr_html_().startswith("<pre>")
+
+
+def test_between_is_one_condition_beside_another(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:
+    where = "i BETWEEN 100 AND 120 AND s >= 'b' AND (d IS NULL OR d < DATE '2024-02-01')"
+    show(browser, hostile.explore(tmp_path / "page.html", where=where))
+    assert kept(browser) == planned(hostile, where)
+    rows = [row.text for row in browser.find_elements("css selector", "#conditions tr")]
+    for row, text in zip(rows, ("i BETWEEN 100 AND 120", "s >= 'b'"), strict=False):
+        assert row.startswith(f"{text} {40 - sum(planned(hostile, text))} "), rows
+
+
+def test_an_expression_is_explored_as_its_sql(hostile: zskip.Table, tmp_path: Path) -> None:
+    import pyarrow.compute as pc
+
+    by_sql = hostile.explore(tmp_path / "sql.html", where="i > 450").read_text()
+    assert len(hostile.explore(tmp_path / "expression.html", where=pc.field("i") > 450).read_text()) > len(by_sql) / 2
 
 
 def test_text_from_a_table_is_only_text(browser: Any, tmp_path: Path) -> None:

@@ -89,7 +89,10 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--where", metavar="PREDICATE", help="the predicate, whose constants the page lets you change")
     command.add_argument("--columns", type=names, metavar="A,B", help="the columns to draw, six at most by default")
-    command.add_argument("--workload", type=Path, metavar="FILE", help="a file of predicates: what each reads")
+    command.add_argument("--workload", type=Path, metavar="FILE", help="a file of SQL: what each query reads")
+    command.add_argument(
+        "--alternatives", action="store_true", help="what other layouts and more files would read, from a sample"
+    )
     command.add_argument("--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
     add_storage(command)
     add_json(command)
@@ -160,7 +163,9 @@ def plot(given: argparse.Namespace) -> None:
 def explore(given: argparse.Namespace) -> None:
     table = opened(given)
     queries = statements(given.workload) if given.workload else ()
-    target = table.explore(given.output, where=given.where, columns=given.columns, workload=queries)
+    target = table.explore(
+        given.output, where=given.where, columns=given.columns, workload=queries, alternatives=given.alternatives
+    )
     wrote(target, given)
 
 

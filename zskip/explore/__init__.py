@@ -1,7 +1,8 @@
 """`explore`: an HTML page that shows a plan, and plans again when the reader changes its constants.
 
 ``export``: the data of the page · ``proof.js``: the planner's proof over ranges, in JavaScript · ``page.js``,
-``page.html``: the page. It is drawn by Bokeh (``pip install "zskip[plot]"``) and needs no network.
+``page.html``: the page. It is drawn by Bokeh (``pip install "zskip[plot]"``) and needs no network. ``alternatives``:
+what other layouts would read · ``picture``: a plan in a notebook · ``drawn_columns``: what both draw.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from zskip import plan as planning
 from zskip.binder import bind
 from zskip.binder.workload_sql import conditions
 from zskip.errors import InvalidOption, MissingDependency
-from zskip.explore.export import Arrays, columns_of, tree_of
+from zskip.explore.alternatives import Alternative, alternatives
+from zskip.explore.drawn_columns import drawn_columns
+from zskip.explore.export import Arrays, ExportedColumn, Level, columns_of, tree_of
 from zskip.expr import Predicate
 from zskip.expr.tree import Opaque, Reference, walk
 from zskip.tablelog import Index
 
-__all__ = ["page", "save"]
+__all__ = ["Alternative", "alternatives", "page", "save"]
 
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
@@ -44,11 +47,13 @@ def page(
     *,
     columns: Sequence[str] | None = None,
     workload: Sequence[str] = (),
+    others: Sequence[Alternative] = (),
 ) -> str:
     """The HTML of the page.
 
     ``columns``: paths of the columns to draw, by default those of the predicate and of the layout, at most six ·
-    ``workload``: predicates for which the page lists the files and rows that they read.
+    ``workload``: predicates or statements, for which the page lists what they read · ``others``: what they would read
+    in other layouts, as `alternatives` finds it.
 
     Raises `UnknownColumn`, `NotOrderable` and `SqlError`, `InvalidOption` for a table without files, and
     `MissingDependency` without Bokeh.
@@ -67,7 +72,7 @@ def page(
     arrays = Arrays()
     facts: dict[str, Any] = {
         "columns": [asdict(column) for column in exported],
-        "tree": None if predicate is None else tree_of(predicate, exported, levels, arrays),
+        "tree": None if predicate is None else _tree(predicate, exported, levels, arrays),
         "conjuncts": [],
         "levels": [
             {
@@ -83,6 +88,7 @@ def page(
         "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
         "workload": _shares_read(index, workload),
+        "alternatives": [asdict(each) for each in others],
     }
     if group_file is not None:
         facts["group_files"] = arrays.add(group_file.astype(np.uint32))
@@ -108,33 +114,32 @@ def save(text: str, path: str | os.PathLike[str]) -> Path:
 
 def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | None) -> list[Reference]:
     schema = index.snapshot.schema
-    if given is not None:
-        chosen = [column.path for column in schema.orderable(given)]
+    if given is None:
+        chosen = drawn_columns(index.snapshot, predicate, _MOST_COLUMNS)
     else:
-        layout = () if index.snapshot.layout is None else index.snapshot.layout.columns
-        read = sorted(predicate.columns) if predicate else []
-        both = [path for path in read if path in layout]
-        orderable = [path for path, column in schema.columns.items() if column.orderable]
-        wanted = dict.fromkeys([*both, *layout, *read, *orderable])
-        chosen = [path for path in wanted if path in schema.columns and schema.columns[path].orderable][:_MOST_COLUMNS]
+        chosen = [column.path for column in schema.orderable(given)]
     if not chosen:
         raise InvalidOption(f"{index.storage.uri} has no column with ranges to show.")
     return [Reference(path, schema.columns[path].type) for path in chosen]
 
 
+def _tree(
+    predicate: Predicate, exported: Sequence[ExportedColumn], levels: Sequence[Level], arrays: Arrays
+) -> dict[str, Any]:
+    """The predicate's tree; of several conjuncts an AND of theirs, so that the page can judge each alone."""
+    trees = [tree_of(part, exported, levels, arrays) for part in predicate.conjuncts]
+    return trees[0] if len(trees) == 1 else {"is": "and", "parts": trees}
+
+
 def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any]]:
     """Each conjunct: its text, its part of the exported tree (None: all of it), and why it prunes little."""
     parts = predicate.conjuncts
-    trees = tree["parts"] if len(parts) > 1 and tree["is"] == "and" and len(tree["parts"]) == len(parts) else None
     found = []
     for number, part in enumerate(parts):
         opaque = [node.reason.text for node in walk(part.tree) if isinstance(node, Opaque)]
-        if trees is None and number:
-            break
-        own = tree if trees is None else trees[number]
-        text = part.text if trees is not None else predicate.text
+        own = tree["parts"][number] if len(parts) > 1 else tree
         note = "; ".join(dict.fromkeys(opaque)) or ("proved when this was made" if own["is"] == "fixed" else "")
-        found.append({"text": text, "part": None if trees is None else number, "note": note})
+        found.append({"text": part.text, "part": number if len(parts) > 1 else None, "note": note})
     return found
 
 

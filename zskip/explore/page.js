@@ -296,9 +296,19 @@ function start(page) {
     cell(row, one.files.toLocaleString("en"));
     cell(row, percent(one.files, files));
     cell(row, percent(one.rows, page.rows.reduce((a, b) => a + b, 0)));
+    cell(row, percent(one.bytes, page.bytes.reduce((a, b) => a + b, 0)));
     $("workload").append(row);
   }
   $("workload-section").hidden = !page.workload.length;
+  for (const one of page.alternatives) {
+    const row = document.createElement("tr");
+    cell(row, one.layout, one.today ? "th" : "td");
+    cell(row, one.by.join(", "));
+    cell(row, one.files.toLocaleString("en"));
+    for (const share of [one.share_of_files, one.rows, one.bytes]) cell(row, percent(share, 1));
+    $("alternatives").append(row);
+  }
+  $("alternatives-section").hidden = !page.alternatives.length;
   window.zskipPage = page;
   window.zskipTell = tell;
   document.body.dataset.ready = "yes";

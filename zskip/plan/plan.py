@@ -99,7 +99,8 @@ class Plan:
         return f"<Plan of {self._survivors.index.storage.uri}: {which}: reads {len(self):,} of {total:,} files>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.explain())}</pre>"
+        picture = engine("picture").svg(self._survivors)
+        return f"{picture or ''}<pre>{escape(self.explain())}</pre>"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         schema = engine("arrow").output_schema(self.scan, self._columns)
