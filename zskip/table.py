@@ -97,7 +97,7 @@ def write(
     files: int | None = None,
     rows_per_file: int | None = None,
     file_size: int | str | None = None,
-    row_group_rows: int = 122_880,
+    row_group_rows: int | None = None,
     compression: str = "zstd",
     weights: Mapping[str, float] | Sequence[float] | None = None,
     workload: Workload | None = None,

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from zskip.plan import Share
 
-__all__ = ["LayoutScore", "Report", "Timing", "short"]
+__all__ = ["SMALL_BYTES", "TOO_SMALL", "LayoutScore", "Report", "Timing", "short"]
+
+SMALL_BYTES = 100_000_000
+TOO_SMALL = (
+    "This table is too small to tell: below 100 MB most of the time goes into opening files and planning. Compare the "
+    "files and bytes that are read; they are what a larger table saves."
+)
 
 _MOST_GAINS = 20
 
@@ -68,6 +74,12 @@ class Report:
     held_out: bool = False
     before: Report | None = None
 
+    @property
+    def too_small(self) -> bool:
+        """Whether a scan of the whole table is so quick that the times say little."""
+        known = [one.bytes.whole for one in self.timings if one.bytes.whole is not None]
+        return bool(known) and max(known) < SMALL_BYTES
+
     def __str__(self) -> str:
         lines = [
             f"{self.table} (version {self.version}), medians of {self.runs} runs",
@@ -84,6 +96,8 @@ class Report:
                     f"{'Spark':>43} {_time(one.spark_zskip_seconds)} {_time(one.spark_plain_seconds)} "
                     f"{one.spark_plain_seconds / one.spark_zskip_seconds:>6.1f}×"
                 )
+        if self.too_small:
+            lines.append(TOO_SMALL)
         if self.layouts:
             judged = "queries that they were not fitted to" if self.held_out else "the query that they were fitted to"
             lines += ["", f"layouts fitted to a sample of the rows, by what they skip of other rows, for {judged}:"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from zskip.bench.report import SMALL_BYTES, TOO_SMALL
 from zskip.cli.arguments import Commands, add_command, add_json
 from zskip.cli.terminal import grid, out, print_json, size, working
 from zskip.sample_data import Sample, demo_data
@@ -163,6 +164,8 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
         if wrong
         else "\nEach answer holds exactly the rows of a full scan. Times are medians of five, planning included."
     )
+    if totals.bytes < SMALL_BYTES:
+        console.print(TOO_SMALL)
 
 
 def compare(clustering: Mapping[str, Mapping[str, ColumnDepth]]) -> None:

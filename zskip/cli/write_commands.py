@@ -140,6 +140,11 @@ def write(given: argparse.Namespace) -> None:
             **write_options(given),
         )
     show({**summary(table), "seconds": round(time.perf_counter() - start, 3)}, given)
+    if table.snapshot.totals.row_groups == 1 and not given.json:
+        out().print(
+            "The table is one file of one row group, which a query reads as a whole: nothing is gained by an index of "
+            "so few rows. --files N or --row-group-rows N makes smaller parts."
+        )
 
 
 def append(given: argparse.Namespace) -> None:

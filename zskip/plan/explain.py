@@ -93,6 +93,8 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
     predicate = "every row" if found["predicate"] is None else found["predicate"]
     lines = [f"{found['table']} (version {found['version']})", f"  WHERE {predicate}", "skipped"]
     lines += [f"  {name.replace('_', ' '):<11}{_of(share)}" for name, share in found["skipped"].items()]
+    if found["skipped"]["files"]["total"] == 1 and found["skipped"]["row_groups"]["total"] in (1, None):
+        lines.append("  the table is one file of one row group: it is read as a whole or not at all")
     if found["files_without_residual"]:
         lines.append(f"  in {found['files_without_residual']:,} of the files that are read, every row matches")
     if found["conjuncts"]:

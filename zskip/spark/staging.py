@@ -22,6 +22,7 @@ from zskip.spark.sort_order import arranged
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Storage, abandon
 from zskip.writer import FileGroups, Routing, WriteOptions, least_rows, slot_label, slots_per_file
+from zskip.writer.options import ROW_GROUP_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,6 +88,7 @@ def _run(
     from pyspark.sql import functions as f
 
     names = rows.columns
+    group_rows = options.row_group_rows or ROW_GROUP_ROWS
     partition_by = list(routing.partition_by)
     order = [column(name) for name in partition_by]
     if partition_by:
@@ -99,7 +101,7 @@ def _run(
         )
     # A small append has a few rows for each file of the layout: one task writes several files.
     rows_per_slot = sampled.total / max(1, routing.files)
-    alone = not bundled and rows_per_slot > options.row_group_rows
+    alone = not bundled and rows_per_slot > group_rows
     together = 1 if alone else max(1, int(rows_per_file / 2 / max(1.0, rows_per_slot)))
     number = f.col(_FILE) if together == 1 else (f.col(_FILE) / together).cast("int")
     rows = rows.repartitionById(max(1, -(-routing.files // together)), number)
@@ -108,14 +110,14 @@ def _run(
         order.append(f.col(_FILE))
     if bundled:
         order.append(f.col(_SLOT))
-    if together == 1 and not bundled and 2 * rows_per_file > options.row_group_rows:  # the most that a file holds
-        rows = arranged(rows, routing, sampled.rows, sampled.total, options.row_group_rows, _FILE, order)
+    if together == 1 and not bundled and 2 * rows_per_file > group_rows:  # the most that a file holds
+        rows = arranged(rows, routing, sampled.rows, sampled.total, group_rows, _FILE, order)
     elif order:
         rows = rows.sortWithinPartitions(*order)
     writer = (
         rows.select(*[column(name) for name in dict.fromkeys([*names, *folders])])
         .write.option("compression", _CODECS.get(options.compression, options.compression))
-        .option("parquet.block.row.count.limit", str(options.row_group_rows))
+        .option("parquet.block.row.count.limit", str(group_rows))
         .option("maxRecordsPerFile", str(max(2 * rows_per_file, 1)))
     )
     if folders:

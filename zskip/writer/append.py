@@ -18,7 +18,7 @@ from zskip.storage.foreign_folders import refuse_folder
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
-from zskip.writer.options import WriteOptions
+from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.routing import Routing
 from zskip.writer.write import Written
 
@@ -165,7 +165,7 @@ def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
         "rows_per_file": options.rows_per_file,
         "file_size": options.file_size,
         "fitted_rows_per_file": written.rows_per_file,
-        "row_group_rows": options.row_group_rows,
+        "row_group_rows": options.row_group_rows or ROW_GROUP_ROWS,
         "compression": options.compression,
         "weights": dict(options.weights) if isinstance(options.weights, Mapping) else options.weights,
         "workload": None if options.workload is None else list(options.workload),

@@ -14,7 +14,7 @@ from zskip.errors import InvalidOption, nearest
 from zskip.progress import Progress
 from zskip.schema import names_given
 
-__all__ = ["Resources", "Rewrite", "WriteOptions", "bytes_of", "named", "span_of"]
+__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "bytes_of", "named", "span_of"]
 
 _UNITS = {
     "": 1,
@@ -31,6 +31,8 @@ _UNITS = {
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000
+ROW_GROUP_ROWS = 122_880
+_LEAST_GROUPS, _LEAST_GROUP_ROWS = 16, 4_096
 _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 
@@ -53,7 +55,7 @@ class FileLayout(TypedDict, total=False):
     files: int | None
     rows_per_file: int | None
     file_size: int | str | None
-    row_group_rows: int
+    row_group_rows: int | None
     compression: str
     weights: Mapping[str, float] | Sequence[float] | None
     workload: Sequence[str] | None
@@ -81,7 +83,7 @@ class WriteOptions:
     files: int | None = None
     rows_per_file: int | None = None
     file_size: int | str | None = None
-    row_group_rows: int = 122_880
+    row_group_rows: int | None = None
     compression: str = "zstd"
     weights: Mapping[str, float] | Sequence[float] | None = None
     workload: Sequence[str] | None = None
@@ -118,6 +120,15 @@ class WriteOptions:
         require_seed(self.seed)
         for name in ("by", "partition_by"):
             object.__setattr__(self, name, named(getattr(self, name), name))
+
+    def group_rows(self, rows: int) -> int:
+        """The most rows of a row group in a new table of ``rows``.
+
+        122,880 by default, and fewer in a small table: one of a single row group would have nothing to skip.
+        """
+        if self.row_group_rows is not None:
+            return self.row_group_rows
+        return min(ROW_GROUP_ROWS, max(_LEAST_GROUP_ROWS, -(-rows // _LEAST_GROUPS)))
 
     @property
     def sized_by_bytes(self) -> bool:

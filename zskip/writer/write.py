@@ -33,7 +33,7 @@ from zskip.tablelog.segments import new_ids, published
 from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
-from zskip.writer.options import WriteOptions
+from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size
 from zskip.writer.row_source import Part, RowSource
@@ -166,8 +166,10 @@ class _Write:
     begun: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     drafts: Drafts = field(init=False)
+    group_rows: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.group_rows = self.options.row_group_rows or ROW_GROUP_ROWS
         self.drafts = Drafts(self.storage)
 
     def run(self, source: RowSource, routing: Routing | None, rows_per_file: int | None) -> Written:
@@ -176,6 +178,7 @@ class _Write:
         profile = self._profile(source)
         if routing is None:
             routing, rows = self._fitted(source, profile)
+            self.group_rows = self.options.group_rows(rows)
             rows_per_file = max(1, -(-rows // max(routing.files, 1)))
         else:
             routing, rows = self._extended(source, routing)
@@ -360,7 +363,7 @@ class _Write:
             assignment = shape.routing.assignment_of(file)
             count = shape.pieces(file, rows)
             piece_rows = -(-rows // count)
-            length = int(even_cuts(piece_rows, self.options.row_group_rows)[1])
+            length = int(even_cuts(piece_rows, self.group_rows)[1])
             by = top_level(assignment.columns, self.schema)
             for name in columns if count > 1 else by:  # once, where it is needed more than once
                 columns[name] = _joined(columns[name])
@@ -379,7 +382,7 @@ class _Write:
                 yield self._written(shape.routing.folder_of(file) + name, trimmed(taken), assignment)
 
     def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
-        cuts = even_cuts(rows.num_rows, self.options.row_group_rows)
+        cuts = even_cuts(rows.num_rows, self.group_rows)
         units = collect.row_groups(rows, cuts, self.schema)
         stored = rows.drop_columns(list(self.options.partition_by)) if self.options.partition_by else rows
         self.begun.append(path)
