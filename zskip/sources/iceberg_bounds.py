@@ -7,6 +7,8 @@
 | decimal | the unscaled number, big-endian, as short as can be |
 | string, binary, fixed | as they are |
 | boolean | one byte |
+
+UUIDs are left out: Java compared them as two signed numbers for years, and a bound does not tell who wrote it.
 """
 
 from __future__ import annotations
