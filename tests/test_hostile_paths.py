@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
@@ -70,3 +71,22 @@ def test_a_hive_folder_that_is_a_link_to_the_outside_is_refused(tmp_path: Path) 
     with pytest.raises(UnsafePath):
         tablelog.vacuum(again.storage)
     assert len(np.unique(again.plan("day = '1'").paths)) == 1
+
+
+@pytest.mark.parametrize("links", [{"loop": "."}, {"a/up": ".."}, {"a/l": "b", "b/l": "a"}, {"a/1": "a", "a/2": "a"}])
+def test_links_that_lead_round_in_a_circle_are_refused(links: dict[str, str], tmp_path: Path) -> None:
+    """Each file was listed forty times, and then the system's own error came through."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"a": [1]}), tmp_path / folder / "1.parquet")
+    for link, target in links.items():
+        (tmp_path / link).symlink_to((tmp_path / target).resolve() if target in "ab" else target)
+    with pytest.raises(UnsafePath, match="a link to a folder above it"):
+        zskip.index(tmp_path)
+
+
+def test_a_link_to_a_folder_beside_it_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a" / "1.parquet")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert zskip.index(tmp_path).count() == 2

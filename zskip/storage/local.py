@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import os
 import secrets
 import stat
@@ -109,6 +110,7 @@ class LocalStorage:
                         continue
                     if entry.is_symlink():
                         self._keep_inside(before + name, f"{self.uri}/{before}{name}")
+                        self._refuse_loop(before + name)
                     if entry.is_dir():
                         waiting.append(before + name)
                         continue
@@ -128,6 +130,15 @@ class LocalStorage:
             raise UnsafePath(
                 f"The name {os.fsencode(error.object)!r} of a file in {self.uri} is not UTF-8. Rename the file."
             ) from error
+
+    def _refuse_loop(self, link: str) -> None:
+        """Raise `UnsafePath` where a link leads to a folder above it, whose files would be listed again and again."""
+        parents = itertools.accumulate(("", *link.split("/")[:-1]), os.path.join)
+        if self._real(link) in map(self._real, parents):
+            raise UnsafePath(f'The path "{link}" of the table {self.uri} is a link to a folder above it. Remove it.')
+
+    def _real(self, path: str) -> str:
+        return os.path.realpath(os.path.join(self.uri, path))
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:
