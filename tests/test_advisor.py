@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip import advisor
+from zskip import advisor, layouts
 from zskip.cli import main
 from zskip.errors import InvalidOption
 
@@ -153,3 +153,13 @@ def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
     with pytest.raises(InvalidOption, match=r"gone\.sql"):
         zskip.write(ROWS, tmp_path / "never", by=["c"], workload="gone.sql")
     assert not (tmp_path / "never").exists()
+
+
+def test_of_many_queries_no_kind_is_missed():
+    """2,400 queries in turn: every second or third one would all be of one kind."""
+    queries = [f"{column} = {number}" for number in range(400) for column in "abcabc"]
+    advice = advisor.advise(ROWS, queries, files=4, total_rows=4000, candidates=("tiles",))
+    assert len(advice.queries) == 1000
+    assert sorted(group.condition for group in advice.groups) == ["a = ?", "b = ?", "c = ?"]
+    fitted = layouts.fit(ROWS, None, layout="tree", files=8, workload=queries, total_rows=4000)
+    assert sorted(fitted.columns) == ["a", "b", "c"]

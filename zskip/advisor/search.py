@@ -18,7 +18,7 @@ from zskip.errors import InvalidOption
 from zskip.layouts import Assignment
 from zskip.layouts.fitting import fitted
 from zskip.layouts.score import query_bytes
-from zskip.layouts.task import BoundQuery, Task, bound_queries, task_of
+from zskip.layouts.task import BoundQuery, Task, bound_queries, some_of, task_of
 from zskip.progress import Progress
 from zskip.schema import Schema
 from zskip.sketch_advice import SketchAdvice, worth_sketching
@@ -59,13 +59,12 @@ def advise(
     the commands; ``version``: of a source that is laid out in place · ``progress``: called with "candidates", how many
     were tried, and how many there are.
 
-    Of more than 1,000 queries an even selection is used. Raises `InvalidOption`, `SqlError`.
+    Of more than 1,000 queries a random selection is used. Raises `InvalidOption`, `SqlError`.
     """
     if weigh not in ("bytes", "queries"):
         raise InvalidOption(f'weigh= is "bytes" or "queries", not {weigh!r}.')
     schema = Schema(sample.schema)
-    queries = bound_queries(workload, schema)
-    queries = queries[:: max(1, -(-len(queries) // _MOST_QUERIES))]
+    queries = some_of(bound_queries(some_of(workload, _MOST_QUERIES), schema), _MOST_QUERIES)
     columns = _filtered_columns(queries, schema)[:_MOST_COLUMNS]
     if not columns:
         raise InvalidOption("No query of the workload filters on a column of the table that can be ordered.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from zskip.layouts.sample import Sample
 from zskip.layouts.workload import Queries
 from zskip.schema import Schema
 
-__all__ = ["BoundQuery", "Task", "bound_queries", "task_of"]
+__all__ = ["BoundQuery", "Task", "bound_queries", "some_of", "task_of"]
 
 _MOST_QUERIES = 200
 
@@ -90,7 +90,7 @@ def task_of(
     total_rows: int,
     most_queries: int | None = _MOST_QUERIES,
 ) -> Task:
-    """The task for a sample. Of more than ``most_queries`` queries an even selection is used.
+    """The task for a sample. Of more than ``most_queries`` queries a random selection is used.
 
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SqlError`.
     """
@@ -104,8 +104,7 @@ def task_of(
     shares = _weights(weights, len(columns))
     beside = [schema.columns[path] for path in extra if path not in {column.path for column in columns}]
     if most_queries is not None:
-        step = max(1, -(-len(every) // most_queries))
-        every = every[::step]
+        every = some_of(every, most_queries)
     codes = Sample.of(sample, [*columns, *beside])
     look_ups = LookUps(codes, np.concatenate([shares, np.zeros(len(beside))]))
     files = max(1, min(files, codes.rows, total_rows))
@@ -114,6 +113,17 @@ def task_of(
     predicates = [each.predicate for each in every]
     queries = Queries.of(codes, predicates, look_ups, widths.weights) if predicates else None
     return Task(codes, look_ups, queries, widths, files, bounds)
+
+
+def some_of(queries: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of some queries, in their order, always the same ones.
+
+    Not every second or tenth: logs repeat themselves, and a kind of query would be missed.
+    """
+    if len(queries) <= most:
+        return list(queries)
+    chosen = np.random.default_rng(0).choice(len(queries), most, replace=False)
+    return [queries[number] for number in np.sort(chosen).tolist()]
 
 
 def _weights(weights: Sequence[float] | None, columns: int) -> NDArray[np.float64]:

@@ -36,9 +36,9 @@ class LoggedQueries:
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """How a log may name a table: by its address, by a path that ends like it, or by one of its names.
+    """How a log may name a table: by its address, by a path that ends like it, by its folder's name, or as a user says.
 
-    ``name``: of its folder.
+    ``name``: of its folder · ``names``: those that the user gives, of a view or of a folder.
     """
 
     address: str
@@ -50,7 +50,7 @@ class TableNames:
         """The names of the table at this path or URL: that of its folder, and the ``others`` that a user gives."""
         plain = _plain(address)
         name = plain.rsplit("/", 1)[-1]
-        return TableNames(plain, name, frozenset(each.lower() for each in (name, *others)))
+        return TableNames(plain, name, frozenset(each.lower() for each in others))
 
     def __contains__(self, place: str) -> bool:
         """Whether a name, a path or a glob is the table or lies in it.
@@ -59,20 +59,21 @@ class TableNames:
         >>> [place in names for place in ("Connections", "lake/conn/*.parquet", "/srv/lake/conn/a.parquet", "lake/dns")]
         [True, True, True, False]
         """
-        if place.lower() in self.names:
-            return True
-        path = _plain(place.split("*")[0])
+        path = _plain(place)
         folder = path.rpartition("/")[0] if path.endswith(".parquet") else path
+        if place.lower() == self.name.lower() or folder.rsplit("/", 1)[-1].lower() in self.names:
+            return True
         inside = (path + "/").startswith(self.address + "/")
         return "/" in place and (inside or (self.address + "/").endswith("/" + folder.removeprefix("./") + "/"))
 
 
 def _plain(address: str) -> str:
-    """An address without its trailing slash; a local one as a path, however many slashes follow ``file:``.
+    """An address up to a glob, without a slash at its end; a local one as a path, whatever follows ``file:``.
 
-    >>> _plain("file:///a/b/"), _plain("file:/a/b"), _plain("s3://bucket/b")
+    >>> _plain("file:///a/b/"), _plain("file:/a/b/*.parquet"), _plain("s3://bucket/b")
     ('/a/b', '/a/b', 's3://bucket/b')
     """
+    address = address.split("*")[0]
     if address.startswith("file:"):
         address = "/" + address.removeprefix("file:").lstrip("/")
     return address.rstrip("/")

@@ -102,9 +102,13 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 for line in io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8"):
                     yield json.loads(line)
             except (ValueError, OSError) as error:
-                # The last line of a log that is still written may be half there.
-                if ".inprogress" not in str(file):
+                if not _is_being_written(file):
                     raise InvalidOption(f'"{file}" is not an event log of Spark, or is cut off: {error}') from error
+
+
+def _is_being_written(file: Path) -> bool:
+    """Whether its application still runs: the last line may be half there."""
+    return file.name.endswith(".inprogress") or any(file.parent.glob("appstatus_*.inprogress"))
 
 
 def _is_log(path: Path) -> bool:
