@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +15,7 @@ from zskip.schema import Schema
 from zskip.sketches import SketchName
 from zskip.sketches.hashing import can_hash
 
-__all__ = ["SketchAdvice", "worth_sketching"]
+__all__ = ["SketchAdvice", "reads_with_values", "worth_sketching"]
 
 _BYTES_AN_ENTRY = 3
 _LEAST_GAIN = 2.0
@@ -48,7 +49,7 @@ def worth_sketching(
     schema = Schema(sample.schema)
     asked: dict[SketchName, list[float]] = {}
     for query, reads in zip(queries, layout_reads, strict=True):
-        for name in {name for part in bind(query, schema).conjuncts for name in _serves(part.tree)}:
+        for name in {name for part in bind(query, schema).conjuncts for name, _ in _serves(part.tree)}:
             asked.setdefault(name, []).append(reads)
     found = []
     for name, reads_of in asked.items():
@@ -59,21 +60,42 @@ def worth_sketching(
     return tuple(sorted(found, key=lambda each: (-each.layout_reads, each.name)))
 
 
-def _serves(node: Node) -> Iterator[SketchName]:
-    """The sketches that could prove this condition false."""
+def reads_with_values(sample: pa.Table, queries: Sequence[str], files: int, total_rows: int) -> list[float]:
+    """The share of files that each query would read by a sketch of values on whichever of its columns serves it best.
+
+    1 where no sketch serves it. Rows are taken to lie in files at random, as they do on columns that a layout does not
+    cluster. Raises `SqlError`.
+    """
+    schema = Schema(sample.schema)
+    rows: dict[str, float] = {}
+    found = []
+    for query in queries:
+        least = 1.0
+        for part in bind(query, schema).conjuncts:
+            for name, values in _serves(part.tree):
+                if name.kind == "values":
+                    if name.column not in rows:
+                        rows[name.column] = _rows_of_one_value(sample, schema, name.column, total_rows)
+                    least = min(least, _share_of_files(rows[name.column] * values, files))
+        found.append(least)
+    return found
+
+
+def _serves(node: Node) -> Iterator[tuple[SketchName, int]]:
+    """The sketches that could prove this condition false, each with the number of constants that it is asked for."""
     match node:
         case Compare("=", Reference(path, type), Literal()) | Compare("=", Literal(), Reference(path, type)):
             if can_hash(type):
-                yield SketchName(path, "values")
-        case In(Reference(path, type), _, _):
+                yield SketchName(path, "values"), 1
+        case In(Reference(path, type), values, _):
             if can_hash(type):
-                yield SketchName(path, "values")
+                yield SketchName(path, "values"), len(values)
         case Computable(part):
             yield from _serves(part)
         case Opaque(implies=implies) if implies is not None:
             for each in walk(implies):
                 if isinstance(each, Contains) and isinstance(each.term, Reference):
-                    yield SketchName(each.term.path, "substrings")
+                    yield SketchName(each.term.path, "substrings"), 1
 
 
 def _expected(
@@ -82,11 +104,23 @@ def _expected(
     """The expected share of files that hold one value, and the bytes of the sketch."""
     if name.kind != "values":
         return None, None
-    values = schema.columns[name.column].of(sample).drop_null()
-    distinct = pc.count_distinct(values).as_py()
-    if distinct > len(values) / 2:
-        # Mostly unique: each value of the table lies in about one file.
-        entries = total_rows * distinct // max(1, len(values))
-        return 1 / files, _BYTES_AN_ENTRY * entries
-    each = min(files, max(1, total_rows // max(1, distinct)))
-    return each / files, _BYTES_AN_ENTRY * min(total_rows, distinct * each)
+    rows = _rows_of_one_value(sample, schema, name.column, total_rows)
+    share = _share_of_files(rows, files)
+    return share, int(_BYTES_AN_ENTRY * min(total_rows, total_rows / rows * share * files))
+
+
+def _rows_of_one_value(sample: pa.Table, schema: Schema, column: str, total_rows: int) -> float:
+    """How many rows of the table have the value of a row, on average over the rows.
+
+    Estimated by how many pairs of sampled rows are equal: a sample of a large table looks unique long before it is.
+    """
+    values = schema.columns[column].of(sample).drop_null()
+    counts = np.asarray(pc.struct_field(pc.value_counts(values), "counts"), np.float64)
+    pairs = len(values) * (len(values) - 1)
+    equal = float((counts * (counts - 1)).sum()) / pairs if pairs else 0.0
+    return max(1.0, equal * total_rows)
+
+
+def _share_of_files(rows: float, files: int) -> float:
+    """The expected share of files in which at least one of some rows lies, where they lie at random."""
+    return float(max(1 / files, 1.0 - (1.0 - 1.0 / files) ** rows))

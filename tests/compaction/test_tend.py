@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +17,18 @@ from tests.compaction.test_optimize import ids, rows_of
 from zskip.cli import main
 from zskip.compaction import compact
 from zskip.errors import CommitConflict, InvalidOption
-from zskip.receipts import Optimized, Step
+from zskip.receipts import Optimized, Step, Vacuumed
 
 APPENDER = """
+import pathlib
 import sys
 import zskip
 from tests.compaction.test_optimize import rows_of
-table = zskip.open(sys.argv[1])
-for seed in range(100, 112):
-    table.append(rows_of(300, seed))
+table, stop = zskip.open(sys.argv[1]), pathlib.Path(sys.argv[2])
+for seed in range(100, 1000):
+    if stop.exists():
+        break
+    table.append(rows_of(100, seed))
     print(seed, flush=True)
 """
 
@@ -94,24 +96,26 @@ def test_what_no_budget_is_left_for_is_left_and_said(tmp_path: Path, monkeypatch
 
 
 def test_a_process_that_appends_meanwhile_loses_nothing(tmp_path: Path) -> None:
-    table = grown(tmp_path / "t")
-    expected = set(ids(table)) | {id for seed in range(100, 112) for id in rows_of(300, seed)["id"].to_pylist()}
-    command = [sys.executable, "-c", APPENDER, str(tmp_path / "t")]
-    tended = 0
+    path, stop = tmp_path / "t", tmp_path / "stop"
+    table = zskip.write(rows_of(5000, 1), path, by=["a"], files=5)
+    command = [sys.executable, "-c", APPENDER, str(path), str(stop)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as appender:
         assert appender.stdout is not None
-        assert appender.stdout.readline() == "100\n"
-        while appender.poll() is None:
-            assert all(step.left is None or step.receipt is not None for step in table.tend().steps)
-            tended += 1
-            time.sleep(0.05)
+        seeds = [int(appender.stdout.readline())]
+        optimized = 0
+        while optimized < 2:
+            done = steps(table.tend(older_than="1 hour"))
+            assert isinstance(done["vacuum"].receipt, Vacuumed)
+            optimized += (
+                isinstance(done["optimize"].receipt, Optimized) and done["optimize"].receipt.files_rewritten > 0
+            )
+            seeds.append(int(appender.stdout.readline()))  # at least one append between two rounds
+        stop.touch()
+        seeds += map(int, appender.stdout)
         assert appender.wait() == 0
-    assert tended > 1
     table.tend()
-    operations = [entry.operation for entry in table.history()]
-    first = operations[::-1].index("optimize")
-    assert "append" in operations[::-1][first:]  # the two took turns
-    assert sorted(expected) == ids(zskip.open(tmp_path / "t"))
+    appended = [id for seed in seeds for id in rows_of(100, seed)["id"].to_pylist()]
+    assert ids(zskip.open(path)) == sorted(rows_of(5000, 1)["id"].to_pylist() + appended)
     assert table.verify(["a < 100"], sample=None).clean
 
 

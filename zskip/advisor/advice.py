@@ -36,7 +36,8 @@ class Advice:
     ``groups``: the queries by kind, with what the best candidate makes better or worse · ``rewrite_seconds``: about how
     long writing the best candidate takes on this machine, estimated by writing samples · ``command``: the command line
     that writes it; ``bench_command``: the one that measures afterwards what it gained · ``sketches``: sketches that
-    would serve look-ups better than the layout, and their cost.
+    would serve look-ups better than the layout, and their cost · ``sketched``: the candidate that reads the least where
+    sketches serve what they can, if that is much less; ``sketched_command``: the command line that writes both.
     """
 
     queries: tuple[str, ...]
@@ -53,6 +54,8 @@ class Advice:
     command: str
     bench_command: str
     sketches: tuple[SketchAdvice, ...] = ()
+    sketched: Candidate | None = None
+    sketched_command: str | None = None
 
     @property
     def harmless(self) -> Candidate | None:
@@ -74,8 +77,13 @@ class Advice:
         lines.append(f"{'limit':9} {self.least:7.2%}  what the queries return")
         lines += ["", *self._by_group(), "", f"writing the best takes about {_duration(self.rewrite_seconds)}:"]
         lines += [self.command, "what it gained then, in time and bytes:", self.bench_command]
-        if self.sketches:
-            lines += ["", "sketches that would serve look-ups beside it:", *map(str, self.sketches)]
+        if self.sketched is not None and self.sketched_command is not None:
+            worse = f"{self.sketched.worse} of {len(self.groups)} groups worse"
+            lines += ["", f"{self.sketched.read:.2%} with another layout, and sketches for look-ups ({worse}):"]
+            lines.append(self.sketched_command)
+        elif self.sketches:
+            lines += ["", "sketches that would serve look-ups beside it:"]
+        lines += map(str, self.sketches)
         return "\n".join(lines)
 
     def _by_group(self) -> list[str]:

@@ -21,7 +21,7 @@ from zskip.layouts.score import query_bytes
 from zskip.layouts.task import BoundQuery, Task, bound_queries, some_of, task_of
 from zskip.progress import Progress
 from zskip.schema import Schema
-from zskip.sketch_advice import SketchAdvice, worth_sketching
+from zskip.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
 from zskip.writer.write_estimate import seconds_to_write
 
 __all__ = ["Weigh", "advise"]
@@ -30,6 +30,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Weigh = Literal["bytes", "queries"]
 
 _MOST_COLUMNS, _MOST_COMBINED, _REFINED = 6, 4, 2
+_MUCH_LESS = 0.8
 _MOST_QUERIES, _MOST_FITTED = 1000, 200
 
 
@@ -69,8 +70,14 @@ def advise(
     if not columns:
         raise InvalidOption("No query of the workload filters on a column of the table that can be ordered.")
     trial = _Trial.of(sample, queries, columns, files=files, total_rows=total_rows, weigh=weigh)
-    found = list(_tried(trial, columns, candidates, progress))
     conditions = [each.query.condition for each in queries]
+    rows = max(total_rows, sample.num_rows)
+    by_sketch = np.array(reads_with_values(sample, conditions, files, rows))
+    pools = [(columns, np.ones(len(queries)))]
+    if (by_sketch < 1).any():
+        unserved = _filtered_columns([each for each, read in zip(queries, by_sketch, strict=True) if read >= 1], schema)
+        pools.append(([column for column in columns if column in unserved], by_sketch))
+    found = list(_tried(trial, pools, candidates, progress))
     now = None if today is None else trial.read(np.unique(trial.held_out(today), return_inverse=True)[1])
     least = trial.least()
     ranked = sorted(found, key=lambda each: (each[0].read, len(each[0].by)))
@@ -78,7 +85,11 @@ def advise(
     weights = tuple(trial.weights.tolist())
     groups = grouped(conditions, weights, best.queries, None if now is None else now.tolist(), least.tolist())
     members = [np.array(group.numbers) for group in groups]
-    sketches = worth_sketching(sample, conditions, best.queries, files, max(total_rows, sample.num_rows))
+    sketched = _with_sketches([each for each, _, _ in ranked], by_sketch, now, trial.weights, members)
+    served = best if sketched is None else next(each for each, _, _ in ranked if _same(each, sketched))
+    sketches = worth_sketching(sample, conditions, served.queries, files, rows)
+    names = (source, target, workload_file)
+    command, bench = _commands(best, files, () if sketched is not None else sketches, *names, version)
     return Advice(
         tuple(conditions),
         weights,
@@ -92,8 +103,11 @@ def advise(
         groups,
         # Rows are read twice: for the sample, and to be written.
         2 * read_seconds + fit_seconds + seconds_to_write(sample, assignment, total_rows),
-        *_commands(best, files, sketches, source, target, workload_file, version),
+        command,
+        bench,
         sketches,
+        sketched,
+        None if sketched is None else _commands(sketched, files, sketches, *names, version)[0],
     )
 
 
@@ -181,15 +195,20 @@ class _Trial:
 
 
 def _tried(
-    trial: _Trial, columns: Sequence[str], names: Sequence[str], progress: Progress | None
+    trial: _Trial,
+    pools: Sequence[tuple[Sequence[str], Floats]],
+    names: Sequence[str],
+    progress: Progress | None,
 ) -> Iterator[tuple[Candidate, Assignment, float]]:
-    """The candidates: the first layout by sets of columns that grow by the best one; the others by the best sets.
+    """The candidates: the first layout by sets of columns, the others by those that are best by it.
 
-    A tree cuts at whatever the workload asks for, whichever columns it is given, so one set is enough for it.
+    ``pools``: columns, of which a set grows by the one that helps most, and what each query reads at most, whatever the
+    layout. A tree cuts at whatever the workload asks for, whichever columns it is given, so one set is enough for it.
     """
     sets = {name: 1 if name in ("tree", "auto") else _REFINED for name in names[1:]}
-    most = min(len(columns), _MOST_COMBINED)
-    total, done = sum(sets.values()) + sum(range(len(columns) - most + 1, len(columns) + 1)), 0
+    sizes = [range(len(pool) - min(len(pool), _MOST_COMBINED) + 1, len(pool) + 1) for pool, _ in pools]
+    total, done = sum(sets.values()) + sum(map(sum, sizes)), 0
+    found: dict[tuple[str, ...], tuple[Candidate, Assignment, float]] = {}
 
     def tried(layout: str, by: tuple[str, ...]) -> tuple[Candidate, Assignment, float]:
         nonlocal done
@@ -199,20 +218,51 @@ def _tried(
         read = trial.read_by(assignment)
         done += 1
         if progress is not None:
-            progress("candidates", done, max(total, done))
+            progress("candidates", done, total)
         return Candidate(layout, by, float(trial.weights @ read), tuple(read.tolist())), assignment, seconds
 
-    found: list[tuple[Candidate, Assignment, float]] = []
-    base: tuple[str, ...] = ()
-    for _ in range(most):
-        larger = [tuple(c for c in columns if c in (*base, more)) for more in columns if more not in base]
-        grown = [tried(names[0], by) for by in larger]
-        found += grown
-        base = min(grown, key=lambda each: each[0].read)[0].by
-    yield from found
-    found.sort(key=lambda each: (each[0].read, len(each[0].by)))
+    def cost(by: tuple[str, ...], most: Floats) -> float:
+        return float(trial.weights @ np.minimum(found[by][0].queries, most))
+
+    for pool, most in pools:
+        base: tuple[str, ...] = ()
+        for _ in range(min(len(pool), _MOST_COMBINED)):
+            larger = [tuple(c for c in pool if c in (*base, more)) for more in pool if more not in base]
+            for by in larger:
+                if by not in found:
+                    found[by] = tried(names[0], by)
+            costs = [cost(by, most) for by in larger]
+            base = larger[int(np.argmin(costs))]
+    yield from found.values()
+    best = sorted(found, key=lambda by: (found[by][0].read, len(by)))
     for layout, count in sets.items():
-        yield from [tried(layout, each[0].by) for each in found[:count]]
+        yield from [tried(layout, by) for by in best[:count]]
+    if progress is not None:
+        progress("candidates", total, total)
+
+
+def _same(one: Candidate, other: Candidate) -> bool:
+    return (one.layout, one.by) == (other.layout, other.by)
+
+
+def _with_sketches(
+    ranked: Sequence[Candidate],
+    by_sketch: Floats,
+    today: Floats | None,
+    weights: Floats,
+    groups: Sequence[NDArray[np.int64]],
+) -> Candidate | None:
+    """The best candidate where sketches serve what they can; None if that is not another, or not by a fifth better.
+
+    With sketches for the look-ups, a layout is free to serve the other queries.
+    """
+    both = [np.minimum(each.queries, by_sketch) for each in ranked]
+    number = int(np.argmin([weights @ read for read in both]))
+    read = float(weights @ both[number])
+    if number == 0 or read > _MUCH_LESS * ranked[0].read:
+        return None
+    found = replace(ranked[number], read=read, queries=tuple(both[number].tolist()))
+    return replace(found, worse=_worse(found, today, weights, groups))
 
 
 def _worse(candidate: Candidate, today: Floats | None, weights: Floats, groups: Sequence[NDArray[np.int64]]) -> int:
