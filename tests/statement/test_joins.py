@@ -91,6 +91,11 @@ PRUNED = [
     ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
     ("SELECT * FROM {dim} s JOIN {0} t USING (key) WHERE s.name = 'p'", [1, 2]),
     ("SELECT * FROM {0} t, {dim} s WHERE t.key = s.key AND s.name = 'p' AND t.val < s.key", [2, 1]),
+    ("SELECT t.key FROM {0} t JOIN {dim} s USING (key) WHERE s.name = 'p' UNION ALL SELECT key FROM {1}", [2, 1, 16]),
+    (
+        "SELECT key FROM {0} WHERE key IN (SELECT key FROM {dim} WHERE name = 'p') EXCEPT SELECT val FROM {1}",
+        [2, 1, 16],
+    ),
     # An integer of another width is the same key; what is computed of it is not.
     ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.small WHERE s.name = 'p'", [2, 1]),
     ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key + 1 WHERE s.name = 'p'", [16, 1]),

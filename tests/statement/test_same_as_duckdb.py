@@ -117,6 +117,11 @@ def files_read(lake: Path, statement: str) -> list[int]:
         "SELECT COLUMNS(lambda c: c LIKE 'n%') FROM 'T' t WHERE a = 5",
         "SELECT t FROM 'T' t WHERE a = 5",
         "SELECT * EXCLUDE (l) REPLACE (a + 1 AS a) FROM 'T' t WHERE a = 5",
+        "WITH e AS NOT MATERIALIZED (SELECT a, b FROM 'T' t) "
+        "SELECT * FROM (SELECT a, b FROM e UNION ALL SELECT b, a FROM e) q WHERE abs(a) = 5",
+        "WITH e AS NOT MATERIALIZED (SELECT a, k FROM 'T' t) "
+        "SELECT * FROM (SELECT a, k FROM e INTERSECT SELECT k, a FROM e) q WHERE abs(a) = 5",
+        "SELECT a FROM 'T' t UNION BY NAME SELECT k, c AS a FROM 'U' u WHERE abs(u.a) = 5 ORDER BY ALL",
         "SELECT * FROM 'T' x POSITIONAL JOIN 'U' y WHERE x.a = 5",
         "SELECT * FROM 'T' x NATURAL JOIN 'U' y WHERE a < 20",
         "SELECT * FROM 'T' x ASOF JOIN 'U' y ON x.k = y.k AND x.a >= y.a WHERE x.a = 55",
@@ -186,6 +191,24 @@ def test_a_stored_column_is_named_after_what_the_user_wrote(
         found = con.sql(f"FROM {stored}")
         assert (found.columns, found.fetchall()) == (["(SELECT max(k) FROM u)", "a"], [(9, 7), (9, 5)])
     assert con.sql("FROM other").columns == ["a", "(SELECT 1)"]
+
+
+def test_names_of_a_set_operation_are_read_at_scans_alone_where_a_cte_is_on_both_sides() -> None:
+    rows = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    texts = {
+        "SELECT a FROM t UNION ALL SELECT b FROM u": {"zskip_0_0": "a", "zskip_0_1": "b", "A": "a", "B": "b"},
+        "WITH e AS MATERIALIZED (FROM t) SELECT a FROM e UNION ALL SELECT b FROM e": {
+            "zskip_0_0": "a",
+            "zskip_0_1": "b",
+        },
+    }
+    for text, printed in texts.items():
+        made = stubs.make_stubs((rows, rows), text)
+        over = text.replace("FROM t", f"FROM {made[0].sql}").replace("FROM u", f"FROM {made[1].sql}")
+        with duckdb.connect() as con:
+            root = stubs.engine_plan(con, over, made)
+        assert root is not None
+        assert stubs.printed_columns(root, made, text)[0].printed == printed
 
 
 def test_what_only_an_alias_shows_does_not_prune(lake: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
-from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs
+from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Place, Word, edited
 from zskip.engines.duckdb.table_queries import TableQueries
@@ -108,9 +108,11 @@ def _rules(
     edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
     edits += file_columns(words, schemas)
     root = engine_plan(con, edited(text, edits)[_explained(words) :], stubs, params)
-    columns = [stub.columns for stub in stubs]
-    scans = None if root is None else root.scans(columns)
-    if root is None or scans is None:
+    if root is None:
+        return _Rules()
+    columns = printed_columns(root, stubs, text)
+    scans = root.scans(columns)
+    if scans is None:
         return _Rules()
     return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns))
 

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -22,13 +22,13 @@ import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
 from zskip.engines.duckdb.table_places import Word
-from zskip.statement.plan_tree import Node, StubColumns, read_tree
+from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow.dataset as ds
 
-__all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs", "names_file_columns"]
+__all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs", "names_file_columns", "printed_columns"]
 
 _LOG = logging.getLogger("zskip")
 # Where a statement looks at the names of columns, other spellings might change what it means.
@@ -36,7 +36,9 @@ _READS_NAMES = re.compile(
     r"\b(columns|typeof|alias|struct_keys|to_json|json_\w+|row_to_json|query|query_table)\b", re.I
 )
 # Where a name of one column can come to stand for another, what is printed by it says nothing.
-_MOVES_NAMES = re.compile(r"\b(union|except|intersect|replace|rename|pivot|unpivot|recursive)\b", re.I)
+_MOVES_NAMES = re.compile(r"\b(replace|rename|pivot|unpivot|recursive)\b", re.I)
+# The rows of both sides go by the names of the left one.
+_SET_OPERATION = re.compile(r"\b(union|except|intersect)\b", re.I)
 _MOST_SPELLINGS = 30
 # What a read of Parquet files has besides their columns, as values of which DuckDB's planner knows nothing.
 _OF_FILES = {
@@ -107,6 +109,27 @@ def _unused_prefix(statement: str) -> str:
     while prefix in statement.lower():
         prefix += "x"
     return prefix
+
+
+def printed_columns(root: Node, stubs: Sequence[Stub], statement: str) -> list[StubColumns]:
+    """The columns of stubs by the names that may be read in a plan.
+
+    A set operation may be of a table with itself, where one place is scanned twice or by a CTE: a condition that is
+    printed by the name of a left column stands above a right one as well then, so that only names at scans are read.
+    """
+    columns = [stub.columns for stub in stubs]
+    if not _SET_OPERATION.search(statement):
+        return columns
+    shared = any("CTE" in node.name for node in root.walk())
+    once = set() if shared else places_scanned_once(root, columns)
+    return [
+        stub.columns if place in once else stub.columns._replace(printed=dict(_at_scan(stub)))
+        for place, stub in enumerate(stubs)
+    ]
+
+
+def _at_scan(stub: Stub) -> Iterator[tuple[str, str]]:
+    return ((name, column) for name, column in stub.columns.printed.items() if name in stub.rows.schema.names)
 
 
 class _Spelling:
