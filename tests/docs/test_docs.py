@@ -1,6 +1,6 @@
 """Every code block of README.md and docs/*.md runs.
 
-The blocks of a page run in order, in one temporary folder that holds `fixtures/`. A `python` block shares its names
+The blocks of a page run in order, in one temporary folder that is empty at first. A `python` block shares its names
 with the page's other python blocks; one with `>>>` prompts is a doctest, its answers compared. In a `console` block
 the lines that begin with `$ ` are commands, and each must succeed; the rest shows what they print. A command that is
 nothing but `zskip` and its arguments runs in this process, which spares a second of imports; any other, and a `bash`
@@ -121,7 +121,6 @@ def run_script(script: str, folder: Path, where: str) -> None:
 
 
 def run_page(page: Path, folder: Path, *, with_spark: bool) -> None:
-    (folder / "fixtures").symlink_to(ROOT / "fixtures")
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         if block.excuse or (block.needs_spark and not with_spark):
