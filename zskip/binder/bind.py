@@ -36,7 +36,7 @@ MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED, MOST_PARSED_WORDS = 2_000_000, 500_00
 these the ones of all conditions that are more than a column beside constants, which only the parser reads: tokens, and
 those that are no constant, comma or parenthesis. A list of rows of constants is long, and each row is read quickly."""
 
-_MOST_LEAVES = 1_000
+_MOST_LEAVES = 500
 """Conditions that are bound one by one after the parser has read them; the others in a chain are left to the engine."""
 
 _MOST_WORDS = 5_000

@@ -51,7 +51,7 @@ ANYTHING = TRUE | FALSE | NULL | FAIL
 MOST_PROVED = 2_000
 """Conditions that are proved each on its own, after all of one term are merged; what is beyond them is kept."""
 
-FEWER_PROVED = ((2_500, 500), (10_000, 200))
+FEWER_PROVED = ((2_500, 200),)
 """Beyond so many units, so many: the time of a proof grows with both."""
 
 _MANY = 1 << 12
