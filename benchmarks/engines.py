@@ -1,9 +1,11 @@
 """Look-ups through engines that scan a table themselves, against the same engine over the same files.
 
     python benchmarks/engines.py /tmp/bench --files 2000 10000
+    python benchmarks/engines.py /tmp/bench --spark
 
 polars' own `scan_parquet`, an Arrow dataset, and that dataset in DuckDB and DataFusion, each without and with pruning;
-then a full scan and an aggregate over 100 larger files with polars. Each pair takes turns; figures are medians.
+then a full scan and an aggregate over 100 larger files with polars. With ``--spark`` Spark instead: a star join that is
+pruned at run time, the first rows and aggregates over 1,000 files. Each pair takes turns; figures are medians.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from targets import at_least, at_most
 
 import zskip
 import zskip.polars
 
 ROWS_PER_FILE, LARGE_FILES, LARGE_ROWS = 200, 100, 4_000_000
+SPARK_FILES = 1000
 
 
 def rows(count: int) -> pa.Table:
@@ -91,12 +95,53 @@ def look_ups(table: zskip.Table, runs: int) -> dict[str, tuple[Callable[[], int]
     }
 
 
+def in_spark(folder: Path, runs: int) -> None:
+    """Spark over 1,000 files, as plain Parquet and as a table of zskip's."""
+    from spark import files_read, session
+
+    import zskip.spark
+
+    spark = session()
+    table = made(folder / "engines-spark", SPARK_FILES, ROWS_PER_FILE)
+    zskip.spark.register(spark, "fact", table, connector=True)
+    spark.read.parquet(f"{table.uri}/*.parquet").createOrReplaceTempView("plain")
+    # Two dimensions, as Parquet: keys of three files, and half of the groups.
+    days = pa.table({"key": [key * ROWS_PER_FILE + 7 for key in range(SPARK_FILES)], "day": range(SPARK_FILES)})
+    kinds = pa.table({"group": range(50), "kind": [f"kind {group % 2}" for group in range(50)]})
+    for name, dimension in {"days": days, "kinds": kinds}.items():
+        pq.write_table(dimension, folder / f"{name}.parquet")
+        spark.read.parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(name)
+    star = (
+        "SELECT count(*), sum(payload) FROM {} f JOIN days ON f.key = days.key JOIN kinds ON f.group = kinds.group "
+        "WHERE days.day IN (17, 500, 983) AND kinds.kind LIKE 'kind%'"
+    )
+    read = files_read(spark.sql(star.format("fact"))) - 2
+    at_most(1.2, read / 3, f"Spark, a star join reads {read:,} files, of which 3 hold matches: times as many", " times")
+    for name, query, wanted in [
+        ("a star join", star, 3),
+        ("the first 10 rows", "SELECT * FROM {} ORDER BY key DESC LIMIT 10", 10),
+        ("min, max and count", "SELECT min(key), max(key), count(*), count(payload) FROM {}", 10),
+    ]:
+        slow_query, quick_query = query.format("plain"), query.format("fact")
+        assert spark.sql(slow_query).collect() == spark.sql(quick_query).collect(), name
+        slow, quick = medians(
+            runs, lambda text=slow_query: spark.sql(text).collect(), lambda text=quick_query: spark.sql(text).collect()
+        )
+        took = f"{slow * 1000:,.0f} ms and {quick * 1000:,.0f} ms"
+        at_least(wanted, slow / quick, f"Spark, {name} of {SPARK_FILES:,} files, {took}: faster", " times")
+    spark.stop()
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("folder", type=Path)
     options.add_argument("--files", type=int, nargs="+", default=[2000, 10_000])
     options.add_argument("--runs", type=int, default=5)
+    options.add_argument("--spark", action="store_true", help="Spark instead of the other engines")
     given = options.parse_args()
+    if given.spark:
+        in_spark(given.folder, given.runs)
+        return
     for files in given.files:
         table = made(given.folder / f"engines-{files}", files, ROWS_PER_FILE)
         for engine, (plain, pruned) in look_ups(table, given.runs).items():
