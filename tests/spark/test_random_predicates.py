@@ -18,7 +18,8 @@ from pyspark.sql import functions as f
 from tests.spark.hostile import hostile
 from tests.tables import build_table
 from zskip import spark as zs
-from zskip.spark import catalyst, file_index
+from zskip.spark import catalyst
+from zskip.spark.jvm import Jvm
 from zskip.table import Table
 
 _CONSTANTS = {
@@ -136,7 +137,7 @@ def test_random_predicates(
     spark.conf.set("spark.sql.session.timeZone", zone)
     everything = spark.read.parquet(f"{index.storage.uri}/*.parquet").selectExpr("*", "_metadata.file_name AS file")
     everything = everything.coalesce(1).cache()
-    semantics = file_index._Jvm(spark).semantics()
+    semantics = Jvm(spark).semantics()
     checked = pruned = read = 0
     try:
         while checked < count:
@@ -146,7 +147,7 @@ def test_random_predicates(
             file = np.asarray(matches["file"])
             for number, conditions in optimized(filters).items():
                 where = filters[number][0]
-                wanted = catalyst.predicate(conditions, index.snapshot.schema, semantics)
+                wanted, _ = catalyst.predicate(conditions, index.snapshot.schema, semantics)
                 survivors = {path.rpartition("/")[2] for path in opened.plan(wanted).paths}
                 holding = set(file[np.asarray(matches[f"c{number}"])])
                 assert holding <= survivors, (where, sorted(holding - survivors))

@@ -20,7 +20,7 @@ from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
 from zskip.binder import bind
 from zskip.plan import plan
-from zskip.spark import catalyst, file_index
+from zskip.spark import catalyst, jvm
 from zskip.table import Table
 from zskip.tablelog import Index
 
@@ -207,7 +207,7 @@ def test_an_exception_in_planning_reads_everything_and_warns(
         raise ValueError("planted")
 
     monkeypatch.setattr(catalyst, "predicate", fails)
-    monkeypatch.setattr(file_index, "_WARNED", set())
+    monkeypatch.setattr(jvm, "_WARNED", set())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert table.where("few = 1").count() == plain.where("few = 1").count()
@@ -220,7 +220,7 @@ def test_an_exception_in_planning_reads_everything_and_warns(
 def test_other_internals_fall_back_to_all_files(
     spark: SparkSession, plain: DataFrame, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_index, "_MANIFEST_READERS", ("org.apache.spark.NoSuchIndex",))
+    monkeypatch.setattr(jvm, "_MANIFEST_READERS", ("org.apache.spark.NoSuchIndex",))
     with pytest.warns(RuntimeWarning, match=r"no org\.apache\.spark\.NoSuchIndex"):
         rows = zs.table(spark, Table(index.storage, index.snapshot))
     assert rows.where("few = 1").count() == plain.where("few = 1").count()

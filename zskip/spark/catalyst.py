@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -51,24 +52,28 @@ _TOKEN = re.compile(
 )
 
 
-def predicate(expressions: Sequence[Any], schema: Schema, semantics: Semantics) -> Predicate | None:
+def predicate(expressions: Sequence[Any], schema: Schema, semantics: Semantics) -> tuple[Predicate | None, bool]:
     """What Catalyst's expressions, all of which hold for a row, say of its columns; None where nothing can be used.
 
-    ``expressions`` are Java objects. What cannot be read is left out, which keeps more files and never fewer.
+    ``expressions`` are Java objects. What cannot be read is left out, which keeps more files and never fewer. The flag
+    says whether nothing was left out.
     """
     zone = semantics.zone
     if zone is None:
-        return None
-    found = []
+        return None, not expressions
+    found, whole = [], True
     for expression in expressions:
         text = meant(expression, semantics, zone)
-        if text is None:
-            continue
-        try:
-            found.append(bind(text, schema, dialect="spark", timezone=zone.key, ansi=semantics.ansi))
-        except (ZskipError, RecursionError):
-            continue  # Kept, because what the planner cannot read proves nothing.
-    return alike(conjunction(found), schema) if found else None
+        bound = read = None
+        if text is not None:
+            # Kept where the planner cannot read it, because that proves nothing.
+            with suppress(ZskipError, RecursionError):
+                bound = bind(text, schema, dialect="spark", timezone=zone.key, ansi=semantics.ansi)
+                read = alike(bound, schema)
+        whole &= bound is not None and read is not None and len(read.conjuncts) == len(bound.conjuncts)
+        if read is not None:
+            found.append(read)
+    return (conjunction(found) if found else None), whole
 
 
 def meant(expression: Any, semantics: Semantics, zone: ZoneInfo) -> str | None:

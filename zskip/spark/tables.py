@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,10 +13,12 @@ from zskip import tablelog
 from zskip.binder import bind
 from zskip.errors import UnsupportedFormat
 from zskip.sources import source_of
-from zskip.spark.file_index import Unsupported, self_pruning
+from zskip.spark import connector, file_index
 from zskip.spark.folder_types import with_spark_types
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, column, is_connect, read_files, require_session
+from zskip.spark.jvm import Jvm, Unsupported, warn_once
+from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.spark.spark_sql import table_paths
 from zskip.storage.opening import knows
 from zskip.table import Table
@@ -34,13 +35,18 @@ def table(
     version: int | None = None,
     *,
     columns: Sequence[str] | None = None,
+    connector: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """A DataFrame over a table that prunes itself: Spark's planner asks zskip which files its filters leave.
 
-    Filters count wherever they come from: ``.where()``, SQL over a view of it, joins, constant subqueries. It stays
-    at the version that it was made from. Where Spark's internals do not allow it, as on Spark Connect, it says so once
-    and reads all files; `read` prunes there too.
+    Filters count wherever they come from: ``.where()``, SQL over a view of it, joins, constant subqueries.
+    ``connector``: True for a connector in place of Spark's file source. Then the keys of joins count too, at run time,
+    and of first rows, count, min and max it reads what the index does not know; ``_metadata`` and ``inputFiles()`` are
+    missing.
+
+    It stays at the version that it was made from. Where Spark's internals do not allow it, as on Spark Connect, it says
+    so once and reads all files; `read` prunes there too.
 
     Raises `TableNotFound`, and `SchemaError` for a column that Spark cannot read: name the others in ``columns``.
     """
@@ -55,8 +61,8 @@ def table(
     if is_connect(spark):
         return _all_files(spark, found, schema, "Spark Connect has no JVM at hand")
     try:
-        replan = copy(found).plan  # found may move to another version
-        rows = self_pruning(spark, found.index, schema, lambda predicate: replan(predicate).scan)
+        files = SnapshotFiles(Jvm(spark), found.index, schema)
+        rows = _self_pruning(files) if connector else file_index.self_pruning(files)
     except Unsupported as error:
         return _all_files(spark, found, schema, str(error))
     return rows if rows.columns == schema.names else rows.select([column(name) for name in schema.names])
@@ -144,6 +150,15 @@ def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:
     if columns is None:
         return arrow
     return pa.schema([arrow.field(found.snapshot.schema.column(name).parts[0]) for name in columns])
+
+
+def _self_pruning(files: SnapshotFiles) -> DataFrame:
+    """By the newest of Spark's interfaces that it has as zskip needs it. Raises `Unsupported`."""
+    try:
+        return connector.self_pruning(files)
+    except Unsupported as error:
+        warn_once(f"zskip does not prune by the keys of joins in this Spark ({error}), only by filters.")
+        return file_index.self_pruning(files)
 
 
 def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str) -> DataFrame:

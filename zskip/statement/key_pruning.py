@@ -31,7 +31,7 @@ from zskip.statement.joins import JoinKeys
 from zskip.stats import Ranges
 from zskip.tablelog import Index
 
-__all__ = ["JoinedTable", "KeySet", "prune_by_keys"]
+__all__ = ["JoinedTable", "KeySet", "file_slices", "prune_by_keys"]
 
 # Seconds on a common machine, over local files whose columns are read in part.
 _A_QUERY, _A_FILE, _A_ROW = 2e-3, 1.3e-4, 8e-9
@@ -151,16 +151,20 @@ _SLICES: WeakKeyDictionary[Index, dict[str, float]] = WeakKeyDictionary()
 
 
 def _slices(tables: Sequence[JoinedTable], join: JoinKeys) -> float:
-    """Into how many parts a column divides the files of its table."""
     table = tables[join.place]
-    index, column = table.survivors.index, _column(table, join.column)
+    column = _column(table, join.column)
+    return 1.0 if column is None else file_slices(table.survivors.index, column.path)
+
+
+def file_slices(index: Index, path: str) -> float:
+    """Into how many parts a column divides the files of a table: a key lies in one of them."""
     known = _SLICES.setdefault(index, {})
-    if column is not None and column.path not in known:
+    if path not in known:
         shards = range(len(index.snapshot.shards))
         many = len(shards) > _SHARDS_OF_FILES
-        statistics = index.shards([column.path]) if many else index.files(shards, [column.path]).statistics
-        known[column.path] = len(statistics) / max(depths(statistics, [column.path])[column.path].average, 1.0)
-    return 1.0 if column is None else known[column.path]
+        statistics = index.shards([path]) if many else index.files(shards, [path]).statistics
+        known[path] = len(statistics) / max(depths(statistics, [path])[path].average, 1.0)
+    return known[path]
 
 
 def _prune_by_bounds(source: JoinedTable, table: JoinedTable, join: JoinKeys) -> None:

@@ -1,0 +1,259 @@
+"""The connector: keys of joins prune at run time, first rows and aggregates read few files; all rows as without it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import zskip
+from tests.spark.files import files_read
+from tests.tables import build_table, sorted_rows
+from zskip import spark as zs
+from zskip.spark import connector
+from zskip.spark.handoff import setting
+from zskip.spark.runtime_keys import parsed
+from zskip.table import Table
+
+_FILES, _ROWS = 20, 400
+_START = dt.datetime(2018, 10, 27, 20)
+# What the sides of the joins are to have: values of files 1 and 15, NULLs, and what no file has.
+_CHOSEN = [25, 312, None, 5000]
+
+
+def _fact() -> pa.Table:
+    """Each column ascends, so that its values tell files apart, and is NULL in every seventh row."""
+
+    def of(values: list[object], kind: pa.DataType) -> pa.Array:
+        return pa.array([None if row % 7 == 3 else value for row, value in enumerate(values)], kind)
+
+    rows = range(_ROWS)
+    return pa.table(
+        {
+            "row": pa.array(rows, pa.int64()),
+            "i": of(list(rows), pa.int32()),
+            "big": of([row * 10**12 for row in rows], pa.int64()),
+            "d": of([float("nan") if row % 50 == 1 else -0.0 if row == 25 else row / 2 for row in rows], pa.float64()),
+            "m": of([Decimal(row).scaleb(-2) for row in rows], pa.decimal128(12, 2)),
+            "s": of([f"it's, '{row:04}" for row in rows], pa.string()),
+            "day": of([_START.date() + dt.timedelta(row) for row in rows], pa.date32()),
+            "ts": of([_START + dt.timedelta(minutes=row) for row in rows], pa.timestamp("us", "UTC")),
+            "local": of([_START + dt.timedelta(minutes=row) for row in rows], pa.timestamp("us")),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
+    """``fact`` through zskip, ``plain`` over its files, and ``dim``: a few rows of it, to be filtered by ``keep``."""
+    folder = tmp_path_factory.mktemp("connector")
+    built = build_table(folder / "fact", _fact(), files=_FILES)
+    rows = zs.register(spark, "fact", Table(built.storage, built.snapshot), connector=True)
+    spark.read.parquet(f"{built.storage.uri}/*.parquet").createOrReplaceTempView("plain")
+    taken = _fact().take(pa.array([row if row is None or row < _ROWS else None for row in _CHOSEN]))
+    pq.write_table(taken.append_column("keep", pa.array([1] * len(taken))), folder / "dim.parquet")
+    spark.read.parquet(str(folder / "dim.parquet")).createOrReplaceTempView("dim")
+    yield rows
+    for name in ("fact", "plain", "dim"):
+        spark.catalog.dropTempView(name)
+
+
+def same(spark: SparkSession, query: str) -> int:
+    """How many files are read of ``fact``, after its rows were found to be those of ``plain``."""
+    found, wanted = spark.sql(query), spark.sql(query.replace("fact", "plain"))
+    files = files_read(found)
+    assert sorted_rows([*map(tuple, found.collect())]) == sorted_rows([*map(tuple, wanted.collect())]), query
+    return files
+
+
+@pytest.mark.parametrize("key", ["row", "i", "big", "m", "s", "day", "ts", "local"])
+def test_keys_of_a_join_choose_files(spark: SparkSession, fact: DataFrame, key: str) -> None:
+    query = f"SELECT fact.row, dim.keep FROM fact JOIN dim ON fact.{key} = dim.{key} WHERE dim.keep > 0"
+    assert same(spark, query) <= 2 + 1, "the files of two keys, and the file of the other side"
+
+
+def test_keys_of_wider_integers_are_compared_as_such(spark: SparkSession, fact: DataFrame) -> None:
+    keys = "(SELECT CAST(row AS BIGINT) + IF(row > 300, 4294967296, 0) AS key, keep FROM dim WHERE keep > 0)"
+    same(spark, f"SELECT fact.row FROM fact JOIN {keys} k ON fact.i = k.key")
+    narrow = "(SELECT CAST(row AS INT) AS key FROM dim WHERE keep > 0)"
+    same(spark, f"SELECT fact.row FROM fact JOIN {narrow} k ON fact.big = k.key * 1000000000000")
+
+
+def test_floats_keep_their_files(spark: SparkSession, fact: DataFrame) -> None:
+    """NaN equals itself in a join, and -0.0 equals 0.0."""
+    keys = "(SELECT explode(array(double('NaN'), 0.0D, 30.0D)) AS key, keep FROM dim WHERE keep > 0)"
+    assert same(spark, f"SELECT fact.row FROM fact JOIN {keys} k ON fact.d = k.key") == _FILES + 1
+
+
+_JOINS = {
+    "SELECT row FROM fact WHERE i IN (SELECT i FROM dim WHERE keep > 0)": 3,
+    "SELECT row FROM fact LEFT SEMI JOIN (SELECT * FROM dim WHERE keep > 0) k ON fact.i = k.i AND fact.row > 100": 3,
+    "SELECT row FROM fact LEFT ANTI JOIN (SELECT * FROM dim WHERE keep > 0) k ON fact.i = k.i": 21,
+    "SELECT row FROM fact WHERE i NOT IN (SELECT i FROM dim WHERE keep > 0 AND i IS NOT NULL)": 21,
+    "SELECT fact.row, k.keep FROM fact LEFT JOIN (SELECT * FROM dim WHERE keep > 0) k ON fact.i = k.i": 21,
+}
+# Whether Spark has the keys in time depends on which side it broadcasts.
+_OTHER_JOINS = [
+    "SELECT fact.row, k.keep FROM fact RIGHT JOIN (SELECT * FROM dim WHERE keep > 0) k ON fact.i = k.i",
+    "SELECT fact.row, k.keep FROM fact FULL JOIN (SELECT * FROM dim WHERE keep > 0) k ON fact.i = k.i",
+    "SELECT fact.row FROM fact JOIN (SELECT * FROM dim WHERE keep > 0) k ON fact.i <=> k.i",
+    "SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 1",
+    "SELECT fact.row FROM fact JOIN dim a ON fact.i = a.i JOIN dim b ON fact.s = b.s WHERE a.keep > 0 AND b.row < 9",
+    "SELECT x.row FROM fact x JOIN fact y ON x.i = y.i JOIN dim ON y.day = dim.day WHERE dim.keep > 0",
+    "WITH f AS (SELECT * FROM fact) SELECT a.row FROM f a JOIN dim d ON a.i = d.i JOIN f b ON a.row = b.row JOIN dim e "
+    "ON b.s = e.s WHERE d.row < 100 AND e.keep > 0",
+    "SELECT k.n FROM dim JOIN (SELECT i, count(*) AS n FROM fact GROUP BY i) k ON k.i = dim.i WHERE dim.keep > 0",
+    "SELECT u.row FROM (SELECT * FROM fact UNION ALL SELECT * FROM fact) u JOIN dim ON u.i = dim.i WHERE keep > 0",
+]
+
+
+@contextmanager
+def settings(spark: SparkSession, name: str) -> Iterator[None]:
+    chosen = {
+        "adaptive": {},
+        "static": {"spark.sql.adaptive.enabled": "false"},
+        "merge": {
+            "spark.sql.autoBroadcastJoinThreshold": "-1",
+            "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
+            "spark.sql.optimizer.dynamicPartitionPruning.reuseBroadcastOnly": "false",
+        },
+        "rows": {"spark.sql.parquet.enableVectorizedReader": "false", "spark.sql.codegen.wholeStage": "false"},
+    }
+    with setting(spark, chosen[name]):
+        yield
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adaptive",
+        pytest.param("static", marks=pytest.mark.slow),
+        pytest.param("merge", marks=pytest.mark.slow),
+        pytest.param("rows", marks=pytest.mark.slow),
+    ],
+)
+def test_all_kinds_of_joins(spark: SparkSession, fact: DataFrame, name: str) -> None:
+    with settings(spark, name):
+        for query, most in _JOINS.items():
+            files = same(spark, query)
+            assert name != "adaptive" or files <= most, (query, files)
+        for query in _OTHER_JOINS:
+            same(spark, query)
+
+
+def test_a_cached_frame_and_one_that_is_run_again(spark: SparkSession, fact: DataFrame) -> None:
+    joined = spark.sql("SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0")
+    first = sorted_rows(joined.toArrow())
+    assert sorted_rows(joined.toArrow()) == first
+    cached = joined.cache()
+    try:
+        assert cached.count() == len(first)
+        assert (
+            sorted_rows(spark.sql("SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0").toArrow())
+            == first
+        )
+    finally:
+        cached.unpersist()
+    assert spark.table("fact").count() == _ROWS
+
+
+def test_partitions(spark: SparkSession, fact: DataFrame, tmp_path: Path) -> None:
+    rows = pa.table({"p": [1, 1, 2, None] * 50, "x": list(range(200))})
+    made = zskip.write(rows, tmp_path / "t", by=["x"], partition_by=["p"], files=8)
+    more = pa.table({"p": [2, 3], "x": [500, 501]})
+    made.append(more)
+    found = zs.register(spark, "parts", zskip.open(tmp_path / "t"), connector=True)
+    plain = spark.createDataFrame(pa.concat_tables([rows, more]))
+    keys = spark.sql("SELECT CAST(row AS INT) - 23 AS p, keep FROM dim WHERE keep > 0")
+    joined, wanted = found.join(keys, "p"), plain.join(keys, "p")
+    assert sorted_rows(joined.toArrow()) == sorted_rows(wanted.toArrow())
+    assert files_read(joined) < files_read(found)
+    spark.catalog.dropTempView("parts")
+
+
+def test_a_folder_that_changes_while_a_query_is_made(spark: SparkSession, fact: DataFrame, tmp_path: Path) -> None:
+    built = build_table(tmp_path / "t", pa.table({"i": list(range(400))}), files=8, managed=False)
+    found = zs.table(spark, Table(built.storage, built.snapshot), connector=True)
+    joined = found.join(spark.table("dim").where("keep > 0"), "i")
+    assert joined.count() == 2
+    pq.write_table(pa.table({"i": [25, 25]}), tmp_path / "t" / "new.parquet")
+    assert joined.count() == 4
+    assert found.count() == 402
+    assert sorted(row.i for row in found.orderBy("i").limit(3).collect()) == [0, 1, 2]
+
+
+_FIRST = {
+    "SELECT row, i FROM fact ORDER BY i DESC LIMIT 5": 20,
+    "SELECT row FROM fact ORDER BY row LIMIT 5": 1,
+    "SELECT row FROM fact ORDER BY row DESC LIMIT 25": 2,
+    "SELECT row FROM fact WHERE row >= 100 ORDER BY row LIMIT 5": 20,
+    "SELECT row, d FROM fact ORDER BY d DESC, row LIMIT 5": 20,
+    "SELECT row, s FROM fact ORDER BY s NULLS FIRST, row LIMIT 5": 20,
+    "SELECT row FROM fact ORDER BY row % 7, row LIMIT 5": 20,
+    "SELECT max(row) FROM (SELECT row FROM fact ORDER BY row LIMIT 30)": 2,
+}
+
+
+def test_first_rows(spark: SparkSession, fact: DataFrame) -> None:
+    for query, most in _FIRST.items():
+        assert same(spark, query) <= most, query
+    assert files_read(spark.sql("SELECT * FROM fact LIMIT 5")) == 1
+    assert files_read(spark.sql("SELECT * FROM fact WHERE row >= 200 LIMIT 25")) <= 2
+    assert len(spark.sql("SELECT * FROM fact WHERE row >= 200 LIMIT 25").collect()) == 25
+
+
+_KNOWN = [
+    "SELECT count(*), count(i), count(d), min(row), max(row) + 1 FROM fact",
+    "SELECT min(i), max(i), min(big), max(big), min(m), max(m), min(day), max(day), min(ts), max(local) FROM fact",
+    "SELECT count(*) FROM fact WHERE row >= 200",
+    "SELECT max(row), count(s) FROM fact WHERE row BETWEEN 100 AND 199 AND row >= 0",
+]
+_UNKNOWN = [
+    "SELECT min(s), max(d), min(d) FROM fact",
+    "SELECT count(DISTINCT i) FROM fact",
+    "SELECT avg(row), count(*) FROM fact",
+    "SELECT i % 3, count(*) FROM fact GROUP BY 1",
+    "SELECT count(*) FROM fact WHERE row > 205",
+    "SELECT count(*) FROM fact WHERE i >= 200",
+    "SELECT count(*), max(row) FROM fact WHERE row > 5000",
+    "SELECT count(*) FILTER (WHERE row > 5) FROM fact",
+]
+
+
+def test_aggregates(spark: SparkSession, fact: DataFrame) -> None:
+    for query in _KNOWN:
+        assert same(spark, query) == 0, query
+        assert spark.sql(query).schema == spark.sql(query.replace("fact", "plain")).schema
+    for query in _UNKNOWN:
+        same(spark, query)
+
+
+def test_without_the_connector_filters_prune_still(
+    spark: SparkSession, fact: DataFrame, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = build_table(tmp_path / "t", _fact(), files=_FILES)
+    monkeypatch.setattr(connector, "_SOURCES", "org.apache.spark.nowhere")
+    with pytest.warns(RuntimeWarning, match=r"no org\.apache\.spark\.nowhere.*only by filters"):
+        rows = zs.table(spark, Table(built.storage, built.snapshot), connector=True)
+    assert files_read(rows.where("row = 25")) == 1
+    assert rows.join(spark.table("dim").where("keep > 0"), "i").count() == 2
+    assert rows.select("_metadata.file_name").distinct().count() == _FILES
+
+
+def test_keys_that_cannot_be_told_for_certain_are_not_used() -> None:
+    assert parsed("'a\ufffd'", "string", pa.string()) is None
+    assert parsed("'a', b'", "string", pa.string()) is None
+    assert parsed("'a'", "string collate UTF8_LCASE", pa.string()) is None
+    assert parsed("5", "int", pa.int64()) is None, "a narrowing cast made equal what is not"
+    assert parsed("5", "bigint", pa.timestamp("us")) is None
+    assert parsed("5", "timestamp", pa.timestamp("us")) is None
+    assert parsed("5.00", "decimal(12,2)", pa.decimal128(13, 2)) is None
+    assert parsed("x", "int", pa.int32()) is None
+    assert parsed("NULL", "int", pa.int32()).to_pylist() == []

@@ -1,0 +1,116 @@
+"""A self-pruning table by Spark's public connector interfaces: its planner hands over filters, at run time join keys.
+
+    Table ── newScanBuilder ──▶ ScanBuilder ◀── filters, columns, first rows, aggregates
+                                    │ build
+                                    ▼
+                                  Scan ◀── keys of joins, at run time
+                                    │ toBatch
+                                    ▼
+                       Spark's own ParquetScan over the files that are left
+
+Java holds each by a proxy, for as long as a query needs it. A proxy has to write out the default methods of its
+interfaces too. Inside Spark's planner nothing is raised: what cannot be planned is read whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from zskip.spark.jvm import CONNECTOR, Proxy, Unsupported, said
+from zskip.spark.scan_builder import ScanBuilder
+from zskip.spark.snapshot_files import SnapshotFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["self_pruning"]
+
+_SOURCES = "org.apache.spark.sql.execution.datasources.v2"
+
+
+def self_pruning(files: SnapshotFiles) -> DataFrame:
+    """A DataFrame over all files of a snapshot, of which Spark reads those that its filters and joins leave.
+
+    Raises `Unsupported`.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.sql import DataFrame
+
+    jvm = files.jvm
+    try:
+        jvm.manifest_reader()
+        nothing = jvm.class_("scala.Option").empty()
+        options = jvm.class_("org.apache.spark.sql.util.CaseInsensitiveStringMap").empty()
+        create = jvm.class_(f"{_SOURCES}.DataSourceV2Relation").create
+        relation = create(Table(files), nothing, nothing, options, nothing)
+        rows = jvm.class_("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, relation)
+        if jvm.spark not in _TRIED:
+            # Spark calls every method that planning needs, once in a session.
+            rows.queryExecution().executedPlan().toString()
+            _TRIED.add(jvm.spark)
+    except (Py4JError, TypeError, AttributeError) as error:
+        raise Unsupported(said(error)) from error
+    return DataFrame(rows, jvm.spark)
+
+
+_TRIED: WeakSet[Any] = WeakSet()
+
+
+class Table(Proxy):
+    """Spark's interface of that name over one snapshot.
+
+    Equal where they read the same version of the same table, so that Spark shares caches between them.
+    """
+
+    class Java:
+        implements = (f"{CONNECTOR}.catalog.SupportsRead",)
+
+    def __init__(self, files: SnapshotFiles) -> None:
+        jvm = self._jvm = files.jvm
+        self._files = files
+        # In the table's order, partition columns where they stand.
+        self._types = jvm.types(files.schema)
+        column = f"{CONNECTOR}.catalog.Column"
+        fields = self._types.fields()
+        made = [jvm.class_(column).create(field.name(), field.dataType(), True) for field in fields]
+        self._columns = jvm.array(column, made)
+        self._capabilities = jvm.class_("java.util.Set").of(
+            jvm.class_(f"{CONNECTOR}.catalog.TableCapability").BATCH_READ
+        )
+
+    @property
+    def identity(self) -> str:
+        return self._files.name
+
+    # --- what Spark calls; the names are its own ---
+
+    def name(self) -> str:
+        return self._files.name
+
+    def id(self) -> None:
+        return None
+
+    def version(self) -> None:
+        return None
+
+    def schema(self) -> Any:
+        return self._types
+
+    def columns(self) -> Any:
+        return self._columns
+
+    def partitioning(self) -> Any:
+        return self._jvm.array(f"{CONNECTOR}.expressions.Transform", [])
+
+    def constraints(self) -> Any:
+        return self._jvm.array(f"{CONNECTOR}.catalog.constraints.Constraint", [])
+
+    def properties(self) -> Any:
+        return self._jvm.class_("java.util.Collections").emptyMap()
+
+    def capabilities(self) -> Any:
+        return self._capabilities
+
+    def newScanBuilder(self, options: Any) -> ScanBuilder:  # noqa: N802
+        return ScanBuilder(self._files, self._types)

@@ -1,0 +1,114 @@
+"""count, min and max that the index knows, as Spark's interface ``LocalScan``: no file is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from zskip import types as t
+from zskip.plan import Survivors
+from zskip.spark.jvm import CONNECTOR, Jvm
+from zskip.spark.pruned_scan import ScanDefaults
+from zskip.statement.aggregates import Aggregates, rows_of_index
+
+__all__ = ["IndexScan", "answered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an aggregate: ``function`` is count, min or max; ``column``: None for all rows."""
+
+    function: str
+    column: str | None
+
+
+def answered(aggregation: Any, survivors: Survivors, jvm: Jvm) -> IndexScan | None:
+    """The one row of these aggregates; None where a file has to be read for it.
+
+    ``aggregation``: a Java object, connector.expressions.aggregate.Aggregation.
+    """
+    if len(aggregation.groupByExpressions()) or survivors.changes or not survivors.index.snapshot.managed:
+        return None
+    calls = [_call(one) for one in aggregation.aggregateExpressions()]
+    known = [call for call in calls if call is not None]
+    if len(known) < len(calls) or not known or not len(survivors):
+        return None
+    ordered = frozenset(call.column for call in known if call.column and call.function != "count")
+    counted = frozenset(call.column for call in known if call.column and call.function == "count")
+    columns = survivors.index.snapshot.schema.columns
+    if not all(name in columns and _is_settable(columns[name].type) for name in ordered):
+        return None
+    found = rows_of_index(survivors, Aggregates(0, True, ordered, counted))
+    if found is None or len(found.rest):
+        return None
+    values = []
+    for call in known:
+        if call.column is None:
+            values.append(found.rows[0])
+        elif call.function == "count":
+            values.append(found.columns[call.column].count[0])
+        else:
+            column = found.columns[call.column]
+            values.append((column.lower if call.function == "min" else column.upper)[0])
+    return IndexScan(jvm, values, len(survivors))
+
+
+def _call(aggregate: Any) -> Call | None:
+    kind = aggregate.getClass().getSimpleName()
+    if kind == "CountStar":
+        return Call("count", None)
+    if kind not in ("Count", "Min", "Max") or (kind == "Count" and aggregate.isDistinct()):
+        return None
+    term = aggregate.column()
+    names = list(term.fieldNames()) if term.getClass().getSimpleName() == "FieldReference" else []
+    return Call(kind.lower(), names[0]) if len(names) == 1 else None
+
+
+class IndexScan(ScanDefaults):
+    """Spark's interface ``LocalScan`` over one row."""
+
+    class Java:
+        implements = (f"{CONNECTOR}.read.LocalScan",)
+
+    def __init__(self, jvm: Jvm, values: list[pa.Scalar], files: int) -> None:
+        super().__init__(jvm)
+        self._files = files
+        named = pa.schema([(f"aggregate{number}", value.type) for number, value in enumerate(values)])
+        self._types = jvm.types(named)
+        self._row = jvm.class_("org.apache.spark.sql.catalyst.expressions.SpecificInternalRow")(self._types)
+        for place, value in enumerate(values):
+            _set(jvm, self._row, place, value)
+
+    # --- what Spark calls; the names are its own ---
+
+    def readSchema(self) -> Any:  # noqa: N802
+        return self._types
+
+    def description(self) -> str:
+        return f"aggregates of {self._files:,} files, from the index"
+
+    def rows(self) -> Any:
+        return self._jvm.array("org.apache.spark.sql.catalyst.InternalRow", [self._row])
+
+
+def _is_settable(type: pa.DataType) -> bool:
+    known = t.is_signed_integer(type) or t.is_date32(type) or t.is_decimal128(type)
+    return bool(known or (t.is_timestamp(type) and type.unit == "us"))
+
+
+def _set(jvm: Jvm, row: Any, place: int, value: pa.Scalar) -> None:
+    """A value in the form that Spark has inside: dates as days, timestamps as microseconds."""
+    type = value.type
+    if not value.is_valid:
+        row.setNullAt(place)
+    elif t.is_signed_integer(type):
+        {8: row.setByte, 16: row.setShort, 32: row.setInt, 64: row.setLong}[type.bit_width](place, value.as_py())
+    elif t.is_date(type):
+        row.setInt(place, value.cast(pa.int32()).as_py())
+    elif t.is_timestamp(type):
+        row.setLong(place, value.cast(pa.int64()).as_py())
+    else:
+        decimal = jvm.class_("org.apache.spark.sql.types.Decimal")
+        row.update(place, decimal.apply(value.as_py(), type.precision, type.scale))

@@ -1,0 +1,141 @@
+"""A session's Java side: the classes of Spark that the adapters are made of, and the conversions between the two."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from zskip.spark.handoff import Semantics, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["CONNECTOR", "Jvm", "Proxy", "Unsupported", "elements", "said", "warn_once"]
+
+CONNECTOR = "org.apache.spark.sql.connector"
+"""The package of Spark's public connector interfaces."""
+# The same class, since Spark 4.2 and before.
+_MANIFEST_READERS = (
+    "org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex",
+    "org.apache.spark.sql.execution.streaming.MetadataLogFileIndex",
+)
+
+
+class Unsupported(Exception):
+    """Spark's internals are not as an adapter needs them; the message says what is different."""
+
+
+class Jvm:
+    """A session's Java side. Raises `Unsupported` where a class is missing."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        context = spark.sparkContext
+        self.spark = spark
+        self.session: Any = spark._jsparkSession
+        self._root: Any = context._jvm
+        self._gateway: Any = context._gateway
+        self._classes: dict[str, Any] = {}
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types there
+
+    def class_(self, name: str) -> Any:
+        """A Java class by its full name."""
+        found = self._find(name)
+        if found is None:
+            raise Unsupported(f"this Spark has no {name}")
+        return found
+
+    def _find(self, name: str) -> Any:
+        """A class, or None; Java is asked once for each, a word for every part of its name."""
+        from py4j.java_gateway import JavaClass
+
+        if name not in self._classes:
+            found = self._root
+            for part in name.split("."):
+                found = getattr(found, part)
+            self._classes[name] = found if isinstance(found, JavaClass) else None
+        return self._classes[name]
+
+    def manifest_reader(self) -> Any:
+        """Spark's index over the files that its own file sink names in a manifest."""
+        found = next(filter(None, map(self._find, _MANIFEST_READERS)), None)
+        if found is None:
+            raise Unsupported(f"this Spark has no {_MANIFEST_READERS[0]}")
+        return found
+
+    def array(self, class_name: str, values: Sequence[Any]) -> Any:
+        """A Java array of a class."""
+        made = self._gateway.new_array(self.class_(class_name), len(values))
+        for place, value in enumerate(values):
+            made[place] = value
+        return made
+
+    def seq(self, values: Sequence[Any]) -> Any:
+        return self.class_("org.apache.spark.api.python.PythonUtils").toSeq(list(values))
+
+    def options(self, options: dict[str, str]) -> Any:
+        return self.class_("org.apache.spark.api.python.PythonUtils").toScalaMap(options)
+
+    def path(self, uri: str) -> Any:
+        return self.class_("org.apache.hadoop.fs.Path")(self.class_("java.net.URI")(uri))
+
+    def types(self, schema: pa.Schema) -> Any:
+        return self.class_("org.apache.spark.sql.types.DataType").fromJson(spark_schema(schema).json())
+
+    def semantics(self) -> Semantics:
+        """Of the session on whose behalf Spark is planning in this thread."""
+        conf = self.class_("org.apache.spark.sql.internal.SQLConf").get()
+        return Semantics(conf.sessionLocalTimeZone(), conf.ansiEnabled())
+
+
+class Proxy:
+    """A Python object behind one of Spark's interfaces. Java compares it as it compares its own.
+
+    Equal where `identity` is: by default, an object is equal to itself only.
+    """
+
+    @property
+    def identity(self) -> str:
+        return f"{type(self).__name__}@{id(self):x}"
+
+    # --- what Java calls; the names are its own ---
+
+    def hashCode(self) -> int:  # noqa: N802
+        return hash(self.identity) & 0x7FFF_FFFF
+
+    def equals(self, other: Any) -> bool:
+        if other is self or other is None:
+            return other is self
+        if isinstance(other, Proxy):
+            return other.identity == self.identity
+        # Another object of Java may be costly to print, as a plan is.
+        is_proxy = hasattr(other, "getClass") and "$Proxy" in other.getClass().getName()
+        return is_proxy and str(other.toString()) == self.identity
+
+    def toString(self) -> str:  # noqa: N802
+        return self.identity
+
+
+def elements(seq: Any) -> list[Any]:
+    """The elements of a Scala sequence."""
+    return [seq.apply(number) for number in range(seq.size())]
+
+
+def said(error: Exception) -> str:
+    """An error in one line. Java's own message is the second line of what py4j makes of it."""
+    lines = str(error).strip().splitlines() or [""]
+    java = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
+    return f"{type(error).__name__}: {java}"
+
+
+def warn_once(message: str) -> None:
+    if message not in _WARNED:
+        _WARNED.add(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+_WARNED: set[str] = set()

@@ -1,0 +1,115 @@
+"""Keys of a join, as Spark hands them to a scan at run time, as predicates on the table's columns.
+
+There may be hundreds of thousands of them: they come from Java as one text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip import types as t
+from zskip.expr import Dialect, Predicate
+from zskip.expr.tree import Reference, in_, never
+from zskip.schema import Column, Schema
+from zskip.spark.jvm import Jvm
+
+__all__ = ["is_key_type", "key_predicates"]
+
+_TEXT = re.compile(r"NULL|'(?:[^']|'')*'")
+# What comes from Java, is read and sorted in a tenth of a second.
+_MOST_KEYS = 200_000
+
+
+def is_key_type(type: pa.DataType) -> bool:
+    """Types whose equal values are the same in Spark and in the index: not so floats, for NaN and -0.0."""
+    exact = t.is_signed_integer(type) or t.is_date(type) or t.is_string(type) or t.is_decimal128(type)
+    return bool(exact or _is_microseconds(type))
+
+
+def key_predicates(predicates: Any, schema: Schema, jvm: Jvm) -> list[Predicate]:
+    """What Spark's predicates say, all of which hold for each row that is needed, as far as it can be read.
+
+    ``predicates``: Java objects, connector.expressions.filter.Predicate[].
+    """
+    found = (_key_predicate(predicate, schema, jvm) for predicate in predicates)
+    return [one for one in found if one is not None]
+
+
+def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm) -> Predicate | None:
+    if predicate.name() == "ALWAYS_FALSE":
+        any_column = next(iter(schema.columns.values()))
+        text = "no key of a join"
+        return Predicate(text, text, never(Reference(any_column.path, any_column.type)), schema, Dialect("spark"))
+    if predicate.name() != "IN":
+        return None
+    children = predicate.children()
+    column = _column(children[0], schema)
+    if column is None or not 1 < len(children) <= _MOST_KEYS:
+        return None
+    printed = jvm.class_("scala.collection.immutable.ArraySeq").unsafeWrapArray(children).mkString(", ")
+    prefix = f"{children[0].toString()}, "
+    if not printed.startswith(prefix):
+        return None
+    keys = parsed(printed[len(prefix) :], children[1].dataType().simpleString(), column.type)
+    if keys is None:
+        return None
+    text = f"{column.path} IN ({len(keys):,} keys of a join)"
+    return Predicate(text, text, in_(Reference(column.path, column.type), keys), schema, Dialect("spark"))
+
+
+def _column(term: Any, schema: Schema) -> Column | None:
+    """The column that a term is. One that is cast is as good where keys of another type can be told apart."""
+    if term.getClass().getSimpleName() == "Cast":
+        term = term.expression()
+    if term.getClass().getSimpleName() != "FieldReference":
+        return None
+    names = list(term.fieldNames())
+    return schema.find(names, case_sensitive=True) if len(names) == 1 else None
+
+
+def parsed(text: str, kind: str, type: pa.DataType) -> pa.Array | None:
+    """Keys of Spark's type ``kind``, as it prints them with commas between them, as values of a column of ``type``.
+
+    NULL is left out, as it has no partner in a join, and so is what such a column cannot hold. None where the column
+    and the keys are not of one type, but for wider integers: a cast may have made equal what is not.
+
+    >>> parsed("7, NULL, 300", "int", pa.int8()).to_pylist()
+    [7]
+    >>> parsed("'a, b', NULL, 'it''s'", "string", pa.string()).to_pylist()
+    ['a, b', "it's"]
+    >>> parsed("7", "date", pa.int64())
+    """
+    if kind == "string":
+        tokens = _TEXT.findall(text)
+        # Bytes that are no UTF-8 come as U+FFFD, and could be any.
+        if not t.is_string(type) or ", ".join(tokens) != text or "\ufffd" in text:
+            return None
+        return pa.array([token[1:-1].replace("''", "'") for token in tokens if token != "NULL"], type)
+    printed = pa.array(text.split(", "))
+    printed = printed.filter(pc.not_equal(printed, "NULL"))
+    try:
+        if t.is_signed_integer(type) and _BITS.get(kind, 0) >= type.bit_width:
+            wide = printed.cast(pa.int64())
+            most = (1 << (type.bit_width - 1)) - 1
+            return wide.filter(pc.and_(pc.less_equal(wide, most), pc.greater_equal(wide, -most - 1))).cast(type)
+        if kind == "date" and t.is_date(type):
+            return printed.cast(pa.int32()).cast(pa.date32()).cast(type)
+        if kind in _CLOCKS and _is_microseconds(type) and (type.tz is not None) is _CLOCKS[kind]:
+            return printed.cast(pa.int64()).cast(type)
+        if t.is_decimal128(type) and kind == f"decimal({type.precision},{type.scale})":
+            return printed.cast(type)
+    except pa.ArrowInvalid:
+        return None  # Kept, because a key that cannot be read may be any.
+    return None
+
+
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_CLOCKS = {"timestamp": True, "timestamp_ntz": False}
+
+
+def _is_microseconds(type: pa.DataType) -> bool:
+    return bool(t.is_timestamp(type) and type.unit == "us")
