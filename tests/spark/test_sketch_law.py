@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.sketches.laws import LookUps, Shape, breaking, committed, random_table
 from tests.spark.test_planner_law import KINDS, plain, session, yields
 
-TABLES, PREDICATES, PARTS = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1")), 100, 40
+TABLES, PREDICATES, PARTS = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1")), 40, 60
 TEXTS = ("s", "s", "s", "s")
 
 
