@@ -162,7 +162,9 @@ class _Grammar:
 
     def _filtered_above(self) -> tuple[str, list[tuple[str, str]]]:
         """Conditions on rows that depend on other rows of their table, which these conditions must not prune."""
-        name, alias, outer = self._one(list(self._tables)), self._alias(), self._alias()
+        # The order is by all columns, of which two may not have one name.
+        tables = [name for name, columns in self._tables.items() if len(dict(columns)) == len(columns)]
+        name, alias, outer = self._one(tables), self._alias(), self._alias()
         columns = list(dict(self._tables[name]).items())
         visible = [Column(alias, *pair) for pair in columns]
         chosen, order = self._one(visible), ", ".join(one.sql for one in visible)
