@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -304,6 +306,72 @@ def test_what_a_vacuum_under_way_has_listed_is_not_restored(place: tuple[str, An
     assert refused
     assert ids(place) == list(range(50, 60))
     assert not [name for name in storage.names(log.LOG) if name.startswith("vacuum")]
+
+
+def test_a_vacuum_that_stands_still_is_heeded_after_another_one(place: tuple[str, Any]) -> None:
+    """It has listed an append's files before the append made its entry, and removes them long after."""
+    table = write(place)
+    storage = open_storage(*place)
+    listed, go_on = Event(), Event()
+
+    class Standing(Stalled):
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(self.inner, name)
+
+            def delete(paths: list[str]) -> None:
+                if any(path.endswith(".parquet") for path in paths):
+                    listed.set()
+                    assert go_on.wait(30)
+                found(paths)
+
+            return delete if name == "delete" else found
+
+    standing: Any = Standing(storage, lambda: None, verb="delete")
+    first = Thread(target=vacuum, args=(standing,))
+
+    def list_files() -> None:
+        first.start()
+        assert listed.wait(30)
+
+    stall(table, list_files)
+    stall(table, lambda: vacuum(open_storage(*place)), after=True)
+    with pytest.raises(CommitConflict, match="a vacuum in progress"):
+        table.append(rows(500))
+    go_on.set()
+    first.join()
+    assert ids(place) == list(range(10))
+
+
+def test_a_vacuum_keeps_what_a_writer_goes_back_to(place: tuple[str, Any]) -> None:
+    """Its own files were taken before it made its entry, and another vacuum comes before it looks."""
+    table = write(place)
+    storage = open_storage(*place)
+    known = set(storage.list("").path.to_pylist())
+
+    def meanwhile() -> None:
+        storage.delete([path for path in storage.list("").path.to_pylist() if path not in known and "/" not in path])
+        with pytest.raises(TableNotFound, match=r"Version 2 .* needs 1 of"):
+            vacuum(storage)
+
+    stall(table, meanwhile, after=True)
+    with pytest.raises(CommitConflict, match="Version 2 was taken back"):
+        table.overwrite(rows(500))
+    assert ids(place) == list(range(10))
+
+
+def test_a_change_stays_where_what_it_replaced_has_expired(place: tuple[str, Any]) -> None:
+    table = write(place)
+    storage = open_storage(*place)
+
+    def meanwhile() -> None:
+        vacuum(storage)
+        intent = {"horizon": time.time_ns() + 10**12, "kept_from": 2}
+        storage.put(f"{log.LOG}/vacuum-{0:016x}.json", json.dumps(intent).encode())
+
+    stall(table, meanwhile, after=True)
+    with pytest.raises(CommitConflict, match="could not be taken back"):
+        table.overwrite(rows(500))
+    assert ids(place) == list(range(500, 510))
 
 
 class StandingRead:

@@ -308,7 +308,9 @@ class _Attempt:
             raise FilesRemoved(
                 f"{error} Version {made.version} was taken back. Repeat the change."
                 if taken_back
-                else f"{error} Others have built on version {made.version} meanwhile: restore(version={made.parent})."
+                else f"{error} Version {made.version} could not be taken back: others have built on it, or what it "
+                f"replaced has expired. verify() says whether its files are there; if not, "
+                f"restore(version={made.parent})."
             ) from error
         except OSError as error:
             raise UncertainCommit(
@@ -317,18 +319,34 @@ class _Attempt:
             ) from error
 
     def _take_back(self, made: Snapshot, before: Snapshot | None) -> bool:
-        """Commit a version without the change. Returns False where others have built on it."""
+        """Commit a version without the change. Returns False where others have built on it, or where files of the
+        version before are gone."""
         if before is None:
             abandon(self.storage, [log.entry_path(made.version)])
             return True
         for _ in range(_ATTEMPTS):
             newest = log.load(self.storage)
             undone = self._undone(newest, made, before)
-            if undone is None or create(self.storage, undone):
-                break
-        if undone is not None:
+            alone = newest.version == made.version
+            if undone is None or (alone and not self._keeps(undone, before)):
+                return False
+            if not create(self.storage, undone):
+                continue
+            if alone and not self._keeps(undone, before):
+                # A vacuum removes the version before, and keeps what the made one names.
+                create(self.storage, self._follows(made, undone))
+                return False
             log.write_hint(self.storage, undone.version)
-        return undone is not None
+            return True
+        return False
+
+    def _keeps(self, undone: Snapshot, before: Snapshot) -> bool:
+        """Whether the files of a version that takes a change back are there, and stay."""
+        try:
+            require_kept(self.storage, (), undone, before)
+        except FilesRemoved:
+            return False
+        return True
 
     def _undone(self, newest: Snapshot, made: Snapshot, before: Snapshot) -> Snapshot | None:
         """The version after ``newest``, as if ``made`` had never been; None where that cannot be told."""
@@ -347,14 +365,20 @@ class _Attempt:
                 state = replace(state, applications={**applications, **earlier})
         else:
             return None
+        return self._follows(state, newest, "take back", {"taken_back": made.version})
+
+    def _follows(
+        self, state: Snapshot, newest: Snapshot, operation: str | None = None, details: Mapping[str, Json] | None = None
+    ) -> Snapshot:
+        """A state of the table as the version after ``newest``."""
         return replace(
             state,
             version=newest.version + 1,
             commit_id=secrets.token_hex(16),
-            operation="take back",
+            operation=operation or state.operation,
             time=_later(newest),
             parent=newest.version,
-            details={"taken_back": made.version},
+            details=state.details if details is None else details,
             removed=(),
             ancestors=ancestors(newest),
         )

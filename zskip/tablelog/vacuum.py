@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import DamagedIndex
+from zskip.errors import DamagedIndex, TableNotFound
 from zskip.receipts import Vacuumed
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
+from zskip.tablelog.kept_files import require_files
 from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import ANCESTORS, Snapshot
-from zskip.tablelog.vacuum_intent import declared
+from zskip.tablelog.vacuum_intent import INTENT_LASTS, declared, intents
 
 __all__ = ["DATA_FILE", "vacuum"]
 
@@ -26,6 +27,7 @@ DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
+_INTENT = r"^_zskip/log/vacuum-"
 _INDEX_ONLY = r"^_zskip/"
 # Folders inside this one that are tables of their own.
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
@@ -42,7 +44,11 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     then files, so that a crash leaves unreferenced files but no version without its files. Before the log is read for
     the last time, the intent is written there (`vacuum_intent`).
 
-    Raises `TableNotFound`, and `DamagedIndex` where a remaining version cannot be read; nothing is removed then.
+    No version expires while another vacuum is in progress: it may be removing files of the newest version, whose writer
+    then goes back to the version before.
+
+    Raises `TableNotFound` where files of the newest version are gone while older versions would expire, and
+    `DamagedIndex` where a remaining version cannot be read; nothing is removed then.
     """
     now = datetime.now(UTC)
     try:
@@ -50,28 +56,41 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     except OverflowError:
         horizon = _EPOCH
     newest = log.load(storage)
-    versions = log.versions(storage)
-    kept_from = _first_kept(storage, versions, horizon)
+    versions = [version for version in log.versions(storage) if version <= newest.version]
+    alone = not intents(storage)  # read after the newest version: see above
+    kept_from = _first_kept(storage, versions, horizon) if alone else versions[0]
     expired = [version for version in versions if version < kept_from]
     named = _named(storage, [version for version in versions if version >= kept_from])
-    gone = _orphans(storage, named, horizon, managed=newest.managed)
+    if expired and newest.managed:
+        _require_files(storage, newest)
+    gone = _orphans(storage, named, now, horizon, managed=newest.managed)
     if not dry_run:
         # A store removes the files of one request in any order; `new_entry` relies on the order of these batches.
         for start in range(0, len(expired), ANCESTORS):
             storage.delete([log.entry_path(version) for version in expired[start : start + ANCESTORS]])
         if len(gone):
-            with declared(storage, _nanoseconds(horizon), kept_from):
+            with declared(storage, _nanoseconds(horizon), kept_from) as require_heeded:
                 # Keep what was committed meanwhile: by a restore, or by a writer that was suspended.
                 later = _named(storage, log.versions(storage, newest.version + 1))
                 gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
+                require_heeded()
                 storage.delete(gone.path.to_pylist())
                 _remove_empty_staging(storage, gone.path)
     size = pc.sum(gone.size, min_count=0).as_py()
     return Vacuumed(newest.version, tuple(gone.path.to_pylist()), size, tuple(expired))
 
 
-def _orphans(storage: Storage, named: pa.StringArray, horizon: datetime, *, managed: bool) -> Listing:
-    """Files with zskip's names that are older than the horizon and that no version names."""
+def _require_files(storage: Storage, newest: Snapshot) -> None:
+    try:
+        require_files(storage, newest)
+    except (DamagedIndex, TableNotFound):
+        if log.read_entry(storage, newest.version) is not None:
+            raise
+        # Another vacuum removed this version meanwhile.
+
+
+def _orphans(storage: Storage, named: pa.StringArray, now: datetime, horizon: datetime, *, managed: bool) -> Listing:
+    """Files with zskip's names that are older than the horizon and that no version names, and intents of crashes."""
     listing = storage.list("")
     ours = _matches(listing.path, _OURS)
     if not managed:
@@ -80,6 +99,8 @@ def _orphans(storage: Storage, named: pa.StringArray, horizon: datetime, *, mana
     for folder in others.to_pylist():
         ours &= ~np.asarray(pc.starts_with(listing.path, folder))
     old = np.asarray(pc.less_equal(listing.modified, _nanoseconds(horizon)))
+    long_ago = np.asarray(pc.less_equal(listing.modified, _nanoseconds(min(horizon, now - INTENT_LASTS))))
+    old &= long_ago | ~_matches(listing.path, _INTENT)
     return listing.take(ours & old & ~np.asarray(pc.is_in(listing.path, value_set=named)))
 
 

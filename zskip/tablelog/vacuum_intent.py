@@ -3,24 +3,32 @@
 A commit may name files that are older than a vacuum's horizon: its writer was suspended for long, or it restores an old
 version. Either the vacuum sees the commit's entry and keeps the files, or the commit, which looks for intents after
 creating its entry, sees the intent and is withdrawn. So no file of a version in use is removed, at whatever point
-either of them is suspended. A later vacuum removes an intent that a crash left behind.
+either of them is suspended. A vacuum that was itself suspended for long gives up before it removes files, and other
+vacuums take its intent for one that a crash left behind only after a longer time.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
-from zskip.errors import DamagedIndex
+from zskip.errors import DamagedIndex, FilesRemoved
 from zskip.storage.storage import Storage, abandon
 from zskip.tablelog.log import LOG
 
-__all__ = ["VacuumIntent", "declared", "intents"]
+__all__ = ["INTENT_LASTS", "VacuumIntent", "declared", "intents"]
 
 _PREFIX, _SUFFIX = "vacuum-", ".json"
+
+INTENT_LASTS = timedelta(days=1)
+"""How old an intent is when other vacuums may remove it."""
+
+_GIVEN_UP = INTENT_LASTS / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +43,23 @@ class VacuumIntent:
 
 
 @contextmanager
-def declared(storage: Storage, horizon: int, kept_from: int) -> Iterator[None]:
-    """Declare an intent for the time that the ``with`` block removes files; afterwards the intent is removed."""
-    path = f"{LOG}/{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+def declared(storage: Storage, horizon: int, kept_from: int) -> Iterator[Callable[[], None]]:
+    """Declare an intent for the time that the ``with`` block removes files; afterwards the intent is removed.
+
+    The block calls what it is given before it removes anything: that raises `FilesRemoved` where the intent was
+    declared so long ago that others may not heed it.
+    """
+    path, start = f"{LOG}/{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}", time.time()
+
+    def require_heeded() -> None:
+        if time.time() - start > _GIVEN_UP.total_seconds():
+            raise FilesRemoved(
+                f"{storage.uri}: this vacuum was suspended for too long and removed no files. Repeat it."
+            )
+
     try:
         storage.put(path, json.dumps({"horizon": horizon, "kept_from": kept_from}).encode())
-        yield
+        yield require_heeded
     except BaseException:
         abandon(storage, [path])  # the vacuum removes nothing more, so commits need not heed it
         raise

@@ -6,7 +6,6 @@ functions read when they run.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,12 +36,8 @@ def session_of(con: duckdb.DuckDBPyConnection) -> Session:
 
 def reads_bytes_as_text(con: duckdb.DuckDBPyConnection, schema: pa.Schema) -> bool:
     """Whether the connection takes columns of bytes for texts: a table has some, and ``binary_as_string`` is set."""
-    return _any_bytes(schema) and bool(con.execute("SELECT current_setting('binary_as_string')").fetchall()[0][0])
-
-
-@lru_cache(maxsize=64)
-def _any_bytes(schema: pa.Schema) -> bool:
-    return any(_holds_bytes(field.type) for field in schema)
+    has_bytes = any(_holds_bytes(field.type) for field in schema)
+    return has_bytes and bool(con.execute("SELECT current_setting('binary_as_string')").fetchall()[0][0])
 
 
 def _holds_bytes(type: pa.DataType) -> bool:

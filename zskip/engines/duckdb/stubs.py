@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -58,22 +58,34 @@ class Stub:
     columns: StubColumns
 
 
-@lru_cache(maxsize=64)
-def make_stubs(schemas: tuple[pa.Schema, ...], statement: str) -> list[Stub]:
+def make_stubs(schemas: Sequence[pa.Schema], statement: str) -> list[Stub]:
     """The stubs of the tables of a statement, one for each of their schemas."""
+    # Not by schemas, which have no hash where an extension type in them has none.
+    return _stubs(tuple(_Columns(tuple(one.names), tuple(map(duckdb_type, one.types))) for one in schemas), statement)
+
+
+class _Columns(NamedTuple):
+    """The columns of a table, with DuckDB's names of their types."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def _stubs(tables: tuple[_Columns, ...], statement: str) -> list[Stub]:
     import pyarrow.dataset as ds  # brings pandas along where that is installed
 
     prefix = _unused_prefix(statement)
-    spell = _Spelling(schemas, statement)
+    spell = _Spelling(tables, statement)
     stubs = []
-    for place, schema in enumerate(schemas):
+    for place, table in enumerate(tables):
         name = f"{prefix}_{place}"
-        own = [f"{name}_{number}" for number in range(len(schema))]
-        spelled = [spell.otherwise(column) for column in schema.names]
+        own = [f"{name}_{number}" for number in range(len(table.names))]
+        spelled = [spell.otherwise(column) for column in table.names]
         shown = ", ".join(f"{one} AS {quoted(label)}" for one, label in zip(own, spelled, strict=True))
-        printed = dict(zip(own, schema.names, strict=True))
-        printed |= {label: column for label, column in zip(spelled, schema.names, strict=True) if label != column}
-        rows = ds.dataset(_empty(tuple(map(duckdb_type, schema.types))).rename_columns(own))
+        printed = dict(zip(own, table.names, strict=True))
+        printed |= {label: column for label, column in zip(spelled, table.names, strict=True) if label != column}
+        rows = ds.dataset(_empty(table.types).rename_columns(own))
         stubs.append(Stub(f"(SELECT {shown} FROM {name})", name, rows, StubColumns(name, printed)))
     return stubs
 
@@ -135,10 +147,10 @@ def _at_scan(stub: Stub) -> Iterator[tuple[str, str]]:
 class _Spelling:
     """Names in letters that neither the statement nor another table uses for them."""
 
-    def __init__(self, schemas: Sequence[pa.Schema], statement: str) -> None:
-        fields = " ".join(field.name for schema in schemas for column in schema for field in _nested(column.type))
-        self._text = f"{statement} {fields}"
-        self._words = {*re.findall(r"\w+", self._text), *(name for schema in schemas for name in schema.names)}
+    def __init__(self, tables: Sequence[_Columns], statement: str) -> None:
+        # Types hold the names of the fields in structs.
+        self._text = " ".join([statement, *(type for table in tables for type in table.types)])
+        self._words = {*re.findall(r"\w+", self._text), *(name for table in tables for name in table.names)}
         self._taken: set[str] = set()
         self._as_it_is = bool(_READS_NAMES.search(statement) or _MOVES_NAMES.search(statement))
 
@@ -158,11 +170,6 @@ class _Spelling:
 
     def _is_new(self, label: str) -> bool:
         return label not in self._words and (label.isidentifier() or label not in self._text)
-
-
-def _nested(type: pa.DataType) -> list[pa.Field]:
-    fields = [type.field(number) for number in range(type.num_fields)]
-    return fields + [inner for field in fields for inner in _nested(field.type)]
 
 
 def empty_rows(schema: pa.Schema) -> pa.Table:
