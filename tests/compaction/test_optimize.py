@@ -268,9 +268,8 @@ def zeek(fixtures: Path) -> pa.Table:
 ZEEK_BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 
 
-@pytest.mark.parametrize(
-    ("first", "size"), [(20_000, {"rows_per_file": 200}), pytest.param(85_000, {"files": 100}, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("first", "size"), [(20_000, {"rows_per_file": 200}), (85_000, {"files": 100})])
+@pytest.mark.slow
 def test_twenty_small_appends_to_a_small_table_write_few_files_and_are_mended_for_few_bytes(
     first: int, size: dict[str, int], zeek: pa.Table, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def wait_for_tasks(driver: subprocess.Popen[str], folder: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_the_old_table(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     zs.write(spark.range(100), folder, by="id", files=2)

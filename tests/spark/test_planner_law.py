@@ -147,6 +147,7 @@ def test_every_outcome_that_spark_shows_is_foreseen(spark: SparkSession, tmp_pat
     assert tally["skipped"] > tally["cases"]
 
 
+@pytest.mark.slow
 def test_spark_confirms_every_answer_of_the_fixtures(spark: SparkSession, tmp_path: Path) -> None:
     wrong = []
     for case in CASES:

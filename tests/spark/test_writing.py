@@ -96,6 +96,7 @@ def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, mo
         assert (found["n"].to_numpy() == wanted + starts[found["t"].to_numpy()]).all()
 
 
+@pytest.mark.slow
 def test_quality_is_that_of_the_local_writer(spark: SparkSession, tmp_path: Path, points: pa.Table) -> None:
     by = ["a", "b", "c"]
     local = zskip.write(points, tmp_path / "local", by=by, files=30, row_group_rows=250)

@@ -41,6 +41,7 @@ def test_a_disk_that_fails_leaves_the_table_as_it_was(fault: str, rig: Rig) -> N
         assert any(each.killed or each.error for each in ended), "nothing ever failed"
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_instant_leaves_a_committed_state(rig: Rig) -> None:
     dice = np.random.default_rng()
     done: list[int] = []

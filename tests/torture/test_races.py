@@ -15,6 +15,7 @@ def test_racing_writers_make_a_serial_history(tmp_path: Path) -> None:
     assert raced.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", STORES)
 def test_racing_writers_make_a_serial_history_over_a_store(scheme: str) -> None:
     if missing := unavailable(scheme):
