@@ -40,10 +40,14 @@ _TYPE = 4
 """Levels that each type within ``MAP<INT, MAP<INT, …>>`` counts as: the parser's time grows with the cube of them."""
 
 
+_ENDS_CASTS = {TokenType.AND, TokenType.OR, TokenType.COMMA, TokenType.EQ, TokenType.PLUS, TokenType.DASH}
+"""What begins another operand than the one that is cast."""
+
+
 def nesting(tokens: Sequence[Token]) -> int:
-    """The greatest depth of brackets and CASEs, of types in types, of NOTs in a row, and of subscripts and methods in a
-    row: ``x[1][2]``, ``x.trim().lower()``."""
-    deepest = nots = chain = types = 0
+    """The greatest depth of brackets and CASEs, of types in types, of NOTs in a row, and of subscripts, methods and
+    casts in a row: ``x[1][2]``, ``x.trim().lower()``, ``x::INT::TEXT``."""
+    deepest = nots = chain = types = casts = 0
     open_: list[int] = []  # for each open bracket, the levels of the chain before it
     last = None
     for index, token in enumerate(tokens):
@@ -61,8 +65,9 @@ def nesting(tokens: Sequence[Token]) -> int:
             deepest = max(deepest, types * _TYPE)
         elif kind is TokenType.GT:
             types = max(0, types - 1)
+        casts = 0 if kind in _ENDS_CASTS else casts + (kind is TokenType.DCOLON)
         nots = nots + 1 if kind is TokenType.NOT or (nots and kind is TokenType.L_PAREN) else 0
-        deepest = max(deepest, nots)
+        deepest = max(deepest, nots, casts)
         last = kind
     return deepest
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from zskip.spark.jvm import CONNECTOR, Proxy, Unsupported, said
+from zskip.spark.jvm import CONNECTOR, Proxy, Unsupported, one_line
 from zskip.spark.scan_builder import ScanBuilder
 from zskip.spark.snapshot_files import SnapshotFiles
 
@@ -50,7 +50,7 @@ def self_pruning(files: SnapshotFiles) -> DataFrame:
             rows.queryExecution().executedPlan().toString()
             _TRIED.add(jvm.spark)
     except (Py4JError, TypeError, AttributeError) as error:
-        raise Unsupported(said(error)) from error
+        raise Unsupported(one_line(error)) from error
     return DataFrame(rows, jvm.spark)
 
 

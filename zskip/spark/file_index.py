@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zskip.spark.handoff import spark_uri
-from zskip.spark.jvm import Proxy, Unsupported, elements, said
+from zskip.spark.jvm import Proxy, Unsupported, elements, one_line
 from zskip.spark.snapshot_files import SnapshotFiles
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def self_pruning(files: SnapshotFiles) -> DataFrame:
         rows = DataFrame(jvm.session.baseRelationToDataFrame(relation), jvm.spark)
         file_index.try_out(relation)
     except (Py4JError, TypeError, AttributeError) as error:
-        raise Unsupported(said(error)) from error
+        raise Unsupported(one_line(error)) from error
     return rows
 
 

@@ -13,7 +13,7 @@ from zskip.spark.handoff import Semantics, spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONNECTOR", "Jvm", "Proxy", "Unsupported", "elements", "said", "warn_once"]
+__all__ = ["CONNECTOR", "Jvm", "Proxy", "Unsupported", "elements", "one_line", "warn_once"]
 
 CONNECTOR = "org.apache.spark.sql.connector"
 """The package of Spark's public connector interfaces."""
@@ -125,7 +125,7 @@ def elements(seq: Any) -> list[Any]:
     return [seq.apply(number) for number in range(seq.size())]
 
 
-def said(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error in one line. Java's own message is the second line of what py4j makes of it."""
     lines = str(error).strip().splitlines() or [""]
     java = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
