@@ -70,7 +70,7 @@ class Forest:
         """The trees of these assignments."""
         columns, places = united_columns(assignments)
         trees = [one.tree for one in assignments]
-        # One binary search serves all trees: their boundaries are united, and their thresholds are one_line in them.
+        # One binary search serves all trees: their boundaries are united, and their thresholds are said in them.
         drawn = [_united([_boundaries(one, path) for one in assignments]) for path in columns]
         column = np.concatenate([place[tree.column] for tree, place in zip(trees, places, strict=True)])
         threshold = np.concatenate([tree.threshold for tree in trees])

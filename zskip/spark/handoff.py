@@ -63,7 +63,7 @@ def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] |
     """The rows that the predicate of the survivors selects, read from the surviving files alone.
 
     The session's settings are afterwards as they were. Raises `SchemaError` for a column that Spark cannot read (name
-    the others in ``columns``), and `UnsupportedSql` where the predicate cannot be one_line in Spark's SQL.
+    the others in ``columns``), and `UnsupportedSql` where the predicate cannot be said in Spark's SQL.
     """
     require_session(spark)
     where, scan = _in_session(survivors, spark)
