@@ -8,12 +8,13 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows, whole_scan
-from zskip.errors import InvalidOption, UnknownColumn
+from zskip.errors import InvalidOption, UnknownColumn, UnsupportedSql
 from zskip.plan import Share, plan
 from zskip.tablelog import Index
 
@@ -178,3 +179,12 @@ def test_of_a_folder_that_changed_only_the_files_are_counted(tmp_path: Path) -> 
     found = zskip.open(tmp_path).plan(f"x = {ord('b')}")
     assert found.skipped == (Share(1, 3), Share(None, None), Share(None, None), Share(None, None))
     assert "rows       unknown" in found.explain()
+
+
+def test_a_null_among_values_that_pyarrow_skips_is_not_read_as_one_that_matches(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"k": range(4), "s": ["x", None, "y", None]}), tmp_path / "t", by=["k"], files=2)
+    values = pa.array(["x", None])
+    with pytest.raises(UnsupportedSql, match="SKIP"):
+        table.plan(pc.is_in(pc.field("s"), value_set=values, skip_nulls=True))
+    found = table.plan(pc.is_in(pc.field("s"), value_set=values)).to_arrow()
+    assert found.column("k").to_pylist() == [0, 1, 3]

@@ -328,3 +328,19 @@ def test_a_folder_is_opened_at_its_newest_metadata(catalog: Catalog, tmp_path: P
     table.delete("id < 50")
     assert zskip.open(tmp_path / "n" / "t").plan().count() == 150
     assert zskip.open(table.metadata_location.removeprefix("file://")).plan().count() == 150
+
+
+def test_a_snapshot_has_the_columns_that_it_had(catalog: Catalog) -> None:
+    rows = pa.table({"rid": pa.array(range(40), pa.int64()), "a": pa.array(range(40), pa.int64())})
+    table = catalog.create_table("n.then", schema=rows.schema)
+    table.append(rows)
+    then = table.current_snapshot()
+    assert then is not None
+    with table.update_schema() as change:
+        change.delete_column("a")
+    with table.update_schema() as change:
+        change.add_column("a", StringType())
+    opened = zskip.open(table, version=then.snapshot_id)
+    assert opened.plan("a = 7").to_arrow()["rid"].to_pylist() == [7]
+    assert opened.plan("a = 7").count() == 1
+    assert zskip.open(table).plan("a IS NULL").count() == 40

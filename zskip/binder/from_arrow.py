@@ -47,7 +47,9 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[str | None]:
         return [None]
     names = dict(_functions(message))
     root = _one(_message(_one(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)
-    return list(_parts(_message(root), _Reading(schema, names)))
+    # The message does not say how is_in treats NULL, only the expression's text does.
+    nulls_match = "null_matching_behavior=" not in str(expression).replace("null_matching_behavior=MATCH", "")
+    return list(_parts(_message(root), _Reading(schema, names, nulls_match)))
 
 
 def _functions(message: Message) -> Iterator[tuple[int, str]]:
@@ -70,10 +72,13 @@ def _parts(node: Message, reading: _Reading) -> Iterator[str | None]:
 
 
 class _Reading:
-    """One expression over one schema. ``names``: its functions, by the numbers that the message gives them."""
+    """One expression over one schema.
 
-    def __init__(self, schema: Schema, names: Mapping[int, str]) -> None:
-        self.schema, self.names = schema, names
+    ``names``: its functions, by the numbers that the message gives them · ``nulls_match``: in every is_in.
+    """
+
+    def __init__(self, schema: Schema, names: Mapping[int, str], nulls_match: bool) -> None:
+        self.schema, self.names, self.nulls_match = schema, names, nulls_match
 
     def call(self, node: Message) -> tuple[str | None, list[Message]]:
         """The name of a call and its arguments; None for what is no call."""
@@ -139,6 +144,8 @@ class _Reading:
         name, type = self.column(_message(_one(node, 1)))
         options = [_message(one) for one in node.get(2, ())]
         values = [_literal(_message(_one(one, _LITERAL))) for one in options]
+        if None in values and not self.nulls_match:
+            raise _Unread
         constants = [self.constant(one, type) for one, value in zip(options, values, strict=True) if value is not None]
         held = f"{name} IN ({', '.join(constants)})" if constants else "FALSE"
         return f"({held} OR {name} IS NULL)" if None in values else f"({held} AND {name} IS NOT NULL)"

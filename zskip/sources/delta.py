@@ -158,7 +158,9 @@ class DeltaSource:
             log = Path(folder) / "_delta_log"
             log.mkdir()
             actions = [*state["head"], *({"add": add} for add in added.values())]
-            (log / "00000000000000000000.json").write_text("\n".join(map(json.dumps, actions)), "utf-8")
+            (log / "00000000000000000000.json").write_text(
+                "\n".join(json.dumps(action, ensure_ascii=False) for action in actions), "utf-8"
+            )
             table = DeltaSource(LocalStorage(Path(folder))).table()
             schema = pa.schema(table.schema().to_arrow())
             partition_by = tuple(table.metadata().partition_columns)

@@ -129,7 +129,8 @@ def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> lis
                 text = value if name == "nullCount" else _json_value(value)
                 if text is not None:
                     _put(one[name], column.parts, text)
-    return [json.dumps(one, allow_nan=False) for one in entries]
+    # As they are: deltalake misreads letters beyond U+1FFFF that are escaped as two halves.
+    return [json.dumps(one, allow_nan=False, ensure_ascii=False) for one in entries]
 
 
 def _put(into: dict[str, Any], parts: Sequence[str], value: Any) -> None:

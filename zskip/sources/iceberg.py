@@ -121,10 +121,16 @@ class IcebergSource:
 
     def read(self) -> Content:
         table = self.opened()
-        schema = _schema(table, self.metadata)
+        schema = _schema(table, self._columns(table), self.metadata)
         data, deletes = self._manifests(table)
         entries = [entry for manifest in data for entry in manifest.fetch_manifest_entry(table.io)]
         return self._content(table, schema, entries, self._deleted(table, entries, deletes), None, data, deletes)
+
+    def _columns(self, table: Table) -> IcebergSchema:
+        """The table's columns, or those that it had at the chosen snapshot."""
+        snapshot = None if self.fixed is None else self._snapshot(table)
+        number = None if snapshot is None else snapshot.schema_id
+        return table.schema() if number is None else table.schemas().get(number, table.schema())
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         if self.fixed is not None:
@@ -152,7 +158,7 @@ class IcebergSource:
         }
         gone = tuple(self._relative(path) for path in before - entries.keys())
         added = [entry for path, entry in entries.items() if path not in before]
-        return self._content(table, _schema(table, self.metadata), added, {}, gone, data, deletes)
+        return self._content(table, _schema(table, self._columns(table), self.metadata), added, {}, gone, data, deletes)
 
     def _manifests(self, table: Table) -> tuple[list[ManifestFile], list[ManifestFile]]:
         """The manifests of data files and those of deletes, of the chosen snapshot."""
@@ -207,7 +213,7 @@ class IcebergSource:
             pa.int64(),
         )
         vectors = pa.array([None if one is None else deleted_rows(one) for one in gone], pa.binary())
-        ids = _ids(table.schema())
+        ids = _ids(self._columns(table))
         columns = {
             column.path: live_statistics(_statistics(files, ids[column.parts], column, len(files)), rows, live)
             for column in schema
@@ -318,8 +324,8 @@ def _puffin(io: FileIO, address: str, entries: int, live: Iterable[str]) -> dict
 # --- columns ---
 
 
-def _schema(table: Table, metadata: str) -> Schema:
-    """The table's schema with the field ids of its columns. Raises `UnsupportedFormat` for what cannot be followed."""
+def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
+    """A schema of the table's, with its columns' field ids. Raises `UnsupportedFormat` for what cannot be followed."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     if table.metadata.format_version > _LATEST_FORMAT:
@@ -335,8 +341,8 @@ def _schema(table: Table, metadata: str) -> Schema:
                     "zskip follows renames of whole columns."
                 )
     _refuse_reused(table)
-    arrow = schema_to_pyarrow(table.schema())
-    defaults = {one.field_id: one.initial_default for one in table.schema().fields if one.initial_default is not None}
+    arrow = schema_to_pyarrow(columns)
+    defaults = {one.field_id: one.initial_default for one in columns.fields if one.initial_default is not None}
 
     def marks(one: pa.Field) -> dict[bytes, bytes]:
         number = (one.metadata or {})[_PARQUET_ID]

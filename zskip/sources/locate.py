@@ -98,7 +98,9 @@ def _source_of(
     kind = f"{type(table).__module__}.{type(table).__name__}"
     if kind == "deltalake.table.DeltaTable":
         storage = open_storage(table.table_uri, storage_options)
-        return DeltaSource(storage, _texts(storage_options), _fixed(chosen))
+        return DeltaSource(
+            storage, _texts(storage_options), _fixed(_version_of(table, storage) if chosen is None else chosen)
+        )
     if kind in ("pyiceberg.table.Table", "pyiceberg.table.StaticTable"):
         storage = open_storage(table.location(), storage_options)
         return IcebergSource.at(storage, table.metadata_location, chosen, table)
@@ -144,6 +146,12 @@ def _attached(source: Source) -> Snapshot | None:
 
 def _deepened(source: Source, deep: bool) -> Source:
     return DeepSource(source) if deep and not isinstance(source, DeepSource) else source
+
+
+def _version_of(table: Any, storage: Storage) -> int | None:
+    """The version at which a DeltaTable is; None where that is the newest."""
+    version = int(table.version())
+    return version if storage.exists(f"_delta_log/{version + 1:020}.json") else None
 
 
 def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:

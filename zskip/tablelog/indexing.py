@@ -23,6 +23,7 @@ from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import latest_version
+from zskip.tablelog.own_files import refuse_own_files
 from zskip.tablelog.snapshot import Snapshot
 from zskip.types import logical_type, widens
 
@@ -62,6 +63,7 @@ def index_files(
         if not len(listing):
             raise NoParquet(f"There is no Parquet file in {storage.uri}.")
         refuse_foreign_files(storage, listing.path)
+        refuse_own_files(storage, listing.path)
         _wait_for_next_mtime(storage, listing)
         schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads, progress)
         details = {"source": "rows" if deep_scan else "footers"}

@@ -11,6 +11,8 @@ from zskip import sources
 from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.table_places import Place
 from zskip.errors import TableNotFound
+from zskip.storage import open_storage
+from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.secrets import refuse_secrets
 from zskip.tablelog import Index
 
@@ -75,6 +77,13 @@ class Catalog:
         return True
 
 
+def _refuse_foreign(path: str) -> None:
+    """Raise `ForeignTable` for files by name of a Delta, Iceberg or Hudi table on a local disk."""
+    folder = os.path.dirname(re.split(r"[*?\[]", path)[0])
+    if "://" not in path and (not folder or os.path.isdir(folder)):
+        refuse_folder(open_storage(folder or "."))
+
+
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """The newest state of the table at a path; what was loaded of that very state before is used again.
 
@@ -82,6 +91,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     """
     refuse_secrets(path)
     if _NO_FOLDER.search(path) and not os.path.isdir(path):
+        _refuse_foreign(path)
         return None
     try:
         index = sources.open_index(path, storage_options=options)
