@@ -14,7 +14,7 @@ import pytest
 
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows, whole_scan
-from zskip.errors import InvalidOption, UnknownColumn, UnsupportedSql
+from zskip.errors import InvalidOption, UnknownColumn, UnknownParameter, UnsupportedSql
 from zskip.plan import Share, plan
 from zskip.tablelog import Index
 
@@ -188,3 +188,10 @@ def test_a_null_among_values_that_pyarrow_skips_is_not_read_as_one_that_matches(
         table.plan(pc.is_in(pc.field("s"), value_set=values, skip_nulls=True))
     found = table.plan(pc.is_in(pc.field("s"), value_set=values)).to_arrow()
     assert found.column("k").to_pylist() == [0, 1, 3]
+
+
+def test_a_parameter_of_many_digits_is_refused_in_plain_words(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"n": range(4)}), tmp_path / "t", by=["n"], files=2)
+    with pytest.raises(UnknownParameter, match="digits"):
+        table.plan("n = ?", params=[10**5000])
+    assert table.plan("n < ?", params=[10**500]).count() == 4

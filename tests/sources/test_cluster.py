@@ -186,3 +186,11 @@ def test_files_by_name_in_a_statement_are_refused(tmp_path: Path) -> None:
     DeltaTable(tmp_path).delete("i < 5")
     with pytest.raises(ForeignTable, match=r"zskip\.open"):
         zskip.sql(f"SELECT count(*) FROM '{tmp_path}/*.parquet'")
+
+
+def test_objects_of_libraries_are_sources_and_tables_of_statements(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "d", pa.table({"i": range(10)}))
+    table = DeltaTable(tmp_path / "d")
+    table.delete("i < 5")
+    assert zskip.write(table, tmp_path / "new", by=["i"]).count() == 5
+    assert zskip.sql("SELECT count(*) FROM t", tables={"t": table}).fetchall() == [(5,)]

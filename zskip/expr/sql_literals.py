@@ -10,6 +10,9 @@ from zskip.errors import UnknownParameter
 
 __all__ = ["identifier", "literal", "quoted"]
 
+_LONGEST_INTEGER = 3_300
+"""Bits: longer numbers no engine has, and Python refuses to print them from some length on."""
+
 
 def literal(value: object, dialect: str) -> str:
     """A value of Python, numpy or Arrow as a constant of SQL, of the same type.
@@ -26,6 +29,8 @@ def literal(value: object, dialect: str) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case int():
+            if value.bit_length() > _LONGEST_INTEGER:
+                raise UnknownParameter("A parameter is a whole number of more than a thousand digits.")
             return str(value) if value >= 0 else f"({value})"
         case float():
             text = (

@@ -91,17 +91,26 @@ def source_of(
     return None if found is None else _deepened(found, deep)
 
 
+_DELTA_TABLE = "deltalake.table.DeltaTable"
+_ICEBERG_TABLES = ("pyiceberg.table.Table", "pyiceberg.table.StaticTable")
+
+
+def is_table_object(table: Any) -> bool:
+    """Whether an object is a table of deltalake or pyiceberg."""
+    return f"{type(table).__module__}.{type(table).__name__}" in (_DELTA_TABLE, *_ICEBERG_TABLES)
+
+
 def _source_of(
     table: Any, version: int | str | None, as_of: datetime | None, storage_options: Mapping[str, Any] | None
 ) -> Source | None:
     chosen = version if version is not None else as_of
     kind = f"{type(table).__module__}.{type(table).__name__}"
-    if kind == "deltalake.table.DeltaTable":
+    if kind == _DELTA_TABLE:
         storage = open_storage(table.table_uri, storage_options)
         return DeltaSource(
             storage, _texts(storage_options), _fixed(_version_of(table, storage) if chosen is None else chosen)
         )
-    if kind in ("pyiceberg.table.Table", "pyiceberg.table.StaticTable"):
+    if kind in _ICEBERG_TABLES:
         storage = open_storage(table.location(), storage_options)
         return IcebergSource.at(storage, table.metadata_location, chosen, table)
     if not isinstance(table, str | os.PathLike):

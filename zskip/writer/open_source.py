@@ -8,7 +8,7 @@
 | paths, globs, folders, URLs of Parquet                  | by row group, in parallel                      |
 | paths, globs, folders, URLs of CSV or JSON              | by DuckDB, lazily                              |
 | the path of a zskip table                               | the files of its newest snapshot               |
-| the path of a Delta or Iceberg table                    | its live rows, once                            |
+| the path or object of a Delta or Iceberg table          | its live rows, once                            |
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption
 from zskip.plan import survey
-from zskip.sources import index_of, source_of
+from zskip.sources import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
 
@@ -41,10 +41,9 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         found = None
         if len(paths) == 1 and is_folder(os.fspath(paths[0])):
             found = source_of(paths[0], storage_options=storage_options)
-        if found is not None:
-            scan = survey(index_of(found), None).scan
-            return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, scan.to_batches()))
-        return open_paths([os.fspath(path) for path in paths], storage_options)
+        return open_paths([os.fspath(path) for path in paths], storage_options) if found is None else _live_rows(found)
+    if is_table_object(source) and (found := source_of(source, storage_options=storage_options)) is not None:
+        return _live_rows(found)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if _is_data_frame(source):
@@ -65,6 +64,11 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
         f"Rows cannot be read from a {type(source).__module__}.{type(source).__qualname__}. Give an Arrow table, "
         "reader or dataset, a pandas or polars DataFrame, a DuckDB relation, or paths of Parquet, CSV or JSON files."
     )
+
+
+def _live_rows(source: Source) -> RowSource:
+    scan = survey(index_of(source), None).scan
+    return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, scan.to_batches()))
 
 
 def _are_paths(source: object) -> bool:

@@ -59,7 +59,8 @@ class Catalog:
     def _index_of(self, place: Place) -> Index | None:
         given = self._named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
-            return given if isinstance(given, Index) else given.index
+            index = given if isinstance(given, Index) else getattr(given, "index", None)
+            return index if isinstance(index, Index) else sources.open_index(given, storage_options=self.options)
         if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
             return None
         return open_index(given or place.name, self.options)
