@@ -157,6 +157,9 @@ def write(
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     rows = backend.opened(source, storage_options)
     if base is not None and mode == "append":
+        known = {each.name for each in base.sketches}
+        if any(name not in known for name in named_sketches(options.sketches, base.schema)):
+            raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
         return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
     return Table(storage, append.create(storage, base, rows, options, backend))
 

@@ -66,14 +66,16 @@ def reasons(predicate: Predicate, statistics: Statistics, evidence: Evidence | N
 def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, budget: Budget) -> Reason:
     found = outcomes(part, statistics, evidence, budget=budget)
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
-    opaque = tuple(Obstacle(node.sql or part.text, node.reason) for node in walk(part.tree) if isinstance(node, Opaque))
+    without = found if evidence is None else outcomes(part, statistics, budget=budget)
+    by_evidence = int(np.count_nonzero(without.may_match & ~found.may_match))
+    # What evidence proves of an opaque part is what that part implies.
+    nodes = [node for node in walk(part.tree) if isinstance(node, Opaque)]
+    unused = [node for node in nodes if not by_evidence or node.implies is None]
+    opaque = tuple(Obstacle(node.sql or part.text, node.reason) for node in unused)
     if most := conditions_proved(part, len(statistics)):
         opaque = (*opaque, Obstacle(part.text, Why(f"more than {most:,} conditions: the rest is kept")))
     unknown = tuple(Obstacle(path, _NO_STATISTICS) for path in sorted(part.columns) if _is_unknown(path, statistics))
     hint = next((REWRITES[each.why.cause] for each in opaque if each.why.cause in REWRITES), None)
-    by_evidence = 0
-    if evidence is not None:
-        by_evidence = int(np.count_nonzero(outcomes(part, statistics, budget=budget).may_match & ~found.may_match))
     return Reason(
         part.text,
         len(statistics),
@@ -81,7 +83,7 @@ def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, 
         proved,
         opaque + unknown,
         hint,
-        _computed(part, found, statistics, budget),
+        _computed(part, without, statistics, budget),
         by_evidence,
     )
 

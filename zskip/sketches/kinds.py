@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -54,6 +54,10 @@ def named_sketches(given: object, schema: Schema) -> tuple[SketchName, ...]:
     for column, kinds in given.items():
         # A path as the table keeps it comes first: `a.b` is the field of a struct even where a column is named so.
         found = schema.columns.get(column) or schema.column(column)
+        if not isinstance(kinds, Sequence):
+            raise InvalidOption(
+                f'The sketches of "{column}" are {", ".join(SKETCHES)}, or a list of these: not {kinds!r}.'
+            )
         for kind in [kinds] if isinstance(kinds, str) else kinds:
             if kind not in SKETCHES:
                 raise InvalidOption(f"There is no sketch {kind!r}.{nearest(str(kind), SKETCHES)}")

@@ -56,6 +56,8 @@ def transit_schema(rows: pa.Table, kept: pa.Schema, plain: Sequence[str] = ()) -
 def _repeats(values: pa.ChunkedArray) -> bool:
     if t.is_dictionary(values.type):
         return True  # the source returns dictionaries only where strings repeat
+    if t.is_null(values.type):
+        return False
     head = values[:_LOOKED_AT]
     return bool(len(head) and pc.count_distinct(head, mode="all").as_py() <= max(2, _MOST_DISTINCT * len(head)))
 
