@@ -41,3 +41,10 @@ def test_explain_does_not_call_a_pattern_unused_that_a_sketch_proved(table: zski
     assert "by sketches" in shown
     assert "not used" not in shown
     assert "would prune" not in shown
+
+
+def test_durations_have_no_values(tmp_path: Path) -> None:
+    rows = pa.table({"k": [1, 2], "lasted": pa.array([1, 2], pa.duration("us"))})
+    with pytest.raises(InvalidOption, match="lasted"):
+        zskip.write(rows, tmp_path / "t", by=["k"], files=2, sketches={"lasted": "values"})
+    assert not (tmp_path / "t").exists()

@@ -168,3 +168,12 @@ def test_look_ups_by_a_piece_of_text(tmp_path: Path) -> None:
     with pytest.raises(zskip.ZskipError, match="for strings"):
         table.add_sketches({"n": "substrings"})
     assert set(SKETCHES) == {"values", "substrings"}
+
+
+def test_letters_beyond_ascii_are_found_in_either_case(tmp_path: Path) -> None:
+    words = ["\u00c9COLE normale", "\u00e9cole normale", "plain text", "other words"] * 3
+    rows = pa.table({"k": range(12), "s": words})
+    table = zskip.write(rows, tmp_path / "t", by=["k"], files=6, sketches={"s": "substrings"})
+    for text in ("\u00e9cole", "\u00c9COLE", "\u00c9cole NOR"):
+        assert table.plan("s ILIKE ?", params=[f"%{text}%"]).count() == 6
+    assert len(table.plan("s ILIKE '%nowhere%'")) == 0

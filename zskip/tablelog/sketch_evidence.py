@@ -147,7 +147,12 @@ class Sketches:
     def _report(self, record: SketchRecord, error: DamagedIndex) -> None:
         """The caller holds the lock."""
         if record.name not in self.unreadable:
-            _LOG.warning("The sketch %s of %s skips nothing: %s", record.name.kind, record.name.column, error)
+            _LOG.warning(
+                'The sketch "%s" of the column %s cannot be read, and skips nothing: %s',
+                record.name.kind,
+                record.name.column,
+                error,
+            )
         self.unreadable[record.name] = str(error)
 
     def found(
