@@ -49,7 +49,7 @@ def test_a_mistyped_name_gets_the_nearest(arguments: list[str], hint: str, capsy
 
 
 def test_a_value_of_an_option_gets_the_nearest(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write = ["write", str(table / "*.parquet"), str(table.parent / "new"), "--by", "a"]
+    write = ["write", str(table), str(table.parent / "new"), "--by", "a"]
     assert main([*write, "--layout", "tre"]) == 2
     assert 'Did you mean "tree"?' in capsys.readouterr().err
 
