@@ -160,3 +160,15 @@ def test_progress_counts(table: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     with terminal.working("counting") as progress:
         progress("footers", 3, 1000)
     assert "footers 3 of 1,000" in shown.getvalue()
+
+
+def test_floats_that_json_lacks_are_strings(capsys: pytest.CaptureFixture[str]) -> None:
+    statement = "SELECT 'NaN'::DOUBLE AS y, '-inf'::DOUBLE AS z, {'a': ['inf'::FLOAT, 1.5]} AS s"
+    assert main(["query", statement, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"y": "NaN", "z": "-Infinity", "s": {"a": ["Infinity", 1.5]}}
+
+
+def test_a_column_with_a_dot_in_its_name_is_to_be_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zskip.write(pa.table({"id.orig_h": ["a", "b"]}), tmp_path / "t", by=['"id.orig_h"'])
+    assert main(["plan", str(tmp_path / "t"), "id.orig_h = 'a'"]) == 1
+    assert "put it in quotes" in capsys.readouterr().err

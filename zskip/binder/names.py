@@ -47,8 +47,11 @@ class Names:
             raise Refused(f"{join_path(names)} is not a leaf of its column")
         if found is None:
             shown = join_path(names)
+            dotted = in_quotes(shown) in self.schema.columns
+            hint = " One has this name with the dot in it: put it in quotes." if dotted else None
             raise UnknownColumn(
-                f"There is no column {in_quotes(shown)}.{nearest(shown, self.schema.columns)}",
+                f"There is no column {shown if dotted else in_quotes(shown)}."
+                f"{hint or nearest(shown, self.schema.columns)}",
                 self.source.original,
                 span(self.source, node),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 import time
@@ -163,7 +164,19 @@ def print_json_rows(rows: Any) -> None:
 
     for batch in rows.to_batches():
         for row in batch.to_pylist():
-            sys.stdout.write(json.dumps(row, default=plain, ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps(_finite(row), default=plain, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """The value with floats that JSON lacks as strings, named as in JSON of protocol buffers."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {name: _finite(one) for name, one in value.items()}
+        case list():
+            return [_finite(one) for one in value]
+    return value
 
 
 def print_csv(rows: Any) -> None:
