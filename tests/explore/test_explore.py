@@ -136,6 +136,15 @@ def test_what_the_page_keeps_is_what_the_plan_keeps(
     assert text_of(browser, "result").startswith(f"{sum(kept(browser))} files of ")
 
 
+@pytest.mark.parametrize("where", ["b", "NOT b", "b IS FALSE", "b IS NOT TRUE", "NOT (b = true)", "NOT b AND i >= 0"])
+def test_conditions_on_booleans_keep_what_the_plan_keeps(browser: Any, tmp_path: Path, where: str) -> None:
+    rows = pa.table({"i": range(1000), "b": [number >= 500 for number in range(1000)]})
+    table = zskip.write(rows, tmp_path / "t", by=["i"], files=20)
+    show(browser, table.explore(tmp_path / "page.html", where=where))
+    assert kept(browser) == planned(table, where)
+    assert sum(kept(browser)) == 10
+
+
 def test_a_file_says_why_and_a_wrong_constant_changes_nothing(
     browser: Any, hostile: zskip.Table, tmp_path: Path
 ) -> None:

@@ -143,7 +143,8 @@ def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence
 
 
 def _limits(type: pa.DataType) -> tuple[float, float]:
-    return key_limits(type) if key_family(type) == "integer" else (-np.inf, np.inf)
+    # The least and the greatest boolean are values as any other, and no sign of an unknown bound.
+    return key_limits(type) if key_family(type) == "integer" and not t.is_boolean(type) else (-np.inf, np.inf)
 
 
 def _shown(type: pa.DataType) -> tuple[str, float]:
