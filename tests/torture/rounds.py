@@ -193,7 +193,10 @@ def _be_workable(folder: Path, rows: Rows) -> None:
     assert _read(folder) == wanted, "the next commit does not hold its rows and those before"
     verified = table.verify(random=1, sample=3)
     assert verified.clean, str(verified)
-    table.vacuum("0 days")
+    for intent in folder.glob("_zskip/log/vacuum-*"):
+        os.utime(intent, (0, 0))  # a day later, what a crash left behind is removed, and what was kept because of it
+    for _ in range(2):
+        table.vacuum("0 days")
     assert _read(folder) == wanted, "vacuum took rows"
     assert _files(folder) == _named(folder), f"not the table's: {sorted(_files(folder) ^ _named(folder))}"
 
