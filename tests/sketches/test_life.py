@@ -160,6 +160,8 @@ def test_sketches_are_added_to_a_table_and_dropped(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match='no sketch of "uid"'):
         table.drop_sketches("uid")
     assert found(table, 2001)[1] == [2001]
+    version = table.version
+    assert table.drop_sketches([]).version == table.version == version
 
 
 def test_a_column_of_few_values_that_lie_everywhere_is_refused(tmp_path: Path) -> None:

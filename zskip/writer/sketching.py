@@ -131,6 +131,8 @@ def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
     for column in columns:
         if column not in {sketch.name.column for sketch in base.sketches}:
             raise InvalidOption(f'The table has no sketch of "{column}".')
+    if not columns:
+        return base
     return commit(
         index.parts,
         base,
