@@ -287,7 +287,7 @@ def test_the_end_of_a_file_is_asked_for_once_while_it_is_the_same_file(monkeypat
     assert len(asked) == 7
     for number in range(40):
         ends.keep(("y", KnownFile(1 << 20, number)), 0, bytes(1 << 20))
-    assert sum(map(len, ends._kept.values())) == ends._bytes == 1 << 25
+    assert sum(map(len, ends._kept.values())) == ends._kept.currsize == 1 << 25
 
 
 def test_commits_that_come_faster_than_a_store_replaces_an_object_do_not_wait_for_the_hint(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from zskip import tablelog
 from zskip.errors import CorruptFile
@@ -104,18 +104,14 @@ class SnapshotFiles:
 
         Raises `CorruptFile` if Spark does not take all of them.
         """
-        kept = _READERS.setdefault(self.jvm.spark, OrderedDict())
         key = (self.name, tuple(self.partitions.names), tuple(named := named_files(scan)))
         with _LOCK:
+            kept = _READERS.setdefault(self.jvm.spark, LRUCache(_KEPT_READERS))
             if key in kept:
-                kept.move_to_end(key)
                 return kept[key]
         found = self._new_reader(named)
         with _LOCK:
-            found = kept.setdefault(key, found)
-            if len(kept) > _KEPT_READERS:
-                kept.popitem(last=False)
-        return found
+            return kept.setdefault(key, found)
 
     def _new_reader(self, named: Sequence[tuple[str, int]]) -> Any:
         options = {} if len(self.partitions) else {"recursiveFileLookup": "true"}
@@ -134,4 +130,4 @@ class SnapshotFiles:
 
 
 _LOCK = threading.Lock()
-_READERS: WeakKeyDictionary[Any, OrderedDict[Any, Any]] = WeakKeyDictionary()
+_READERS: WeakKeyDictionary[Any, LRUCache[Any, Any]] = WeakKeyDictionary()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime
 import io
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fsspec
 import xxhash
+from cachetools import LRUCache
 
 from zskip.errors import TableNotFound
 
@@ -56,11 +56,10 @@ def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Ma
 
 
 class _Ends:
-    """The last bytes of files, from where they were read on; the files of longest ago make room."""
+    """The last bytes of files, from the first byte that was read; the least recently used files are dropped."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, KnownFile], bytes] = OrderedDict()
-        self._bytes = 0
+        self._kept: LRUCache[tuple[str, KnownFile], bytes] = LRUCache(_ENDS_BYTES, getsizeof=len)
         self._lock = threading.Lock()
 
     def read(self, file: tuple[str, KnownFile], at: int, length: int) -> bytes | None:
@@ -79,10 +78,6 @@ class _Ends:
             if file[1].modified is None or not reaches or len(kept) + len(data) > _LARGEST_END:
                 return
             self._kept[file] = data + kept
-            self._kept.move_to_end(file)
-            self._bytes += len(data)
-            while self._bytes > _ENDS_BYTES:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
 
 
 _ENDS: dict[str, _Ends] = {}
