@@ -264,7 +264,7 @@ def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
 ) -> None:
     if own:
         con.begin()
-    monkeypatch.setattr(table_queries, "quoted", lambda name: f'"{name} is no column"')
+    monkeypatch.setattr(table_queries, "identifier", lambda name: f'"{name} is no column"')
     assert same_rows(lake, con, ONE_KEY)
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     monkeypatch.undo()

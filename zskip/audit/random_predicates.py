@@ -12,7 +12,8 @@ import pyarrow as pa
 from zskip import types as t
 from zskip.expr import sql_literals
 from zskip.expr.render import constant
-from zskip.schema import Column, Schema
+from zskip.expr.sql_literals import identifier
+from zskip.schema import Schema
 
 __all__ = ["literal", "random_predicates"]
 
@@ -44,11 +45,6 @@ def says(type: pa.DataType) -> bool:
         return bool(type.precision <= 38)
     # Bytes are written by a call, which no proof follows.
     return not t.is_binary(type) and (entry.spelled is not None or (entry.plain is not None and entry.plain(type)))
-
-
-def identifier(column: Column) -> str:
-    """The column as SQL names it: ``"s"."b"``."""
-    return ".".join('"' + part.replace('"', '""') + '"' for part in column.parts)
 
 
 Shape = Callable[[str, list[str], random.Random], str]
@@ -87,7 +83,7 @@ def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int =
     def leaf() -> str:
         column = dice.choice(columns)
         drawn = [values[column.path][dice.randrange(len(rows))].as_py() for _ in range(3)]
-        name = identifier(column)
+        name = identifier(*column.parts)
         if t.is_string(column.type) and drawn[0] and dice.random() < 0.2:
             return prefix(name, drawn[0], dice)
         return dice.choice(SHAPES)(name, [literal(value, column.type) for value in drawn], dice)

@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from zskip import types as t
-from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless, quoted
+from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import SchemaError, UnknownColumn, nearest
+from zskip.expr.sql_literals import identifier
 from zskip.schema import names_given
 from zskip.stats.foreign import open_parquet
 
@@ -221,7 +222,7 @@ def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Itera
 def _also_named(where: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
     """Columns that a condition may name although its meaning does not depend on them: ``x = NULL`` is never TRUE."""
     folded = {name.lower() for name in known}
-    patterns = {name: re.escape(quoted(name)[1:-1]) for name in names if name.lower() not in folded}
+    patterns = {name: re.escape(identifier(name)[1:-1]) for name in names if name.lower() not in folded}
     return [name for name, pattern in patterns.items() if re.search(rf"(?<!\w){pattern}(?!\w)", where)]
 
 
@@ -259,7 +260,7 @@ def _matching(con: duckdb.DuckDBPyConnection, rows: pa.Table, where: str) -> np.
     carried = [_carried(rows.column(index), field.type) for index, field in enumerate(schema)]
     numbered = pa.table([*carried, pa.array(np.arange(len(rows)))], [*schema.names, _ROW_NUMBER])
     names = {name: duckdb_type(type) for name, type in zip(schema.names, schema.types, strict=True)}
-    typed = ", ".join(f"CAST({quoted(name)} AS {type}) AS {quoted(name)}" for name, type in names.items())
+    typed = ", ".join(f"CAST({identifier(name)} AS {type}) AS {identifier(name)}" for name, type in names.items())
     con.register(_ROWS, numbered)
     found = con.execute(
         f"SELECT {_ROW_NUMBER} FROM (SELECT {typed}{', ' if typed else ''}{_ROW_NUMBER} FROM {_ROWS}) WHERE {where} "

@@ -70,13 +70,13 @@ def literal(value: object, dialect: str) -> str:
     )
 
 
-def identifier(name: str) -> str:
-    """A name as DuckDB takes it as it stands.
+def identifier(*parts: str) -> str:
+    """A name, or the parts of one, as a quoted identifier of DuckDB's SQL.
 
-    >>> identifier('id.orig_h')
-    '"id.orig_h"'
+    >>> identifier('id.orig_h'), identifier('s', 'a"b')
+    ('"id.orig_h"', '"s"."a""b"')
     """
-    return '"' + name.replace('"', '""') + '"'
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
 def quoted(text: str, dialect: str) -> str:

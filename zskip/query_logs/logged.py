@@ -11,6 +11,7 @@ from pathlib import Path
 from zskip.binder import bind
 from zskip.binder.workload_sql import TableQuery, in_duckdb, is_query, places_read, table_queries
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
+from zskip.expr.sql_literals import identifier
 from zskip.schema import Schema
 
 __all__ = ["Collector", "LoggedQueries", "TableNames"]
@@ -145,9 +146,5 @@ class Collector:
         columns = "*"
         if query.columns:
             parts = (self._schema.columns[path].parts for path in sorted(query.columns))
-            columns = ", ".join(".".join(map(_quoted, each)) for each in parts)
-        return f"SELECT {columns} FROM {_quoted(self._table.name)} WHERE {condition}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+            columns = ", ".join(identifier(*each) for each in parts)
+        return f"SELECT {columns} FROM {identifier(self._table.name)} WHERE {condition}"

@@ -15,6 +15,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from zskip import types as t
+from zskip.expr.sql_literals import identifier
 from zskip.schema import Column, Schema
 
 __all__ = ["condition_of"]
@@ -73,7 +74,7 @@ def _sql(text: str, schema: Schema, zone: str) -> str | None:
     column = schema.find([part.strip("`") for part in re.findall(r"`[^`]*`|[^.`]+", path)])
     if column is None:
         return None
-    quoted = ".".join('"' + part.replace('"', '""') + '"' for part in column.parts)
+    quoted = identifier(*column.parts)
     if name in ("IsNull", "IsNotNull"):
         return f"{quoted} IS {'NOT ' if name == 'IsNotNull' else ''}NULL"
     if name == "In":

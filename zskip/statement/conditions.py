@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from zskip.binder import bind
 from zskip.errors import SqlError
 from zskip.expr import Predicate, conjunction
+from zskip.expr.sql_literals import identifier
 from zskip.schema import Schema
 from zskip.statement.plan_tree import Scan
 
@@ -91,8 +92,8 @@ def _as_written(condition: str) -> str:
 
     condition = _CONSTANT.sub(constant, condition)
     while (field := _FIELD.search(condition)) is not None:
-        name = field[2].replace("''", "'").replace('"', '""')
-        condition = f'{condition[: field.start()]}{field[1]}."{name}"{condition[field.end() :]}'
+        name = identifier(field[2].replace("''", "'"))
+        condition = f"{condition[: field.start()]}{field[1]}.{name}{condition[field.end() :]}"
     return condition
 
 

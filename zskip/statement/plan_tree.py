@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from zskip.expr.sql_literals import identifier
+
 __all__ = ["Node", "Scan", "StubColumns", "place_of", "places_scanned_once", "read_tree", "scan_below"]
 
 _SCAN = "PYTHON_ARROW_SCAN"
@@ -158,7 +160,7 @@ def _named(condition: str, printed: Mapping[str, str]) -> str | None:
     for number, piece in enumerate(pieces):
         name = piece[1:-1].replace('""', '"') if piece[:1] == '"' and len(piece) > 1 else piece
         if name in printed:
-            renamed.append('"' + printed[name].replace('"', '""') + '"')
+            renamed.append(identifier(printed[name]))
             continue
         if name.lower() in lowered and piece[:1] != "'":
             before, after = "".join(pieces[:number]).rstrip(), "".join(pieces[number + 1 :]).lstrip()

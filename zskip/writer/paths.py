@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from zskip import hive
 from zskip import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet
+from zskip.expr.sql_literals import identifier
 from zskip.stats.foreign import open_parquet, with_parquet_types
 from zskip.storage import Storage, open_storage
 from zskip.storage.foreign_folders import refuse_foreign_files
@@ -282,7 +283,7 @@ def _of_text(files: Sequence[_File], kind: str) -> RowSource:
         connection.execute("SET TimeZone = 'UTC'")
         for storage in {id(file.storage): file.storage for file in files if file.storage}.values():
             connection.register_filesystem(storage.filesystem())
-        chosen = "*" if columns is None else ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        chosen = "*" if columns is None else ", ".join(map(identifier, columns))
         try:
             rows = connection.sql(f"SELECT {chosen} FROM read_{kind}_auto($files)", params={"files": names})
             return rows.to_arrow_reader(row_source.PART_ROWS)

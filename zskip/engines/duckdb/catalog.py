@@ -1,4 +1,4 @@
-"""The zskip tables that a statement may refer to: by quoted path, or by a given name."""
+"""The zskip tables that a statement may refer to: by identifier path, or by a given name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zskip import sources
-from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.table_places import Place
 from zskip.errors import TableNotFound
+from zskip.expr.sql_literals import identifier
 from zskip.storage import open_storage
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.secrets import refuse_secrets
@@ -72,7 +72,7 @@ class Catalog:
         if "/" in name:
             return False
         try:
-            self._con.table(quoted(name))
+            self._con.table(identifier(name))
         except duckdb.CatalogException:
             return False
         return True

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from zskip import types as t
 from zskip.errors import SchemaError
+from zskip.expr.sql_literals import identifier
 
-__all__ = ["ambiguous", "duckdb_type", "lossless", "quoted"]
+__all__ = ["ambiguous", "duckdb_type", "lossless"]
 
 
 def duckdb_type(arrow: pa.DataType) -> str:
@@ -20,7 +21,7 @@ def duckdb_type(arrow: pa.DataType) -> str:
     """
     arrow = t.value_type(arrow)
     if t.is_struct(arrow):
-        return "STRUCT(" + ", ".join(f"{quoted(field.name)} {duckdb_type(field.type)}" for field in arrow) + ")"
+        return "STRUCT(" + ", ".join(f"{identifier(field.name)} {duckdb_type(field.type)}" for field in arrow) + ")"
     if t.is_map(arrow):
         return f"MAP({duckdb_type(arrow.key_type)}, {duckdb_type(arrow.item_type)})"
     if t.is_list(arrow) or t.is_large_list(arrow) or t.is_fixed_size_list(arrow):
@@ -56,12 +57,3 @@ def lossless(arrow: pa.DataType) -> bool:
 def ambiguous(names: Sequence[str]) -> bool:
     """Whether two of these names differ only in case, so that DuckDB cannot tell them apart."""
     return len({name.lower() for name in names}) < len(names)
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier.
-
-    >>> quoted('a"b')
-    '"a""b"'
-    """
-    return '"' + name.replace('"', '""') + '"'

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.native_scan import literal
 from zskip.engines.duckdb.survivor_reads import Values
+from zskip.expr.sql_literals import identifier
 from zskip.statement.aggregates import IndexRows
 
 __all__ = ["with_index_rows"]
@@ -18,7 +19,7 @@ def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Value
     standing = _of_groups(rows, schema, values) if len(rows.rows) > 1 else _of_one_group(rows, schema)
     if not len(rows.rest):
         return f"({standing})"
-    columns = ", ".join(quoted(field.name) for field in schema)
+    columns = ", ".join(identifier(field.name) for field in schema)
     return f"(SELECT {columns} FROM {read} UNION ALL {standing})"
 
 
@@ -27,7 +28,7 @@ def _of_one_group(rows: IndexRows, schema: pa.Schema) -> str:
     ends = {1, rows.rows[0].as_py(), *(column.count[0].as_py() for column in rows.columns.values())}
     parts, first = [], 0
     for end in sorted(end for end in ends if 0 < end <= rows.rows[0].as_py()):
-        made = ", ".join(f"{_constant_of(rows, field, first)} AS {quoted(field.name)}" for field in schema)
+        made = ", ".join(f"{_constant_of(rows, field, first)} AS {identifier(field.name)}" for field in schema)
         parts.append(f"SELECT {made} FROM range({end - first})")
         first = end
     return " UNION ALL ".join(parts)
@@ -50,7 +51,7 @@ def _of_groups(rows: IndexRows, schema: pa.Schema, values: Values) -> str:
         f"CAST(unnest({values.add_list(_texts(each))}) AS {types[name]}) AS {name}" for name, each in lists.items()
     )
     numbers = {name: number for number, name in enumerate(rows.columns)}
-    made = ", ".join(f"{_value(numbers.get(field.name), field)} AS {quoted(field.name)}" for field in schema)
+    made = ", ".join(f"{_value(numbers.get(field.name), field)} AS {identifier(field.name)}" for field in schema)
     return f"SELECT {made} FROM (SELECT {groups}) AS zskip, range(zskip.n) AS rows(i)"
 
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from zskip import hive
 from zskip import types as t
-from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.stored_form import StoredForm, stored_columns
 from zskip.errors import SchemaError, UnknownColumn, nearest
+from zskip.expr.sql_literals import identifier
 from zskip.schema import names_given
 
 if TYPE_CHECKING:
@@ -78,10 +79,10 @@ def native_scan(
         if name.lower() not in known:
             raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
     named = () if file_column is None else (file_column,)
-    projection = ", ".join(quoted(name) for name in (*names, *named)) or "NULL"
+    projection = ", ".join(identifier(name) for name in (*names, *named)) or "NULL"
     condition = "" if where is None else f" WHERE {where}"
     if not files:
-        nothing = ", ".join(f"CAST(NULL AS {type}) AS {quoted(name)}" for name, type in types.items())
+        nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
         return Select(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'} WHERE false)", {})
     if form is not None:
         columns_of = pa.schema([field for field in schema if field.name not in partition_by])
@@ -100,7 +101,7 @@ def native_scan(
     if partition_by:
         folders = _folders(files, partition_by)
         values = ", ".join(
-            f"{_partition_value(file or '', folders.get(name, name), types[name])} AS {quoted(name)}"
+            f"{_partition_value(file or '', folders.get(name, name), types[name])} AS {identifier(name)}"
             for name in partition_by
         )
         # Only the innermost query knows the numbers of the rows.
@@ -134,8 +135,8 @@ def _form_source(
         entries.append(f"{name}: {{{entry}}}")
     stored = f"MAP {{{', '.join(entries)}}}"
     source = f"read_parquet(${parameter}, {_options(schema, stored, rows, file_column)})"
-    taken_whole = {name: f"COALESCE({quoted(name)}, NULL)" for name in whole if name in schema.names} | renamed
-    replaced = ", ".join(f"{value} AS {quoted(name)}" for name, value in taken_whole.items())
+    taken_whole = {name: f"COALESCE({identifier(name)}, NULL)" for name in whole if name in schema.names} | renamed
+    replaced = ", ".join(f"{value} AS {identifier(name)}" for name, value in taken_whole.items())
     selected = ", ".join([f"* REPLACE ({replaced})" if replaced else "*", *form.columns(types, parameter)])
     live = form.is_live(parameter)
     return f"(SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'})"
@@ -189,7 +190,7 @@ def _everything(whole: Collection[str]) -> str:
     """All columns; no field is taken out of a struct below COALESCE, so that DuckDB reads all of the struct first."""
     if not whole:
         return "*"
-    return f"* REPLACE ({', '.join(f'COALESCE({quoted(name)}, NULL) AS {quoted(name)}' for name in whole)})"
+    return f"* REPLACE ({', '.join(f'COALESCE({identifier(name)}, NULL) AS {identifier(name)}' for name in whole)})"
 
 
 def literal(text: str) -> str:
@@ -274,7 +275,7 @@ def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str
 def _partition_value(file: str, folder: str, type: str) -> str:
     """What a path's folder says; NULL where it has no such folder, while an empty value is an empty text."""
     pattern = f".*/{re.escape(folder)}=([^/]*/).*"
-    value = f"url_decode(left(nullif(regexp_extract({quoted(file)}, {literal(pattern)}, 1), ''), -1))"
+    value = f"url_decode(left(nullif(regexp_extract({identifier(file)}, {literal(pattern)}, 1), ''), -1))"
     return f"CAST(nullif({value}, {literal(hive.NULL)}) AS {type})"
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
-from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.pruned_tables import pruned_tables
@@ -32,6 +31,7 @@ from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table
 from zskip.engines.duckdb.written_names import named_as_written, naming_edits
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
+from zskip.expr.sql_literals import identifier
 from zskip.plan import Plan
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def sql(
     storage_options: Mapping[str, Any] | None = None,
     freshness: str = "list",
 ) -> duckdb.DuckDBPyRelation:
-    """Run a statement in which zskip tables stand by their quoted path, and read only the files that matter.
+    """Run a statement in which zskip tables stand by their identifier path, and read only the files that matter.
 
     ``SELECT count(*) FROM 'lake/conn' c JOIN 'lake/dns' d USING (uid) WHERE c.src_ip = '10.47.1.100'``: each table is
     pruned by the conditions that DuckDB itself applies to it, through joins, subqueries and CTEs; everything else is
@@ -186,7 +186,7 @@ def _kept(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     if kept.columns == relation.columns:
         return kept
     pairs = zip(kept.columns, relation.columns, strict=True)
-    return kept.project(", ".join(f"{quoted(numbered)} AS {quoted(name)}" for numbered, name in pairs))
+    return kept.project(", ".join(f"{identifier(numbered)} AS {identifier(name)}" for numbered, name in pairs))
 
 
 @contextmanager

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from zskip import types as t
-from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+from zskip.engines.duckdb.duckdb_types import duckdb_type
+from zskip.expr.sql_literals import identifier
 
 if TYPE_CHECKING:
     from zskip.scan import Scan
@@ -39,7 +40,7 @@ class StoredForm:
     def columns(self, types: Mapping[str, str], parameter: str) -> list[str]:
         """The partition columns, as they stand in a SELECT from the files."""
         return [
-            f"CAST(list_extract(${parameter}_value_{place}, {_NUMBER}) AS {types[name]}) AS {quoted(name)}"
+            f"CAST(list_extract(${parameter}_value_{place}, {_NUMBER}) AS {types[name]}) AS {identifier(name)}"
             for place, name in enumerate(self.values)
         ]
 
@@ -90,7 +91,7 @@ def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], 
             "type": duckdb_type(_stored_type(field.type)),
             "default_value": None if default is None else default.decode(),
         }
-        if (renamed := _renamed(f"COALESCE({quoted(field.name)}, NULL)", field.type, 0)) is not None:
+        if (renamed := _renamed(f"COALESCE({identifier(field.name)}, NULL)", field.type, 0)) is not None:
             inside[field.name] = renamed
     return columns, inside
 
@@ -114,12 +115,12 @@ def _renamed(value: str, type: pa.DataType, depth: int) -> str | None:
     """A value of the stored type as one of the table's; None where they are the same."""
     one = f"x{depth}"
     if t.is_struct(type) and type.num_fields:
-        parts = [f"{value}.{quoted(_stored_name(field))}" for field in type]
+        parts = [f"{value}.{identifier(_stored_name(field))}" for field in type]
         inner = [_renamed(part, field.type, depth) for part, field in zip(parts, type, strict=True)]
         if not any(inner) and all(_stored_name(field) == field.name for field in type):
             return None
         packed = ", ".join(
-            f"{quoted(field.name)} := {made or part}" for field, made, part in zip(type, inner, parts, strict=True)
+            f"{identifier(field.name)} := {made or part}" for field, made, part in zip(type, inner, parts, strict=True)
         )
         return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({packed}) END"
     if t.is_list(type) or t.is_large_list(type):

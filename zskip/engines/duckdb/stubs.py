@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from zskip.engines.duckdb.duckdb_types import duckdb_type, quoted
+from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.table_places import Word
+from zskip.expr.sql_literals import identifier
 from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once, read_tree
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _stubs(tables: tuple[_Columns, ...], statement: str) -> list[Stub]:
         name = f"{prefix}_{place}"
         own = [f"{name}_{number}" for number in range(len(table.names))]
         spelled = [spell.otherwise(column) for column in table.names]
-        shown = ", ".join(f"{one} AS {quoted(label)}" for one, label in zip(own, spelled, strict=True))
+        shown = ", ".join(f"{one} AS {identifier(label)}" for one, label in zip(own, spelled, strict=True))
         printed = dict(zip(own, table.names, strict=True))
         printed |= {label: column for label, column in zip(spelled, table.names, strict=True) if label != column}
         rows = ds.dataset(_empty(table.types).rename_columns(own))

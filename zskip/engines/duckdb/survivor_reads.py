@@ -8,13 +8,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from zskip import types as t
-from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.native_scan import literal, native_scan, uniform_read, without_patterns
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.session import reads_bytes_as_text, texts_for_bytes
 from zskip.engines.duckdb.stored_form import stored_form
 from zskip.engines.duckdb.table_places import Place
 from zskip.errors import UnknownParameter
+from zskip.expr.sql_literals import identifier
 from zskip.scan import Scan
 
 if TYPE_CHECKING:
@@ -112,4 +112,4 @@ def default_alias(place: Place) -> str:
     """
     path = place.name
     last = path.rstrip("/").rsplit("/", 1)[-1]
-    return quoted(last.split(".", 1)[0] or last or path if "/" in path or "." in path else path)
+    return identifier(last.split(".", 1)[0] or last or path if "/" in path or "." in path else path)

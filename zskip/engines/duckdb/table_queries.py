@@ -18,10 +18,10 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from zskip import types as t
-from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.native_scan import literal
 from zskip.engines.duckdb.survivor_reads import Values, read_survivors
 from zskip.errors import ZskipError
+from zskip.expr.sql_literals import identifier
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,7 +47,7 @@ class TableQueries:
 
     def keys(self, table: JoinedTable, key: str, seconds: float) -> tuple[pa.Array, Hashable] | None:
         """The distinct values, NULL too, of a column in the rows that are left of a table."""
-        query = f"SELECT DISTINCT {quoted(key)} AS key FROM {{}} LIMIT {_MOST_KEYS + 1}"
+        query = f"SELECT DISTINCT {identifier(key)} AS key FROM {{}} LIMIT {_MOST_KEYS + 1}"
         values, origin = self._answer(query, table.survivors, table.keys, _conditions(table.survivors), seconds)
         return None if values is None or len(values) > _MOST_KEYS else (values, origin)
 
@@ -57,7 +57,7 @@ class TableQueries:
         conditions, predicate = _conditions(survivors), survivors.predicate
         if wanted.column is None or len(conditions) < len(predicate.conjuncts if predicate else ()):
             return None
-        name = quoted(wanted.column)
+        name = identifier(wanted.column)
         worst, order = ("min", "DESC") if wanted.descending else ("max", "ASC")
         column = survivors.index.snapshot.schema.columns[wanted.column]
         # NULL and NaN stand before or behind all values, and their files are read in any case.
@@ -97,7 +97,7 @@ class TableQueries:
                 wanted = [f"({one})" for one in conditions]
                 for number, each in enumerate(keys):
                     cursor.register(f"zskip_keys_{number}", pa.table({"key": each.values}))
-                    name = quoted(each.column)
+                    name = identifier(each.column)
                     missing = f" OR {name} IS NULL" if each.or_null else ""
                     wanted.append(f"({name} IN (SELECT key FROM zskip_keys_{number}){missing})")
                 if survivors.predicate is not None:

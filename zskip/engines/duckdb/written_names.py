@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zskip.engines.duckdb.duckdb_types import quoted
 from zskip.engines.duckdb.stubs import empty_rows
 from zskip.engines.duckdb.table_places import Word
+from zskip.expr.sql_literals import identifier
 
 if TYPE_CHECKING:
     import duckdb
@@ -75,7 +75,7 @@ def _stored_query(words: Sequence[Word]) -> range | None:
 
 
 def _named(names: Sequence[str]) -> str:
-    return ", ".join(f"#{at} AS {quoted(name)}" for at, name in enumerate(names, start=1))
+    return ", ".join(f"#{at} AS {identifier(name)}" for at, name in enumerate(names, start=1))
 
 
 def _names(
