@@ -64,8 +64,8 @@ class Arrays:
 class ExportedColumn:
     """One column and how the page shows it.
 
-    ``kind``: "number", "date", "time" or "text" · ``scale``: units of the key per displayed unit (10**scale of a
-    decimal, microseconds per millisecond) · ``discrete``: no value lies between two neighbouring integer keys ·
+    ``kind``: "number", "date", "timestamp", "time" (of day) or "text" · ``scale``: units of the key per displayed unit
+    (10**scale of a decimal) or per millisecond · ``discrete``: no value lies between two neighbouring integer keys ·
     ``texts``: of a "text", the distinct bounds in order, as Latin-1 strings of bytes · ``exact``: the page may compare
     its bounds with constants.
     """
@@ -150,8 +150,8 @@ def _limits(type: pa.DataType) -> tuple[float, float]:
 def _shown(type: pa.DataType) -> tuple[str, float]:
     if t.is_date(type):
         return "date", 1.0 / 86_400_000 if t.is_date32(type) else 1.0
-    if t.is_timestamp(type):
-        return "time", {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}[type.unit]
+    if t.is_timestamp(type) or t.is_time(type):
+        return "timestamp" if t.is_timestamp(type) else "time", {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}[type.unit]
     if t.is_decimal(type):
         return "number", float(10**type.scale)
     return "number", 1.0

@@ -28,23 +28,53 @@ async function loaded() {
 
 // --- values as people read and write them ---
 
+const LAST_DAY = 8.64e15; // milliseconds to the last day that a Date holds
+
+// The decimals of a second that a timestamp or a time of day has: 0, 3 or 6.
+function decimalsOf(column) {
+  return Math.round(Math.log10(1000 * column.scale));
+}
+
 function shown(column, key) {
   if (!Number.isFinite(key)) return "unknown";
   if (column.kind === "text") {
     const bytes = Uint8Array.from(column.texts[(key - 1) / 2] ?? "", (letter) => letter.charCodeAt(0));
     return new TextDecoder().decode(bytes);
   }
-  if (column.kind === "date") return new Date(key / column.scale).toISOString().slice(0, 10);
-  if (column.kind === "time") return new Date(key / column.scale).toISOString().replace("T", " ").replace("Z", "");
-  return String(key / column.scale);
+  if (column.kind === "number" || Math.abs(key / column.scale) > LAST_DAY) return String(key / column.scale);
+  if (column.kind === "date") return new Date(key / column.scale).toISOString().replace(/T.*/, "");
+  const decimals = decimalsOf(column), second = Math.floor(key / 10 ** decimals);
+  const [day, time] = new Date(1000 * second).toISOString().replace(/\.\d+Z$/, "").split("T");
+  const rest = String(key - second * 10 ** decimals).padStart(decimals, "0").replace(/0+$/, "");
+  return (column.kind === "time" ? time : `${day} ${time}`) + (rest ? `.${rest}` : "");
 }
 
-function keyOf(column, text) {
-  const number = column.kind === "date" ? Date.parse(text + "T00:00:00Z") * column.scale
-    : column.kind === "time" ? Date.parse(text.trim().replace(" ", "T") + "Z") * column.scale
-    : Number(text) * column.scale;
-  if (text.trim() === "" || !Number.isFinite(number)) throw new Error(`“${text}” is no ${column.kind}`);
-  return column.discrete ? Math.round(number) : number;
+// The number by which a typed constant compares. What the column cannot hold exactly is refused, not rounded.
+function keyOf(column, typed) {
+  const text = typed.trim(), [, whole, fraction] = /^(.*?)(?:\.(\d*?)0*)?$/.exec(text);
+  if (column.kind === "number") {
+    const number = Number(text) * column.scale;
+    if (text === "" || !Number.isFinite(number)) throw new Error(`“${text}” is not a number`);
+    if (!column.discrete) return number;
+    const key = Math.round(number);
+    if (Math.abs(key) > Number.MAX_SAFE_INTEGER) throw new Error(`${text} is beyond the numbers that this page compares`);
+    if (Math.abs(number - key) > 1e-6 || (fraction ?? "").length > Math.log10(column.scale) + 1e-9) {
+      const most = Math.round(Math.log10(column.scale));
+      throw new Error(most ? `the column has ${most} decimals` : `“${text}” is not a whole number`);
+    }
+    return key;
+  }
+  const [day, time] = column.kind === "time" ? ["1970-01-01", whole] : whole.split(/[ T]/, 2);
+  const at = Date.parse(`${day}T${time ?? "00:00:00"}Z`);
+  // A Date takes the 30th of February for the 1st of March.
+  if (!(Math.abs(at) <= LAST_DAY) || !new Date(at).toISOString().startsWith(`${day}T`) || (column.kind === "date" && time)) {
+    const example = {date: "2024-01-31", timestamp: "2024-01-31 12:00:00", time: "12:00:00"}[column.kind];
+    throw new Error(`“${text}” is not a ${column.kind} such as ${example}`);
+  }
+  if (column.kind === "date") return Math.round(at * column.scale);
+  const decimals = decimalsOf(column);
+  if ((fraction ?? "").length > decimals) throw new Error(`the column has ${decimals} decimals of a second`);
+  return Math.round(at * column.scale) + Number((fraction ?? "").padEnd(decimals, "0"));
 }
 
 function quantity(number, unit) {
@@ -64,6 +94,11 @@ function cell(row, text, tag = "td") {
 
 // --- drawing ---
 
+// Axes of dates and timestamps are in milliseconds, others in keys.
+function axisScale(column) {
+  return column.kind === "date" || column.kind === "timestamp" ? column.scale : 1;
+}
+
 function drawn(page, path) {
   // Unknown ends reach to the edge of what is known, so that a box of unknown extent is seen.
   const {lower, upper} = page.levels[0].bounds[path];
@@ -71,7 +106,7 @@ function drawn(page, path) {
   for (const value of lower) if (Number.isFinite(value) && value < least) least = value;
   for (const value of upper) if (Number.isFinite(value) && value > greatest) greatest = value;
   if (least > greatest) [least, greatest] = [0, 1];
-  const scale = page.column[path].kind === "date" || page.column[path].kind === "time" ? page.column[path].scale : 1;
+  const scale = axisScale(page.column[path]);
   const place = (values, edge) => Float64Array.from(values, (value) => (Number.isFinite(value) ? value : edge) / scale);
   const around = scale === 1 && page.column[path].discrete ? 0.5 : 0;
   return {
@@ -89,7 +124,7 @@ function fit(range, lower, upper) {
 // An axis shows a column: its label, dates as dates, texts and decimals as themselves.
 function showColumn(axis, page, path) {
   const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
-  const time = column.kind === "date" || column.kind === "time";
+  const time = column.kind === "date" || column.kind === "timestamp";
   axis.axis_label = path;
   axis.ticker = model(time ? "DatetimeTicker" : "BasicTicker");
   axis.formatter = time ? model("DatetimeTickFormatter")
@@ -108,7 +143,7 @@ function start(page) {
   const paths = page.columns.map((column) => column.path);
   window.zskipLabel = (path, tick) => {
     const column = page.column[path];
-    if (column.kind !== "text") return shown(column, tick);
+    if (column.kind !== "text") return shown(column, column.discrete ? Math.round(tick) : tick);
     const bound = 2 * Math.round((tick - 1) / 2) + 1; // the bound next to the tick
     return Math.abs(bound - tick) <= 1 && column.texts[(bound - 1) / 2] !== undefined ? shown(column, bound).slice(0, 24) : "";
   };
@@ -135,7 +170,7 @@ function start(page) {
     const lines = {across: [], up: []};
     for (const [id, path] of [["across", $("across").value], ["up", $("up").value]]) {
       const column = page.column[path];
-      const scale = column.kind === "date" || column.kind === "time" ? column.scale : 1;
+      const scale = axisScale(column);
       for (const constant of page.editable) if (constant.path === path) lines[id].push(constant.constant.place / scale);
     }
     const figure = model("picture");
@@ -233,6 +268,9 @@ function start(page) {
     for (const one of page.editable) {
       const column = page.column[one.path], constant = one.constant, row = document.createElement("div");
       const label = document.createElement("label"), field = document.createElement("input");
+      const wrong = document.createElement("span");
+      wrong.className = "wrong";
+      wrong.setAttribute("role", "alert");
       label.textContent = `${one.path} ${one.op} `;
       field.value = column.kind === "text" ? constant.text : shown(column, constant.key);
       field.name = `constant${one.number}`;
@@ -240,14 +278,17 @@ function start(page) {
       row.append(label);
       let slider = null;
       const changed = (text) => {
+        let key;
         try {
-          if (column.kind === "text") constant.text = text; else constant.key = keyOf(column, text);
-          field.setCustomValidity("");
+          key = column.kind === "text" ? null : keyOf(column, text);
         } catch (error) {
           field.setCustomValidity(error.message);
-          field.reportValidity();
+          wrong.textContent = `${error.message}; the plan still has ${shown(column, constant.key)}`;
           return;
         }
+        field.setCustomValidity("");
+        wrong.textContent = "";
+        if (column.kind === "text") constant.text = text; else constant.key = key;
         prove();
         mark();
       };
@@ -270,6 +311,7 @@ function start(page) {
         changed(field.value);
         if (slider && !field.validationMessage) slider.value = constant.key;
       };
+      row.append(wrong);
       $("constants").append(row);
     }
   }
