@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
@@ -33,6 +34,15 @@ def test_deleted_rows_do_not_come_back_by_the_names_of_files(way: str, lake: Pat
     with pytest.raises(ForeignTable, match="is a table of zskip"):
         WAYS[way](lake)
     assert not (lake.parent / "new").exists()
+
+
+def test_a_refresh_refuses_a_table_that_was_written_into_the_folder(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(100)})
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    indexed = zskip.index(tmp_path)
+    zskip.write(rows, tmp_path / "t", by=["id"], files=4).delete("id < 51")
+    with pytest.raises(ForeignTable, match="t is a table of zskip"):
+        indexed.refresh()
 
 
 def test_a_table_as_a_source_gives_its_live_rows(lake: Path) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from zskip.errors import ForeignTable, UnsafePath
 from zskip.storage.storage import Storage
 
-__all__ = ["refuse_folder", "refuse_foreign_files"]
+__all__ = ["folders_of", "refuse_folder", "refuse_foreign_files", "with_those_above"]
 
 _LOGS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata"}
 _ENTRIES = {"Delta": r".+", "Hudi": r".+", "Iceberg": r"[^/]+\.metadata\.json(\.gz)?|version-hint\.text"}
@@ -39,9 +39,7 @@ _WAYS = {
 
 def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
     """Raise `ForeignTable` where one of some files belongs to a table of another format."""
-    folders = {""}
-    for folder in pc.unique(pc.replace_substring_regex(files, r"[^/]*$", "")).to_pylist():
-        folders.update(_with_those_above(folder))
+    folders = folders_of(files)
     for folder, kind in _tables(storage, folders):
         if folder in folders:
             raise ForeignTable(_message(storage.uri_of(folder.rstrip("/")) if folder else storage.uri, kind))
@@ -77,22 +75,27 @@ def _has_log(storage: Storage, folder: str, kind: str) -> bool:
 
 def refuse_folder(storage: Storage | None) -> None:
     """Raise `ForeignTable` where a folder, or a folder above it, is a table of another format."""
-    while storage is not None:
+    for place in with_those_above(storage):
         for kind in _LOGS:
-            if _has_log(storage, "", kind):
-                raise ForeignTable(_message(storage.uri, kind))
+            if _has_log(place, "", kind):
+                raise ForeignTable(_message(place.uri, kind))
+
+
+def with_those_above(storage: Storage | None) -> Iterator[Storage]:
+    """A folder and the folders above it, outwards."""
+    while storage is not None:
+        yield storage
         storage = storage.parent()
 
 
-def _with_those_above(folder: str) -> Iterator[str]:
-    """A folder and the folders above it, each with a trailing slash; not the outermost.
+def folders_of(files: pa.StringArray) -> set[str]:
+    """The folders that some files lie in and those above, each with a trailing slash; the outermost is "".
 
-    >>> list(_with_those_above("a/b/"))
-    ['a/b/', 'a/']
+    >>> sorted(folders_of(pa.array(["a/b/c.parquet", "a/b/d.parquet"])))
+    ['', 'a/', 'a/b/']
     """
-    while folder:
-        yield folder
-        folder = folder[: folder.rstrip("/").rfind("/") + 1]
+    folders = pc.unique(pc.replace_substring_regex(files, r"[^/]*$", "")).to_pylist()
+    return {"", *(folder[: at + 1] for folder in folders for at, letter in enumerate(folder) if letter == "/")}
 
 
 def _message(uri: str, kind: str) -> str:

@@ -17,13 +17,12 @@ from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, footers, from_rows
-from zskip.storage.foreign_folders import refuse_foreign_files
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import Changes, changes, data_files, only
 from zskip.tablelog.index import Index
 from zskip.tablelog.log import latest_version
-from zskip.tablelog.own_files import refuse_own_files
+from zskip.tablelog.own_files import refuse_files_of_tables
 from zskip.tablelog.snapshot import Snapshot
 from zskip.types import logical_type, widens
 
@@ -62,8 +61,7 @@ def index_files(
         listing = data_files(storage)
         if not len(listing):
             raise NoParquet(f"There is no Parquet file in {storage.uri}.")
-        refuse_foreign_files(storage, listing.path)
-        refuse_own_files(storage, listing.path)
+        refuse_files_of_tables(storage, listing.path)
         _wait_for_next_mtime(storage, listing)
         schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads, progress)
         details = {"source": "rows" if deep_scan else "footers"}
@@ -87,7 +85,7 @@ def refresh(
     differs = changes(index) if found is None else found
     if not differs:
         return snapshot
-    refuse_foreign_files(storage, differs.listing.path)
+    refuse_files_of_tables(storage, differs.listing.path)
     again = differs.changed.path.to_pylist()
     fresh = only(differs.listing, [*again, *differs.added.path.to_pylist()])
     deep_scan = snapshot.details.get("source") == "rows"

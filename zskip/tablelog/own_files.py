@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import ForeignTable, UnsafePath
+from zskip.storage.foreign_folders import folders_of, refuse_foreign_files, with_those_above
 from zskip.storage.storage import Storage
 from zskip.tablelog.log import LOG
 from zskip.tablelog.snapshot import from_bytes
 from zskip.tablelog.vacuum import DATA_FILE
 
-__all__ = ["refuse_own_files"]
+__all__ = ["refuse_files_of_tables"]
 
 
-def refuse_own_files(storage: Storage, files: pa.StringArray) -> None:
-    """Raise `ForeignTable` where one of some files was written into a table of zskip: its rows may have been deleted or
-    replaced since, which only the table's log tells."""
+def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
+    """Raise `ForeignTable` where one of some files belongs to a table that zskip or another format keeps a log of: its
+    rows may have been deleted or replaced since, which only that log tells."""
+    refuse_foreign_files(storage, files)
     ours = files.filter(pc.match_substring_regex(files, DATA_FILE))
     if not len(ours):
         return
-    folders = set(pc.unique(pc.replace_substring_regex(ours, r"[^/]*$", "")).to_pylist())
-    above = {folder[: at + 1] for folder in folders for at in range(len(folder)) if folder[at] == "/"}
-    for place, folder in _places(storage, {"", *above}):
+    inside = ((storage, folder) for folder in sorted(folders_of(ours)))
+    above = ((place, "") for place in with_those_above(storage.parent()))
+    for place, folder in chain(inside, above):
         if _is_managed(place, folder):
             table = place.uri_of(folder.rstrip("/")) if folder else place.uri
             raise ForeignTable(
                 f"{table} is a table of zskip: its files may hold rows that were deleted or replaced, and only its log "
                 f'tells which. Give the table itself, "{table}", in place of its files or of a folder above it.'
             )
-
-
-def _places(storage: Storage, folders: set[str]) -> Iterator[tuple[Storage, str]]:
-    yield from ((storage, folder) for folder in sorted(folders))
-    parent = storage.parent()
-    while parent is not None:
-        yield parent, ""
-        parent = parent.parent()
 
 
 def _is_managed(storage: Storage, folder: str) -> bool:

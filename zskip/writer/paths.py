@@ -21,11 +21,10 @@ from zskip.errors import CorruptFile, InvalidOption, NoParquet
 from zskip.expr.sql_literals import identifier
 from zskip.stats.foreign import open_parquet, with_parquet_types
 from zskip.storage import Storage, open_storage
-from zskip.storage.foreign_folders import refuse_foreign_files
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog import Index, Snapshot, load
-from zskip.tablelog.own_files import refuse_own_files
+from zskip.tablelog.own_files import refuse_files_of_tables
 from zskip.writer import row_source
 from zskip.writer.evolution import united
 from zskip.writer.row_source import Part, RowSource
@@ -109,14 +108,8 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
     absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in found]
     for drive in {drive for drive, _ in absolute}:
         names = [name.replace(os.sep, "/").lstrip("/") for one, name in absolute if one == drive]
-        _refuse(open_storage(drive + os.sep), names)
+        refuse_files_of_tables(open_storage(drive + os.sep), pa.array(names, pa.string()))
     return found
-
-
-def _refuse(storage: Storage, names: list[str]) -> None:
-    files = pa.array(names, pa.string())
-    refuse_foreign_files(storage, files)
-    refuse_own_files(storage, files)
 
 
 def _walked(folder: str) -> Iterator[str]:
@@ -148,7 +141,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     chosen = [name for name in names if (_globbed(name, pattern) if pattern else _has_known_ending(name))]
     if not chosen:
         raise NoParquet(f'There is no Parquet, CSV or JSON file at "{without_secrets(url)}".')
-    _refuse(storage, chosen)
+    refuse_files_of_tables(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
 
 
