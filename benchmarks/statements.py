@@ -50,13 +50,13 @@ EVENTS = [
 ]
 
 
-def median(run: Callable[[], object]) -> float:
-    """Milliseconds, after one run that is not counted."""
-    run()
+def median(run: Callable[[str], duckdb.DuckDBPyRelation], text: str) -> float:
+    """Milliseconds to the rows of a statement, after one run that is not counted."""
+    run(text).fetchall()
     taken = []
     for _ in range(RUNS):
         start = time.perf_counter()
-        run()
+        run(text).fetchall()
         taken.append((time.perf_counter() - start) * 1000)
     return statistics.median(taken)
 
@@ -71,8 +71,8 @@ def compare(tables: dict[str, Path], statements: list[tuple[str, str]]) -> None:
             glob = glob.replace(f"{{{table}}}", f"'{path}/**/*.parquet' {table}")
         if zskip.sql(ours, con).fetchall() != con.sql(glob).fetchall():
             sys.exit(f"{name}: the rows differ")
-        with_zskip = median(lambda ours=ours: zskip.sql(ours, con).fetchall())  # type: ignore[misc]
-        plain = median(lambda glob=glob: con.sql(glob).fetchall())  # type: ignore[misc]
+        with_zskip = median(lambda text: zskip.sql(text, con), ours)
+        plain = median(con.sql, glob)
         print(f"{name:20} {with_zskip:9.1f} ms {plain:9.1f} ms {with_zskip / plain:7.3f}", flush=True)
 
 
@@ -175,8 +175,8 @@ def queries(title: str, tables: dict[str, Path], texts: Mapping[str, str]) -> No
         if len(rows[0]) != len(rows[1]):
             sys.exit(f"{title} Q{number}: the rows differ")
         taken = (
-            median(lambda text=text: zskip.sql(text, con, tables=named).fetchall()),  # type: ignore[misc]
-            median(lambda text=text: glob.sql(text).fetchall()),  # type: ignore[misc]
+            median(lambda text: zskip.sql(text, con, tables=named), text),
+            median(glob.sql, text),
         )
         sums = [total + one for total, one in zip(sums, taken, strict=True)]
         print(f"{f'{title} Q{number}':20} {taken[0]:9.1f} ms {taken[1]:9.1f} ms {taken[0] / taken[1]:7.3f}", flush=True)

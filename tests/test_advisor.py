@@ -34,11 +34,11 @@ def test_candidates_are_ranked_beside_today_and_the_limit():
     assert advice.today == pytest.approx(np.dot(advice.weights, advice.today_queries))
     assert advice.command.startswith("zskip write SOURCE TARGET --by a")
     assert advice.command.endswith(" --workload QUERIES.SQL")
-    said = str(advice)
-    assert f"today     {advice.today:7.2%}" in said
-    assert f"limit     {advice.least:7.2%}" in said
-    assert "a = ?" in said
-    assert "b BETWEEN ? AND ?" in said
+    shown = str(advice)
+    assert f"today     {advice.today:7.2%}" in shown
+    assert f"limit     {advice.least:7.2%}" in shown
+    assert "a = ?" in shown
+    assert "b BETWEEN ? AND ?" in shown
 
 
 def test_groups_say_what_gets_better_and_what_gets_worse():
@@ -52,13 +52,13 @@ def test_groups_say_what_gets_better_and_what_gets_worse():
     assert asked.weight + ranges.weight == pytest.approx(1)
     assert asked.best == pytest.approx(np.mean([advice.candidates[0].queries[number] for number in asked.numbers]))
     assert advice.candidates[0].worse == 1
-    said = str(advice)
-    assert "WORSE" in said
-    assert "1 of 2 groups read more than today by the best layout." in said
+    shown = str(advice)
+    assert "WORSE" in shown
+    assert "1 of 2 groups read more than today by the best layout." in shown
     # sorting by b alone harms nobody, and serves nobody
     assert advice.harmless is not None
     assert advice.harmless.by == ("b",)
-    assert f"None does by --by b --layout {advice.harmless.layout}" in said
+    assert f"None does by --by b --layout {advice.harmless.layout}" in shown
 
 
 def test_queries_weigh_the_same_where_that_is_wanted():
@@ -85,9 +85,9 @@ def test_columns_are_mixed_beyond_the_order_in_which_they_are_asked_for():
 
 
 def test_progress_is_reported():
-    said = []
-    advisor.advise(ROWS, WORKLOAD, files=4, total_rows=4000, progress=lambda *each: said.append(each))
-    phases, done, totals = zip(*said, strict=True)
+    reported = []
+    advisor.advise(ROWS, WORKLOAD, files=4, total_rows=4000, progress=lambda *each: reported.append(each))
+    phases, done, totals = zip(*reported, strict=True)
     assert set(phases) == {"candidates"}
     assert list(done) == sorted(done)
     assert set(totals) == {done[-1]}
@@ -134,7 +134,7 @@ def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
     file = tmp_path / "queries.SQL"
     file.write_text("a = 7; -- one\nSELECT * FROM t WHERE b < 100", encoding="utf-8")
     table = zskip.write(ROWS, tmp_path / "table", by=["c"], files=10)
-    said = {
+    printed = {
         form: json.dumps(
             zskip.write(ROWS, tmp_path / form, by=["c"], files=10, workload=workload).snapshot.layout.assignment
         )
@@ -145,8 +145,8 @@ def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
             "name": str(file),
         }.items()
     }
-    assert len(set(said.values())) == 1
-    assert all(f'"path": "{column}"' in said["path"] for column in "abc")
+    assert len(set(printed.values())) == 1
+    assert all(f'"path": "{column}"' in printed["path"] for column in "abc")
     assert table.advise(file).queries == ("a = 7", "b < 100")
     assert f"--workload {shlex.quote(str(file))}" in table.advise(str(file)).command
     assert table.advise("a = 7\nb < 100").command.endswith("--workload QUERIES.SQL")

@@ -56,8 +56,8 @@ def test_a_type_without_order_cannot_cluster(tmp_path: Path) -> None:
 
 
 def test_a_column_that_no_query_can_name_is_refused(tmp_path: Path) -> None:
-    for names, said in ((["a", "A"], '"a" and "A"'), (["a", "a"], '"a" and "a"'), (["a", ""], "has no name")):
-        with pytest.raises(SchemaError, match=said):
+    for names, message in ((["a", "A"], '"a" and "A"'), (["a", "a"], '"a" and "a"'), (["a", ""], "has no name")):
+        with pytest.raises(SchemaError, match=message):
             zskip.write(pa.table([[1], [2]], names=names), tmp_path / "t", by=["a"])
         assert nothing_left(tmp_path / "t")
 
@@ -270,16 +270,16 @@ def test_columns_that_are_called_like_the_parsers_words(dialect: str, tmp_path: 
     rows = pa.table({word: list(range(1000)) for word in WORDS})
     table = zskip.write(rows, tmp_path / "t", by=WORDS[0], files=10)
     for word in WORDS:
-        for said, count in (
+        for sql, count in (
             ("{w} = 5", 1), ("{w} > 3 AND {w} < 9", 5), ("{w} IN (5, 6)", 2), ("NOT {w} >= 4", 4), ("{w} + 1 = 6", 1),
             ("{w} BETWEEN 1 AND 7 OR ({w}) = 9", 8), ("{w} IS NOT NULL AND abs({w}) <= 5", 6), ("5 = {w}", 1),
         ):  # fmt: skip
-            plan = table.plan(said.replace("{w}", word.upper()), dialect=dialect)
-            assert plan.skipped.files.part >= 9, said
+            plan = table.plan(sql.replace("{w}", word.upper()), dialect=dialect)
+            assert plan.skipped.files.part >= 9, sql
             if dialect == "duckdb":
-                assert plan.to_arrow().num_rows == count, said
-    for said in ("map(['a'], [1]) IS NOT NULL AND map = 5", "if(map = 5, TRUE, FALSE)"):
-        assert table.plan(said, dialect=dialect).skipped.files.part == 9, "what is called is no column"
+                assert plan.to_arrow().num_rows == count, sql
+    for sql in ("map(['a'], [1]) IS NOT NULL AND map = 5", "if(map = 5, TRUE, FALSE)"):
+        assert table.plan(sql, dialect=dialect).skipped.files.part == 9, "what is called is no column"
 
 
 def test_verify_takes_no_number_for_predicates(tmp_path: Path) -> None:

@@ -67,9 +67,9 @@ def test_the_command_advises_by_a_log_and_saves_its_queries(
     logged(table, log)
     where = ["advise", str(table.storage.local), "--from-duckdb-log", str(log)]
     assert main([*where, "--log-name", "flows", "--save-workload", str(saved)]) == 0
-    said = capsys.readouterr().out
-    assert "4 queries of the log are on this table" in said
-    assert f"--workload {saved}" in said
+    printed = capsys.readouterr().out
+    assert "4 queries of the log are on this table" in printed
+    assert f"--workload {saved}" in printed
     assert main(["bench", str(table.storage.local), "--queries", str(saved), "--runs", "1"]) == 0
     capsys.readouterr()
     assert main([*where, "--json"]) == 0

@@ -192,7 +192,7 @@ def test_optimize_stays_below_max_bytes(table: zskip.Table) -> None:
     assert 0 < table.optimize(max_bytes=limit).bytes_rewritten <= limit
 
 
-def test_overwrite_keeps_what_is_not_said_anew(table: zskip.Table) -> None:
+def test_overwrite_keeps_what_is_not_given_anew(table: zskip.Table) -> None:
     assert table.overwrite(rows_of(1000, 2)).files == len(table.plan().paths) == 20
     assert table.overwrite(rows_of(1000, 3), files=5).files == 5
     assert table.overwrite(rows_of(1000, 3), rows_per_file=500).files == 2
@@ -309,7 +309,7 @@ def test_vacuum_takes_only_what_no_version_names(table: zskip.Table, tmp_path: P
 
 
 def test_statistics_from_elsewhere_are_planned_on(tmp_path: Path) -> None:
-    """No file exists, nothing is listed, and what is not said is unknown."""
+    """No file exists, nothing is listed, and what is not given is unknown."""
     known = pa.table(
         {
             "path": ["a.parquet", "b.parquet", "c.parquet"],

@@ -39,19 +39,19 @@ calls = {
     "to_spark": lambda: table.plan("x = 2").to_spark(None),
     "session": lambda: table.append(None, session=0),
 }
-said = {}
+refusals = {}
 for name, call in calls.items():
     try:
         call()
     except zskip.ZskipError as error:
-        said[name] = [type(error).__name__, str(error)]
+        refusals[name] = [type(error).__name__, str(error)]
 assert zskip.open(path).version == 1
-assert len(said) == len(calls), set(calls) - set(said)
-print(json.dumps(said))
+assert len(refusals) == len(calls), set(calls) - set(refusals)
+print(json.dumps(refusals))
 """
 
 
-def said(case: str, folder: Path, **environment: str) -> set[tuple[str, str]]:
+def refusals(case: str, folder: Path, **environment: str) -> set[tuple[str, str]]:
     done = subprocess.run(
         [sys.executable, "-c", _CALLS, case, str(folder / "t")],
         capture_output=True,
@@ -65,12 +65,12 @@ def said(case: str, folder: Path, **environment: str) -> set[tuple[str, str]]:
 
 def test_without_pyspark(tmp_path: Path) -> None:
     wanted = ("MissingDependency", "Spark needs the package pyspark: pip install 'zskip[spark]'.")
-    assert said("no pyspark", tmp_path) == {wanted}
+    assert refusals("no pyspark", tmp_path) == {wanted}
 
 
 def test_without_java(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    ((kind, message),) = said("no java", tmp_path, PATH=str(tmp_path), JAVA_HOME=str(tmp_path / "nowhere"))
+    ((kind, message),) = refusals("no java", tmp_path, PATH=str(tmp_path), JAVA_HOME=str(tmp_path / "nowhere"))
     assert kind == "MissingDependency"
     assert message.startswith("Spark needs Java 17 or later, and there is none at JAVA_HOME")
 

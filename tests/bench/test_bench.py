@@ -69,8 +69,8 @@ def test_layouts_are_fitted_to_queries_and_judged_by_others(table: Any) -> None:
     assert 0.6 < best.rows < 1
     assert f"{best.bytes:.2%}" in str(report)
     assert "not fitted to" in str(report)
-    said = json.loads(json.dumps(dataclasses.asdict(report)))
-    assert said["layouts"][0].keys() == {"layout", "bytes", "rows", "files", "fit_seconds"}
+    stored = json.loads(json.dumps(dataclasses.asdict(report)))
+    assert stored["layouts"][0].keys() == {"layout", "bytes", "rows", "files", "fit_seconds"}
     alone = bench(table, ["a = 7"], runs=1, layouts=["linear"])
     assert not alone.held_out
     assert alone.layouts[0].rows > 0.9

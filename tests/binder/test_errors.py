@@ -101,16 +101,16 @@ def test_a_whole_query_is_called_one(sql: str) -> None:
         bind(f"x IN ({sql})", SCHEMA)
 
 
-@pytest.mark.parametrize(("dialect", "said"), [("duckdb", "INTEGER with DATE"), ("spark", "INT with DATE")])
-def test_types_are_called_as_the_dialect_does(dialect: str, said: str) -> None:
-    with pytest.raises(IncomparableTypes, match=said):
+@pytest.mark.parametrize(("dialect", "types"), [("duckdb", "INTEGER with DATE"), ("spark", "INT with DATE")])
+def test_types_are_called_as_the_dialect_does(dialect: str, types: str) -> None:
+    with pytest.raises(IncomparableTypes, match=types):
         bind("x = DATE '2020-01-01'", SCHEMA, dialect=dialect)
 
 
 def test_a_name_with_a_dot_is_quoted_once() -> None:
     schema = Schema(pa.schema({"id.orig_h": pa.string(), "plain": pa.string()}))
-    for sql, said in (('"id.orig_hh" = 5', '"id.orig_hh". Did you mean "id.orig_h"?'), ("plan = 5", '"plan". Did')):
-        with pytest.raises(UnknownColumn, match=re.escape(f"There is no column {said}")):
+    for sql, column in (('"id.orig_hh" = 5', '"id.orig_hh". Did you mean "id.orig_h"?'), ("plan = 5", '"plan". Did')):
+        with pytest.raises(UnknownColumn, match=re.escape(f"There is no column {column}")):
             bind(sql, schema)
 
 

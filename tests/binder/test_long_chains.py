@@ -63,11 +63,11 @@ def test_a_chain_means_what_its_terms_mean(sql: str, dialect: str, monkeypatch: 
         assert found == by_term
         return
     assert (found.text, found.frozen, found.columns) == (by_term.text, by_term.frozen, by_term.columns)
-    said = [each.sql("spark" if dialect == "duckdb" else "duckdb") for each in (found, by_term)]
-    if None not in said and dialect == "spark":
+    rendered = [each.sql("spark" if dialect == "duckdb" else "duckdb") for each in (found, by_term)]
+    if None not in rendered and dialect == "spark":
         with duckdb.connect() as con:
             con.register("rows", rows())
-            both = con.sql(f"SELECT ({said[0]}), ({said[1]}) FROM rows").fetchall()
+            both = con.sql(f"SELECT ({rendered[0]}), ({rendered[1]}) FROM rows").fetchall()
         assert [left for left, _ in both] == [right for _, right in both]
         assert sql not in TAKEN or len({left for left, _ in both}) > 1
 

@@ -38,7 +38,7 @@ DECIMALS = ", ".join(f"{number * 7 - 500}.{number % 4 * 25:03}" for number in ra
 DATE_TEXTS = DATES.replace("DATE ", "")
 
 
-def said(sql: str, dialect: str = "duckdb", params: Parameters | None = None) -> list[str]:
+def described(sql: str, dialect: str = "duckdb", params: Parameters | None = None) -> list[str]:
     """What the tree of a predicate says, part by part."""
     bound = bind(sql, SCHEMA, dialect=dialect, params=params)
     return [repr(bound.text), repr(bound.frozen), *(shown(node) for node in walk(bound.tree))]
@@ -120,7 +120,7 @@ def test_a_long_list_means_what_the_parser_makes_of_it(
 
     def answer() -> list[str]:
         try:
-            return said(sql, dialect)
+            return described(sql, dialect)
         except SqlError as error:
             return [type(error).__name__, str(error)]
 
@@ -179,7 +179,7 @@ def test_a_parameter_means_what_its_literals_mean(kind: str, dialect: str, monke
         found = []
         for column in TYPES:
             try:
-                found.append(said(f"t > 1 AND {column} IN $list", dialect, {"list": VALUES[kind]}))
+                found.append(described(f"t > 1 AND {column} IN $list", dialect, {"list": VALUES[kind]}))
             except SqlError as error:
                 found.append([type(error).__name__, str(error)])
         return found

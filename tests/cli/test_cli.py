@@ -53,16 +53,16 @@ def complaint(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) ->
 
 def test_write_says_what_it_wrote(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = str(fixtures / "flights.parquet")
-    said = facts(capsys, "write", source, str(tmp_path / "t"), "--by", "date,carrier", "--files", "8")
-    assert said["rows"] == 50_000
-    assert said["by"] == ["date", "carrier"]
-    assert said["files"] == len(list((tmp_path / "t").glob("*.parquet")))
+    answer = facts(capsys, "write", source, str(tmp_path / "t"), "--by", "date,carrier", "--files", "8")
+    assert answer["rows"] == 50_000
+    assert answer["by"] == ["date", "carrier"]
+    assert answer["files"] == len(list((tmp_path / "t").glob("*.parquet")))
 
 
 def test_plan_prints_facts_or_paths_or_reasons(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     predicate = "date = DATE '2013-07-04'"
-    said = facts(capsys, "plan", str(flights), predicate)
-    paths = said["paths"]
+    answer = facts(capsys, "plan", str(flights), predicate)
+    paths = answer["paths"]
     assert isinstance(paths, list)
     assert 0 < len(paths) < 20
     assert main(["plan", str(flights), predicate, "--paths"]) == 0
@@ -95,9 +95,9 @@ def test_query_prints_rows(flights: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_info_and_history(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = facts(capsys, "info", str(flights), "--clustering")
-    assert said["rows"] == 50_000
-    assert said["clustering"]
+    answer = facts(capsys, "info", str(flights), "--clustering")
+    assert answer["rows"] == 50_000
+    assert answer["clustering"]
     capsys.readouterr()
     assert main(["history", str(flights), "--json"]) == 0
     assert [entry["version"] for entry in json.loads(capsys.readouterr().out)] == [1]
@@ -176,20 +176,20 @@ def test_index_reads_what_is_there(fixtures: Path, tmp_path: Path, capsys: pytes
     for number in range(4):
         pq.write_table(rows.slice(number * 12_500, 12_500), folder / f"{number}.parquet")
     before = {path: path.read_bytes() for path in folder.glob("*.parquet")}
-    said = facts(capsys, "index", str(folder))
-    assert (said["files"], said["rows"]) == (4, 50_000)
+    answer = facts(capsys, "index", str(folder))
+    assert (answer["files"], answer["rows"]) == (4, 50_000)
     assert {path: path.read_bytes() for path in folder.glob("*.parquet")} == before
-    said = facts(capsys, "plan", str(folder), "date = DATE '2013-01-01'")
-    assert said["paths"] == [str(folder / "0.parquet")]
+    answer = facts(capsys, "plan", str(folder), "date = DATE '2013-01-01'")
+    assert answer["paths"] == [str(folder / "0.parquet")]
 
 
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    said = facts(capsys, "demo", "--files", "20")
-    assert said["wrong"] == []
-    lookups = said["lookups"]
+    answer = facts(capsys, "demo", "--files", "20")
+    assert answer["wrong"] == []
+    lookups = answer["lookups"]
     assert isinstance(lookups, list)
     assert sum(lookup["rows"] for lookup in lookups) > 1000
-    by_sort, ours = ([column["skipped"] for column in columns.values()] for columns in said["clustering"].values())
+    by_sort, ours = ([column["skipped"] for column in columns.values()] for columns in answer["clustering"].values())
     assert sum(ours) > sum(by_sort) + 0.5
     assert main(["demo", "--files", "10"]) == 0
     printed = capsys.readouterr().out
@@ -207,8 +207,8 @@ def test_wrong_usage_is_two(arguments: list[str], capsys: pytest.CaptureFixture[
 
 def test_an_option_out_of_range_is_two(fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, path = str(fixtures / "flights.parquet"), tmp_path / "t"
-    said = complaint(capsys, 2, "write", source, str(path), "--by", "date", "--files", "0")
-    assert "files" in said
+    message = complaint(capsys, 2, "write", source, str(path), "--by", "date", "--files", "0")
+    assert "files" in message
     assert not path.exists()
 
 
@@ -218,16 +218,16 @@ def test_errors_speak_of_options_as_they_are_typed(
     write = ["write", str(fixtures / "flights.parquet")]
     new = str(tmp_path / "t")
     assert "Say --mode append or --mode overwrite." in complaint(capsys, 1, *write, str(flights), "--by", "date")
-    said = complaint(capsys, 2, *write, new, "--by", "date", "--files", "5", "--rows-per-file", "10")
-    assert "Give one of --files, --rows-per-file and --file-size" in said
+    message = complaint(capsys, 2, *write, new, "--by", "date", "--files", "5", "--rows-per-file", "10")
+    assert "Give one of --files, --rows-per-file and --file-size" in message
     assert "--file-size is a size above zero" in complaint(capsys, 2, *write, new, "--by", "date", "--file-size", "1XB")
     assert "of --by, none below 0" in complaint(capsys, 2, *write, new, "--by", "date", "--weights", "1,2")
     assert "--as-of is a time" in complaint(capsys, 2, "plan", str(flights), "TRUE", "--as-of", "then")
     assert "zskip write or zskip index" in complaint(capsys, 1, "info", new)
     assert "zskip write or zskip index" in complaint(capsys, 1, "query", f"SELECT * FROM '{new}'")
     nowhere = tmp_path / "nowhere" / "x.svg"
-    said = complaint(capsys, 1, "plot", str(flights), "date", "distance", "--output", str(nowhere))
-    assert f'"{nowhere}": No such file or directory.' in said
+    message = complaint(capsys, 1, "plot", str(flights), "date", "distance", "--output", str(nowhere))
+    assert f'"{nowhere}": No such file or directory.' in message
     for workload, wrong in ((fixtures / "flights.parquet", "UTF-8"), (nowhere, "No such file")):
         assert wrong in complaint(capsys, 2, "advise", str(flights), "--workload", str(workload))
 
@@ -257,8 +257,8 @@ def test_bad_input_is_one_and_leaves_nothing(
     fixtures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, path = str(fixtures / "flights.parquet"), tmp_path / "t"
-    said = complaint(capsys, 1, "write", source, str(path), "--by", "carier")
-    assert 'Did you mean "carrier"?' in said
+    message = complaint(capsys, 1, "write", source, str(path), "--by", "carier")
+    assert 'Did you mean "carrier"?' in message
     nested = tmp_path / "nested.parquet"
     pq.write_table(pa.table({"list": [[1], [2]]}), nested)
     assert "cannot be ordered" in complaint(capsys, 1, "write", str(nested), str(path), "--by", "list")
@@ -277,18 +277,18 @@ def test_bad_input_is_one_and_leaves_nothing(
 
 def test_a_table_is_not_overwritten_unasked(fixtures: Path, flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(flights.rglob("*"))
-    said = complaint(capsys, 1, "write", str(fixtures / "flights.parquet"), str(flights), "--by", "date")
-    assert "overwrite" in said
+    message = complaint(capsys, 1, "write", str(fixtures / "flights.parquet"), str(flights), "--by", "date")
+    assert "overwrite" in message
     assert sorted(flights.rglob("*")) == before
 
 
 def test_errors_point_into_the_sql(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = complaint(capsys, 1, "plan", str(flights), "carier = 'UA'")
-    assert 'Did you mean "carrier"?' in said
-    assert "\n  carier = 'UA'\n  ^^^^^^\n" in said
-    said = complaint(capsys, 1, "plan", str(flights), "carrier = = 'UA'")
-    assert "\n  carrier = = 'UA'\n" in said
-    assert "^" in said
+    message = complaint(capsys, 1, "plan", str(flights), "carier = 'UA'")
+    assert 'Did you mean "carrier"?' in message
+    assert "\n  carier = 'UA'\n  ^^^^^^\n" in message
+    message = complaint(capsys, 1, "plan", str(flights), "carrier = = 'UA'")
+    assert "\n  carrier = = 'UA'\n" in message
+    assert "^" in message
     assert "nope" in complaint(capsys, 1, "query", f"SELECT nope FROM '{flights}' WHERE carrier = 'UA'")
 
 
@@ -320,9 +320,9 @@ def test_interrupt_leaves_no_table(tmp_path: Path) -> None:
         while child.poll() is None and time.monotonic() < deadline and not list((tmp_path / "t").rglob("*")):
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=60)
-    assert child.returncode == 130, said
-    assert "Traceback" not in said
+        _, message = child.communicate(timeout=60)
+    assert child.returncode == 130, message
+    assert "Traceback" not in message
     assert list(spill.rglob("*")) == []
     assert main(["plan", str(tmp_path / "t"), "x = 1"]) == 1
 
@@ -354,9 +354,9 @@ def test_bench_compares_layouts_by_the_queries(
 ) -> None:
     queries = tmp_path / "queries.sql"
     queries.write_text("distance < 100;\nSELECT count(*) FROM flights WHERE distance BETWEEN 500 AND 520;\n")
-    said = facts(capsys, "bench", str(flights), "--queries", str(queries), "--runs", "1", "--layouts", "linear,tree")
-    assert said["held_out"] is True
-    found: list[dict[str, float]] = said["layouts"]  # type: ignore[assignment]  # JSON
+    answer = facts(capsys, "bench", str(flights), "--queries", str(queries), "--runs", "1", "--layouts", "linear,tree")
+    assert answer["held_out"] is True
+    found: list[dict[str, float]] = answer["layouts"]  # type: ignore[assignment]  # JSON
     assert [one["layout"] for one in found] == ["tree", "linear"]  # the best first; a linear one serves dates alone
     assert found[0]["bytes"] > found[1]["bytes"] >= 0
     assert all(0 <= one[share] <= 1 for one in found for share in ("bytes", "rows", "files"))

@@ -85,13 +85,13 @@ def _az() -> Iterator[Place]:
     )
     try:
         assert server.stdout is not None
-        said: list[str] = []
+        lines: list[str] = []
         for line in server.stdout:
-            said.append(line)
+            lines.append(line)
             if listening := re.search(r"listens on (http://\S+)", line):
                 break
         else:
-            raise AssertionError(f"Azurite did not start: {''.join(said)}")
+            raise AssertionError(f"Azurite did not start: {''.join(lines)}")
         endpoint = f"{listening[1]}/{_ACCOUNT}"
         _put(f"{endpoint}/bucket?restype=container", _signed(f"/{_ACCOUNT}/{_ACCOUNT}/bucket\nrestype:container"))
         yield (

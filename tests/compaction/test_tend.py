@@ -62,7 +62,7 @@ def test_what_is_due_is_done_once(tmp_path: Path) -> None:
     assert [step.done for step in table.tend(older_than="0 seconds").steps] == ["nothing was due"] * 3
 
 
-def test_what_no_budget_is_left_for_is_left_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_budget_is_left_for_is_left_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a"], layout="linear", files=100)
     for seed in range(2, 8):
         table.append(rows_of(700, seed))
@@ -122,9 +122,9 @@ def test_a_process_that_appends_meanwhile_loses_nothing(tmp_path: Path) -> None:
 def test_a_step_that_others_always_beat_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = grown(tmp_path / "t")
 
-    def beaten(*_: object, **options: object) -> object:
+    def beaten(*arguments: object, **options: object) -> object:
         if options.get("dry_run"):
-            return original(*_, **options)  # type: ignore[arg-type]
+            return original(*arguments, **options)  # type: ignore[arg-type]
         raise CommitConflict("another writer was first")
 
     original = compact.optimize
@@ -157,9 +157,9 @@ def test_a_folder_of_others_gets_its_index_and_sketches(tmp_path: Path) -> None:
 def test_the_command_says_what_it_did_and_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grown(tmp_path / "t")
     assert main(["tend", str(tmp_path / "t"), "--max-bytes", "1kB"]) == 0
-    said = capsys.readouterr().out
-    assert "left: " in said
-    assert "since max_bytes is 0.0 MB" in said
+    printed = capsys.readouterr().out
+    assert "left: " in printed
+    assert "since max_bytes is 0.0 MB" in printed
     assert main(["tend", str(tmp_path / "t"), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert [step["name"] for step in facts["steps"]] == ["sketches", "optimize", "vacuum"]

@@ -1,4 +1,4 @@
-"""Plans: what survives at each level, what is counted without reading, and what is said of it."""
+"""Plans: what survives at each level, what is counted without reading, and what explain tells of it."""
 
 from __future__ import annotations
 

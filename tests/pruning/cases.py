@@ -312,8 +312,8 @@ def _candidates(type: pa.DataType, low: Any, high: Any, sql: str) -> Iterator[An
         if pa.types.is_binary(type):
             yield from (bytes([byte]) + tail for byte in range(256) for tail in (b"", b"\x00"))
     elif type == pa.uuid():
-        said = [int(text.replace("-", ""), 16) for text in texts if re.fullmatch(r"[0-9a-fA-F-]{36}", text)]
-        near = (number + step for number in [*said, 2**127] for step in (-1, 0, 1))
+        uuids = [int(text.replace("-", ""), 16) for text in texts if re.fullmatch(r"[0-9a-fA-F-]{36}", text)]
+        near = (number + step for number in [*uuids, 2**127] for step in (-1, 0, 1))
         yield from (number.to_bytes(16, "big") for number in near if 0 <= number < 2**128)
         yield from (bytes([byte]) + low[1:] for byte in range(256))
     elif pa.types.is_date(type):

@@ -30,7 +30,7 @@ SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), 
 WORDS = ["Ab", "b", None]
 
 
-def said(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
+def evaluated(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
     """What DuckDB is asked, and says, of three strings."""
     question = Computable(Opaque(sql, (), ""), (Reference(".".join(parts), pa.string()),), sql, "UTC")
     found = duckdb_evaluation._answer(question, [pa.array(WORDS, pa.string())], Budget(60))
@@ -45,9 +45,9 @@ def single(values: list[object], type: pa.DataType, path: str = "s") -> Statisti
 
 
 def test_it_computes_what_is_known() -> None:
-    assert said("upper(\"s\") = 'AB'") == [1, 0, 2]
-    assert said('"st"."a" IS NULL', ("st", "a")) == [0, 0, 1]
-    assert said('CAST("s" AS INTEGER) = 1') == [-1, -1, 2]
+    assert evaluated("upper(\"s\") = 'AB'") == [1, 0, 2]
+    assert evaluated('"st"."a" IS NULL', ("st", "a")) == [0, 0, 1]
+    assert evaluated('CAST("s" AS INTEGER) = 1') == [-1, -1, 2]
 
 
 def test_an_overflow_is_seen_behind_a_comparison() -> None:
@@ -99,7 +99,7 @@ def test_an_overflow_is_seen_behind_a_comparison() -> None:
     ],
 )  # fmt: skip
 def test_it_is_not_asked_of_anything_else(sql: str) -> None:
-    assert said(sql) is None
+    assert evaluated(sql) is None
 
 
 HOSTILE = [
@@ -118,7 +118,7 @@ HOSTILE = [
 def test_hostile_text_reaches_nothing(sql: str, tmp_path: Path) -> None:
     """As if a parser before it had taken the text for a harmless expression."""
     victim = tmp_path / "victim"
-    assert said(sql.format(victim=victim)) in (None, [0, 0, 2])
+    assert evaluated(sql.format(victim=victim)) in (None, [0, 0, 2])
     assert not victim.exists()
 
 

@@ -1,4 +1,4 @@
-"""What is said of functions is what DuckDB computes: no outcome that a row has is missing."""
+"""The bounds of functions hold what DuckDB computes: no outcome that a row has is missing."""
 
 # ruff: noqa: E501 - tables of cases are one line each
 from __future__ import annotations

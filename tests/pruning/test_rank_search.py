@@ -54,8 +54,8 @@ def test_of_bytes(cuts: list[bytes], bounds: list[bytes | None], skipped: int) -
     # A part of a larger array, as the units of a shard are.
     asked = pa.array(every, pa.binary())[skipped:]
     found = TextCuts.of(pa.array(ordered, pa.binary())).at_most(asked)
-    said = [len(ordered) if each is None else sum(cut <= each for cut in ordered) for each in every[skipped:]]
-    assert found.tolist() == said
+    expected = [len(ordered) if each is None else sum(cut <= each for cut in ordered) for each in every[skipped:]]
+    assert found.tolist() == expected
 
 
 def _agree(cuts: np.ndarray, bounds: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Predicates that are bound again, and many that are said at once: always what binding each alone would give."""
+"""Predicates that are bound again, and many that are bound at once: always what binding each alone would give."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIELDS = {"x": pa.int32(), "f": pa.float64(), "s": pa.string(), "d": pa.date32()
 SCHEMA = Schema(pa.schema(FIELDS))
 
 
-def said(found: expr.Predicate) -> list[str]:
+def described(found: expr.Predicate) -> list[str]:
     return [found.text, found.frozen, *(re.sub("0x[0-9a-f]+", "", repr(node)) for node in walk(found.tree))]
 
 
@@ -144,7 +144,7 @@ def test_a_plain_comparison_is_what_the_parser_makes_of_it(
 
     def answer() -> list[str]:
         try:
-            return said(bind(f"{sql} OR NOT {sql}", schema, dialect=dialect))
+            return described(bind(f"{sql} OR NOT {sql}", schema, dialect=dialect))
         except SqlError as error:
             return [type(error).__name__, str(error)]
 
@@ -154,7 +154,7 @@ def test_a_plain_comparison_is_what_the_parser_makes_of_it(
     assert plain == answer()
 
 
-# ── said at once ──
+# ── bound at once ──
 
 
 def statistics() -> Statistics:
@@ -171,7 +171,7 @@ def statistics() -> Statistics:
 
 
 @pytest.mark.parametrize("word", ["AND", "OR"])
-def test_comparisons_that_are_said_at_once_say_the_same(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparisons_that_are_bound_at_once_are_bound_as_alone(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, units = random.Random(word), statistics()
     constants = {"x": range(-5, 30), "f": ["-2.5", "0", "1.5", "'nan'::DOUBLE"], "s": ["''", "'a'", "'ab'", "'zz'"]}
     for _ in range(150):

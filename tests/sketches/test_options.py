@@ -1,4 +1,4 @@
-"""What is asked of sketches and said of them: options that are refused, appends, and what explain names."""
+"""Options of sketches: those that are refused, those that appends keep, and what explain names."""
 
 from __future__ import annotations
 

@@ -123,13 +123,13 @@ def test_coverage_numbers_its_files_by_place(ids: set[int], others: list[int]) -
     ],
 )
 @pytest.mark.parametrize(
-    "said", [None, b"{}", b"[", b'{"key_bits":33,"file_bits":99,"first":[0],"count":[1],"smallest":[1]}']
+    "header", [None, b"{}", b"[", b'{"key_bits":33,"file_bits":99,"first":[0],"count":[1],"smallest":[1]}']
 )
-def test_what_is_no_segment_is_damaged(table: pa.Table, said: bytes | None) -> None:
+def test_what_is_no_segment_is_damaged(table: pa.Table, header: bytes | None) -> None:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    metadata: dict[Any, Any] = {} if said is None else {b"zskip.segment": said}
+    metadata: dict[Any, Any] = {} if header is None else {b"zskip.segment": header}
     pq.write_table(table.replace_schema_metadata(metadata), sink)
     with pytest.raises(DamagedIndex, match="the segment is no segment"):
         Segment(pa.BufferReader(sink.getvalue()), "the segment")

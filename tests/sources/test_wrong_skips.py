@@ -98,9 +98,9 @@ def test_an_unknown_feature_is_refused_by_name(tmp_path: Path) -> None:
     write_deltalake(path, pa.table({"x": [1, 2]}))
     log = path / "_delta_log" / f"{0:020}.json"
     features = ["timestampNtz", "catalogManaged"]
-    said = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
     lines = [
-        json.dumps({"protocol": said}) if line.startswith('{"protocol"') else line
+        json.dumps({"protocol": protocol}) if line.startswith('{"protocol"') else line
         for line in log.read_text().splitlines()
     ]
     log.write_text("\n".join(lines))

@@ -88,7 +88,7 @@ def session(scratch: str) -> SparkSession:
     spark = SparkSession.builder.master(url).config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     # Those that have told the driver, which is one of them: a process that has not yet is given no task.
-    tracker = spark._jsc.sc().statusTracker()  # type: ignore[attr-defined]  # not said in its types
+    tracker = spark._jsc.sc().statusTracker()  # type: ignore[attr-defined]  # missing from its types
     wait_until(lambda: len(tracker.getExecutorInfos()) == 3, "two executors")
     return spark
 
@@ -117,7 +117,7 @@ class Stages:
     """What Spark keeps of its stages and tasks."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.store = spark._jsc.sc().statusStore()  # type: ignore[attr-defined]  # not said in its types
+        self.store = spark._jsc.sc().statusStore()  # type: ignore[attr-defined]  # missing from its types
         self.defaults = [getattr(self.store, f"stageList$default${number}")() for number in (4, 5)]
 
     def newer_than(self, number: int) -> list[Any]:

@@ -106,13 +106,13 @@ def test_a_killed_executor_and_speculation_leave_each_row_once(spark: SparkSessi
         ]
         assert len(executors) >= 2
         executors[0].kill()
-        said, _ = driver.communicate(timeout=300)
+        printed, _ = driver.communicate(timeout=300)
     finally:
         if driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
     assert driver.returncode == 0
-    assert json.loads(said) > 0, "no task was lost or run twice"
+    assert json.loads(printed) > 0, "no task was lost or run twice"
     table = zskip.open(folder)
     assert (table.version, table.snapshot.totals.rows) == (2, 400_000)
     named = set(table.index.paths(np.arange(len(table.index))).to_pylist())

@@ -339,7 +339,7 @@ def test_mounts_are_followed_to_where_the_log_lies(
     assert zskip.open(table.uri).version == 2
 
 
-def test_what_cannot_be_reached_is_said(spark: SparkSession, store: HadoopStorage) -> None:
+def test_what_cannot_be_reached_is_named(spark: SparkSession, store: HadoopStorage) -> None:
     with pytest.raises(TableNotFound, match=r"There is no zskip table at webhdfs"):
         zs.table(spark, store.uri)
     with pytest.raises(InvalidOption, match=r'Hadoop cannot open "nosuch://a/b".*No FileSystem for scheme'):

@@ -261,11 +261,11 @@ def test_read_and_sql(spark: SparkSession, plain: DataFrame, index: Index) -> No
     assert found.columns == ["code"]
     assert len(found.inputFiles()) < 40
     assert sorted_rows(found.toArrow()) == sorted_rows(plain.where("few = 1 AND i < -400").select("code").toArrow())
-    said = zs.sql(
+    answered = zs.sql(
         spark, f"SELECT count(*) AS n, '{{}}' AS braces FROM '{path}' a JOIN '{path}' b USING (i) WHERE a.i = 5"
     )
     wanted = spark.sql("SELECT count(*) AS n, '{}' AS braces FROM plain a JOIN plain b USING (i) WHERE a.i = 5")
-    assert said.collect() == wanted.collect()
+    assert answered.collect() == wanted.collect()
     assert zs.sql(spark, "SELECT 1 AS one").collect()[0].one == 1
 
 

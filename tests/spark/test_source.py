@@ -33,19 +33,19 @@ def test_the_data_source_reads_and_pushes_filters(spark: SparkSession, tmp_path:
         assert sorted_rows(found.where(where).toArrow()) == sorted_rows(plain.where(where).toArrow()), where
 
 
-@pytest.mark.parametrize("said", ["LOCATION '{path}'", "OPTIONS (path '{path}', version '1')"])
-def test_create_table(spark: SparkSession, tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("clause", ["LOCATION '{path}'", "OPTIONS (path '{path}', version '1')"])
+def test_create_table(spark: SparkSession, tmp_path: Path, clause: str) -> None:
     rows = hostile(400)
     table = zskip.write(rows, tmp_path / "t", by=["i"], files=4)
     zs.register_source(spark)
-    spark.sql(f"CREATE TABLE made USING zskip {said.format(path=tmp_path / 't')}")
+    spark.sql(f"CREATE TABLE made USING zskip {clause.format(path=tmp_path / 't')}")
     try:
         for where in ("true", "i < -150 AND few = 0", "`we ird``x` = 5"):
             found, wanted = (one.where(where).toArrow() for one in (spark.table("made"), zs.table(spark, table)))
             assert sorted_rows(found) == sorted_rows(wanted), where
         assert 0 < spark.sql("SELECT count(*) AS n FROM made WHERE i IS NOT NULL").first().n < 400
         table.append(rows.slice(0, 10).append_column("new", pa.array(range(10))))
-        assert spark.table("made").count() == (400 if "version" in said else 410)
+        assert spark.table("made").count() == (400 if "version" in clause else 410)
         assert "new" not in spark.table("made").columns
     finally:
         spark.sql("DROP TABLE made")

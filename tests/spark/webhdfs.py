@@ -108,8 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _error(self, error: Refused) -> tuple[int, Any]:
         name = error.java_class.rpartition(".")[2]
-        said = {"exception": name, "javaClassName": error.java_class, "message": error.message}
-        return error.status, {"RemoteException": said}
+        refusal = {"exception": name, "javaClassName": error.java_class, "message": error.message}
+        return error.status, {"RemoteException": refusal}
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

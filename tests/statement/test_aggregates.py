@@ -175,10 +175,10 @@ def test_the_greatest_value_of_one_file_is_no_nan_that_it_lacks(tmp_path: Path) 
 def test_explain_says_what_each_rule_skipped(lake: Path) -> None:
     con = duckdb.connect()
     ours = f"SELECT count(*) FROM '{lake}/t' t WHERE num BETWEEN 15 AND 84"
-    said = zskip.explain(ours, con)
-    assert "reads 2 files" in said
-    assert '"num" >= 15' in said
-    assert "6 files answered by the index" in said
+    explained = zskip.explain(ours, con)
+    assert "reads 2 files" in explained
+    assert '"num" >= 15' in explained
+    assert "6 files answered by the index" in explained
     first = zskip.explain(f"SELECT * FROM '{lake}/t' ORDER BY num DESC LIMIT 3", con)
     assert "first 3 rows by num descending: 11 files skipped" in first
     assert "No table of zskip" in zskip.explain("SELECT 1", con)

@@ -228,7 +228,7 @@ def test_a_cte_stands_before_a_table_of_its_name(lake: Path, con: duckdb.DuckDBP
 
 
 @pytest.mark.parametrize(
-    ("said", "condition"),
+    ("setting", "condition"),
     [
         ("SET default_collation = 'nocase'", "c = 'S5'"),
         ("SET default_collation = 'nocase'", "c BETWEEN 'S5' AND 'S6'"),
@@ -240,9 +240,9 @@ def test_a_cte_stands_before_a_table_of_its_name(lake: Path, con: duckdb.DuckDBP
     ],
 )
 def test_a_condition_means_what_it_means_to_the_connection(
-    lake: Path, con: duckdb.DuckDBPyConnection, said: str, condition: str
+    lake: Path, con: duckdb.DuckDBPyConnection, setting: str, condition: str
 ) -> None:
-    con.execute(said)
+    con.execute(setting)
     statement = f"SELECT count(*) FROM {{T}} WHERE {condition}"
     assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
     assert files_read(lake, con, "FROM {T} WHERE a = 5") == [1], "what it does not touch is proved as ever"
@@ -439,9 +439,9 @@ def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, point
     statement = f"SELECT {select}\nFROM '{tmp_path}/t'\nWHERE {where}"
     with pytest.raises(duckdb.Error) as raised:
         sql(statement, duckdb.connect())
-    said = str(raised.value)
-    assert "read_parquet" not in said
-    *_, line, carets = said.splitlines()
+    message = str(raised.value)
+    assert "read_parquet" not in message
+    *_, line, carets = message.splitlines()
     assert line.strip() in statement.splitlines()
     assert line[carets.index("^") : len(carets)] == pointed
     assert raised.value.__suppress_context__

@@ -235,12 +235,12 @@ def test_a_name_is_a_name_as_a_path_as_a_url_and_in_a_statement(name: str, tmp_p
     folder = tmp_path / name
     zskip.write(rows_of(0, 100), folder.as_uri(), by="id", files=2)
     assert [found.name for found in tmp_path.iterdir()] == [name]
-    said = str(folder).replace("'", "''")
-    assert zskip.sql(f"SELECT count(*) FROM '{said}' WHERE id < 7", duckdb.connect()).fetchall() == [(7,)]
+    escaped = str(folder).replace("'", "''")
+    assert zskip.sql(f"SELECT count(*) FROM '{escaped}' WHERE id < 7", duckdb.connect()).fetchall() == [(7,)]
     assert zskip.open(folder).append(rows_of(100, 1)).rows == 1
 
 
-def test_two_threads_that_share_a_file_each_read_where_they_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_that_share_a_file_each_read_where_they_seek(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = open_storage("memory://two-threads")
     storage.put("x", bytes(range(100)))
     file = _RangedFile(storage, "x", KnownFile(100, None), _Ends())

@@ -95,9 +95,9 @@ def test_names_with_signs_of_secrets_are_addresses(tmp_path: Path) -> None:
 
 
 def test_what_a_client_says_of_a_request_is_masked() -> None:
-    said = 'Error performing GET "https://a.blob.core.windows.net/c/x?sv=1&sig=SECRET" in 3 s (https://u:SECRET@h/x)'
-    assert "SECRET" not in without_secrets(said)
-    assert "a.blob.core.windows.net/c/x" in without_secrets(said)
+    message = 'Error performing GET "https://a.blob.core.windows.net/c/x?sv=1&sig=SECRET" in 3 s (https://u:SECRET@h/x)'
+    assert "SECRET" not in without_secrets(message)
+    assert "a.blob.core.windows.net/c/x" in without_secrets(message)
 
 
 def test_what_was_opened_with_credentials_serves_no_one_without(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,10 +79,10 @@ def test_every_byte_of_every_part_is_checked(table: zskip.Table, harm: Harm) -> 
             try:
                 read_part(storage, part)
             except DamagedIndex as error:
-                said = str(error)
+                message = str(error)
             else:
-                said = "nothing"
-            assert part.path in said, f"{part.path}, {harm.__name__} at {place}: {said} was said"
+                message = "nothing"
+            assert part.path in message, f"{part.path}, {harm.__name__} at {place}: {message}"
         storage.delete([part.path])
         with pytest.raises(DamagedIndex, match=part.path):
             read_part(storage, part)

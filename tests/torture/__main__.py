@@ -58,7 +58,7 @@ class _Report:
         self._started = time.monotonic()
 
     def round(self, what: str, run: Callable[[], object]) -> bool:
-        """Run one; whether all held. What did not is said at once."""
+        """Run one; whether all held. What did not is printed at once."""
         self.rounds += 1
         try:
             run()

@@ -32,25 +32,25 @@ def take(step: str, folder: str, fault: str, at: int) -> dict[str, Any]:
         arm(place.parent, FAULTS[fault], at)
         try:
             STEPS[step].act(place)
-            said: dict[str, Any] = {"calls": disarm()}
+            reply: dict[str, Any] = {"calls": disarm()}
         except Exception as error:
-            said = {"calls": disarm(), "error": f"{type(error).__name__}: {error}"}
-        os.write(answer, json.dumps(said).encode())
+            reply = {"calls": disarm(), "error": f"{type(error).__name__}: {error}"}
+        os.write(answer, json.dumps(reply).encode())
 
-    said, killed = _forked(child)
-    return json.loads(said) if said else {"killed": killed}
+    reply, killed = _forked(child)
+    return json.loads(reply) if reply else {"killed": killed}
 
 
 def live(seed: int, folder: str, seconds: float) -> dict[str, Any]:
-    """Fork a child that lives a table's life until it is killed after so long. How many turns it said were done."""
+    """Fork a child that lives a table's life until it is killed after so long. How many turns it reported."""
 
     def child(answer: int) -> None:
         for turn in life(seed):
             turn.act(zskip.open(folder))
             os.write(answer, b".")
 
-    said, killed = _forked(child, seconds)
-    return {"turns": len(said), "killed": killed}
+    reply, killed = _forked(child, seconds)
+    return {"turns": len(reply), "killed": killed}
 
 
 def _forked(run: Callable[[int], None], seconds: float | None = None) -> tuple[bytes, int]:
@@ -65,9 +65,9 @@ def _forked(run: Callable[[int], None], seconds: float | None = None) -> tuple[b
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
     with os.fdopen(reader, "rb") as answers:
-        said = answers.read()
+        reply = answers.read()
     _, status = os.waitpid(child, 0)
-    return said, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    return reply, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
 def _run(run: Callable[[int], None], answer: int) -> NoReturn:

@@ -91,8 +91,8 @@ def test_a_field_of_a_struct_is_a_clustering_column(tmp_path: Path) -> None:
 def test_odd_names(name: str, tmp_path: Path) -> None:
     rows = pa.table({name: pa.array(range(100)), "other": pa.array(range(100))})
     table = zskip.write(rows, tmp_path / "t", by=[name], files=5)
-    said = '"' + name.replace('"', '""') + '"'
-    plan = table.plan(f"{said} = 42")
+    escaped = '"' + name.replace('"', '""') + '"'
+    plan = table.plan(f"{escaped} = 42")
     assert plan.to_arrow().to_pylist() == [{name: 42, "other": 42}]
     assert plan.skipped.files.part >= 3
 
