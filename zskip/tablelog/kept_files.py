@@ -21,15 +21,19 @@ __all__ = ["naming_vacuums", "require_files", "require_kept"]
 _FEW = 64
 
 
-def require_files(storage: Storage, snapshot: Snapshot) -> None:
-    """Raise `TableNotFound` where one of a snapshot's files is gone, `DamagedIndex` where its statistics are."""
+def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray | None = None) -> None:
+    """Raise `TableNotFound` where one of a snapshot's files is gone, `DamagedIndex` where its statistics are.
+
+    ``listed``: the paths of all files of the storage, where they were listed after the snapshot was read.
+    """
     index = Index(storage, snapshot)
     names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
     parts = part_paths(snapshot.shards)
     if snapshot.layout is not None and snapshot.layout.part is not None:
         parts.append(snapshot.layout.part.path)
     known = pa.concat_arrays([*names, pa.array(parts, pa.string())])
-    gone = known.filter(pc.invert(pc.is_in(known, value_set=storage.list("").path)))
+    present = storage.list("").path if listed is None else listed
+    gone = known.filter(pc.invert(pc.is_in(known, value_set=present)))
     if len(gone):
         raise TableNotFound(
             f"Version {snapshot.version} of {storage.uri} needs {len(gone):,} of {len(known):,} files that are gone: "

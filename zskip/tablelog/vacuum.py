@@ -61,9 +61,10 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     kept_from = _first_kept(storage, versions, horizon) if alone else versions[0]
     expired = [version for version in versions if version < kept_from]
     named = _named(storage, [version for version in versions if version >= kept_from])
+    listing = storage.list("")
     if expired and newest.managed:
-        _require_files(storage, newest)
-    gone = _orphans(storage, named, now, horizon, managed=newest.managed)
+        _require_files(storage, newest, listing.path)
+    gone = _orphans(listing, named, now, horizon, managed=newest.managed)
     if not dry_run:
         # A store removes the files of one request in any order; `new_entry` relies on the order of these batches.
         for start in range(0, len(expired), ANCESTORS):
@@ -80,18 +81,17 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     return Vacuumed(newest.version, tuple(gone.path.to_pylist()), size, tuple(expired))
 
 
-def _require_files(storage: Storage, newest: Snapshot) -> None:
+def _require_files(storage: Storage, newest: Snapshot, listed: pa.StringArray) -> None:
     try:
-        require_files(storage, newest)
+        require_files(storage, newest, listed)
     except (DamagedIndex, TableNotFound):
         if log.read_entry(storage, newest.version) is not None:
             raise
         # Another vacuum removed this version meanwhile.
 
 
-def _orphans(storage: Storage, named: pa.StringArray, now: datetime, horizon: datetime, *, managed: bool) -> Listing:
+def _orphans(listing: Listing, named: pa.StringArray, now: datetime, horizon: datetime, *, managed: bool) -> Listing:
     """Files with zskip's names that are older than the horizon and that no version names, and intents of crashes."""
-    listing = storage.list("")
     ours = _matches(listing.path, _OURS)
     if not managed:
         ours &= _matches(listing.path, _INDEX_ONLY)
