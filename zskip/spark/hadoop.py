@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from zskip import storage as storages
 from zskip.errors import InvalidOption, TableError, UnsupportedStore
 from zskip.spark.handoff import is_connect, require_session
+from zskip.spark.jvm import one_line
 from zskip.storage import Listing, Storage
 from zskip.storage.opening import knows
 from zskip.storage.secrets import refuse_secrets
@@ -107,7 +108,7 @@ class HadoopStorage:
             self._files: Any = given.getFileSystem(self._conf)
             root = self._files.makeQualified(given).toUri()
         except (Py4JError, PySparkException) as error:
-            raise InvalidOption(f'Hadoop cannot open "{url}": {_said(error)}') from error
+            raise InvalidOption(f'Hadoop cannot open "{url}": {one_line(error)}') from error
         self.uri: str = f"{root.getScheme()}://{root.getAuthority() or ''}{root.getPath().rstrip('/')}"
         self.place = self.uri
 
@@ -405,14 +406,7 @@ class HadoopStorage:
             if kind in _TAKEN:
                 raise FileExistsError(f"{where} is there already.") from error
             if kind in _NOT_ALLOWED:
-                raise PermissionError(f"The file system refuses access to {where}: {_said(error)}") from error
+                raise PermissionError(f"The file system refuses access to {where}: {one_line(error)}") from error
             if kind == "UnsupportedFileSystemException":
-                raise UnsupportedStore(f"Hadoop cannot rename at {where}: {_said(error)}") from error
-            raise TableError(f"The file system failed at {where}: {_said(error)}") from error
-
-
-def _said(error: Exception) -> str:
-    """The first line of what Java says."""
-    thrown = getattr(error, "java_exception", None)
-    text = str(error) if thrown is None else f"{thrown.getClass().getSimpleName()}: {thrown.getMessage()}"
-    return next(iter(text.strip().splitlines()), type(error).__name__)
+                raise UnsupportedStore(f"Hadoop cannot rename at {where}: {one_line(error)}") from error
+            raise TableError(f"The file system failed at {where}: {one_line(error)}") from error

@@ -126,10 +126,11 @@ def elements(seq: Any) -> list[Any]:
 
 
 def one_line(error: Exception) -> str:
-    """An error in one line. Java's own message is the second line of what py4j makes of it."""
-    lines = str(error).strip().splitlines() or [""]
-    java = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
-    return f"{type(error).__name__}: {java}"
+    """The class and the first line of the message of an error, or of the exception of Java's that it wraps."""
+    thrown = getattr(error, "java_exception", None)
+    name = type(error).__name__ if thrown is None else thrown.getClass().getSimpleName()
+    lines = str(error if thrown is None else thrown.getMessage()).strip().splitlines()
+    return ": ".join([name, *lines[:1]])
 
 
 def warn_once(message: str) -> None:
