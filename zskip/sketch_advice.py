@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.binder import bind
+from zskip.byte_sizes import size_text
 from zskip.expr.tree import Compare, Computable, Contains, In, Literal, Node, Opaque, Reference, walk
 from zskip.schema import Schema
 from zskip.sketches import SketchName
@@ -33,7 +34,7 @@ class SketchAdvice:
     bytes: int | None
 
     def __str__(self) -> str:
-        size = "" if self.bytes is None else f", takes about {max(self.bytes / 1e6, 0.1):,.1f} MB"
+        size = "" if self.bytes is None else f", takes about {size_text(self.bytes)}"
         reads = "the files that may hold the text" if self.read is None else f"about {self.read:.2%} of the files"
         return f"{self.name.column}={self.name.kind}: a look-up reads {reads}, not {self.layout_reads:.2%}{size}"
 

@@ -21,6 +21,7 @@ from zskip import plan as planning
 from zskip.advisor import Advice, Weigh
 from zskip.binder import Parameters, bind
 from zskip.binder.expressions import text_of
+from zskip.byte_sizes import bytes_of
 from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
 from zskip.compaction import tend as tending
@@ -53,7 +54,7 @@ from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.delete import delete
-from zskip.writer.options import Resources, Rewrite, bytes_of, require_seed, span_of
+from zskip.writer.options import Resources, Rewrite, require_seed, span_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of

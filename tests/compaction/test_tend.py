@@ -159,7 +159,7 @@ def test_the_command_says_what_it_did_and_what_is_left(tmp_path: Path, capsys: p
     assert main(["tend", str(tmp_path / "t"), "--max-bytes", "1kB"]) == 0
     printed = capsys.readouterr().out
     assert "left: " in printed
-    assert "since max_bytes is 0.0 MB" in printed
+    assert "since max_bytes is 1000 B" in printed
     assert main(["tend", str(tmp_path / "t"), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert [step["name"] for step in facts["steps"]] == ["sketches", "optimize", "vacuum"]

@@ -28,7 +28,7 @@ def test_sketches_are_proposed_where_a_layout_reads_much() -> None:
     assert set(found) == {SketchName("uid", "values"), SketchName("text", "substrings")}
     uid = found[SketchName("uid", "values")]
     assert (uid.read, uid.layout_reads, uid.bytes) == (pytest.approx(1 / FILES), 0.75, 3 * 10 * COUNT)
-    assert str(uid) == "uid=values: a look-up reads about 5.00% of the files, not 75.00%, takes about 0.2 MB"
+    assert str(uid) == "uid=values: a look-up reads about 5.00% of the files, not 75.00%, takes about 175.8 KiB"
 
 
 def test_the_advice_names_them_in_its_command() -> None:

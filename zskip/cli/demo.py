@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from zskip.bench.report import SMALL_BYTES, TOO_SMALL
+from zskip.byte_sizes import size_text
 from zskip.cli.arguments import Commands, add_command, add_json
-from zskip.cli.terminal import grid, out, print_json, size, working
+from zskip.cli.terminal import grid, out, print_json, working
 from zskip.sample_data import Sample, demo_data
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
     console = out()
     console.print(
         f"{totals.rows:,} rows of Zeek logs by {', '.join(BY)}: {totals.files} files, {totals.row_groups} row groups, "
-        f"{size(totals.bytes)}, laid out and indexed in {seconds_write:.1f} s.\n"
+        f"{size_text(totals.bytes)}, laid out and indexed in {seconds_write:.1f} s.\n"
     )
     titles = ("look-up", "rows", "files skipped", "bytes", "zskip", "glob", "")
     grid(titles, [line(answer) for answer in answers])

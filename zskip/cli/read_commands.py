@@ -10,6 +10,7 @@ import sys
 import time
 from typing import Any
 
+from zskip.byte_sizes import size_text
 from zskip.cli.arguments import (
     Commands,
     add_command,
@@ -23,7 +24,7 @@ from zskip.cli.arguments import (
     predicate_options,
     summary,
 )
-from zskip.cli.terminal import fact_text, grid, out, print_facts, print_json, size, working
+from zskip.cli.terminal import fact_text, grid, out, print_facts, print_json, working
 from zskip.errors import InvalidOption
 
 __all__ = ["add_commands"]
@@ -210,7 +211,7 @@ def history(given: argparse.Namespace) -> None:
             ", ".join(f"{name.replace('_', ' ')} {fact_text(name, value)}" for name, value in entry.details.items()),
             f"{entry.files:,}",
             "–" if entry.rows is None else f"{entry.rows:,}",
-            "–" if entry.bytes is None else size(entry.bytes),
+            "–" if entry.bytes is None else size_text(entry.bytes),
         )
         for entry in entries
     ]

@@ -17,9 +17,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
+from zskip.byte_sizes import size_text
 from zskip.progress import Progress, unreported
 
-__all__ = ["as_typed", "complain", "fact_text", "grid", "out", "print_facts", "print_json", "size", "working"]
+__all__ = ["as_typed", "complain", "fact_text", "grid", "out", "print_facts", "print_json", "working"]
 
 LISTED = 20
 
@@ -108,19 +109,6 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | N
     Console(highlight=False, markup=False).print(table)
 
 
-def size(count: float) -> str:
-    """A size in bytes, in a readable unit.
-
-    >>> size(512), size(2_042_503), size(3 << 30)
-    ('512 B', '1.9 MiB', '3.0 GiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024 or unit == "TiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError("the last unit takes every size")
-
-
 def print_facts(facts: Any, indent: str = "") -> None:
     """Print facts one per line, their names aligned; of a long list, the first members and the count.
 
@@ -148,7 +136,7 @@ def fact_text(name: str, value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, int):
-        return size(value) if "bytes" in name or name == "size" else f"{value:,}"
+        return size_text(value) if "bytes" in name or name == "size" else f"{value:,}"
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, (list, tuple)):

@@ -10,6 +10,7 @@ from datetime import timedelta
 import numpy as np
 
 from zskip import tablelog
+from zskip.byte_sizes import size_text
 from zskip.compaction import compact
 from zskip.errors import CommitConflict
 from zskip.receipts import Optimized, Refreshed, Sketched, Step, Tended, Vacuumed
@@ -136,15 +137,15 @@ def _optimize(storage: Storage, options: WriteOptions, budget: _Budget, dry_run:
     files, size = due.files_rewritten - done.files_rewritten, due.bytes_rewritten - done.bytes_rewritten
     left = None
     if files > 0:
-        why = f"the {budget.max_seconds:g} seconds were over" if budget.over else f"max_bytes is {_size(most or 0)}"
+        why = f"the {budget.max_seconds:g} seconds were over" if budget.over else f"max_bytes is {size_text(most or 0)}"
         if not budget.over and done.files_left:
             why = _OTHERS
-        left = f"{_files(files)} ({_size(size)}), since {why}"
+        left = f"{_files(files)} ({size_text(size)}), since {why}"
     return Step("optimize", _rewritten(done), left, done)
 
 
 def _rewritten(done: Optimized) -> str:
-    what = f"{_files(done.files_rewritten)} ({_size(done.bytes_rewritten)})"
+    what = f"{_files(done.files_rewritten)} ({size_text(done.bytes_rewritten)})"
     if done.dry_run and done.files_rewritten:
         return f"would rewrite {what}"
     if not done.files_rewritten:
@@ -160,13 +161,9 @@ def _vacuum(storage: Storage, older_than: timedelta, dry_run: bool) -> Step:
     done: Vacuumed = tablelog.vacuum(storage, older_than=older_than, dry_run=dry_run)
     if not done.paths and not done.versions:
         return Step("vacuum", "nothing was due", receipt=done)
-    what = f"{_files(len(done.paths))} ({_size(done.bytes)}) and {len(done.versions)} versions"
+    what = f"{_files(len(done.paths))} ({size_text(done.bytes)}) and {len(done.versions)} versions"
     return Step("vacuum", f"{'would remove' if dry_run else 'removed'} {what}", receipt=done)
 
 
 def _files(count: int) -> str:
     return f"{count:,} file{'' if count == 1 else 's'}"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"

@@ -14,7 +14,7 @@
 from zskip.writer.evolution import common_type, evolved
 from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
 from zskip.writer.open_source import open_source
-from zskip.writer.options import WriteOptions, bytes_of
+from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing
 from zskip.writer.row_source import RowSource
 from zskip.writer.storable import storable_rows, storable_schema
@@ -26,7 +26,6 @@ __all__ = [
     "RowSource",
     "WriteOptions",
     "Written",
-    "bytes_of",
     "common_type",
     "evolved",
     "least_rows",

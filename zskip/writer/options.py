@@ -10,24 +10,13 @@ from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, TypedDict
 
+from zskip.byte_sizes import bytes_of
 from zskip.errors import InvalidOption, nearest
 from zskip.progress import Progress
 from zskip.schema import names_given
 
-__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "bytes_of", "named", "span_of"]
+__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "named", "span_of"]
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000
@@ -147,24 +136,6 @@ class WriteOptions:
         """Report the progress of a phase to the caller."""
         if self.progress is not None:
             self.progress(phase, done, total)
-
-
-def bytes_of(value: int | str, name: str) -> int:
-    """A size in bytes. Raises `InvalidOption`.
-
-    >>> bytes_of("128MB", "file_size"), bytes_of("1.5 GiB", "memory_limit")
-    (128000000, 1610612736)
-    """
-    size = -1
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", value.lower())
-        if match and match[2] in _UNITS:
-            size = int(float(match[1]) * _UNITS[match[2]])
-    elif isinstance(value, int) and not isinstance(value, bool):
-        size = value
-    if size < 1:
-        raise InvalidOption(f'{name}= is a size above zero, as 128000000 or "128MB", not {value!r}.')
-    return size
 
 
 def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
