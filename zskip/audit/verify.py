@@ -201,7 +201,7 @@ class Auditor:
         rows = {}
         for engine in self.engines:
             if engine == "arrow" or predicate.sql(engine) is not None or (given and engine == "spark"):
-                with self.naming_files(found.numbers):
+                with self.naming_unreadable(found.numbers):
                     rows[engine] = self.fingerprint(found, engine)
         return Check(
             text,
@@ -234,7 +234,7 @@ class Auditor:
     def count(self, found: Survivors, numbers: np.ndarray, test: str) -> int:
         if not len(numbers):
             return 0
-        with self.naming_files(numbers):
+        with self.naming_unreadable(numbers):
             relation = to_duckdb(self.scan_of(numbers), self.connection)
             ((rows,),) = relation.filter(test).aggregate("count(*)").fetchall()
         return int(rows)
@@ -288,7 +288,7 @@ class Auditor:
         return count, total
 
     @contextmanager
-    def naming_files(self, numbers: np.ndarray) -> Iterator[None]:
+    def naming_unreadable(self, numbers: np.ndarray) -> Iterator[None]:
         """Where an engine fails since one of these files cannot be read, raise `CorruptFile` that names the file."""
         import duckdb
 
