@@ -80,7 +80,7 @@ class Optimized(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Clustered(Receipt):
-    """What laying out a table of another format did, or in a dry run would do. ``version``: the format's own.
+    """What `cluster` did, or in a dry run would do. ``version``: of a table of another format, the format's own.
 
     ``files_rewritten``, ``bytes_rewritten``: of the table's files, how many were read and replaced · ``files_written``:
     by how many, None in a dry run.

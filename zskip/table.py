@@ -25,6 +25,7 @@ from zskip.byte_sizes import bytes_of
 from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
 from zskip.compaction import tend as tending
+from zskip.compaction.cluster_folder import cluster_folder
 from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableExists, TableNotFound, UnsupportedFormat, nearest
 from zskip.expr import Predicate
@@ -274,21 +275,22 @@ def cluster(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[Resources],
 ) -> Clustered:
-    """Lay out a Delta or Iceberg table in place, through a commit of its own format; no row changes.
+    """Lay out a folder of Parquet in place, or a Delta or Iceberg table by a commit of its own format; no row changes.
 
     ``by`` to ``workload`` are those of `write`; later calls use the same ``by`` · ``where``: only files that may hold
     such rows · ``max_bytes``: the most to rewrite · ``full``: also files that an earlier call laid out, by a new layout
     · ``dry_run``: only report what would be done. Options as for `Table.append`. An Iceberg table is given as the
     object that pyiceberg's catalog returns: only the catalog can commit to it.
 
+    A folder of Parquet, indexed or not, is laid out as a whole, and is a table of zskip's from then on: programs that
+    write to it have to use zskip. The new files are in its folder ``_data``, which programs that list the folder pass
+    over: they read the old files until `Table.vacuum` removes these after its ``older_than``. Until then
+    `Table.restore` goes back to them.
+
     Raises `UnsupportedFormat` for what the format's library cannot write, and `CommitConflict` where others changed
     the same files meanwhile; nothing is changed then.
     """
     source = sources.source_of(path, storage_options=storage_options)
-    if source is None:
-        raise InvalidOption(
-            f"{path} is neither a Delta nor an Iceberg table. Lay out a table of zskip's by optimize()."
-        )
     chosen = replace(
         _resources(options),
         by=() if by is None else names_given(by, "by"),
@@ -300,6 +302,10 @@ def cluster(
         workload=None if workload is None else queries_of(workload),
     )
     most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
+    if source is None:
+        if where is not None or most is not None:
+            raise InvalidOption("A folder of Parquet is laid out as a whole: leave out where= and max_bytes=.")
+        return cluster_folder(open_storage(cast("str", path), storage_options), chosen, dry_run=dry_run)
     return clustering.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
 
 

@@ -499,3 +499,23 @@ def test_fields_of_structs_are_stored_by_name(spark: SparkSession, tmp_path: Pat
     assert [row["s"] for row in found] == [{"a": 1, "b": 2}, {"a": 10, "b": 20}, {"a": None, "b": 30}]
     assert [row["many"] for row in found] == [[{"a": 1, "b": 2}], [{"a": 10, "b": 20}], None]
     assert table.plan("s.a = 10").count() == 1
+
+
+@pytest.mark.parametrize("partitions", [[], ["c"]], ids=["flat", "hive folders"])
+def test_a_plain_folder_is_laid_out_in_place(
+    spark: SparkSession, tmp_path: Path, points: pa.Table, partitions: list[str]
+) -> None:
+    path = tmp_path / "plain"
+    rows = spark.createDataFrame(points.slice(0, 3000)).withColumn("c", (f.col("c") % 2).cast("int"))
+    rows.coalesce(2).write.partitionBy(*partitions).parquet(str(path))
+    before = sorted(map(tuple, spark.read.parquet(str(path)).collect()))
+    done = zs.cluster(spark, path, by=["a", "b"], files=8)
+    assert done.files_written is not None
+    assert sorted(map(tuple, spark.read.parquet(str(path)).collect())) == before
+    laid_out = zs.table(spark, path)
+    assert sorted(map(tuple, laid_out.collect())) == before
+    assert zskip.open(path).plan("a < 100").skipped.files.part > 0.3
+    zskip.open(path).append(laid_out.limit(5), session=spark)
+    zskip.open(path).vacuum("0 days")
+    assert zs.table(spark, path).count() == zs.read(spark, path).count() == len(before) + 5
+    assert {"_data" in name for name in zskip.open(path).plan().paths} == {True}

@@ -107,6 +107,23 @@ def indexed(folder: Path) -> States:
     return {1: CHANGED}
 
 
+def plain(folder: Path) -> States:
+    """Someone else's files, indexed as they are."""
+    foreign(folder)
+    zskip.index(folder)
+    return {1: BEGUN}
+
+
+def clustered(folder: Path) -> None:
+    if not zskip.open(folder).snapshot.managed:
+        zskip.cluster(folder, by=["host", "port"], files=3)
+
+
+def clustered_alone(folder: Path) -> None:
+    clustered(folder)
+    zskip.open(folder).vacuum("0 days")
+
+
 def damaged(folder: Path) -> States:
     """A table whose statistics are lost: it cannot be read until they are made again."""
     begun(folder)
@@ -127,12 +144,14 @@ class Step:
     """One verb of a table's life.
 
     ``prepare`` makes the table, and gives the rows of each of its versions that can be read · ``act``: the verb ·
-    ``after``: the rows that are there then.
+    ``after``: the rows that are there then · ``commits_before``: it commits more than once, so that a later failure
+    leaves what the commits before it made.
     """
 
     prepare: Callable[[Path], States]
     act: Callable[[Path], object]
     after: Rows
+    commits_before: bool = False
 
 
 STEPS = {
@@ -153,6 +172,8 @@ STEPS = {
     "overwrite": Step(grown, lambda folder: zskip.open(folder).overwrite(MORE), MORE),
     "restore": Step(lived, lambda folder: zskip.open(folder).restore(1), BEGUN),
     "vacuum": Step(lived, lambda folder: zskip.open(folder).vacuum("0 days"), left(GROWN, 139)),
+    "cluster": Step(plain, clustered, BEGUN, commits_before=True),
+    "cluster and vacuum": Step(plain, clustered_alone, BEGUN, commits_before=True),
     "index": Step(foreign, zskip.index, BEGUN),
     "refresh": Step(indexed, lambda folder: zskip.open(folder).refresh(), CHANGED),
     "repair": Step(damaged, zskip.repair, BEGUN),

@@ -85,7 +85,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "cluster",
         cluster,
-        "lay out a Delta table where it lies, by a commit of its own format",
+        "lay out a folder of Parquet or a Delta table where it lies",
         "zskip cluster lake/events --by ts,src_ip",
     )
     command.add_argument("path", help="the folder or URL of the table")

@@ -38,7 +38,7 @@ from zskip.writer.file_groups import LEAST_FILL
 
 __all__ = ["Group", "cut_small", "parts_of", "worth_rewriting"]
 
-_NAME = r"^(?P<folder>(?:.*/)?)part-(?P<slot>\d+)(?:_(?P<last>\d+))?-(?P<run>[0-9a-f]+)(?:-\d+)*\.parquet$"
+_NAME = r"^(?P<folder>(?:.*/)?)part-(?P<slot>\d+)(?:_(?P<last>\d+))?-(?P<run>[0-9a-f]+)(?:-\d+)*\.(?:parquet|pq)$"
 _OPENING = 1 / 16  # of reading a full file
 _SCANS = 0.1  # of all queries
 _PAYBACK = 8.0  # queries

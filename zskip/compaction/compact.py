@@ -31,7 +31,7 @@ from zskip.writer.routing import Routing, fitted_columns
 from zskip.writer.row_sample import sample_size
 from zskip.writer.write import Written
 
-__all__ = ["optimize"]
+__all__ = ["optimize", "require_same_rows"]
 
 _SAMPLED_PER_FILE, _LEAST_SAMPLE = 800, 10_000
 
@@ -242,7 +242,7 @@ def _recut(
             rows = backend.stored(index, numbers)
             new = backend.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
             made.append(_Rewrite(numbers, new))
-            _require_same_rows(index, numbers, new)
+            require_same_rows(index, numbers, new)
     except BaseException:
         for each in made:
             removal(storage, each.written)()
@@ -265,14 +265,14 @@ def _refitted(index: Index, kept: WriteOptions, backend: Backend) -> Written:
     rows = backend.stored(index, np.arange(len(index), dtype=np.int64))
     written = backend.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
-        _require_same_rows(index, np.arange(len(index)), written)
+        require_same_rows(index, np.arange(len(index)), written)
     except CorruptFile:
         removal(index.storage, written)()
         raise
     return written
 
 
-def _require_same_rows(index: Index, numbers: np.ndarray, written: Written) -> None:
+def require_same_rows(index: Index, numbers: np.ndarray, written: Written) -> None:
     """Raise `CorruptFile` where the new files have fewer or more rows than the index records for the old ones."""
     known = pc.sum(index.row_counts(numbers), min_count=0).as_py()
     if written.rows != known:

@@ -1,18 +1,19 @@
 """Spark: self-pruning tables and clustered writes, without a plug-in in the JVM.
 
-``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``delete``, ``optimize``: writing, beside the verbs of
-`zskip.Table` with ``session=`` · ``index`` · ``append_batch``: a sink of structured streaming · ``register_source``:
-``spark.read.format("zskip")``.
+``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``cluster``, ``delete``, ``optimize``: writing, beside
+the verbs of `zskip.Table` with ``session=`` · ``index`` · ``append_batch``: a sink of structured streaming ·
+``register_source``: ``spark.read.format("zskip")``.
 """
 
 from zskip.spark.data_source import register_source
 from zskip.spark.index_folder import index
 from zskip.spark.streaming import append_batch
 from zskip.spark.tables import read, register, sql, table
-from zskip.spark.writing import delete, optimize, write
+from zskip.spark.writing import cluster, delete, optimize, write
 
 __all__ = [
     "append_batch",
+    "cluster",
     "delete",
     "index",
     "optimize",

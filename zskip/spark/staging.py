@@ -64,7 +64,7 @@ def write(
     try:
         if sampled.total:
             _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file, groups)
-            _move(storage, staged, identity, slots, groups, moved)
+            _move(storage, staged, options, identity, slots, groups, moved)
         return _data_files(rows, storage, schema, moved)
     except BaseException:
         abandon(storage, moved)
@@ -148,12 +148,13 @@ def _with_partition(rows: DataFrame, routing: Routing, sampled: Sampled) -> Data
 def _move(
     storage: Storage,
     staged: str,
+    options: WriteOptions,
     identity: str,
     slots: Sequence[tuple[int, int]] | None,
     groups: FileGroups,
     moved: list[str],
 ) -> None:
-    """Move the committed files, in layout order. ``moved`` grows as it goes.
+    """Move the committed files into the table, in layout order. ``moved`` grows as it goes.
 
     A file's number in the layout is its task's, which its name says, or where a task wrote several, its folder's.
     """
@@ -169,13 +170,12 @@ def _move(
             found.append((number, above if shared else folder, int(match[2]), path))
     for number, folder, piece, path in sorted(found):
         suffix = f"-{piece}" if piece else ""
-        target = f"{folder}/" if folder else ""
         # Of partitions, a fit may make a file more than it was asked for.
         if slots is None:
             named = f"{slot_label(number, int(groups.last[number]))}-{identity}"
         else:
             named = f"{slot_label(*slots[min(number, len(slots) - 1)])}-{identity}-{number}"
-        target += f"part-{named}{suffix}.parquet"
+        target = options.data_path(f"{folder}/" if folder else "", f"part-{named}{suffix}")
         moved.append(target)
         storage.move(path, target)
 

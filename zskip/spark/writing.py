@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from zskip import tablelog
 from zskip.binder import bind
 from zskip.compaction import compact
+from zskip.compaction.cluster_folder import cluster_folder
 from zskip.errors import InvalidOption
 from zskip.progress import Progress
-from zskip.receipts import Deleted, Optimized
+from zskip.receipts import Clustered, Deleted, Optimized
 from zskip.spark.hadoop import open_storage
 from zskip.spark.handoff import Semantics, require_session
+from zskip.spark.index_folder import index
 from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_backend import backend
 from zskip.table import Mode, Table
@@ -26,7 +28,7 @@ from zskip.writer.options import FileLayout
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["delete", "optimize", "write"]
+__all__ = ["cluster", "delete", "optimize", "write"]
 
 _SIZES = ("files", "rows_per_file", "file_size")
 
@@ -111,6 +113,34 @@ def optimize(
         table.storage, table.snapshot, kept, full=True, wanted=replace(kept, **given), backend=backend(spark)
     )
     return done
+
+
+def cluster(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    by: str | Sequence[str] | None = None,
+    dry_run: bool = False,
+    **options: Unpack[FileLayout],
+) -> Clustered:
+    """Lay out a folder of plain Parquet in place, as `zskip.cluster` does, on the cluster.
+
+    ``options`` are `write`'s but for ``partition_by``: hive folders stay. ``dry_run``: only report what would be done.
+    Raises what `index` raises, `InvalidOption` for a table that zskip wrote, `SchemaError` for a column that Spark
+    would store as another type, and `CommitConflict` where another program changed the folder meanwhile.
+    """
+    require_session(spark)
+    storage_options = options.pop("storage_options", None)
+    storage = open_storage(spark, path, storage_options)
+    if "partition_by" in options:
+        raise InvalidOption("The hive folders stay as they are: leave out partition_by=.")
+    return cluster_folder(
+        storage,
+        WriteOptions(by=() if by is None else by, **options),
+        dry_run=dry_run,
+        indexed=lambda _: index(spark, path, storage_options=storage_options).snapshot,
+        backend=backend(spark),
+    )
 
 
 def _opened(

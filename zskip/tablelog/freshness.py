@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.errors import FilesRemoved
 from zskip.storage.storage import Listing, Storage
+from zskip.tablelog import log
 from zskip.tablelog.index import Index
 
 __all__ = ["Changes", "changes", "data_files", "listed", "only"]
@@ -37,9 +39,9 @@ def data_files(storage: Storage) -> Listing:
     return storage.list("", hidden=False).parquet()
 
 
-def changes(index: Index) -> Changes:
+def changes(index: Index, listing: Listing | None = None) -> Changes:
     """What differs between the folder, listed now, and the index. A file of which too little is known has changed."""
-    listing = data_files(index.storage)
+    listing = data_files(index.storage) if listing is None else listing
     numbers = np.arange(len(index))
     shards = [index.shard_paths(shard) for shard in range(len(index.snapshot.shards))]
     known = pa.concat_arrays(shards) if shards else pa.array([], pa.string())
@@ -60,11 +62,17 @@ def listed(index: Index) -> Changes | None:
     """The changes of a folder whose files may change; None where nothing can differ, and nothing is listed.
 
     Files that zskip wrote never change, statistics that were handed over are trusted, and the files of a Delta or
-    Iceberg table are those of its log.
+    Iceberg table are those of its log. Raises `FilesRemoved` where a vacuum removed files that `cluster` replaced.
     """
     if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
         return None
-    return changes(index)
+    found = changes(index)
+    if len(found.removed) and log.load(index.storage).managed:
+        raise FilesRemoved(
+            f"{index.storage.uri} was laid out anew after version {index.version}, and a vacuum removed "
+            f"{len(found.removed):,} of this version's files. Open the table again."
+        )
+    return found
 
 
 def _agree(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from zskip.errors import DamagedIndex, TableNotFound
 from zskip.receipts import Vacuumed
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
+from zskip.tablelog.freshness import changes
 from zskip.tablelog.index import Index
 from zskip.tablelog.kept_files import require_files
 from zskip.tablelog.segments import segment_paths
@@ -23,14 +25,15 @@ from zskip.tablelog.vacuum_intent import INTENT_LASTS, declared, intents
 __all__ = ["DATA_FILE", "vacuum"]
 
 # The files that zskip writes: data files, parts of the index, Spark's staging, files that were never published.
-DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.parquet$"
+DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.(parquet|pq)$"
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
 _INTENT = r"^_zskip/log/vacuum-"
-_INDEX_ONLY = r"^_zskip/"
+_INDEX_ONLY = r"^_(zskip|data)/"
 # Folders inside this one that are tables of their own.
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
+_LOG = logging.getLogger("zskip")
 _AT_ONCE, _ENTRIES_AT_ONCE = 16, 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -40,9 +43,11 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
 
     An unnamed file is removed only if it is older than that, since it may belong to a commit in progress, and only if
     it has a name that zskip gives: no files of other writers, and nothing of another table inside this one's folder. In
-    a folder that zskip only indexes, no data file is ever removed. Log entries are removed first, the oldest first,
-    then files, so that a crash leaves unreferenced files but no version without its files. Before the log is read for
-    the last time, the intent is written there (`vacuum_intent`).
+    a folder that zskip only indexes, no data file of others is ever removed; where `cluster` replaced them, they are
+    removed with the last version that names them, if they are as they were then. Log entries are removed first, the
+    oldest first, then files, so that a crash leaves unreferenced files but no version without its files; only the files
+    that `cluster` replaced are removed before the versions that name them, since their names do not tell what they are.
+    Before the log is read for the last time, the intent is written there (`vacuum_intent`).
 
     No version expires while another vacuum is in progress: it may be removing files of the newest version, whose writer
     then goes back to the version before.
@@ -65,20 +70,29 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     if expired and newest.managed:
         _require_files(storage, newest, listing.path)
     gone = _orphans(listing, named, now, horizon, managed=newest.managed)
+    replaced = _replaced(storage, listing, expired, named) if newest.managed else listing.take(np.array([], np.int64))
+
+    def removed(files: Listing) -> Listing:
+        if dry_run or not len(files):
+            return files
+        with declared(storage, _nanoseconds(horizon), kept_from) as require_heeded:
+            # Keep what was committed meanwhile: by a restore, or by a writer that was suspended.
+            later = _named(storage, log.versions(storage, newest.version + 1))
+            files = files.take(~np.asarray(pc.is_in(files.path, value_set=later)))
+            require_heeded()
+            storage.delete(files.path.to_pylist())
+            _remove_empty_staging(storage, files.path)
+        return files
+
+    replaced = removed(replaced)
     if not dry_run:
         # A store removes the files of one request in any order; `new_entry` relies on the order of these batches.
         for start in range(0, len(expired), ANCESTORS):
             storage.delete([log.entry_path(version) for version in expired[start : start + ANCESTORS]])
-        if len(gone):
-            with declared(storage, _nanoseconds(horizon), kept_from) as require_heeded:
-                # Keep what was committed meanwhile: by a restore, or by a writer that was suspended.
-                later = _named(storage, log.versions(storage, newest.version + 1))
-                gone = gone.take(~np.asarray(pc.is_in(gone.path, value_set=later)))
-                require_heeded()
-                storage.delete(gone.path.to_pylist())
-                _remove_empty_staging(storage, gone.path)
-    size = pc.sum(gone.size, min_count=0).as_py()
-    return Vacuumed(newest.version, tuple(gone.path.to_pylist()), size, tuple(expired))
+    gone = removed(gone)
+    paths = [*replaced.path.to_pylist(), *gone.path.to_pylist()]
+    size = sum(pc.sum(files.size, min_count=0).as_py() for files in (replaced, gone))
+    return Vacuumed(newest.version, tuple(paths), size, tuple(expired))
 
 
 def _require_files(storage: Storage, newest: Snapshot, listed: pa.StringArray) -> None:
@@ -88,6 +102,21 @@ def _require_files(storage: Storage, newest: Snapshot, listed: pa.StringArray) -
         if log.read_entry(storage, newest.version) is not None:
             raise
         # Another vacuum removed this version meanwhile.
+
+
+def _replaced(storage: Storage, listing: Listing, expired: Sequence[int], named: pa.StringArray) -> Listing:
+    """Files of others that only expired versions name, which indexed them before `cluster` replaced them, unchanged."""
+    found = np.zeros(len(listing), bool)
+    for snapshot in _read(storage, expired):
+        if not snapshot.managed:
+            try:
+                differs = changes(Index(storage, snapshot), listing)
+            except DamagedIndex as error:
+                _LOG.warning("Files that version %d named are kept: %s", snapshot.version, error)
+                continue
+            others = pa.concat_arrays([differs.added.path, differs.changed.path])
+            found |= ~np.asarray(pc.is_in(listing.path, value_set=others))
+    return listing.take(found & ~np.asarray(pc.is_in(listing.path, value_set=named)))
 
 
 def _orphans(listing: Listing, named: pa.StringArray, now: datetime, horizon: datetime, *, managed: bool) -> Listing:

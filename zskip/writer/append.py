@@ -53,6 +53,7 @@ def create(
         refuse_folder(storage)
     else:
         require_managed(storage, base)
+        options = replace(options, hidden=kept_options(base, WriteOptions()).hidden)
     schema = Schema(source.schema)
     for name in options.partition_by:
         hive.require_partition_type(name, schema.column(name).type)
@@ -171,6 +172,7 @@ def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
         "workload": None if options.workload is None else list(options.workload),
         "layout": options.layout,
         "by": list(options.by),
+        **({"hidden": True} if options.hidden else {}),
     }
     name = assignments[0].layout if assignments else options.layout
     return LayoutRecord(name, columns, kept, written.routing.to_json())
@@ -189,7 +191,7 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
     """The options of an append: those that the table was written with, except memory, threads and progress."""
     layout = snapshot.layout
     recorded_options = {} if layout is None else layout.options
-    names = ("files", "rows_per_file", "file_size", "row_group_rows", "compression", "weights", "workload", "layout")
+    names = (*_SIZES, "row_group_rows", "compression", "weights", "workload", "layout", "hidden")
     return replace(
         options,
         by=recorded_options.get("by", () if layout is None else layout.columns),

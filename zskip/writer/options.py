@@ -64,7 +64,8 @@ class WriteOptions:
 
     ``file_size`` and ``memory_limit`` are bytes, or text such as "128MB" · ``weights``: the share of look-ups on each
     clustering column · ``workload``: predicates like the expected queries · ``seed``: of the sample ·
-    ``sketches``: columns, each with its kinds of sketches.
+    ``sketches``: columns, each with its kinds of sketches · ``hidden``: name data files so that no
+    program takes them for its own that lists the table's folder, or all names in it that end as Parquet's do.
     """
 
     by: Sequence[str] = ()
@@ -84,6 +85,7 @@ class WriteOptions:
     seed: int = 0
     progress: Progress | None = field(default=None, compare=False)
     storage_options: Mapping[str, Any] | None = None
+    hidden: bool = False
 
     def __post_init__(self) -> None:
         sizes = [name for name in ("files", "rows_per_file", "file_size") if getattr(self, name) is not None]
@@ -118,6 +120,14 @@ class WriteOptions:
         if self.row_group_rows is not None:
             return self.row_group_rows
         return min(ROW_GROUP_ROWS, max(_LEAST_GROUP_ROWS, -(-rows // _LEAST_GROUPS)))
+
+    def data_path(self, folder: str, name: str) -> str:
+        """The path of a data file of a partition's folder, from its name without the ending.
+
+        >>> WriteOptions().data_path("day=1/", "part-0"), WriteOptions(hidden=True).data_path("day=1/", "part-0")
+        ('day=1/part-0.parquet', '_data/day=1/part-0.pq')
+        """
+        return f"_data/{folder}{name}.pq" if self.hidden else f"{folder}{name}.parquet"
 
     @property
     def sized_by_bytes(self) -> bool:

@@ -376,10 +376,10 @@ class _Write:
                 named = f"{slot_label(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
             pieces = np.split(arranged, range(piece_rows, len(arranged), piece_rows))
             for piece, numbered in enumerate(pieces):
-                name = f"part-{named}"
-                name += f"-{piece}.parquet" if count > 1 else ".parquet"
+                name = f"part-{named}-{piece}" if count > 1 else f"part-{named}"
+                path = self.options.data_path(shape.routing.folder_of(file), name)
                 taken = _taken(columns, narrow, schema, numbered, last=piece == len(pieces) - 1)
-                yield self._written(shape.routing.folder_of(file) + name, trimmed(taken), assignment)
+                yield self._written(path, trimmed(taken), assignment)
 
     def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.group_rows)
