@@ -218,42 +218,74 @@ def last_write(spark: SparkSession) -> list[int]:
     return [int(tasks.apply(number).duration().get()) for number in range(tasks.size())]
 
 
+WAYS = ("plain", "file source", "connector")
+
+
 def tpch(spark: SparkSession, folder: Path, scale: str, files: Sequence[int]) -> list[Claim]:
-    """The 22 queries over plain Parquet and over self-pruning tables: equal rows, files read, the better run of two."""
+    """The 22 queries, and whole scans of 100 files, over plain Parquet, the file source and the connector, in turns."""
     made = generated(folder, scale)
     paths = {}
     for name, by in LAYOUTS.items():
         paths[name] = folder / f"tpch-{scale}-zskip" / name
         if not (paths[name] / "_zskip").exists():
-            rows = spark.read.parquet(str(made / f"{name}.parquet"))
-            zskip.spark.write(rows, paths[name], by=by, files=100 if name in ("lineitem", "orders") else 4)
-    print("| query | rows | files plain | files pruned | s plain | s pruned |\n| --- | --- | --- | --- | --- | --- |")
-    total = [[0, 0.0], [0, 0.0]]
+            rows = made / f"{name}.parquet"
+            zskip.write(str(rows), paths[name], by=by, files=100 if name in ("lineitem", "orders") else 4)
+    frames = {way: {name: frame(spark, path, way) for name, path in paths.items()} for way in WAYS}
+    queries = {str(number): query for number, query in QUERIES.items()}
+    values = ", ".join(f"max({name}), count({name})" for name in zskip.open(paths["lineitem"]).columns)
+    queries["scan"] = f"SELECT {values} FROM lineitem WHERE l_comment <> ''"
+    queries["scan, 2 columns"] = "SELECT sum(l_quantity), avg(l_tax) FROM lineitem"
+    print(f"| query | files: {', '.join(WAYS)} | s: {', '.join(WAYS)} |\n| --- | --- | --- |")
+    read, took = ({name: dict.fromkeys(WAYS, 0.0) for name in queries} for _ in range(2))
     differ = []
-    for number, query in QUERIES.items():
-        results, read, took = [[], []], [0, 0], [float("inf"), float("inf")]
-        # What only a first run costs (generated code, files not yet in memory) is left out on both sides.
-        for kind in (1, 0, 0, 1):
-            for name, path in paths.items():
-                df = zskip.spark.table(spark, str(path)) if kind else spark.read.parquet(f"{path}/*.parquet")
-                df.createOrReplaceTempView(name)
+    for number, query in queries.items():
+        results = {}
+        # What only a first run costs (generated code, files not yet in memory) is left out in all ways.
+        for turn, way in enumerate([*WAYS, *reversed(WAYS), *WAYS, *reversed(WAYS)]):
+            for name, rows in frames[way].items():
+                rows.createOrReplaceTempView(name)
             rows = spark.sql(query)
             began = time.perf_counter()
-            results[kind] = rows.collect()
-            took[kind] = min(took[kind], time.perf_counter() - began)
-            read[kind] = scanned(rows)
-        if results[0] != results[1]:
-            differ.append(str(number))
-        for kind in (0, 1):
-            total[kind] = [total[kind][0] + read[kind], total[kind][1] + took[kind]]
-        print(
-            f"| {number} | {len(results[0]):,} | {read[0]:,} | {read[1]:,} | {took[0]:.2f} | {took[1]:.2f} |",
-            flush=True,
-        )
-    (plain, slow), (pruned, quick) = total
-    print(f"| all | | {plain:,} | {pruned:,} | {slow:.1f} | {quick:.1f} |", flush=True)
-    found = f"{len(QUERIES) - len(differ)} of {len(QUERIES)}" + (f", not {', '.join(differ)}" if differ else "")
-    return [Claim(f"TPC-H SF{scale}: queries with the rows of plain Parquet", f"all {len(QUERIES)}", found, not differ)]
+            results[way] = rows.collect()
+            seconds = time.perf_counter() - began
+            read[number][way] = scanned(rows)
+            if turn >= len(WAYS):
+                took[number][way] = min(took[number][way] or seconds, seconds)
+        if results["plain"] != results["file source"] or results["plain"] != results["connector"]:
+            differ.append(number)
+        print(line(number, read[number], took[number]), flush=True)
+    whole = [{way: sum(found[number][way] for number in queries) for way in WAYS} for found in (read, took)]
+    print(line("all", *whole), flush=True)
+    found = f"{len(queries) - len(differ)} of {len(queries)}" + (f", not {', '.join(differ)}" if differ else "")
+    same = Claim(f"TPC-H SF{scale}: queries with the rows of plain Parquet", f"all {len(queries)}", found, not differ)
+    scans = [took[name]["connector"] / took[name]["file source"] for name in ("scan", "scan, 2 columns")]
+    return [
+        same,
+        at_most(
+            f"TPC-H SF{scale}: the file source's time by plain Parquet's", 1.0, ratio(took, "file source", "plain")
+        ),
+        at_most(
+            f"TPC-H SF{scale}: the connector's time by the file source's", 1.0, ratio(took, "connector", "file source")
+        ),
+        at_most("whole scans of 100 files: the connector's time by the file source's", 1.03, max(scans)),
+    ]
+
+
+def frame(spark: SparkSession, path: Path, way: str) -> DataFrame:
+    if way == "plain":
+        return spark.read.parquet(f"{path}/*.parquet")
+    return zskip.spark.table(spark, str(path), connector=way == "connector")
+
+
+def ratio(took: dict[str, dict[str, float]], way: str, other: str) -> float:
+    """Of the 22 queries together."""
+    numbers = [number for number in took if number.isdigit()]
+    return sum(took[number][way] for number in numbers) / sum(took[number][other] for number in numbers)
+
+
+def line(name: str, read: dict[str, float], took: dict[str, float]) -> str:
+    counts = " ".join(f"{read[way]:,.0f}" for way in WAYS)
+    return f"| {name} | {counts} | {' '.join(f'{took[way]:.2f}' for way in WAYS)} |"
 
 
 SECTIONS = {"look-up": look_up, "write": write, "skew": skew, "tpch": tpch}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -13,6 +16,8 @@ import zskip
 from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import spark as zs
+from zskip.spark import data_source
+from zskip.spark.handoff import Semantics
 
 
 def test_the_data_source_reads_and_pushes_filters(spark: SparkSession, tmp_path: Path) -> None:
@@ -71,3 +76,55 @@ def test_a_source_without_a_path_says_what_it_needs(spark: SparkSession) -> None
             spark.table("columns_of_its_own").collect()
     finally:
         spark.sql("DROP TABLE columns_of_its_own")
+
+
+@pytest.mark.parametrize("partition_by", [(), ("few",)], ids=["flat", "hive folders"])
+def test_it_appends_and_overwrites_by_the_tables_layout(
+    spark: SparkSession, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    rows = hostile(400)
+    zskip.write(
+        rows.slice(0, 200), tmp_path / "t", by=["i"], files=4, partition_by=partition_by, sketches={"s": "values"}
+    )
+    table = zskip.open(tmp_path / "t")
+    zs.register_source(spark)
+    more = zs.table(spark, zskip.write(rows.slice(200), tmp_path / "more", by=["i"], files=3))
+    more.repartition(2).write.format("zskip").mode("append").save(str(tmp_path / "t"))
+    table.refresh()
+    assert (table.version, table.history()[0].operation) == (2, "append")
+    assert sorted_rows(table.to_arrow()) == sorted_rows(rows)
+    assert table.verify("i < -100", random=3).clean
+    assert table.optimize(full=True).files_after
+    more.select("*", (more.i * 2).alias("twice")).write.format("zskip").mode("overwrite").save(str(tmp_path / "t"))
+    table.refresh()
+    assert table.history()[0].operation == "overwrite"
+    assert sorted_rows(table.to_arrow().drop_columns("twice")) == sorted_rows(rows.slice(200))
+    assert table.verify("i < -100", random=3).clean
+
+
+def test_a_write_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"x": range(100), "y": range(100)}), tmp_path / "t", by=["x"], files=2)
+    before = {path for path in (tmp_path / "t").rglob("*") if path.is_file()}
+    zs.register_source(spark)
+    rows = spark.range(10, numPartitions=2).selectExpr("IF(id = 9, raise_error('stopped here'), id) AS x")
+    with pytest.raises(PySparkException, match="stopped here"):
+        rows.write.format("zskip").mode("append").save(str(tmp_path / "t"))
+    for mode, frame, why in (
+        ("append", spark.range(3).selectExpr("'a' AS x"), "neither type"),
+        ("overwrite", spark.range(3).selectExpr("id AS y"), "laid out by .x."),
+        ("overwrite", spark.range(3).selectExpr("'a' AS x"), "neither type"),
+    ):
+        with pytest.raises(PySparkException, match=why):
+            frame.write.format("zskip").mode(mode).save(str(tmp_path / "t"))
+    with pytest.raises(PySparkException, match="leave out the option version"):
+        spark.range(3).write.format("zskip").option("version", 1).mode("append").save(str(tmp_path / "t"))
+    assert {path for path in (tmp_path / "t").rglob("*") if path.is_file()} == before
+    assert zskip.open(tmp_path / "t").version == table.version
+
+
+def test_an_executor_without_zskip_says_which_python_it_is() -> None:
+    sent = cloudpickle.dumps(data_source._source(Semantics("UTC", ansi=True), pushes=False))
+    receive = "import pickle, sys; sys.modules['zskip'] = None; pickle.load(sys.stdin.buffer)"
+    done = subprocess.run([sys.executable, "-c", receive], input=sent, capture_output=True, check=False)
+    assert f"The Python of Spark's executors, {sys.executable}, has no zskip" in done.stderr.decode()
+    assert "PYSPARK_PYTHON" in done.stderr.decode()

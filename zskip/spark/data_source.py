@@ -1,4 +1,4 @@
-"""``spark.read.format("zskip")``: a Python data source. Convenient, and slower than `zskip.spark.table`.
+"""``format("zskip")``: a Python data source. Convenient, and slower than `zskip.spark.table` and `zskip.spark.write`.
 
 Spark hands over simple filters joined by AND, never a choice of columns, and the rows pass through Python as Arrow
 batches. It needs nothing internal of Spark.
@@ -24,15 +24,17 @@ from zskip.errors import InvalidOption, ZskipError
 from zskip.expr import Predicate, conjunction
 from zskip.scan import Scan
 from zskip.schema import Schema
+from zskip.spark.data_writer import WriteJob, write_job
 from zskip.spark.folder_types import with_spark_types
 from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
 from zskip.storage.opening import knows
 from zskip.table import Table
 from zskip.table import open as open_table
+from zskip.writer import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource, Filter, InputPartition
+    from pyspark.sql.datasource import DataSource, DataSourceWriter, Filter, InputPartition
     from pyspark.sql.types import StructType
 
 __all__ = ["register_source"]
@@ -53,8 +55,9 @@ _LIKE = {"StringStartsWith": "startswith", "StringEndsWith": "endswith", "String
 
 
 def register_source(spark: SparkSession) -> None:
-    """Make ``spark.read.format("zskip").load(path)`` known to a session.
+    """Make ``spark.read.format("zskip").load(path)`` known to a session, and ``df.write.format("zskip").save(path)``.
 
+    A write appends to a table that is there, or with ``mode("overwrite")`` replaces its rows, by the table's layout.
     Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down where the session has set
     ``spark.sql.python.filterPushdown.enabled`` by now: Spark refuses such a source without it. Executors need zskip.
     """
@@ -144,7 +147,13 @@ def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]
 
 def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
     """The class that Spark registers. It is made here since its base class comes from pyspark."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        InputPartition,
+        WriterCommitMessage,
+    )
 
     class TablePartition(InputPartition):
         pass
@@ -168,7 +177,26 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             self.pushed.filters = [one for one in found if one is not None]
             return filters
 
+    @dataclass
+    class TaskFiles(WriterCommitMessage):
+        written: Written
+
+    class Writer(DataSourceArrowWriter):
+        def __init__(self, job: WriteJob) -> None:
+            self.job = job
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            return TaskFiles(self.job.write(iterator))
+
+        def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+            self.job.commit(_written(messages))
+
+        def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+            self.job.abort(_written(messages))
+
     class Source(DataSource):
+        installed = _Installed()  # first, so that it is unpickled before what needs zskip
+
         @classmethod
         def name(cls) -> str:
             return "zskip"
@@ -186,7 +214,38 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, schema, [])
             return (PushingReader if pushes else Reader)(pushed)
 
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            table = _opened(self.options)
+            if self.options.get("version"):
+                raise InvalidOption("A table is written at its newest version: leave out the option version.")
+            job = write_job(table.uri, _storage_options(self.options), arrow_schema(schema), overwrite=overwrite)
+            return Writer(job)
+
     return Source
+
+
+class _Installed:
+    """Unpickled, it raises an error that says what to do where zskip is missing."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, (_REQUIRE_ZSKIP,)
+
+
+_REQUIRE_ZSKIP = """
+try:
+    import zskip
+except ImportError as error:
+    import sys
+    message = (
+        f"The Python of Spark's executors, {sys.executable}, has no zskip: {error}. Install it there, "
+        "or let PYSPARK_PYTHON name a Python that has it."
+    )
+    raise ImportError(message) from error
+"""
+
+
+def _written(messages: Sequence[Any]) -> list[Written]:
+    return [message.written for message in messages if message is not None]
 
 
 _OPTIONS = ("path", "version", "storage_options")

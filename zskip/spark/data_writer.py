@@ -1,0 +1,106 @@
+"""``df.write.format("zskip")``: tasks write data files by a table's layout, then the driver commits all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+from zskip import tablelog
+from zskip.errors import InvalidOption
+from zskip.schema import Schema
+from zskip.stats import DataFiles
+from zskip.storage import Storage, open_storage
+from zskip.tablelog import Snapshot, with_segments
+from zskip.writer import WriteOptions, Written, append, storable_schema, write_files
+from zskip.writer.backend import LOCAL
+from zskip.writer.evolution import appended
+from zskip.writer.row_source import of_reader
+
+__all__ = ["WriteJob", "write_job"]
+
+# Of each task: an executor runs several at once.
+_TASK = WriteOptions(threads=1, memory_limit="512MB")
+
+
+def write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, overwrite: bool) -> WriteJob:
+    """A job that appends rows with this schema to the newest version of a table, or replaces all of its rows.
+
+    Raises `TableNotFound`, `SchemaMismatch`, and `InvalidOption` for a table that has no layout to write by.
+    """
+    job = WriteJob(path, storage_options, 0, storable_schema(rows), overwrite)
+    base = tablelog.load(job.storage)
+    append.require_managed(job.storage, base)
+    layout = append.routing_of(job.storage, base)[0]
+    if layout is None:
+        raise InvalidOption(f"{job.storage.uri} has no layout by which tasks could write. Use zskip.spark.write.")
+    evolved = appended(base.schema.arrow, job.rows)
+    columns = {*base.partition_by, *(base.schema.column(path).parts[0] for path in base.layout.columns)}  # type: ignore[union-attr]  # there is a layout
+    for name in columns if overwrite else ():
+        if name not in job.rows.names or evolved.field(name).type != job.rows.field(name).type:
+            raise InvalidOption(
+                f'The table is laid out by "{name}" of type {base.schema.arrow.field(name).type}, and the new rows '
+                "have no such column. Replace the table by zskip.open(path).overwrite(df, by=…, session=spark)."
+            )
+    return replace(job, version=base.version)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """The rows of a DataFrame on their way into a table. It is sent to the tasks. ``version``: that it is based on."""
+
+    path: str
+    storage_options: dict[str, Any] = field(repr=False)
+    version: int
+    rows: pa.Schema
+    overwrite: bool
+
+    @property
+    def storage(self) -> Storage:
+        return open_storage(self.path, self.storage_options or None)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write the rows of a task. After an error none of its files is left."""
+        storage, base = self._base()
+        routing, rows_per_file = append.routing_of(storage, base)
+        given = of_reader(pa.RecordBatchReader.from_batches(self.rows, self._cast(batches)))
+        schema = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
+        return write_files(given, storage, Schema(schema), append.kept_options(base, _TASK), routing, rows_per_file)
+
+    def commit(self, parts: Sequence[Written]) -> None:
+        """Commit the files of all tasks at once. Raises `CommitConflict`; none of the files is left then."""
+        storage, base = self._base()
+        routing, rows_per_file = append.routing_of(storage, base)
+        assert routing is not None  # `write_job` requires a layout
+        assert rows_per_file is not None
+        whole = Written(
+            routing,
+            DataFiles.concat([part.files for part in parts]),
+            sum(part.rows for part in parts),
+            rows_per_file,
+            reduce(with_segments, [part.sketches for part in parts], ()),
+        )
+        done = replace(LOCAL, write=lambda *_: whole)
+        given = of_reader(self.rows.empty_table().to_reader())
+        with tablelog.naming_vacuums(storage, base):
+            if self.overwrite:
+                options = append.kept_options(base, WriteOptions())
+                append.create(storage, base, given, options, done)
+            else:
+                append.append(storage, base, given, WriteOptions(), backend=done)
+
+    def abort(self, parts: Sequence[Written]) -> None:
+        """Remove the files of the tasks that had succeeded."""
+        for part in parts:
+            append.removal(self.storage, part)()
+
+    def _base(self) -> tuple[Storage, Snapshot]:
+        storage = self.storage
+        return storage, tablelog.load(storage, self.version)
+
+    def _cast(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from pa.Table.from_batches([batch]).cast(self.rows).to_batches()
