@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from zskip import types as t
-from zskip.errors import MissingDependency, TableNotFound, UnsupportedFormat
+from zskip.errors import MissingDependency, TableError, TableNotFound, UnsupportedFormat
 from zskip.schema import Schema, join_path
 from zskip.sources.deletion_vectors import positions
 from zskip.sources.source import (
@@ -27,6 +29,7 @@ from zskip.sources.source import (
     deleted_rows,
     live_statistics,
     plain_field,
+    reading,
 )
 from zskip.stats import ColumnStatistics
 from zskip.storage.local import LocalStorage
@@ -74,36 +77,70 @@ class DeltaSource:
         return "delta"
 
     def table(self) -> DeltaTable:
-        """The table, opened by deltalake. Raises `TableNotFound` and `UnsupportedFormat`."""
+        """The table, opened by deltalake. Raises `TableNotFound`, `CorruptFile` and `UnsupportedFormat`."""
         try:
             import deltalake
         except ImportError as error:
             raise MissingDependency('Delta tables need deltalake: pip install "zskip[delta]"') from error
+        from deltalake.exceptions import TableNotFoundError
+
+        version = self.fixed if isinstance(self.fixed, int) else None
+        try:
+            with self._naming():
+                table = deltalake.DeltaTable(self.storage.uri, version, dict(self.options) or None)
+                if isinstance(self.fixed, datetime):
+                    table.load_as_version(self.fixed)
+                    self._require_as_old(int(table.version()), self.fixed)
+        except TableNotFoundError as error:
+            raise TableNotFound(f"There is no Delta table at {self.storage.uri}: {error}") from error
+        except (TableError, OverflowError) as error:
+            if version is None or self.storage.exists(_commit(version)):
+                raise
+            raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version}.") from error
+        return table
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Raise a `TableError` in place of deltalake's errors, and name the file of the log that is damaged."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
-            version = self.fixed if isinstance(self.fixed, int) else None
-            table = deltalake.DeltaTable(self.storage.uri, version, dict(self.options) or None)
-            if isinstance(self.fixed, datetime):
-                table.load_as_version(self.fixed)
-                self._require_as_old(int(table.version()), self.fixed)
-        except TableNotFoundError as error:
-            raise TableNotFound(f"There is no Delta table at {self.storage.uri}: {error}") from error
+            yield
+        except TableNotFoundError:
+            raise
         except DeltaError as error:
-            if version is not None and not self.storage.exists(_commit(version)):
-                raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version}.") from error
-            raise UnsupportedFormat(f"deltalake cannot read the Delta table at {self.storage.uri}: {error}") from error
-        return table
+            names = sorted(self.storage.names("_delta_log"))
+            checkpoint = max((n for n, name in enumerate(names) if ".checkpoint" in name), default=0)
+            for name in names[checkpoint:]:
+                _require_whole(self.storage, f"_delta_log/{name}")
+            told = str(error).partition("\n")[0]  # what follows is a stack of its own
+            raise UnsupportedFormat(
+                f"deltalake cannot read the Delta table at {self.storage.uri}: {told}. Read it with an engine that "
+                "can, or open an earlier version with version=."
+            ) from error
 
     def _require_as_old(self, version: int, moment: datetime) -> None:
         """Raise `TableNotFound` where a version is only taken since there is none that is as old as a time."""
         if any(name[:20].isdigit() and int(name[:20]) < version for name in self.storage.names("_delta_log")):
             return
+        asked = int(moment.timestamp() * 1000)
         committed = self.storage.size_and_modified([_commit(version)]).modified[0].as_py()
-        if committed is None or committed <= moment.timestamp() * 1e9:
+        if committed is None or committed // 1_000_000 <= asked:
             return
-        if b'"inCommitTimestamp"' not in self.storage.read(_commit(version)):
+        # The time that the commit itself gives, which history() shows, may be earlier than that of its file.
+        first, second = self._time_in(version), self._time_in(version + 1)
+        if first is None or first > asked or (second is not None and second <= asked):
             raise TableNotFound(f"The Delta table at {self.storage.uri} has no version as old as {moment.isoformat()}.")
+
+    def _time_in(self, version: int) -> int | None:
+        """The time that a commit gives of itself, in milliseconds."""
+        if not self.storage.exists(_commit(version)):
+            return None
+        for line in self.storage.read(_commit(version)).splitlines():
+            told = json.loads(line).get("commitInfo", {})
+            if told:
+                return cast("int | None", told.get("inCommitTimestamp", told.get("timestamp")))
+        return None
 
     # --- following ---
 
@@ -116,20 +153,21 @@ class DeltaSource:
     def read(self) -> Content:
         table = self.table()
         _require_features(table, self.storage.uri)
-        version = int(table.version())
-        schema = pa.schema(table.schema().to_arrow())
-        partition_by = tuple(table.metadata().partition_columns)
-        deleted = {}
-        if "deletionVectors" in (table.protocol().reader_features or ()):
-            deleted = _selected(pa.table(table.deletion_vectors()), self.storage.uri)
-        state = {
-            "source": "delta",
-            "table": str(table.metadata().id),
-            "version": version,
-            "mark": self._mark(version),
-            "head": _head(table),
-        }
-        return _content(table, schema, partition_by, deleted, None, state)
+        with self._naming():
+            version = int(table.version())
+            schema = pa.schema(table.schema().to_arrow())
+            partition_by = tuple(table.metadata().partition_columns)
+            deleted = {}
+            if "deletionVectors" in (table.protocol().reader_features or ()):
+                deleted = _selected(pa.table(table.deletion_vectors()), self.storage.uri)
+            state = {
+                "source": "delta",
+                "table": str(table.metadata().id),
+                "version": version,
+                "mark": self._mark(version),
+                "head": _head(table),
+            }
+            return _content(table, schema, partition_by, deleted, None, state)
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         version, mark = int(state["version"]), state["mark"]
@@ -139,8 +177,8 @@ class DeltaSource:
         removed: dict[str, None] = {}
         while self.storage.exists(_commit(version + 1)):
             version += 1
-            actions = [json.loads(line) for line in self.storage.read(_commit(version)).splitlines()]
-            if not all(action.keys() <= {"add", "remove", *_IGNORED} for action in actions):
+            actions = _actions(self.storage.read(_commit(version)))
+            if actions is None:
                 return None
             # A file whose deletes change is removed and added in one commit, in any order.
             for gone in (action["remove"] for action in actions if "remove" in action):
@@ -148,11 +186,12 @@ class DeltaSource:
                 if _vector_id(added.get(gone["path"], {})) == _vector_id(gone):
                     added.pop(gone["path"], None)
             added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
-        deleted = {
-            unquote(path): rows
-            for path, add in added.items()
-            if (vector := add.pop("deletionVector", None)) and len(rows := positions(self.storage, vector))
-        }
+        with reading(self.storage.uri_of(_commit(version)), "of the log of a Delta table"):
+            deleted = {
+                unquote(path): rows
+                for path, add in added.items()
+                if (vector := add.pop("deletionVector", None)) and len(rows := positions(self.storage, vector))
+            }
         with tempfile.TemporaryDirectory() as folder:
             # The same library reads the statistics of a few commits that reads those of a whole table.
             log = Path(folder) / "_delta_log"
@@ -161,7 +200,10 @@ class DeltaSource:
             (log / "00000000000000000000.json").write_text(
                 "\n".join(json.dumps(action, ensure_ascii=False) for action in actions), "utf-8"
             )
-            table = DeltaSource(LocalStorage(Path(folder))).table()
+            try:
+                table = DeltaSource(LocalStorage(Path(folder))).table()
+            except TableError:  # the whole log says where it is damaged
+                return None
             schema = pa.schema(table.schema().to_arrow())
             partition_by = tuple(table.metadata().partition_columns)
             news = {**state, "version": version, "mark": self._mark(version)}
@@ -179,8 +221,33 @@ class DeltaSource:
 # --- the log ---
 
 
+def _require_whole(storage: Storage, path: str) -> None:
+    """Raise `CorruptFile` for a commit or a checkpoint that cannot be read as such."""
+    with reading(storage.uri_of(path), "of the log of a Delta table"):
+        if path.endswith(".json"):
+            for line in storage.read(path).splitlines():
+                json.loads(line)
+        elif path.endswith(".parquet"):
+            pq.read_table(pa.BufferReader(storage.read(path)))
+
+
 def _commit(version: int) -> str:
     return f"_delta_log/{version:020}.json"
+
+
+def _actions(commit: bytes) -> list[dict[str, Any]] | None:
+    """The actions of a commit that adds and removes files; None for one that does more, or cannot be read."""
+    try:
+        actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
+    except ValueError:
+        return None
+    for action in actions:
+        if not isinstance(action, dict) or not action.keys() <= {"add", "remove", *_IGNORED}:
+            return None
+        files = [action[kind] for kind in ("add", "remove") if kind in action]
+        if not all(isinstance(file, dict) and isinstance(file.get("path"), str) for file in files):
+            return None
+    return actions
 
 
 def _vector_id(action: Mapping[str, Any]) -> tuple[Any, ...]:

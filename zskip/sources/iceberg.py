@@ -25,6 +25,7 @@ from zskip.sources.source import (
     deleted_rows,
     live_statistics,
     plain_field,
+    reading,
 )
 from zskip.stats import ColumnStatistics
 from zskip.storage.storage import Storage
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["IcebergSource", "newest_metadata"]
+__all__ = ["IcebergSource", "manifest_entries", "newest_metadata"]
 
 _NUMBERED = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json")
 _PARQUET_ID = b"PARQUET:field_id"
@@ -96,7 +97,6 @@ class IcebergSource:
             return self.table
         try:
             from pyiceberg.catalog.noop import NoopCatalog
-            from pyiceberg.exceptions import ValidationError
             from pyiceberg.serializers import FromInputFile
             from pyiceberg.table import StaticTable
         except ImportError as error:
@@ -104,13 +104,9 @@ class IcebergSource:
         from zskip.sources.iceberg_io import StorageIO
 
         io, name = StorageIO(self.storage), "static-table"
-        try:
+        with reading(self.metadata, "the metadata file of an Iceberg table"):
             metadata = FromInputFile.table_metadata(io.new_input(self.metadata))
             return StaticTable((name, self.metadata), metadata, self.metadata, io, NoopCatalog(name))
-        except ValidationError as error:
-            raise CorruptFile(f"The Iceberg metadata {self.metadata} cannot be read: {error}") from error
-        except (OSError, ValueError) as error:
-            raise TableNotFound(f"There is no Iceberg table at {self.metadata}: {error}") from error
 
     # --- following ---
 
@@ -123,7 +119,7 @@ class IcebergSource:
         table = self.opened()
         schema = _schema(table, self._columns(table), self.metadata)
         data, deletes = self._manifests(table)
-        entries = [entry for manifest in data for entry in manifest.fetch_manifest_entry(table.io)]
+        entries = [entry for manifest in data for entry in manifest_entries(table, manifest)]
         return self._content(table, schema, entries, self._deleted(table, entries, deletes), None, data, deletes)
 
     def _columns(self, table: Table) -> IcebergSchema:
@@ -149,12 +145,12 @@ class IcebergSource:
             entry.data_file.file_path: entry
             for manifest in data
             if manifest.manifest_path not in known
-            for entry in manifest.fetch_manifest_entry(table.io)
+            for entry in manifest_entries(table, manifest)
         }
         before = {
             entry.data_file.file_path
             for path in known - now
-            for entry in _manifest(path, state["manifests"][path]).fetch_manifest_entry(table.io)
+            for entry in manifest_entries(table, _manifest(path, state["manifests"][path]))
         }
         gone = tuple(self._relative(path) for path in before - entries.keys())
         added = [entry for path, entry in entries.items() if path not in before]
@@ -165,7 +161,10 @@ class IcebergSource:
         from pyiceberg.manifest import ManifestContent
 
         snapshot = self._snapshot(table)
-        found = [] if snapshot is None else snapshot.manifests(table.io)
+        found: list[ManifestFile] = []
+        if snapshot is not None:
+            with reading(snapshot.manifest_list, "a list of manifests of an Iceberg table"):
+                found = snapshot.manifests(table.io)
         deletes = [one for one in found if one.content == ManifestContent.DELETES]
         return [one for one in found if one.content == ManifestContent.DATA], deletes
 
@@ -254,7 +253,7 @@ class IcebergSource:
 
         ages = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
         found: dict[str, list[np.ndarray]] = {}
-        delete_entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+        delete_entries = [entry for manifest in manifests for entry in manifest_entries(table, manifest)]
         vectors: dict[str, list[ManifestEntry]] = {}
         for entry in delete_entries:
             file = entry.data_file
@@ -273,6 +272,12 @@ class IcebergSource:
             for path, rows in _puffin(table.io, address, len(several), ages.keys()).items():
                 found.setdefault(path, []).append(rows)
         return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+def manifest_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+    """What a manifest lists. Raises `CorruptFile`, and `TableNotFound` where it is gone."""
+    with reading(manifest.manifest_path, "a manifest of an Iceberg table"):
+        return manifest.fetch_manifest_entry(table.io)
 
 
 def _brief(manifest: ManifestFile) -> list[int]:
@@ -298,7 +303,7 @@ def _manifest(path: str, brief: Sequence[int]) -> ManifestFile:
 def _position_deletes(io: FileIO, file: DataFile) -> dict[str, np.ndarray]:
     if file.file_format.value != "PARQUET":
         raise UnsupportedFormat(f"The deletes in {file.file_path} are {file.file_format.value}; zskip reads Parquet.")
-    with io.new_input(file.file_path).open() as opened:
+    with reading(file.file_path, "deleted rows of an Iceberg table"), io.new_input(file.file_path).open() as opened:
         rows = pq.read_table(buffers.BytesIO(opened.read()), columns=["file_path", "pos"])
     paths, places = np.unique(np.asarray(rows.column("file_path").to_pylist(), object).astype(str), return_inverse=True)
     numbers = rows.column("pos").to_numpy()
@@ -310,12 +315,13 @@ def _puffin(io: FileIO, address: str, entries: int, live: Iterable[str]) -> dict
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
     from pyiceberg.table.puffin import PuffinFile
 
-    with io.new_input(address).open() as opened:
-        vectors = deletion_vectors_from_puffin_file(PuffinFile(opened.read()))
     known = set(live)
-    found = {
-        one.referenced_data_file: one.to_vector().to_numpy() for one in vectors if one.referenced_data_file in known
-    }
+    with reading(address, "deletion vectors of an Iceberg table"), io.new_input(address).open() as opened:
+        found = {
+            one.referenced_data_file: one.to_vector().to_numpy()
+            for one in deletion_vectors_from_puffin_file(PuffinFile(opened.read()))
+            if one.referenced_data_file in known
+        }
     if len(found) > entries:
         raise CorruptFile(f"{address} holds deletion vectors for {len(found)} live files, and {entries} are named.")
     return found
@@ -331,6 +337,11 @@ def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
     if table.metadata.format_version > _LATEST_FORMAT:
         raise UnsupportedFormat(
             f"{metadata} is of Iceberg format {table.metadata.format_version}, which zskip does not know."
+        )
+    own = _ids(columns)
+    if len(set(own.values())) < len(own):
+        raise CorruptFile(
+            f"{metadata} gives two columns of one schema the same id. Restore it from a copy of the table."
         )
     names: dict[int, str] = {}
     for schema in table.metadata.schemas:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.errors import CommitConflict, UnsupportedFormat
-from zskip.sources.iceberg import IcebergSource
+from zskip.sources.iceberg import IcebergSource, manifest_entries
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ def _data_files(table: Table) -> Iterator[DataFile]:
     snapshot = table.current_snapshot()
     for manifest in [] if snapshot is None else snapshot.manifests(table.io):
         if manifest.content.name == "DATA":
-            yield from (entry.data_file for entry in manifest.fetch_manifest_entry(table.io))
+            yield from (entry.data_file for entry in manifest_entries(table, manifest))

@@ -27,7 +27,7 @@ def path_in(storage: Storage, location: str) -> str:
         raise UnsupportedFormat(
             f"The Iceberg table at {storage.uri} names the file {location}, which is outside of its folder, as "
             "write.data.path makes them and as a folder has that was moved. zskip reads tables that hold their "
-            "own files."
+            "own files. Move it back, or have an engine rewrite its paths (rewrite_table_path of Spark)."
         )
     return path.removeprefix(root)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -103,12 +104,12 @@ def is_table_object(table: Any) -> bool:
 def _source_of(
     table: Any, version: int | str | None, as_of: datetime | None, storage_options: Mapping[str, Any] | None
 ) -> Source | None:
-    chosen = version if version is not None else as_of
+    chosen = _chosen(version, as_of)
     kind = f"{type(table).__module__}.{type(table).__name__}"
     if kind == _DELTA_TABLE:
         storage = open_storage(table.table_uri, storage_options)
         return DeltaSource(
-            storage, _texts(storage_options), _fixed(_version_of(table, storage) if chosen is None else chosen)
+            storage, _texts(storage_options), _version_of(table, storage) if chosen is None else _no_name(chosen)
         )
     if kind in _ICEBERG_TABLES:
         storage = open_storage(table.location(), storage_options)
@@ -123,7 +124,7 @@ def _source_of(
         return IcebergSource.at(storage, address, chosen)
     storage = open_storage(table, storage_options)
     if is_delta(storage):
-        return DeltaSource(storage, _texts(storage_options), _fixed(chosen))
+        return DeltaSource(storage, _texts(storage_options), _no_name(chosen))
     if metadata := newest_metadata(storage):
         return IcebergSource.at(storage, storage.uri_of(metadata), chosen)
     return None
@@ -163,11 +164,22 @@ def _version_of(table: Any, storage: Storage) -> int | None:
     return version if storage.exists(f"_delta_log/{version + 1:020}.json") else None
 
 
-def _fixed(chosen: int | str | datetime | None) -> int | datetime | None:
-    if isinstance(chosen, str | bool):
+def _chosen(version: Any, as_of: datetime | None) -> int | str | datetime | None:
+    """What was asked for: a version as a number or a name, or a time with its zone, UTC where it names none."""
+    if as_of is not None:
+        return as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
+    if version is None or isinstance(version, str):
+        return version
+    if not hasattr(version, "__index__") or isinstance(version, bool):
+        raise InvalidOption(
+            f"A version is a whole number, or the name of a branch or a tag of an Iceberg table, not {version!r}."
+        )
+    return operator.index(version)
+
+
+def _no_name(chosen: int | str | datetime | None) -> int | datetime | None:
+    if isinstance(chosen, str):
         raise InvalidOption(f"A version of a Delta table is a whole number, not {chosen!r}.")
-    if isinstance(chosen, datetime):
-        return chosen if chosen.tzinfo else chosen.replace(tzinfo=UTC)
     return chosen
 
 

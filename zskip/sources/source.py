@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import types as t
+from zskip.errors import CorruptFile, TableError, TableNotFound, ZskipError
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.trust import Writer, believed
@@ -28,6 +30,7 @@ __all__ = [
     "deleted_rows",
     "live_statistics",
     "plain_field",
+    "reading",
 ]
 
 STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
@@ -99,6 +102,26 @@ def live_statistics(statistics: ColumnStatistics, rows: pa.Int64Array, live: pa.
         pc.and_kleene(statistics.lower_exact, untouched),
         pc.and_kleene(statistics.upper_exact, untouched),
     )
+
+
+@contextmanager
+def reading(address: str, what: str) -> Iterator[None]:
+    """Raise a `TableError` in place of any error of a library that reads a file of a log; ``what``: the file's part.
+
+    The libraries trust the bytes: damaged ones raise whatever error they lead to, from KeyError to SystemError.
+    """
+    restore = "Restore it from a copy of the table, or open the table as it was earlier."
+    try:
+        yield
+    except ZskipError:
+        raise
+    except FileNotFoundError as error:
+        raise TableNotFound(f"{address}, {what}, is gone. {restore}") from error
+    except OSError as error:
+        raise TableError(f"{address}, {what}, cannot be read: {error}") from error
+    except Exception as error:
+        told = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise CorruptFile(f"{address}, {what}, is damaged: {told}. {restore}") from error
 
 
 def content_files(
