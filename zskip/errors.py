@@ -219,8 +219,11 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     return f" There are: {shown}."
 
 
-def underline(sql: str, span: tuple[int, int] | None, width: int = 100) -> str:
-    """The line of ``sql`` that holds ``span``, cut to ``width`` characters, with carets under the span.
+_LINE = 100
+
+
+def underline(sql: str, span: tuple[int, int] | None) -> str:
+    """The line of ``sql`` that holds ``span``, cut to 100 characters, with carets under the span.
 
     >>> print(underline("a = 1 AND bb = 2", (10, 12)))
       a = 1 AND bb = 2
@@ -228,14 +231,14 @@ def underline(sql: str, span: tuple[int, int] | None, width: int = 100) -> str:
     """
     if span is None:
         shown = " ".join(sql.split())
-        return "  " + (shown if len(shown) <= width else shown[: width - 1] + "…")
+        return "  " + (shown if len(shown) <= _LINE else shown[: _LINE - 1] + "…")
     start, end = span
     first = sql.rfind("\n", 0, start) + 1
     last = sql.find("\n", start)
     line = sql[first : last if last >= 0 else len(sql)]
     start, end = start - first, max(min(end - first, len(line)), start - first + 1)
-    if len(line) > width:
-        cut = max(0, min(start - width // 2, len(line) - width))
-        line = line[cut : cut + width]
-        start, end = start - cut, min(end - cut, width)
+    if len(line) > _LINE:
+        cut = max(0, min(start - _LINE // 2, len(line) - _LINE))
+        line = line[cut : cut + _LINE]
+        start, end = start - cut, min(end - cut, _LINE)
     return "  " + line.replace("\t", " ") + "\n  " + " " * start + "^" * max(1, end - start)

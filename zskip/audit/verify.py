@@ -192,10 +192,9 @@ class Auditor:
         wrong: list[Wrong] = []
         groups = 0
         if test is not None:
-            wrong += self.offenders("skipped", found, read, test)
-            wrong += self.offenders(
-                "all match", found, self.drawn(found.numbers[found.all_match]), f"{test} IS NOT TRUE"
-            )
+            wrong += self.offenders("skipped", read, test)
+            matching = self.drawn(found.numbers[found.all_match])
+            wrong += self.offenders("all match", matching, f"{test} IS NOT TRUE")
             groups, inside = self.inside_kept_files(found)
             wrong += inside
         rows = {}
@@ -221,17 +220,17 @@ class Auditor:
             return numbers
         return np.sort(self.dice.choice(numbers, self.sample, replace=False))
 
-    def offenders(self, claim: str, found: Survivors, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
+    def offenders(self, claim: str, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
         """The files with rows that pass a test which none should pass."""
-        if self.count(found, numbers, test) == 0:
+        if self.count(numbers, test) == 0:
             return
         for number in numbers:
             alone = np.array([number])
-            rows = self.count(found, alone, test)
+            rows = self.count(alone, test)
             if rows:
                 yield Wrong(claim, self.index.paths(alone)[0].as_py(), None, rows)
 
-    def count(self, found: Survivors, numbers: np.ndarray, test: str) -> int:
+    def count(self, numbers: np.ndarray, test: str) -> int:
         if not len(numbers):
             return 0
         with self.naming_unreadable(numbers):

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from zskip import layouts
-from zskip.bench.queries import is_statement, tables_of
+from zskip.bench.queries import tables_of
 from zskip.bench.report import LayoutScore
-from zskip.binder.workload_sql import table_queries, translated
+from zskip.binder.workload_sql import is_query, table_queries, translated
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption
 from zskip.layouts import Share
@@ -49,7 +49,7 @@ def compare(
 
 
 def _condition_or_select(index: Index, query: str) -> str:
-    return translated(query, tables_of(index, query), "zskip_bench", into="duckdb") if is_statement(query) else query
+    return translated(query, tables_of(index, query), "zskip_bench", into="duckdb") if is_query(query) else query
 
 
 def _score(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zskip.bench import spark_bench
 from zskip.bench.clock import median
 from zskip.bench.report import Timing, short
-from zskip.binder.workload_sql import named_tables
+from zskip.binder.workload_sql import is_query, named_tables
 from zskip.engines.duckdb.statement import rewrite
 from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Share
@@ -18,19 +17,17 @@ from zskip.tablelog import Index
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["is_statement", "tables_of", "timing"]
-
-_STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|EXPLAIN)\b", re.IGNORECASE)
+__all__ = ["tables_of", "timing"]
 
 
 def timing(
-    index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, session: Any, known: Sequence[Index] = ()
+    index: Index, con: duckdb.DuckDBPyConnection, query: str, runs: int, session: Any, known: Sequence[Index]
 ) -> Timing:
     """Time one query on DuckDB and, with a session, on Spark. Raises `ZskipError` where the results differ.
 
     ``known``: tables whose names in a statement stand for this one.
     """
-    statement = query if is_statement(query) else f"SELECT * FROM zskip_bench WHERE {query}"
+    statement = query if is_query(query) else f"SELECT * FROM zskip_bench WHERE {query}"
     tables = tables_of(index, statement, known)
 
     def prepared(prune: bool) -> Any:
@@ -51,7 +48,7 @@ def timing(
     spark_pruned = spark_plain = None
     if session is not None:
         spark_pruned, spark_plain = spark_bench.both_ways(
-            index, session, query, tables if is_statement(query) else (), runs
+            index, session, query, tables if is_query(query) else (), runs
         )
     skipped = [planned.skipped for planned in plans]
     return Timing(
@@ -66,11 +63,6 @@ def timing(
         spark_zskip_seconds=spark_pruned,
         spark_plain_seconds=spark_plain,
     )
-
-
-def is_statement(query: str) -> bool:
-    """Whether a query is a statement, not a predicate."""
-    return _STATEMENT.match(query) is not None
 
 
 def tables_of(index: Index, statement: str, known: Sequence[Index] = ()) -> dict[str, Index]:

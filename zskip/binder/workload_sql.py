@@ -91,40 +91,40 @@ def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[st
     return [query.condition for query in table_queries(text, schema, dialect=dialect)]
 
 
-def named_tables(text: str, *, dialect: str = "duckdb") -> set[str]:
+def named_tables(text: str) -> set[str]:
     """The tables that a statement names, in quotes where it quotes them, without its own CTEs. Raises `SqlSyntaxError`.
 
     >>> sorted(named_tables("WITH c AS (SELECT * FROM t) SELECT * FROM c JOIN 'lake/conn' USING (a)"))
     ['"lake/conn"', 't']
     """
-    try:
-        statement = _parsed(text, dialect)
-    except sqlglot.errors.SqlglotError as error:
-        raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
-    own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
-    return {
-        table.this.sql(dialect=dialect)
-        for table in statement.find_all(exp.Table)
-        if table.name and not table.db and table.name.lower() not in own
-    }
+    found = _tables_read(text, "duckdb")
+    return {table.this.sql(dialect="duckdb") for table in found if table.name and not table.db}
 
 
-def places_read(text: str, *, dialect: str = "duckdb") -> set[str]:
+def places_read(text: str, *, dialect: str) -> set[str]:
     """The names, aliases and paths of all that a statement reads, without its own CTEs. Raises `SqlSyntaxError`.
 
-    >>> sorted(places_read("SELECT * FROM s.t AS x JOIN read_parquet(['a/1.parquet', 'a/2.parquet']) USING (k)"))
+    >>> sql = "SELECT * FROM s.t AS x JOIN read_parquet(['a/1.parquet', 'a/2.parquet']) USING (k)"
+    >>> sorted(places_read(sql, dialect="duckdb"))
     ['a/1.parquet', 'a/2.parquet', 't', 'x']
     """
+    found: set[str] = set()
+    for table in _tables_read(text, dialect):
+        found |= {table.name, table.alias, *(str(each.this) for each in table.find_all(exp.Literal))}
+    return found - {""}
+
+
+def _tables_read(text: str, dialect: str) -> list[exp.Table]:
     try:
         statement = _parsed(text, dialect)
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
-    own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
-    found: set[str] = set()
-    for table in statement.find_all(exp.Table):
-        if table.name.lower() not in own:
-            found |= {table.name, table.alias, *(str(each.this) for each in table.find_all(exp.Literal))}
-    return found - {""}
+    own = _cte_names(statement)
+    return [table for table in statement.find_all(exp.Table) if table.name.lower() not in own]
+
+
+def _cte_names(statement: exp.Expr) -> set[str]:
+    return {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
 
 
 def in_duckdb(condition: str, dialect: str) -> str:
@@ -173,7 +173,7 @@ def translated(text: str, tables: Collection[str], name: str, *, dialect: str = 
     placed = f"zskip_{name}_here"
     try:
         statement = _parsed(text, dialect)
-        own = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
+        own = _cte_names(statement)
         for table in list(statement.find_all(exp.Table)):
             if table.name.lower() in folded - own and not table.db:
                 if not table.alias:

@@ -8,10 +8,11 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from zskip.bench.clock import median
 from zskip.bench.report import SMALL_BYTES, TOO_SMALL
 from zskip.byte_sizes import size_text
 from zskip.cli.arguments import Commands, add_command, add_json
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOKUPS", "add_commands"]
 
+_RUNS = 5
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 
 # Typical look-ups in network logs: by host, by server, by time, and by a column that is not clustered.
@@ -52,16 +54,6 @@ def add_commands(commands: Commands) -> None:
     add_json(command)
 
 
-def median_time(work: Callable[[], Any], times: int = 5) -> float:
-    """The median duration of a call in seconds."""
-    spans = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        spans.append(time.perf_counter() - start)
-    return statistics.median(spans)
-
-
 def look_up(
     table: Any, folder: Path, connection: duckdb.DuckDBPyConnection, name: str, predicate: str
 ) -> dict[str, Any]:
@@ -84,9 +76,9 @@ def look_up(
         "rows": ours.num_rows,
         "equal": equal,
         "skipped": plan.skipped,
-        "seconds_plan": median_time(lambda: table.plan(predicate)),
-        "seconds_zskip": median_time(through_zskip),
-        "seconds_glob": median_time(over_the_glob),
+        "seconds_plan": median(lambda: table.plan(predicate), _RUNS)[0],
+        "seconds_zskip": median(through_zskip, _RUNS)[0],
+        "seconds_glob": median(over_the_glob, _RUNS)[0],
     }
 
 

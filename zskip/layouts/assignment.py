@@ -29,6 +29,7 @@ from zskip.schema import Schema
 __all__ = ["Assignment"]
 
 _FORMAT = 1
+_QUANTILES = 64
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,8 @@ class Assignment:
         )
 
 
-def _quantiles(sample: Sample, column: int, most: int = 64) -> pa.Array:
+def _quantiles(sample: Sample, column: int) -> pa.Array:
     reach = sample.reach[column]
-    codes = np.unique(np.searchsorted(reach, np.arange(1, most) / most, side="right"))
+    codes = np.unique(np.searchsorted(reach, np.arange(1, _QUANTILES) / _QUANTILES, side="right"))
     codes = codes[(codes >= 1) & (codes <= len(sample.distinct[column]))]
     return sample.distinct[column].take(pa.array(codes - 1))

@@ -37,7 +37,7 @@ def follow(source: Source, parts: Storage) -> Snapshot:
 
 
 def _followed(source: Source, parts: Storage) -> Snapshot:
-    known = _known(source, parts)
+    known = _known(parts)
     if known is not None:
         if source.is_current(known.details):
             return known
@@ -86,7 +86,7 @@ def _with_sketches(content: Content, known: Index) -> tuple[DataFiles, tuple[Ske
     return replace(files, id=known.ids(every).take(place)), tuple(filter(is_kept, before.sketches))
 
 
-def _known(source: Source, parts: Storage) -> Snapshot | None:
+def _known(parts: Storage) -> Snapshot | None:
     """The side-car's newest snapshot; None where there is none yet, or none that can be read: it is made anew."""
     try:
         known = load(parts) if latest_version(parts) else None

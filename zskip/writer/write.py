@@ -186,7 +186,7 @@ class _Write:
         # A group of slots must lie in one bucket. How many slots get rows is unknown yet: groups are widest if all do.
         alone = self.slots is not None
         widest = FileGroups.of(routing, 1 if alone else slots_per_file(rows, routing.files, least))
-        buckets, bucket_of = self._buckets(widest, profile, int(rows * profile.in_memory))
+        buckets, bucket_of = self._buckets(widest, int(rows * profile.in_memory))
         narrow = NarrowForms(profile.transit, self.limit // _TEXTS_SHARE)
         counts = self._scatter(source, routing, profile, buckets, bucket_of, narrow, rows)
         filled = int(np.count_nonzero(counts))
@@ -266,9 +266,7 @@ class _Write:
 
     # --- scatter ---
 
-    def _buckets(
-        self, groups: FileGroups, profile: _RowProfile, size: int
-    ) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
+    def _buckets(self, groups: FileGroups, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
         """Empty buckets, and the bucket of each file. A group of slots lies in one bucket."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
