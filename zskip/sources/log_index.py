@@ -102,10 +102,9 @@ def _has_all_parts(parts: Storage, known: Snapshot) -> bool:
     """Whether no crash and no cleaner of caches has taken a part, or what was in it, from a local disk."""
     if parts.local is None:
         return True
-    named = [part for shard in known.shards for part in (shard.file_part, shard.row_group_part) if part is not None]
-    found = parts.size_and_modified([part.path for part in named])
+    found = parts.size_and_modified([part.path for part in known.parts])
     sizes = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
-    return all(sizes[part.path] == part.size for part in named)
+    return all(sizes[part.path] == part.size for part in known.parts)
 
 
 def _added(source: Source, parts: Storage, known: Snapshot, content: Content) -> Snapshot:

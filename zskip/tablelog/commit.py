@@ -9,7 +9,7 @@ import secrets
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from zskip.errors import CommitConflict, FilesRemoved, TableExists, UncertainCommit, UnsafePath
 from zskip.schema import Schema
@@ -17,10 +17,10 @@ from zskip.stats import DataFiles
 from zskip.storage.storage import Storage, abandon, unsafe_paths
 from zskip.tablelog import log
 from zskip.tablelog.kept_files import require_kept
-from zskip.tablelog.new_entry import ancestors, create, with_patience
+from zskip.tablelog.new_entry import create, successor, with_patience
 from zskip.tablelog.parts import Drafts, read_part
 from zskip.tablelog.segments import merged_crowds, merged_wholly, segment_paths
-from zskip.tablelog.shard_changes import merged, part_paths, without
+from zskip.tablelog.shard_changes import merged, without
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
@@ -226,9 +226,9 @@ class _Attempt:
         # Columns that the new files' statistics lack are those that the table got after they were written.
         since = base.version if change.schema is None else newest.version + 1
         partition_by = change.partition_by if change.replace_all else (change.restored or newest).partition_by
-        candidate = replace(
+        candidate = successor(
             newest,
-            version=newest.version + 1,
+            newest,
             commit_id=self.commit_id,
             schema=schema,
             managed=change.managed if change.replace_all else (change.restored or newest).managed,
@@ -236,13 +236,10 @@ class _Attempt:
             layout=layout,
             shards=(*kept, *self._shards(schema, since, layout, partition_by)),
             operation=change.operation,
-            time=_later(newest),
-            parent=newest.version,
             details=change.details,
             applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
             added=_added(change, newest),
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
-            ancestors=ancestors(newest),
             sketches=self._sketches(newest),
             uniform=_uniform(change, newest),
         )
@@ -276,8 +273,8 @@ class _Attempt:
     def _kept(self) -> set[str]:
         """The parts that the next attempt needs again."""
         layout = self.change.layout
-        apart = () if layout is None or layout.part is None else (layout.part.path,)
-        return {*part_paths(self._added or ()), *apart}
+        apart = [] if layout is None or layout.part is None else [layout.part]
+        return {part.path for part in (*apart, *(part for shard in self._added or () for part in shard.parts))}
 
     def _without_removed(self, snapshot: Snapshot) -> tuple[Shard, ...]:
         kept, found = without(self.drafts, snapshot, self.change.remove)
@@ -293,7 +290,7 @@ class _Attempt:
     def _require_files(self, candidate: Snapshot) -> None:
         """Raise `FilesRemoved` where a vacuum removes, or has removed, a file that only this commit refers to."""
         change = self.change
-        fresh = [*self.drafts.paths & {*part_paths(candidate.shards), *_layout_part(candidate)}]
+        fresh = [*self.drafts.paths & {part.path for part in candidate.parts}]
         fresh += sorted(self._segments & segment_paths(candidate.sketches))
         if change.add is not None and candidate.managed:
             fresh += change.add.path.to_pylist()
@@ -334,7 +331,7 @@ class _Attempt:
                 continue
             if alone and not self._keeps(undone, before):
                 # A vacuum removes the version before, and keeps what the made one names.
-                create(self.storage, self._follows(made, undone))
+                create(self.storage, successor(undone, made))
                 return False
             log.write_hint(self.storage, undone.version)
             return True
@@ -365,23 +362,7 @@ class _Attempt:
                 state = replace(state, applications={**applications, **earlier})
         else:
             return None
-        return self._follows(state, newest, "take back", {"taken_back": made.version})
-
-    def _follows(
-        self, state: Snapshot, newest: Snapshot, operation: str | None = None, details: Mapping[str, Json] | None = None
-    ) -> Snapshot:
-        """A state of the table as the version after ``newest``."""
-        return replace(
-            state,
-            version=newest.version + 1,
-            commit_id=secrets.token_hex(16),
-            operation=operation or state.operation,
-            time=_later(newest),
-            parent=newest.version,
-            details=state.details if details is None else details,
-            removed=(),
-            ancestors=ancestors(newest),
-        )
+        return successor(newest, state, operation="take back", details={"taken_back": made.version})
 
     def _create(self, candidate: Snapshot) -> bool:
         """Create the log entry; whether it is there and ours."""
@@ -401,14 +382,6 @@ class _AlreadyCommitted(Exception):
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-
-
-def _layout_part(snapshot: Snapshot) -> list[str]:
-    return [snapshot.layout.part.path] if snapshot.layout is not None and snapshot.layout.part is not None else []
-
-
-def _later(snapshot: Snapshot) -> datetime:
-    return max(datetime.now(UTC), snapshot.time + timedelta(microseconds=1))
 
 
 def _holds(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:

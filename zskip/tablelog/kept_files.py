@@ -12,7 +12,6 @@ from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableNotFou
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
-from zskip.tablelog.shard_changes import part_paths
 from zskip.tablelog.snapshot import Snapshot
 from zskip.tablelog.vacuum_intent import intents
 
@@ -28,10 +27,7 @@ def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray |
     """
     index = Index(storage, snapshot)
     names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
-    parts = part_paths(snapshot.shards)
-    if snapshot.layout is not None and snapshot.layout.part is not None:
-        parts.append(snapshot.layout.part.path)
-    known = pa.concat_arrays([*names, pa.array(parts, pa.string())])
+    known = pa.concat_arrays([*names, pa.array([part.path for part in snapshot.parts], pa.string())])
     present = storage.list("").path if listed is None else listed
     gone = known.filter(pc.invert(pc.is_in(known, value_set=present)))
     if len(gone):

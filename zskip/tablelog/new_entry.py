@@ -14,16 +14,19 @@ names another commit for it, and withdrawing it, however late, removes nothing t
 from __future__ import annotations
 
 import errno
+import secrets
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 from zskip.errors import CommitConflict, UncertainCommit, UnsupportedStore
 from zskip.storage.storage import Storage, abandon
 from zskip.tablelog.log import entry_path, read_entry, versions
 from zskip.tablelog.snapshot import ANCESTOR_DIGITS, ANCESTORS, Snapshot, to_bytes
 
-__all__ = ["ancestors", "create", "with_patience"]
+__all__ = ["create", "later", "successor", "with_patience"]
 
 _ASKS = 5
 _Answer = TypeVar("_Answer")
@@ -31,9 +34,22 @@ _Answer = TypeVar("_Answer")
 _REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE}
 
 
-def ancestors(parent: Snapshot) -> tuple[str, ...]:
-    """The `Snapshot.ancestors` of the version after ``parent``."""
-    return (parent.commit_id[:ANCESTOR_DIGITS], *parent.ancestors)[:ANCESTORS]
+def successor(newest: Snapshot, state: Snapshot, **changes: Any) -> Snapshot:
+    """A state of the table, with some fields changed, as the version after ``newest``."""
+    follows = {
+        "version": newest.version + 1,
+        "commit_id": secrets.token_hex(16),
+        "time": later(newest),
+        "parent": newest.version,
+        "removed": (),
+        "ancestors": (newest.commit_id[:ANCESTOR_DIGITS], *newest.ancestors)[:ANCESTORS],
+    }
+    return replace(state, **{**follows, **changes})
+
+
+def later(snapshot: Snapshot) -> datetime:
+    """Now, or a microsecond after a version whose writer's clock is ahead."""
+    return max(datetime.now(UTC), snapshot.time + timedelta(microseconds=1))
 
 
 def create(storage: Storage, snapshot: Snapshot) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,7 @@ from zskip.tablelog import log
 from zskip.tablelog.freshness import data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import refresh
-from zskip.tablelog.new_entry import ancestors, create
+from zskip.tablelog.new_entry import create, later, successor
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import Shard, Snapshot, Totals, to_bytes
@@ -52,7 +51,7 @@ def repair(storage: Storage, *, go_back: bool = False, threads: int | None = Non
     """
     snapshot, went_back_to = _readable(storage, go_back)
     for _ in range(_ATTEMPTS):
-        lost = [part for part in _parts(snapshot) if not is_intact(storage, part)]
+        lost = [part for part in snapshot.parts if not is_intact(storage, part)]
         log.write_hint(storage, snapshot.version)
         repaired = Repaired(
             snapshot.version,
@@ -100,7 +99,7 @@ def _readable(storage: Storage, go_back: bool) -> tuple[Snapshot, int | None]:
         version=newest,
         commit_id=secrets.token_hex(16),
         operation="repair",
-        time=_later(older),
+        time=later(older),
         parent=older.version,
         details={"restored": older.version},
         removed=(),
@@ -121,20 +120,7 @@ def _snapshots(storage: Storage, versions: Iterator[int]) -> Iterator[Snapshot]:
             yield found
 
 
-def _later(snapshot: Snapshot) -> datetime:
-    return max(datetime.now(UTC), snapshot.time + timedelta(microseconds=1))
-
-
 # --- the parts ---
-
-
-def _parts(snapshot: Snapshot) -> Iterator[Part]:
-    for shard in snapshot.shards:
-        yield shard.file_part
-        if shard.row_group_part is not None:
-            yield shard.row_group_part
-    if snapshot.layout is not None and snapshot.layout.part is not None:
-        yield snapshot.layout.part
 
 
 def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads: int | None) -> Snapshot | None:
@@ -165,24 +151,14 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
     except Exception:
         drafts.discard()
         raise
-    drafts.discard(keep=set() if made is None else {part.path for part in _parts(made)})
+    drafts.discard(keep=set() if made is None else {part.path for part in made.parts})
     return made
 
 
 def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lost: Sequence[Part]) -> Snapshot | None:
     """The next version, of these shards; None where another writer came first."""
-    made = replace(
-        snapshot,
-        version=snapshot.version + 1,
-        commit_id=secrets.token_hex(16),
-        shards=tuple(shards),
-        operation="repair",
-        time=_later(snapshot),
-        parent=snapshot.version,
-        details={"parts": [part.path for part in lost]},
-        removed=(),
-        ancestors=ancestors(snapshot),
-    )
+    details = {"parts": [part.path for part in lost]}
+    made = successor(snapshot, snapshot, shards=tuple(shards), operation="repair", details=details)
     if not create(storage, made):
         return None
     log.write_hint(storage, made.version)

@@ -15,14 +15,9 @@ from zskip.tablelog.parts import Drafts
 from zskip.tablelog.shards import FILES_PER_SHARD, write_shards
 from zskip.tablelog.snapshot import Shard, Snapshot
 
-__all__ = ["merged", "part_paths", "without"]
+__all__ = ["merged", "without"]
 
 _FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
-
-
-def part_paths(shards: Sequence[Shard]) -> list[str]:
-    """The paths of the parts of some shards."""
-    return [part.path for shard in shards for part in (shard.file_part, shard.row_group_part) if part is not None]
 
 
 def without(drafts: Drafts, snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Shard, ...], int]:

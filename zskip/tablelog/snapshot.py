@@ -101,6 +101,11 @@ class Shard:
     ranges: Mapping[str, Bounds]
     ids: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of its files and, where it has one, of their row groups."""
+        return [part for part in (self.file_part, self.row_group_part) if part is not None]
+
     def to_json(self) -> dict[str, Json]:
         return {
             "version": self.version,
@@ -203,6 +208,12 @@ class Snapshot:
         return frozenset(path for path, version in self.added.items() if version > shard.version)
 
     @property
+    def parts(self) -> list[Part]:
+        """The parts of all shards and of a large layout; not those of sketches, without which a table can be read."""
+        apart = [] if self.layout is None or self.layout.part is None else [self.layout.part]
+        return [*(part for shard in self.shards for part in shard.parts), *apart]
+
+    @property
     def totals(self) -> Totals:
         return Totals.of([shard.totals for shard in self.shards])
 
@@ -298,7 +309,7 @@ def _run_of_ids(json: Json) -> tuple[int, int]:
 
 def _require_plausible_shards(shards: Sequence[Shard]) -> None:
     """Raise `ValueError` for a part that is named twice, which could make a small folder a table without end."""
-    parts = [part.path for shard in shards for part in (shard.file_part, shard.row_group_part) if part is not None]
+    parts = [part.path for shard in shards for part in shard.parts]
     if len(set(parts)) < len(parts):
         raise ValueError("a part is named twice")
     if (files := sum(shard.totals.files for shard in shards)) > _MOST_FILES:

@@ -184,9 +184,6 @@ def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
             if log.read_entry(storage, snapshot.version) is not None:
                 raise
             continue  # another vacuum removed this version meanwhile
-        parts = (part for shard in snapshot.shards for part in (shard.file_part, shard.row_group_part))
-        seen.update(part.path for part in parts if part is not None)
-        if snapshot.layout is not None and snapshot.layout.part is not None:
-            seen.add(snapshot.layout.part.path)
+        seen.update(part.path for part in snapshot.parts)
         seen.update(segment_paths(snapshot.sketches))
     return pa.concat_arrays([*named, pa.array(sorted(seen), pa.string())])
