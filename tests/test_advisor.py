@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import zskip
 from zskip import advisor, layouts
@@ -178,3 +181,30 @@ def test_with_sketches_for_look_ups_a_layout_serves_the_other_queries():
     assert "--sketch uid=values" in advice.sketched_command
     assert "--sketch" not in advice.command
     assert advice.sketched_command in str(advice)
+
+
+def test_its_commands_run_for_any_source_and_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commas, quotes and spaces in names; a source that is no table, with which nothing can be compared."""
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({name: RNG.integers(0, 1000, 4000) for name in ("a,b", 'c"d', "e f")})
+    csv.write_csv(rows, "rows.csv")
+    Path("my queries.sql").write_text('"a,b" = 7 AND "c""d" < 100;\n"e f" = 9;\n')
+    advice = zskip.advise("rows.csv", "my queries.sql", files=8)
+    for command in filter(None, (advice.sketched_command, advice.command)):
+        shutil.rmtree("TARGET", ignore_errors=True)
+        assert main(shlex.split(command)[1:]) == 0
+    assert main(shlex.split(advice.bench_command)[1:]) == 0
+    written = zskip.open("TARGET").snapshot
+    assert written.layout.columns == advice.candidates[0].by
+
+
+def test_a_layout_that_nothing_beats_is_kept() -> None:
+    """Each row is in a file of its own value already."""
+    rows = pa.table({"a": np.repeat(np.arange(20), 200), "b": RNG.integers(0, 9, 4000)})
+    workload = [f"a = {n}" for n in range(20)]
+    advice = advisor.advise(rows, workload, files=20, total_rows=4000, today=np.arange(4000) // 200)
+    assert advice.keep
+    assert "Keep the layout of today: no candidate reads noticeably less." in str(advice)
+    assert "zskip write" not in str(advice)
+    today = RNG.permutation(4000) // 200
+    assert not advisor.advise(rows, workload, files=20, total_rows=4000, today=today).keep

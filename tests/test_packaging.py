@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -67,7 +69,8 @@ def test_wheel_and_sdist_hold_the_licences_and_the_samples(built: tuple[Path, Pa
     wheel, sdist = built
     names = zipfile.ZipFile(wheel).namelist()
     assert [name for name in names if name.endswith("licenses/LICENSE")]
-    assert {"zskip/data/zeek.parquet", "zskip/data/flights.parquet", "zskip/data/README.md"} <= set(names)
+    samples = {"zeek.parquet", "flights.parquet", "zeek-dns-excerpt.log", "README.md"}
+    assert {f"zskip/data/{name}" for name in samples} <= set(names)
     assert {"zskip/py.typed", "zskip/explore/page.js"} <= set(names)
     assert [name for name in names if not name.startswith(("zskip/", "zskip-"))] == []
     with tarfile.open(sdist) as opened:
@@ -89,10 +92,20 @@ def test_an_extra_brings_what_its_feature_needs(built: tuple[Path, Path], extra:
     run(python, "-c", FEATURES[extra], folder=tmp_path)
 
 
+def named_packages() -> set[str]:
+    """What the pages tell their readers to install beside zskip."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    lines = (
+        re.findall(r"^(?:\$ )?pip install (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) for page in pages
+    )
+    named = {package for found in lines for line in found for package in shlex.split(line, comments=True)}
+    return {package for package in named if not package.startswith("zskip")}
+
+
 @pytest.mark.spark
 def test_the_docs_run_with_the_wheel_alone(built: tuple[Path, Path], tmp_path: Path) -> None:
     """Every block of README.md and docs/*.md, from a folder that has nothing of the repository but these pages."""
-    python = environment(tmp_path / "env", f"{built[0]}[all]", "pytest<9.2", "datafusion", "ibis-framework[duckdb]")
+    python = environment(tmp_path / "env", f"{built[0]}[all]", "pytest<9.2", *named_packages())
     pages = tmp_path / "pages"
     (pages / "tests" / "docs").mkdir(parents=True)
     for name in ("tests/__init__.py", "tests/docs/__init__.py", "tests/docs/test_docs.py", "README.md"):

@@ -16,6 +16,7 @@ from zskip.errors import (
     CorruptFile,
     FilesRemoved,
     ForeignTable,
+    InvalidOption,
     SchemaMismatch,
     TableNotFound,
     UnknownParameter,
@@ -103,6 +104,15 @@ def test_a_parameter_that_is_no_text_is_refused(value: object, tmp_path: Path) -
     table = zskip.write(pa.table({"p": ["x"]}), tmp_path / "t", by=["p"])
     with pytest.raises(UnknownParameter, match="surrogate"):
         table.plan("p IN $v" if isinstance(value, list) else "p = $v", params={"v": value})
+
+
+def test_options_of_a_wrong_type_are_named(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": [1, 2]}), tmp_path / "t", by=["a"])
+    for rows in ("5", -1, 1.5):
+        with pytest.raises(InvalidOption, match="rows= is a number of rows, not"):
+            table.head(rows)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="tables= is a mapping of names to tables or paths"):
+        zskip.sql("SELECT * FROM t", tables=str(tmp_path / "t"))  # type: ignore[arg-type]
 
 
 def remove_temporaries(folder: Path) -> None:

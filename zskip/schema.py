@@ -6,6 +6,7 @@ So the column ``a.b`` at the top is ``"a.b"``, and the field b of the struct a i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +22,10 @@ from zskip.types import is_orderable, logical_type
 __all__ = [
     "Column",
     "Schema",
+    "join_names",
     "join_path",
     "names_given",
+    "split_names",
     "split_path",
 ]
 
@@ -47,6 +50,28 @@ def names_given(given: object, option: str) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise InvalidOption(f"{option}= is a column's name, or a list of names, not {name!r}.")
     return listed
+
+
+def join_names(paths: Sequence[str]) -> str:
+    """Paths as one text, separated by commas: the inverse of `split_names`.
+
+    >>> join_names(["ts", "id.orig_h", "a,b", 's."x.y"'])
+    'ts,id.orig_h,"a,b",s."x.y"'
+    """
+
+    def quoted(part: str) -> str:
+        return '"' + part.replace('"', '""') + '"' if re.search(r'[",.=\s]', part) else part
+
+    return ",".join(".".join(map(quoted, split_path(path))) for path in paths)
+
+
+def split_names(text: str) -> list[str]:
+    """The names that commas separate; a comma in double quotes is part of a name, and the quotes stay.
+
+    >>> split_names('ts, id.orig_h,"a,b"')
+    ['ts', 'id.orig_h', '"a,b"']
+    """
+    return [name.strip() for name in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', text)]
 
 
 def split_path(path: str) -> tuple[str, ...]:

@@ -564,7 +564,9 @@ class Table:
         return self.plan().to_arrow(columns)
 
     def head(self, rows: int = 10, columns: Sequence[str] | None = None) -> pa.Table:
-        """The first rows, in the order of the files."""
+        """The first rows, in the order of the files. Raises `InvalidOption`, `UnknownColumn`."""
+        if not isinstance(rows, int) or rows < 0:
+            raise InvalidOption(f"rows= is a number of rows, not {rows!r}.")
         scan = self.plan().scan
         found: list[pa.RecordBatch] = []
         for batch in to_batches(scan, columns):

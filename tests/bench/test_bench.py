@@ -16,7 +16,7 @@ import zskip
 from tests.tables import build_table
 from zskip.bench import bench
 from zskip.bench import queries as benching
-from zskip.errors import InvalidOption, ZskipError
+from zskip.errors import InvalidOption, SqlSyntaxError, ZskipError
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +85,16 @@ def test_a_bench_without_a_query_or_a_table_says_so(table: Any, tmp_path: Path) 
         bench(table, ["SELECT 1"])
     with pytest.raises(InvalidOption, match=r'"tilez".*"tiles"'):
         bench(table, ["SELECT 1"], layouts=["tilez"])
+
+
+def test_a_statement_that_does_not_parse_is_underlined(table: Any) -> None:
+    with pytest.raises(SqlSyntaxError) as raised:
+        bench(table, ["SELECT FROM WHERE t"])
+    assert str(raised.value).split("\n") == [
+        "The statement does not parse: Expected table name here.",
+        "  SELECT FROM WHERE t",
+        "              ^^^^^",
+    ]
 
 
 def test_ways_that_disagree_are_an_error(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:

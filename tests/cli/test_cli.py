@@ -371,4 +371,6 @@ def test_info_prints_columns_by_their_names(tmp_path: Path, capsys: pytest.Captu
     assert "dep_time" in printed
     assert "tail_num" in printed
     assert "dep time" not in printed
+    assert "units   average     worst  skipped    limit  column" in printed
+    assert "(" not in printed.partition("units")[2]
     assert "tail num" not in printed

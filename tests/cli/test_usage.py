@@ -39,6 +39,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["plan", "t", "a", "=", "1"], '"=" is one argument too many. Quote a predicate that has spaces.'),
         (["plan", "t", "a = 1", "--xyzzy"], 'there is no option "--xyzzy".\n'),
         (["completion", "bsh"], 'Did you mean "bash"?'),
+        (["plan", "t", "--explian"], 'there is no option "--explian". Did you mean "--explain"?'),
+        (["advise", "--worklod=q.sql"], 'there is no option "--worklod". Did you mean "--workload"?'),
+        (["plan", "t", "--exp"], "the following arguments are required: predicate"),
     ],
 )
 def test_a_mistyped_name_gets_the_nearest(arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:

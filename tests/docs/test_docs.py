@@ -3,8 +3,9 @@
 The blocks of a page run in order, in one temporary folder that is empty at first. A `python` block shares its names
 with the page's other python blocks; one with `>>>` prompts is a doctest, its answers compared. In a `console` block
 the lines that begin with `$ ` are commands, and each must succeed; the rest shows what they print. A command that is
-nothing but `zskip` and its arguments runs in this process, which spares a second of imports; any other, and a `bash`
-block, is a script in a process of its own. A block that mentions pyspark or `spark` runs only in the page's Spark run.
+nothing but `zskip` and its arguments, with or without `> FILE`, runs in this process, which spares a second of imports;
+any other, and a `bash` block, is a script in a process of its own. A block that mentions pyspark or `spark` runs only in
+the page's Spark run, which leaves out the other commands.
 Where a block cannot run, the line before it says why: `<!-- not run: installs packages -->`.
 """
 
@@ -14,6 +15,7 @@ import contextlib
 import doctest
 import io
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -21,10 +23,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import zskip
 from tests import ROOT
 from zskip.cli import main
 
@@ -33,6 +37,7 @@ FENCE = re.compile(
     r"^(?:<!-- not run: (?P<excuse>.+?) -->\n)?```(?P<language>python|console|bash|sh)\b[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+OUTPUT = re.compile(r" > ([\w.-]+)(?=\s*(?:#.*)?$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,9 @@ def run_shell(block: Block, folder: Path) -> None:
         if arguments is None:
             run_script(command, folder, where)
         else:
-            run_command(arguments, where)
+            printed = run_command(arguments, where)
+            if target := OUTPUT.search(command):
+                (folder / target[1]).write_text(printed, encoding="utf-8")
 
 
 def zskip_arguments(command: str) -> list[str] | None:
@@ -90,13 +97,15 @@ def zskip_arguments(command: str) -> list[str] | None:
     ['query', "SELECT count(*) FROM 't'"]
     >>> zskip_arguments("zskip plan t 'a = 1' --paths | head -n 3")
     """
+    command = OUTPUT.sub("", command)
     shell = re.sub(r"'[^']*'|\"(?:[^\"$`\\]|\\.)*\"|(?<=\s)#.*", "", command.replace("\\\n", " "))
     if not shell.startswith("zskip ") or re.search(r"[^\w\s./,:=@%+-]", shell):
         return None
     return shlex.split(command.replace("\\\n", " "), comments=True)[1:]
 
 
-def run_command(arguments: list[str], where: str) -> None:
+def run_command(arguments: list[str], where: str) -> str:
+    """Run zskip; what it prints on stdout."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -104,6 +113,7 @@ def run_command(arguments: list[str], where: str) -> None:
         except SystemExit as stop:
             code = stop.code
     assert code in (0, None), f"{where}: zskip {shlex.join(arguments)}\n{out.getvalue()}\n{err.getvalue()}"
+    return out.getvalue()
 
 
 def run_script(script: str, folder: Path, where: str) -> None:
@@ -125,6 +135,8 @@ def run_page(page: Path, folder: Path, *, with_spark: bool) -> None:
     for block in blocks(page):
         if block.excuse or (block.needs_spark and not with_spark):
             continue
+        if with_spark and block.language != "python" and not block.needs_spark:
+            continue  # the run without Spark has it
         if block.language == "python":
             run_python(block, names)
         else:
@@ -184,6 +196,7 @@ def test_a_broken_block_is_noticed(tmp_path: Path) -> None:
     [
         ("zskip query \"SELECT count(*) FROM 't'\"  # all", ["query", "SELECT count(*) FROM 't'"]),
         ('zskip plan t "\\"a.b\\" = \'x\'" \\\n  --paths', ["plan", "t", "\"a.b\" = 'x'", "--paths"]),
+        ("zskip completion zsh > _zskip   # for zsh", ["completion", "zsh"]),
         ("zskip plan t 'a = 1' --paths | head -n 3", None),
         ('zskip plan t "a = $A"', None),
         ("zskip doctor raw/*.parquet", None),
@@ -198,3 +211,18 @@ def test_what_needs_a_shell_gets_one(command: str, arguments: list[str] | None) 
 def test_the_site_leads_to_every_page() -> None:
     listed = re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    found: set[object] = set()
+    for path, members in re.findall(r"^::: ([\w.]+)\n(?:    options:\n      members: \[(.+)\]\n)?", page, re.MULTILINE):
+        named = pkgutil.resolve_name(path)
+        if members:
+            found |= {id(getattr(named, name)) for name in members.split(", ")}
+        elif isinstance(named, ModuleType):
+            found |= {id(each) for each in vars(named).values()}
+        else:
+            found.add(id(named))
+    assert [name for name in zskip.__all__ if id(getattr(zskip, name)) not in found] == ["__version__"]
+    assert "`zskip.__version__`" in page

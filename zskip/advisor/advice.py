@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from html import escape
 
-from zskip.advisor.groups import QueryGroup
+from zskip.advisor.groups import QueryGroup, compared
+from zskip.schema import join_names
 from zskip.sketch_advice import SketchAdvice
 
 __all__ = ["Advice", "Candidate"]
@@ -62,6 +64,11 @@ class Advice:
         """The best candidate by which no group of queries reads more than today; None where there is none."""
         return next((each for each in self.candidates if not each.worse), None)
 
+    @property
+    def keep(self) -> bool:
+        """Whether no candidate reads noticeably less than the current layout, which is then best kept."""
+        return self.today is not None and compared(self.candidates[0].read, self.today) != "better"
+
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
@@ -75,14 +82,18 @@ class Advice:
         if self.today is not None:
             lines.append(f"{'today':9} {self.today:7.2%}")
         lines.append(f"{'limit':9} {self.least:7.2%}  what the queries return")
-        lines += ["", *self._by_group(), "", f"writing the best takes about {_duration(self.rewrite_seconds)}:"]
-        lines += [self.command, "what it gained then, in time and bytes:", self.bench_command]
+        lines += ["", *self._by_group(), ""]
+        if self.keep:
+            lines.append("Keep the layout of today: no candidate reads noticeably less.")
+        else:
+            lines += [f"writing the best takes about {_duration(self.rewrite_seconds)}:", self.command]
+            lines += ["what it gained then, in time and bytes:", self.bench_command]
         if self.sketched is not None and self.sketched_command is not None:
             worse = f"{self.sketched.worse} of {len(self.groups)} groups worse"
             lines += ["", f"{self.sketched.read:.2%} with another layout, and sketches for look-ups ({worse}):"]
             lines.append(self.sketched_command)
         elif self.sketches:
-            lines += ["", "sketches that would serve look-ups beside it:"]
+            lines += ["", "sketches that would serve look-ups beside it (table.add_sketches adds them):"]
         lines += map(str, self.sketches)
         return "\n".join(lines)
 
@@ -98,7 +109,7 @@ class Advice:
         if worst:
             lines.append(f"{worst} of {len(self.groups)} groups read more than today by the best layout.")
             if self.harmless is not None:
-                by = ",".join(self.harmless.by)
+                by = shlex.quote(join_names(self.harmless.by))
                 lines.append(
                     f"None does by --by {by} --layout {self.harmless.layout}, which reads {self.harmless.read:.2%}."
                 )

@@ -20,7 +20,7 @@ from zskip.layouts.fitting import fitted
 from zskip.layouts.score import query_bytes
 from zskip.layouts.task import BoundQuery, Task, bound_queries, some_of, task_of
 from zskip.progress import Progress
-from zskip.schema import Schema
+from zskip.schema import Schema, join_names
 from zskip.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
 from zskip.writer.write_estimate import seconds_to_write
 
@@ -89,7 +89,8 @@ def advise(
     served = best if sketched is None else next(each for each, _, _ in ranked if _same(each, sketched))
     sketches = worth_sketching(sample, conditions, served.queries, files, rows)
     names = (source, target, workload_file)
-    command, bench = _commands(best, files, () if sketched is not None else sketches, *names, version)
+    is_table = today is not None
+    command, bench = _commands(best, files, () if sketched is not None else sketches, *names, version, is_table)
     return Advice(
         tuple(conditions),
         weights,
@@ -107,7 +108,7 @@ def advise(
         bench,
         sketches,
         sketched,
-        None if sketched is None else _commands(sketched, files, sketches, *names, version)[0],
+        None if sketched is None else _commands(sketched, files, sketches, *names, version, is_table)[0],
     )
 
 
@@ -119,18 +120,23 @@ def _commands(
     target: str,
     workload_file: str,
     version: int | None,
+    is_table: bool,
 ) -> tuple[str, str]:
-    """The command line that writes the best candidate, and the one that measures afterwards what it gained."""
+    """The command line that writes the best candidate, and the one that measures afterwards what it gained.
+
+    ``is_table``: the source is a table of zskip, which the measurement compares with."""
     source, target, workload = (shlex.quote(each) for each in (source, target, workload_file))
-    layout = f"--by {shlex.quote(','.join(best.by))} --layout {best.layout} --files {files} --workload {workload}"
+    layout = f"--by {shlex.quote(join_names(best.by))} --layout {best.layout} --files {files} --workload {workload}"
     if version is not None:
         return (
             f"zskip cluster {source} {layout} --full",
             f"zskip bench {source} --queries {workload} --before-version {version}",
         )
     if sketches:
-        layout += f" --sketch {shlex.quote(','.join(f'{each.name.column}={each.name.kind}' for each in sketches))}"
-    return f"zskip write {source} {target} {layout}", f"zskip bench {target} --queries {workload} --before {source}"
+        named = ",".join(f"{join_names([each.name.column])}={each.name.kind}" for each in sketches)
+        layout += f" --sketch {shlex.quote(named)}"
+    before = f" --before {source}" if is_table else ""
+    return f"zskip write {source} {target} {layout}", f"zskip bench {target} --queries {workload}{before}"
 
 
 class _Trial:

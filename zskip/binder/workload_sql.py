@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import sqlglot
 from sqlglot import exp
 
 from zskip.binder.split import is_read_too_often, nesting
+from zskip.binder.text_spans import what_is_wrong
 from zskip.errors import SqlSyntaxError
 from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
 from zskip.schema import Schema
@@ -59,7 +61,7 @@ def _selects(text: str, schema: Schema, dialect: str) -> list[TableQuery]:
     try:
         statement = _parsed(text, dialect)
     except sqlglot.errors.ParseError as error:
-        raise SqlSyntaxError(f"A statement of the workload does not parse: {error}", text) from error
+        raise _unparsed("A statement of the workload", error, text, dialect) from error
     found = []
     for select in statement.find_all(exp.Select):
         where = select.args.get("where")
@@ -91,6 +93,17 @@ def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[st
     return [query.condition for query in table_queries(text, schema, dialect=dialect)]
 
 
+def _unparsed(what: str, error: sqlglot.errors.SqlglotError, text: str, dialect: str) -> SqlSyntaxError:
+    """The error of a text, without sqlglot's own message, which has escapes for terminals and names of its classes."""
+    detail: dict[str, Any] = next(iter(getattr(error, "errors", ())), {})
+    span = None
+    with suppress(sqlglot.errors.TokenError):
+        for token in sqlglot.tokenize(text, read=dialect):
+            if (token.line, token.col) == (detail.get("line"), detail.get("col")):
+                span = token.start, token.end + 1
+    return SqlSyntaxError(f"{what} does not parse: {what_is_wrong(detail)}.", text, span)
+
+
 def named_tables(text: str) -> set[str]:
     """The tables that a statement names, in quotes where it quotes them, without its own CTEs. Raises `SqlSyntaxError`.
 
@@ -118,7 +131,7 @@ def _tables_read(text: str, dialect: str) -> list[exp.Table]:
     try:
         statement = _parsed(text, dialect)
     except sqlglot.errors.SqlglotError as error:
-        raise SqlSyntaxError(f"The statement does not parse: {error}", text) from error
+        raise _unparsed("The statement", error, text, dialect) from error
     own = _cte_names(statement)
     return [table for table in statement.find_all(exp.Table) if table.name.lower() not in own]
 
@@ -134,7 +147,7 @@ def in_duckdb(condition: str, dialect: str) -> str:
     try:
         return _parsed(condition, dialect).sql(dialect="duckdb")
     except sqlglot.errors.SqlglotError as error:
-        raise SqlSyntaxError(f"The condition cannot be put into DuckDB's SQL: {error}", condition) from error
+        raise _unparsed("The condition", error, condition, dialect) from error
 
 
 def shape(condition: str, *, dialect: str = "duckdb") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
 from zskip.cli.arguments import add_command
 from zskip.cli.parser import SHELLS, Parser, completion
-from zskip.cli.terminal import as_typed, complain
+from zskip.cli.terminal import as_typed, complain, is_unicode
 from zskip.errors import InvalidOption, SqlError, ZskipError
 
 __all__ = ["main"]
@@ -65,8 +66,23 @@ def installed_version() -> str:
         return "(not installed)"
 
 
+def prepare_streams() -> None:
+    """Make stdout and stderr take every text.
+
+    A stream that the caller has closed (``>&-``) discards what is printed, as Python's own print does. Letters that
+    the stream's encoding lacks are escaped.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # for the process
+        elif isinstance(stream, io.TextIOWrapper) and not is_unicode(stream):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    prepare_streams()
     given, unknown = parser().parse_known_args(arguments)
     given.own_parser.require_all_known(unknown)
     try:

@@ -47,10 +47,12 @@ def add_command(
 def names(text: str) -> list[str]:
     """Column names, separated by commas.
 
-    >>> names("ts, id.orig_h")
-    ['ts', 'id.orig_h']
+    >>> names('ts, id.orig_h,"a,b"')
+    ['ts', 'id.orig_h', '"a,b"']
     """
-    found = [name.strip() for name in text.split(",")]
+    from zskip.schema import split_names
+
+    found = split_names(text)
     if not all(found):
         raise argparse.ArgumentTypeError(f"a list of names, separated by commas, is needed, not {text!r}")
     return found
@@ -81,8 +83,10 @@ def sketches_named(text: str) -> dict[str, list[str]]:
     >>> sketches_named("uid=values,url=values,url=substrings")
     {'uid': ['values'], 'url': ['values', 'substrings']}
     """
+    from zskip.schema import split_names
+
     found: dict[str, list[str]] = {}
-    for column, equals, kind in (one.strip().rpartition("=") for one in text.split(",")):
+    for column, equals, kind in (one.rpartition("=") for one in split_names(text)):
         if not column or not equals:
             raise argparse.ArgumentTypeError(f"columns and kinds of sketches are needed, as uid=values, not {text!r}")
         found.setdefault(column, []).append(kind)

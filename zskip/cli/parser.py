@@ -22,6 +22,21 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(action, f'there is no "{value}".{nearest(str(value), action.choices)}')
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Argparse's own, but an unknown option is named before an argument that is missing beside it."""
+        if self._subparsers is None:
+            for token in args or ():
+                if token == "--":
+                    break
+                name = token.partition("=")[0]
+                # As argparse has it: a text with a space is an argument, and options may be shortened.
+                if token.startswith("--") and " " not in name and not self._options_from(name):
+                    self.require_all_known([name])
+        return super().parse_known_args(args, namespace)
+
+    def _options_from(self, start: str) -> list[str]:
+        return [option for option in self._option_string_actions if option.startswith(start)]
+
     def require_all_known(self, unknown: Sequence[str]) -> None:
         """End with exit code 2 where arguments are left that this command does not take."""
         if not unknown:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import math
 import re
@@ -24,12 +26,14 @@ from zskip.cli.arguments import (
     predicate_options,
     summary,
 )
-from zskip.cli.terminal import fact_text, grid, out, print_facts, print_json, working
+from zskip.cli.terminal import fact_text, grid, is_unicode, out, print_facts, print_json, working
 from zskip.errors import InvalidOption
 
 __all__ = ["add_commands"]
 
 STATEMENT = re.compile(r"\s*(SELECT|WITH|FROM|SUMMARIZE|DESCRIBE|EXPLAIN|PIVOT|UNPIVOT)\s", re.IGNORECASE)
+
+ASCII_BOX = str.maketrans("─│┌┐└┘├┤┬┴┼·…", "-|+++++++++.~")
 
 
 def add_commands(commands: Commands) -> None:
@@ -122,11 +126,22 @@ def query(given: argparse.Namespace) -> None:
                 relation = relation.limit(given.limit)
             rows = relation.to_arrow_table() if given.json or given.csv else None
         if rows is None:
-            relation.show(max_rows=40)
+            show(relation)
         elif given.json:
             print_json_rows(rows)
         else:
             print_csv(rows)
+
+
+def show(relation: Any) -> None:
+    """Print rows as a box, in ASCII where stdout has no other letters."""
+    if is_unicode(sys.stdout):
+        relation.show(max_rows=40)
+        return
+    box = io.StringIO()
+    with contextlib.redirect_stdout(box):
+        relation.show(max_rows=40)
+    print(box.getvalue().translate(ASCII_BOX))
 
 
 def explained(given: argparse.Namespace, connection: Any) -> Any:
@@ -163,9 +178,10 @@ def print_json_rows(rows: Any) -> None:
     """Rows as JSON, one object a line, so that a long answer can be read as it comes."""
     from zskip.cli.terminal import plain
 
+    ascii_only = not is_unicode(sys.stdout)
     for batch in rows.to_batches():
         for row in batch.to_pylist():
-            sys.stdout.write(json.dumps(_finite(row), default=plain, ensure_ascii=False, allow_nan=False) + "\n")
+            sys.stdout.write(json.dumps(_finite(row), default=plain, ensure_ascii=ascii_only, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:
@@ -190,12 +206,13 @@ def print_csv(rows: Any) -> None:
 def info(given: argparse.Namespace) -> None:
     table = opened(given)
     facts: dict[str, Any] = summary(table)
-    if given.clustering:
-        facts["clustering"] = table.clustering()
+    clustering = table.clustering() if given.clustering else None
     if given.json:
-        print_json(facts)
-    else:
-        print_facts(facts)
+        print_json(facts if clustering is None else {**facts, "clustering": clustering})
+        return
+    print_facts(facts)
+    if clustering is not None:
+        out().print(f"\n{clustering}")
 
 
 def history(given: argparse.Namespace) -> None:

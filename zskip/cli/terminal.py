@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import datetime
 import decimal
@@ -20,9 +21,14 @@ from rich.table import Table as Grid
 from zskip.byte_sizes import size_text
 from zskip.progress import Progress, unreported
 
-__all__ = ["as_typed", "complain", "fact_text", "grid", "out", "print_facts", "print_json", "working"]
+__all__ = ["as_typed", "complain", "fact_text", "grid", "is_unicode", "out", "print_facts", "print_json", "working"]
 
 LISTED = 20
+
+
+def is_unicode(stream: Any) -> bool:
+    """Whether a stream takes every letter."""
+    return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name.startswith("utf")
 
 
 def out() -> Console:
@@ -95,7 +101,8 @@ def plain(value: object) -> Any:
 
 def print_json(facts: object) -> None:
     """Facts as one JSON document on stdout."""
-    json.dump(facts, sys.stdout, default=plain, indent=2, ensure_ascii=False, allow_nan=False)
+    ascii_only = not is_unicode(sys.stdout)
+    json.dump(facts, sys.stdout, default=plain, indent=2, ensure_ascii=ascii_only, allow_nan=False)
     sys.stdout.write("\n")
 
 
@@ -139,6 +146,8 @@ def fact_text(name: str, value: object) -> str:
         return size_text(value) if "bytes" in name or name == "size" else f"{value:,}"
     if isinstance(value, float):
         return f"{value:.3f}"
+    if name == "sketches" and isinstance(value, list):
+        return ", ".join(f"{one['column']} ({one['kind']}, {size_text(one['bytes'])})" for one in value) or "–"
     if isinstance(value, (list, tuple)):
         shown = ", ".join(str(member) for member in value[:LISTED])
         return shown + (f", … ({len(value):,} in all)" if len(value) > LISTED else "")

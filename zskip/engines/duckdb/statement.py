@@ -144,6 +144,10 @@ def _catalog(
 ) -> Catalog:
     if freshness not in ("list", "trust"):
         raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
+    if tables is not None and not isinstance(tables, Mapping):
+        raise InvalidOption(
+            f'tables= is a mapping of names to tables or paths, as {{"conn": "lake/conn"}}, not {tables!r}.'
+        )
     return Catalog(con, tables or {}, storage_options)
 
 
