@@ -4,8 +4,8 @@ The blocks of a page run in order, in one temporary folder that is empty at firs
 with the page's other python blocks; one with `>>>` prompts is a doctest, its answers compared. In a `console` block
 the lines that begin with `$ ` are commands, and each must succeed; the rest shows what they print. A command that is
 nothing but `zskip` and its arguments, with or without `> FILE`, runs in this process, which spares a second of imports;
-any other, and a `bash` block, is a script in a process of its own. A block that mentions pyspark or `spark` runs only in
-the page's Spark run, which leaves out the other commands.
+any other, and a `bash` block, is a script in a process of its own. A block that mentions pyspark or `spark` runs only
+in the page's Spark run, which leaves out the other commands.
 Where a block cannot run, the line before it says why: `<!-- not run: installs packages -->`.
 """
 
