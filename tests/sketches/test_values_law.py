@@ -129,9 +129,9 @@ def test_plans_by_sketches_give_the_rows_of_a_full_scan(tmp_path: Path) -> None:
 def test_sketches_asked_before_ranges_give_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "_MANY_FILES", 0)
     monkeypatch.setattr(planner, "_LEAST_SAVING", 1)
-    asked_first = check(tmp_path / "first", seed=3, asked=150)
+    asked_first = check(tmp_path / "first", seed=3, asked=75)
     monkeypatch.undo()
-    assert check(tmp_path / "later", seed=3, asked=150) == asked_first
+    assert check(tmp_path / "later", seed=3, asked=75) == asked_first
 
 
 def test_forced_collisions_read_more_and_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

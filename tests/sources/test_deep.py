@@ -111,7 +111,7 @@ def test_a_life_is_the_same_with_footers(tmp_path: Path, partition_by: list[str]
         if step == 4:
             DeltaTable(tmp_path / "t").delete("id < 20")
         theirs = pa.table(DeltaTable(tmp_path / "t").scan())
-        require_same(zskip.open(tmp_path / "t", deep=True), theirs, predicates(random_, 12))
+        require_same(zskip.open(tmp_path / "t", deep=True), theirs, predicates(random_, 6))
 
 
 def test_deleted_rows_are_not_counted_in_row_groups(tmp_path: Path) -> None:
