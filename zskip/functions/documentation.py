@@ -10,24 +10,24 @@ __all__ = ["predicates_page"]
 
 LANGUAGE: dict[str, str] = {
     "`=` `<>` `!=` `<` `<=` `>` `>=`, either way round": "exact, for constants that fit the column's type",
-    "`BETWEEN`, `IN (…)`, `NOT IN (…)`": "exact; gaps between the values prune too, and ten thousand cost as ten",
+    "`BETWEEN`, `IN (…)`, `NOT IN (…)`": "exact; gaps between values prune too; ten thousand cost no more than ten",
     "`IS [NOT] NULL`, `IS [NOT] TRUE`, `FALSE`, `UNKNOWN`": "exact, by the counts of NULLs",
     "`IS [NOT] DISTINCT FROM`, `<=>`": "exact",
-    "`AND`, `OR`, `NOT`": "three-valued; exact over one column, and over several as far as each alone can tell",
+    "`AND`, `OR`, `NOT`": "three-valued; exact over one column; over several, each column is considered alone",
     "boolean columns, alone": "exact",
     "`LIKE 'abc'`, `LIKE 'abc%'`, `starts_with`, `^@`, `prefix`": "exact: a range",
     "regular expressions `^abc`, `^abc.*`, `^abc$`; `SIMILAR TO 'abc'`": "exact: a range, or equality",
-    "`LIKE 'abc_%d'`, `ILIKE`, `SIMILAR TO`, `GLOB`, other expressions with `^`": "the literal beginning is a range",
-    "`LIKE '%abc'`, `contains`, `suffix`": "that NULL gives NULL, and units of one value each",
+    "`LIKE 'abc_%d'`, `ILIKE`, `SIMILAR TO`, `GLOB`, other expressions with `^`": "a range, by the literal beginning",
+    "`LIKE '%abc'`, `contains`, `suffix`": "NULL gives NULL; files and row groups of a single value",
     "column against column": "by their ranges, in the type in which the dialect compares them",
     "`CASE`, `IF`, `COALESCE`, `IFNULL`, `NULLIF`": "a choice of predicates",
     "`(a, b) = (1, 2)`, `(a, b) IN (…)`, `a = 1 AND b = 2 OR a = 3 AND b = 4 OR …`": (
         "by the box of all columns' ranges together; two thousand take some tenths of a second"
     ),
     "`(a, b) < (1, 2)`, `<=`, `>`, `>=`": (
-        "as `a < 1 OR a = 1 AND b < 2`; beside NULL engines differ, so that such units never match wholly"
+        "as `a < 1 OR a = 1 AND b < 2`; engines differ on NULL, so a file with NULL never matches as a whole"
     ),
-    "`isnan(x)`": "exact, where NaN is counted",
+    "`isnan(x)`": "exact, if NaN is counted",
     **dict(entry.docs for entry in types.entries() if entry.docs is not None),
     "parameters `?`, `$1`, `$name`, `:name`; `now()`, `current_date`": "constants, the same in proof and engine",
 }
@@ -55,20 +55,21 @@ def _escaped(name: str) -> str:
 
 _PAGE = """# What prunes
 
-A file or a row group is skipped only where its ranges prove that no row makes the predicate TRUE. What cannot be
-proved keeps: a predicate may hold anything that its engine accepts, and `plan.explain()` says what could not help.
-This page is made from the tables that the planner itself reads.
+zskip skips a file or a row group only if its ranges prove that no row makes the predicate TRUE. Otherwise it is read:
+a predicate may contain anything that its engine accepts, and `plan.explain()` shows which parts could not skip
+anything. This page is generated from the tables that the planner uses.
 
 ## The language
 
-| what stands in the predicate | what is proved |
+| in the predicate | what is proved |
 | --- | --- |
 {language}
 
 ## Functions
 
-A function may stand around a column, or around another function. A row says over which types and in which dialects it
-is followed, and how its bounds follow from its argument's.
+A function may be applied to a column, or to the result of another function. Each row gives the types and dialects
+that are supported, and how the bounds of the result follow from those of the argument: a function that *rises* maps
+the least value to the least result.
 
 | function | over | dialects | rule |
 | --- | --- | --- | --- |
@@ -76,47 +77,47 @@ is followed, and how its bounds follow from its argument's.
 
 ## Few values
 
-Where a unit's range of an integer or a date holds at most 1,024 values, a predicate over that column alone is decided
-by trying them all, and NULL beside them, so that `month(d) = 7 AND day(d) = 4` is exact over a year of dates. The same
-holds for a column of any type where both bounds are one value, as in a folder of one country or a file of one day.
+If the range of an integer or a date in a file or row group has at most 1,024 values, zskip decides a predicate on
+that column alone by trying all of them, and NULL: `month(d) = 7 AND day(d) = 4` is exact over a year of dates. It
+does the same for a column of any type whose two bounds are equal, as in a folder of one country or a file of one day.
 
-What none of the rules above knows, DuckDB computes then, value by value: `upper(country) = 'DE'` is exact over files of
-one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. A condition over up to eight columns is
-computed for every combination of their values, NULL among them, where a unit has at most 1,024 of them: so
-`a || '-' || b = 'x-y'` prunes in a folder of one `a` and one `b` a file. It is asked in the dialect `duckdb` alone, of
-one condition, of at most 4,096 characters, that holds nothing but constants, comparisons, casts, CASE, COALESCE and
-these functions:
+For expressions that none of the rules above covers, DuckDB computes these values: `upper(country) = 'DE'` is exact
+over files of one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. A condition on up to eight
+columns is computed for every combination of their values, including NULL, if there are at most 1,024 combinations: so
+`a || '-' || b = 'x-y'` prunes if each file has one `a` and one `b`. This works in the dialect `duckdb`, for
+conditions of at most 4,096 characters that contain only constants, comparisons, casts, CASE, COALESCE and these
+functions:
 
 | subject | functions |
 | --- | --- |
 {computed}
 
-In the dialect `spark` nothing is computed by DuckDB, for the two engines differ in more functions than they share:
-there, single values decide conditions over the functions of the table above, and all others keep.
+In the dialect `spark`, DuckDB computes nothing, since most functions of the two engines differ in details. There,
+only the functions of the first table are tried on single values; files with other conditions are read.
 
-It computes in a private database in memory that opens no file, loads no extension and whose settings are locked; the
-condition is first read by DuckDB's own parser, as data, and refused where it holds anything else. A value for which it
-raises an error is kept. Trying values takes at most a tenth of a second of a plan's processor time, in batches whose
-cost is bounded before they run; values that this does not reach, strings of more than 4,096 bytes, and expressions of
-which one value could take too long, as a regular expression that repeats thousands of times, are kept.
+DuckDB computes in a private database in memory, which opens no file and loads no extension, with locked settings. The
+condition is first parsed as data by DuckDB's own parser, and refused if it contains anything else. If a value raises
+an error, its file is read. Trying values may take a tenth of a second of processor time for each plan, in batches
+whose cost is bounded before they run. Files are read if this time does not suffice, if a string has more than 4,096
+bytes, and if one value could take too long, as with a regular expression that repeats thousands of times.
 
-Binary columns, times and timestamps of other units than microseconds are not computed, for
-their type in a file may be another one.
+Binary columns, and times and timestamps in units other than microseconds, are not computed, since their type in a
+file may differ from that of the table.
 
 ## Constants
 
-A constant is fitted to the column's type exactly. `int_col = 5.5` is never true, `int_col > 5.5` is `int_col >= 6`,
-and a constant outside of the type's range stands for an end of it. A text beside a date is cast as the dialect casts
-it. A comparison whose cast would round, or whose rule is not known, is left to the engine.
+A constant is converted to the column's type exactly. `int_col = 5.5` is never true, `int_col > 5.5` becomes `int_col
+>= 6`, and a constant outside the type's range becomes an end of the range. A string compared with a date is cast as
+in the dialect. If a cast would round, or its rule is not known, the comparison skips nothing.
 
 ## NULL, NaN and errors
 
-NULL is three-valued logic throughout. NaN is above every number and equals itself; where it is not known that a column
-holds none, its upper bound does not prune. What may raise an error in the engine is never taken for proved: the filter
-stays. A file that is skipped is not read, so an error that its rows would have raised does not show.
+NULL follows three-valued logic throughout. NaN is greater than every number and equals itself; unless a column is
+known to hold no NaN, its upper bound does not prune. A condition that may raise an error is never taken as proved, so
+the filter is applied. A skipped file is not read, so errors that its rows would have raised do not appear.
 
 ## Time zones
 
-Columns with a zone are read in the session's zone (`timezone=`). Where its clocks change, local time does not rise
-with the moment: parts and truncations of such columns prune with a margin of 16 hours.
+Columns with a zone are read in the session's zone (`timezone=`). When its clocks go back, local times repeat, so
+parts and truncations of such columns prune with a margin of 16 hours.
 """
