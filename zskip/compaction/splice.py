@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from zskip.keys import Boundaries, dense_codes
 from zskip.layouts.assignment import Assignment
 from zskip.layouts.cells import Files, ThresholdTree
+from zskip.offsets import offsets_of
 
 __all__ = ["Trunk", "spliced"]
 
@@ -49,7 +50,7 @@ class Trunk:
         """
         tree, cells = self.assignment.tree, self.assignment.cells
         low, high = self._spans
-        upto = np.concatenate([[0], np.cumsum(wanted)]).tolist()
+        upto = offsets_of(wanted).tolist()
         least, most = cells.first, cells.first + cells.salt - 1
 
         def reaches(child: int) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from zskip.layouts.cells import Files
 from zskip.layouts.reads import Reads
 from zskip.layouts.sample import Boxes
+from zskip.offsets import offsets_of
 
 __all__ = ["Bounds", "plan_cuts"]
 
@@ -102,13 +103,13 @@ class _Runs:
         cells = len(rows)
         heavy = rows > bounds.most
         heavy_cells = np.flatnonzero(heavy)
-        reach = np.concatenate([[0], np.cumsum(rows)])
-        light = np.concatenate([[0], np.cumsum(np.where(heavy, 0, rows))])
-        heavies = np.concatenate([[0], np.cumsum(heavy)])
+        reach = offsets_of(rows)
+        light = offsets_of(np.where(heavy, 0, rows))
+        heavies = offsets_of(heavy)
         held_to = np.concatenate([[0], np.cumsum(held)])
         heavy_held_to = np.concatenate([[0], np.cumsum(np.where(heavy, held, 0))])
         pieces = np.where(heavy, np.maximum(2, np.round(rows / bounds.target)), 1)
-        parts = np.concatenate([[0], np.cumsum(np.where(heavy, pieces, 0))]).astype(np.int64)
+        parts = offsets_of(np.where(heavy, pieces, 0))
         alone = reads(boxes)
         cost: list[NDArray[np.float64]] = []
         count: list[NDArray[np.int64]] = []

@@ -22,6 +22,7 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from zskip.errors import DamagedIndex
+from zskip.offsets import numbers_of_runs
 from zskip.sketches.hashing import Hashes
 
 __all__ = ["Coverage", "Pairs", "Run", "Segment", "Source", "write_segment"]
@@ -276,10 +277,8 @@ class Segment:
             within = np.flatnonzero((first <= number) & (number < last))
             pairs = self._group(number)
             starts, ends = np.searchsorted(pairs, lows[within]), np.searchsorted(pairs, highs[within], "right")
-            counts = ends - starts
-            places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-            asked.append(np.repeat(within, counts))
-            files.append(pairs[places] & ((1 << self.file_bits) - 1))
+            asked.append(np.repeat(within, ends - starts))
+            files.append(pairs[numbers_of_runs(starts, ends)] & ((1 << self.file_bits) - 1))
         found = np.concatenate(files)
         if (found >= len(self.coverage)).any():
             raise DamagedIndex(f"{self._name} names files that it does not know")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import CorruptFile
+from zskip.offsets import offsets_of
 from zskip.schema import Column, Schema, join_path
 from zskip.sources.source import FIELD_ID, STORED_AS, Content, Source, live_statistics
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, footers
@@ -111,7 +112,7 @@ def _completed(content: Content, units: FileStatistics, counts: np.ndarray) -> D
     """The files with what their row groups say, and with what the log says where these do not."""
     files = content.files
     owner = np.repeat(np.arange(len(files)), counts)
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    first = offsets_of(counts)
     rows = units.row_count
     live = pc.subtract(rows, pa.array(_deleted(files, np.asarray(rows), first), pa.int64()))
     roots = {join_path([name]) for name in content.partition_by}

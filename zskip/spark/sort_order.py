@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from zskip.layouts.order import Slabs
+from zskip.offsets import offsets_of
 from zskip.spark.cell_columns import looked_up, nested, united_columns
 from zskip.writer import Routing
 
@@ -84,7 +85,7 @@ def _cuts(
     share = total_rows / max(1, sample.num_rows)
     counts = np.diff(ends, prepend=0)
     units = np.maximum(1, np.ceil(counts * share / row_group_rows)).astype(np.int64)
-    first = np.concatenate([[0], np.cumsum(units)])
+    first = offsets_of(units)
     plans = [
         _slabs(routing, places, number, ordered.slice(end - count, count), groups)
         for number, (end, count, groups) in enumerate(zip(ends.tolist(), counts.tolist(), units.tolist(), strict=True))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.stats.ranges import Ranges, Statistics
 from zskip.types import is_orderable, may_hold_nan
 
@@ -153,17 +154,14 @@ class DataFiles:
         """Some of the files, by number, in that order."""
         chosen = pa.array(files)
         starts, ends = self.first_row_group[files], self.first_row_group[files + 1]
-        lengths = ends - starts
-        first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        groups = np.repeat(starts - first[:-1], lengths) + np.arange(first[-1])
         return DataFiles(
             self.path.take(chosen),
             self.size.take(chosen),
             self.modified.take(chosen),
             self.etag.take(chosen),
             self.files.take(files),
-            self.row_groups.take(groups),
-            first,
+            self.row_groups.take(numbers_of_runs(starts, ends)),
+            offsets_of(ends - starts),
             None if self.deletes is None else self.deletes.take(chosen),
             self.id.take(chosen),
         )
@@ -179,7 +177,7 @@ class DataFiles:
             pa.concat_arrays([part.etag for part in parts]),
             FileStatistics.concat([part.files for part in parts]),
             FileStatistics.concat([part.row_groups for part in parts]),
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            offsets_of(counts),
             _deletes(parts),
             pa.concat_arrays([part.id for part in parts]),
         )

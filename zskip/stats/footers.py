@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from zskip import hive
 from zskip import types as t
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
+from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats import footer_reads, hive_columns, trust
@@ -76,7 +77,7 @@ def read(
     units = _with_partitions(
         units, {key: values.take(pa.array(owner)) for key, values in folders.items()}, table, in_files
     )
-    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    ends = offsets_of(counts)
     return table, DataFiles(names, listed.size, listed.modified, listed.etag, files, units, ends)
 
 
@@ -96,8 +97,8 @@ def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[
     """The row groups of all parts, in the order of their files, and how many each file has."""
     order = np.argsort(np.concatenate([part.files for part in parts]), kind="stable")
     counts = np.concatenate([part.row_group_counts for part in parts])
-    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return FileStatistics.concat(units).take(_runs(first[order], first[order + 1])), counts[order]
+    first = offsets_of(counts)
+    return FileStatistics.concat(units).take(numbers_of_runs(first[order], first[order + 1])), counts[order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,9 +422,3 @@ def _totals(counts: pa.Int64Array, owner: np.ndarray, files: int) -> pa.Int64Arr
     summed = np.bincount(owner, minlength=files) * 0
     np.add.at(summed, owner, values)
     return pa.array(summed, pa.int64(), mask=unknown)
-
-
-def _runs(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    lengths = ends - starts
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)

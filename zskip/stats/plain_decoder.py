@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import types as t
+from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.types import widened
 
 __all__ = ["PlainDecoder"]
@@ -96,11 +97,8 @@ class PlainDecoder:
     def _texts(self) -> pa.BinaryArray:
         present = self.at >= 0
         length = np.where(present, self.length, 0)
-        ends = np.cumsum(length)
-        place = np.repeat(np.where(present, self.at, 0) - (ends - length), length) + np.arange(
-            ends[-1] if len(ends) else 0
-        )
-        offsets = np.concatenate([[0], ends]).astype(np.int64)
+        start = np.where(present, self.at, 0)
+        place, offsets = numbers_of_runs(start, start + length), offsets_of(length)
         mask = pa.array(present).buffers()[1]
         buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(self.data[place].tobytes())]
         return pa.Array.from_buffers(pa.large_binary(), len(present), buffers).cast(pa.binary())

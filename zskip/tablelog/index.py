@@ -13,6 +13,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from zskip.errors import DamagedIndex, UnsafePath
+from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog.parts import Part, lost
@@ -71,7 +72,7 @@ class Index:
         self.cache_bytes = cache_bytes
         self.has_row_groups = any(shard.row_group_part is not None for shard in snapshot.shards)
         counts = [shard.totals.files for shard in snapshot.shards]
-        self.first_file: np.ndarray = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.first_file = offsets_of(counts)
         self._kept: LRUCache[Any, tuple[Any, int]] = LRUCache(max(cache_bytes, 1), lambda kept: kept[1])
         self._lock = threading.Lock()
 
@@ -161,7 +162,7 @@ class Index:
     def files(self, shards: np.ndarray | Sequence[int] | None, paths: Sequence[str]) -> FileUnits:
         """The files of some shards (by number, ascending; None: all), with the ranges of these columns."""
         chosen = tuple(range(len(self.snapshot.shards)) if shards is None else (int(shard) for shard in shards))
-        numbers = _runs(self.first_file[list(chosen)], self.first_file[[shard + 1 for shard in chosen]])
+        numbers = numbers_of_runs(self.first_file[list(chosen)], self.first_file[[shard + 1 for shard in chosen]])
 
         def joined() -> Statistics:
             return _concat([self._shard_statistics("file", shard, paths) for shard in chosen])
@@ -256,7 +257,7 @@ class Index:
     def _counted_row_groups(self, shard: int) -> np.ndarray:
         """The first row group of each file of a shard, and their number. Raises `DamagedIndex` if it is another one."""
         counts = self.row_group_counts(np.arange(self.first_file[shard], self.first_file[shard + 1]))
-        first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        first = offsets_of(counts)
         record = self.snapshot.shards[shard]
         if first[-1] != record.totals.row_groups or (counts < 0).any():
             counted = f"counts {first[-1]:,} row groups, and its snapshot {record.totals.row_groups:,}"
@@ -269,7 +270,7 @@ class Index:
         for shard, rows in self._by_shard(files):
             first = self._first_row_group(shard)
             starts, ends = first[rows], first[rows + 1]
-            units = _runs(starts, ends)
+            units = numbers_of_runs(starts, ends)
             owners.append(np.repeat(rows + self.first_file[shard], ends - starts))
             numbers.append(units - np.repeat(starts, ends - starts))
             parts.append(self._shard_statistics("row group", shard, paths).take(units))
@@ -306,19 +307,6 @@ class Index:
         none = FileStatistics(pa.array([], pa.int64()), {})
         numbers, texts = pa.array([], pa.int64()), pa.array([], pa.string())
         return DataFiles(texts, numbers, numbers, texts, none, none, np.zeros(1, np.int64))
-
-
-def _runs(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """All integers of the half-open ranges, one range after another.
-
-    >>> _runs(np.array([2, 7]), np.array([4, 8])).tolist()
-    [2, 3, 7]
-    """
-    if len(starts) and (np.asarray(starts)[1:] == np.asarray(ends)[:-1]).all():
-        return np.arange(starts[0], ends[-1], dtype=np.int64)
-    lengths = np.asarray(ends) - np.asarray(starts)
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(np.asarray(starts) - before, lengths) + np.arange(lengths.sum(), dtype=np.int64)
 
 
 def _concat(parts: Sequence[Statistics]) -> Statistics:

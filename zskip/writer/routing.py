@@ -12,6 +12,7 @@ import pyarrow as pa
 from zskip import hive, layouts
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import Assignment
+from zskip.offsets import offsets_of
 from zskip.schema import Schema
 from zskip.writer.options import WriteOptions
 
@@ -32,7 +33,7 @@ class Routing:
     @property
     def first_file(self) -> np.ndarray:
         """The number of each partition's first file; last, the number of all files."""
-        return np.concatenate([[0], np.cumsum([assignment.files for assignment in self.assignments])]).astype(np.int64)
+        return offsets_of([assignment.files for assignment in self.assignments])
 
     @property
     def files(self) -> int:

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import io
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip import types as t
 from zskip.errors import SchemaError, SchemaMismatch
+from zskip.offsets import offsets_of
 
 __all__ = ["storable_rows", "storable_schema", "storable_type"]
 
@@ -118,7 +118,7 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_list_view(values.type) or t.is_large_list_view(values.type):
         # Casting list views directly gives wrong rows in Arrow 26; rebuilding from lengths does not.
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        offsets = pa.array(offsets_of(lengths), pa.int32())
         items = _stored(values.flatten(), type.value_type)
         return pa.ListArray.from_arrays(offsets, items, type, mask=values.is_null())
     if t.is_struct(values.type) and t.is_struct(type):

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import layouts
+from zskip.offsets import offsets_of
 from zskip.schema import Schema
 from zskip.sketches import SketchBuilder, keys_of, named_sketches
 from zskip.stats import DataFiles, FileStatistics, collect
@@ -405,7 +406,7 @@ class _Write:
             listed.etag.take(place),
             FileStatistics.concat([collect.merged(units) for units in groups]) if groups else nothing,
             FileStatistics.concat(groups) if groups else nothing,
-            np.concatenate([[0], np.cumsum([len(units) for units in groups])]).astype(np.int64),
+            offsets_of([len(units) for units in groups]),
         )
 
 

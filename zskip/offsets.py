@@ -1,0 +1,35 @@
+"""Offsets: where each of many runs of slots begins in one flat array, as in Arrow's lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["numbers_of_runs", "offsets_of"]
+
+_Counts = NDArray[np.integer] | NDArray[np.bool_] | Sequence[int]
+
+
+def offsets_of(counts: _Counts) -> NDArray[np.int64]:
+    """Where runs of so many slots begin, one after another, and behind them where the last one ends.
+
+    >>> offsets_of([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(np.asarray(counts, np.int64), out=offsets[1:])
+    return offsets
+
+
+def numbers_of_runs(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All integers of the half-open runs, one run after another.
+
+    >>> numbers_of_runs(np.array([2, 7]), np.array([4, 8])).tolist()
+    [2, 3, 7]
+    """
+    if len(starts) and (starts[1:] == ends[:-1]).all():
+        return np.arange(starts[0], ends[-1], dtype=np.int64)
+    offsets = offsets_of(ends - starts)
+    return np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
