@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +19,12 @@ import pyarrow.types as t
 import pytest
 
 from tests import FIXTURES
+from tests.pruning.asking import asked
 from tests.pruning.oracles import DuckDBOracle, breaches
 from zskip import pruning
 from zskip.binder import bind
 from zskip.schema import Schema
-from zskip.stats import ColumnStatistics, FileStatistics, footers, trust
+from zskip.stats import ColumnStatistics, FileStatistics, Ranges, Statistics, footers, trust
 from zskip.storage import open_storage
 
 FOLDER = FIXTURES / "defects"
@@ -241,3 +243,22 @@ def test_without_its_guard_it_would_be_kept(
     guard(monkeypatch)
     with pytest.raises(AssertionError):
         test(*[] if name is None else [name])
+
+
+@pytest.mark.parametrize("type", ["DOUBLE", "FLOAT"])
+@pytest.mark.parametrize("nan", ["'nan'", "'-NaN'", "'nan'::{type}", "-'nan'::{type}"])
+def test_a_negated_number_beside_nan_is_kept(type: str, nan: str) -> None:
+    """DuckDB turns the comparison round, and NaN has no sign: ``-x > 'nan'`` is TRUE for every number."""
+    values = [float("-inf"), -1.0, 0.0, 1.5, float("inf"), float("nan")]
+    ends = pa.array([*values[:5], None], pa.float64() if type == "DOUBLE" else pa.float32())
+    known, no = ends.is_valid(), pa.array([False] * 6)
+    statistics = Statistics(pa.array([1] * 6), {"x": Ranges(ends, ends, known, no, ends.is_null())})
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE t AS SELECT unnest($1)::{type} AS x", [values])
+        for op in ("<", "<=", ">", ">=", "=", "<>"):
+            for side in ("-x", "-(x + 1)", f"-x::{type}"):
+                sql = f"{side} {op} {nan.format(type=type)}"
+                found = asked(sql, Schema(pa.schema({"x": ends.type})), statistics)
+                live = [row for (row,) in con.sql(f"SELECT rowid FROM t WHERE {sql}").fetchall()]
+                assert found.may_match[live].all(), sql
+                assert np.isin(np.flatnonzero(found.all_match), live).all(), sql

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from zskip import types as t
 from zskip.binder.context import Binding
 from zskip.expr import tree
 from zskip.expr.tree import Computable, Node, Reference
@@ -28,10 +29,15 @@ def computable(binding: Binding, node: Node, text: Callable[[], str]) -> Node:
     if not 0 < len(columns) <= _MOST_COLUMNS or not _are_computable(columns):
         return node
     sql = text()
-    if len(sql) > _LONGEST:
+    if len(sql) > _LONGEST or _negates_beside_nan(columns, sql):
         return node
     references = tuple(Reference(column.path, column.type) for column in columns)
     return Computable(node, references, sql, binding.dialect.timezone)
+
+
+def _negates_beside_nan(columns: Sequence[Column], sql: str) -> bool:
+    """Whether DuckDB's optimizer may turn ``-x < 'nan'`` into ``x > -'nan'``, which other rows fulfil."""
+    return "-" in sql and "nan" in sql.lower() and any(t.is_floating(column.type) for column in columns)
 
 
 def _are_computable(columns: Sequence[Column]) -> bool:

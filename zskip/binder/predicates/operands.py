@@ -29,6 +29,9 @@ def compared(binding: Binding, op: str, left: Scalar, right: Scalar, whole: exp.
     """``left op right``. Raises `Refused` where the dialect's rule is unknown, `IncomparableTypes` where none is."""
     if isinstance(left, Literal) and not isinstance(right, Literal):
         return compared(binding, _MIRRORED[op], right, left, whole)
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Call) and side.function == "negate" and t.is_floating(side.type) and _may_be_nan(other):
+            raise Refused("NaN beside a negated number: DuckDB moves the sign, which NaN does not have")
     if isinstance(right, Literal):
         if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
             return tree.unknown()
@@ -36,6 +39,13 @@ def compared(binding: Binding, op: str, left: Scalar, right: Scalar, whole: exp.
         return literals.compared(op, left, fitted(binding, left, right.value))
     must_compare(binding, left.type, right.type, whole, False)
     return tree.compare(op, *one_type(left, right, binding.dialect))
+
+
+def _may_be_nan(constant: Scalar) -> bool:
+    """Whether a term without columns may be NaN: a literal that is, and whatever is computed."""
+    if isinstance(constant, Literal):
+        return "nan" in str(constant.value).lower()
+    return not any(tree.paths_of(constant))
 
 
 def same(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
