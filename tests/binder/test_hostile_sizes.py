@@ -13,6 +13,7 @@ import pytest
 
 from zskip import pruning
 from zskip.binder import bind, bind_cache
+from zskip.binder.bind import _Binding
 from zskip.errors import SqlError
 from zskip.expr.tree import Opaque
 from zskip.pruning import evaluate
@@ -60,12 +61,12 @@ def test_a_name_of_many_dots_is_looked_for_quickly() -> None:
     """The nearest name was searched for in quadratic time: 14 seconds."""
     started = time.process_time()
     with pytest.raises(SqlError, match="There is no column"):
-        bind("q" + ".b" * 14_000 + " = 1", SCHEMA)
+        bind("q" + ".b" * 4_000 + " = 1", SCHEMA)
     assert time.process_time() - started < 5
 
 
 def test_a_list_of_many_expressions_is_kept() -> None:
-    bound = bind(f"n IN ({', '.join(f'n + {i}' for i in range(2_000))})", SCHEMA)
+    bound = bind(f"n IN ({', '.join(f'n + {i}' for i in range(1_200))})", SCHEMA)
     assert isinstance(bound.tree, Opaque)
     assert "more than 1,000 expressions" in bound.tree.reason.text
     few = bind(f"n IN ({', '.join(f'n + {i}' for i in range(20))})", SCHEMA)
@@ -73,7 +74,7 @@ def test_a_list_of_many_expressions_is_kept() -> None:
 
 
 def test_a_condition_of_many_words_is_kept() -> None:
-    bound = bind(f"greatest({', '.join(f'n + {i}' for i in range(4_000))}) = 1 AND w > 'c'", SCHEMA)
+    bound = bind(f"greatest({', '.join(['n + n'] * 2_400)}) = 1 AND w > 'c'", SCHEMA)
     assert isinstance(bound.conjuncts[0].tree, Opaque)
     assert "more than 5,000 words" in bound.conjuncts[0].tree.reason.text
     assert bound.columns == {"n", "w"}
@@ -81,19 +82,35 @@ def test_a_condition_of_many_words_is_kept() -> None:
 
 
 @pytest.mark.parametrize("link", [" OR ", " AND "])
-def test_of_many_conditions_those_past_five_hundred_are_kept(link: str) -> None:
+def test_of_many_conditions_those_past_three_hundred_are_kept(link: str) -> None:
     sums = link.join(f"n + {i} <> {i - 3}" for i in range(1_500))
     bound = bind(f"w = 'a' AND ({sums}{link}f = 5{link}abs(n) > 2) AND w < 'b'", SCHEMA)
     assert bound.columns == {"n", "w", "f"}
     assert '"f" = 5' in bound.frozen
     assert not pruning.outcomes(bound, single(n=3)).may_match.any()  # an OR has no proof, w = 'a' has
     hidden = bind(f"{sums}{link}abs(n) > 2", SCHEMA)
-    assert "more than 500 conditions" in str([each.opaque for each in pruning.reasons(hidden, single(n=3))])
+    assert "more than 300 conditions" in str([each.opaque for each in pruning.reasons(hidden, single(n=3))])
     assert pruning.outcomes(hidden, single(n=3)).may_match.all()
     assert not pruning.outcomes(hidden, single(n=3)).all_match.any()
     for wrong, error in [("nobody + 1 = 2", "There is no column"), ("sum(n) = 2", "aggregate"), ("n +", "not parse")]:
         with pytest.raises(SqlError, match=error):
             bind(f"{sums}{link}{wrong}", SCHEMA)
+
+
+def test_conditions_of_one_form_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight thousand sums took 0.8 s, of which the parser took most."""
+    parsed: list[object] = []
+    parse = _Binding._parse
+    monkeypatch.setattr(_Binding, "_parse", lambda self, part: parsed.append(part) or parse(self, part))
+    link = " OR "
+    sql = link.join(f"n + {i} = 3{link}abs(N) = {i}{link}upper(w) = '{i}'" for i in range(900))
+    bound = bind(sql, SCHEMA)
+    assert len(parsed) < 310
+    assert bound.frozen == sql.replace("n +", '"n" +').replace("N", '"n"').replace("w)", '"w")').replace('O"n"', "ON")
+    parsed.clear()
+    with pytest.raises(SqlError, match="too long to be read"):
+        bind(link.join(f"w ILIKE '%{i}x%'" for i in range(20_000)), SCHEMA)
+    assert not parsed
 
 
 @pytest.mark.parametrize("sql", ["CASE {} END = 3", "CASE {} END", "CASE n {} END = 3", "coalesce({}, 0) = 3"])
@@ -138,7 +155,7 @@ def test_the_remembered_predicates_have_a_size() -> None:
 def test_many_subscripts_are_refused(subscripts: str) -> None:
     """Nine thousand characters kept the parser busy for half a minute."""
     with pytest.raises(SqlError, match="nests too deep"):
-        bind("w" + subscripts * 3_000 + " = 'a'", SCHEMA)
+        bind("w" + subscripts * 900 + " = 'a'", SCHEMA)
 
 
 @pytest.mark.parametrize("type", ["MAP<INT,", "ARRAY<", "STRUCT<x: ", "ARRAY<STRUCT<x: MAP<INT, "])
@@ -164,7 +181,7 @@ def test_calls_named_as_types_in_one_another_are_refused(call: str, dialect: str
     with pytest.raises(SqlError, match="nests too deep"):
         bind(f"{call * 30}1{closing * 30} = n", SCHEMA, dialect=dialect)
     with pytest.raises(SqlError, match="nests too deep"):
-        bind(f"{call * 8}{'n + ' * 10_000}1{closing * 8} = n", SCHEMA, dialect=dialect)
+        bind(f"{call * 8}{'n + ' * 4_000}1{closing * 8} = n", SCHEMA, dialect=dialect)
     with suppress(SqlError):
         bind(f"{call * 4}w{closing * 4} = n", SCHEMA, dialect=dialect)
 
@@ -188,7 +205,7 @@ def test_a_type_of_no_number_as_its_size_is_kept(size: str) -> None:
 def test_many_methods_in_a_row_are_refused() -> None:
     """The parser's time grew with the square of them: minutes for 12,000."""
     with pytest.raises(SqlError, match="nests too deep"):
-        bind("w" + ".upper()" * 12_000 + " = 'a'", SCHEMA)
+        bind("w" + ".upper()" * 3_000 + " = 'a'", SCHEMA)
     bind("w" + ".upper()" * 50 + " = 'a'", SCHEMA)
     bind(" OR ".join(["w.upper().lower() = 'a'"] * 300), SCHEMA)
 

@@ -72,12 +72,12 @@ def test_a_chain_means_what_its_terms_mean(sql: str, dialect: str, monkeypatch: 
         assert sql not in TAKEN or len({left for left, _ in both}) > 1
 
 
-def test_a_hundred_thousand_terms_are_one_list() -> None:
-    ored, anded = (bound(chain(form, link, 100_000)) for form, link in (("i = {n}", " OR "), ("i <> {n}", " AND ")))
+def test_four_thousand_terms_are_one_list() -> None:
+    ored, anded = (bound(chain(form, link, 4_000)) for form, link in (("i = {n}", " OR "), ("i <> {n}", " AND ")))
     assert isinstance(ored, expr.Predicate)
     assert isinstance(anded, expr.Predicate)
     assert isinstance(ored.tree, In)
-    assert len(ored.tree.values) == 100_000
+    assert len(ored.tree.values) == 4_000
     assert isinstance(anded.tree, Not)
     assert len(anded.conjuncts) == 1
 

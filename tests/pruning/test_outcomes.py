@@ -156,13 +156,12 @@ def test_an_unknown_bound_keeps() -> None:
     assert not found.all_match.any()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "term", "expected"), [("OR", "x = {}", [True, False]), ("AND", "x <> {}", [False, True])]
 )
-def test_a_hundred_thousand_terms_neither_overflow_nor_crawl(word: str, term: str, expected: list[bool]) -> None:
+def test_four_thousand_terms_neither_overflow_nor_crawl(word: str, term: str, expected: list[bool]) -> None:
     _, statistics = units([[1, 3], [200_001, 200_005]], pa.int64())
-    sql = f" {word} ".join(term.format(i) for i in range(100_000))
+    sql = f" {word} ".join(term.format(i) for i in range(4_000))
     started = time.process_time()
     found = pruning.outcomes(bound(sql, pa.int64()), statistics)
     assert found.may_match.tolist() == expected

@@ -16,33 +16,35 @@ from zskip.binder import bind_cache
 from zskip.binder.bind_constants import freeze, reads_clock
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.lists import listed_constants, shortened, stands_for_lists
-from zskip.binder.names import Names
+from zskip.binder.names import Names, Place
 from zskip.binder.parser_quirks import named_as_words, without_parser_warnings
 from zskip.binder.refusals import opaque
 from zskip.binder.split import Part, is_read_too_often, nesting, skeleton
 from zskip.binder.sql_text import Parameters, Source, is_unicode, require_parameters
-from zskip.binder.text_spans import unclosed_quote, what_is_wrong
+from zskip.binder.text_spans import has_more_words, unclosed_quote, what_is_wrong
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.expr import tree
 from zskip.expr.bound import Dialect, Predicate
 from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
-from zskip.expr.tree import Node
+from zskip.expr.tree import Node, Opaque
+from zskip.expr.why import Why
 from zskip.schema import Schema
 
 __all__ = ["bind"]
 
-MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED, MOST_PARSED_WORDS = 2_000_000, 500_000, 200_000, 40_000
-"""What a predicate may hold beside long lists of constants: characters, tokens (words, signs and constants), and of
-these the ones of all conditions that are more than a column beside constants, which only the parser reads: tokens, and
-those that are no constant, comma or parenthesis. A list of rows of constants is long, and each row is read quickly."""
+MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED = 2_000_000, 20_000, 10_000
+"""What a predicate may hold beside lists of constants: characters, tokens (words, signs and constants), and of these
+the ones that only the parser reads, of conditions that are more than a column beside constants. A predicate of that
+size is planned in less than half a second."""
 
-_MOST_LEAVES = 500
+_MOST_LEAVES = 300
 """Conditions that are bound one by one after the parser has read them; the others in a chain are left to the engine."""
 
 _MOST_WORDS = 5_000
 """Words and signs of one condition that is bound; a longer one is left to the engine."""
 
-_READ_QUICKLY = {TokenType.NUMBER, TokenType.STRING, TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
+_CONSTANTS = {TokenType.NUMBER, TokenType.STRING}
+_READ_QUICKLY = _CONSTANTS | {TokenType.COMMA, TokenType.L_PAREN, TokenType.R_PAREN}
 
 _PARSERS_OWN = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What the parser raises of some wrong texts beside its own errors: MAP(1) in Spark's dialect, a::DECIMAL(x)."""
@@ -134,6 +136,8 @@ def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token
     sql = source.frozen
     if len(sql) > MOST_CHARACTERS:
         raise _too_long(source.original, f"{MOST_CHARACTERS:,} characters")
+    if has_more_words(sql, 2 * MOST_TOKENS):  # the tokenizer needs a microsecond for each
+        raise _too_long(source.original, _WORDS)
     try:
         tokens = parser.tokenize(sql)
     except TokenError as error:
@@ -141,9 +145,12 @@ def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token
         what = "something in it is not closed" if at is None else "a quote is never closed"
         span = None if at is None else source.span(at, len(sql))
         raise SqlSyntaxError(f"The predicate does not parse: {what}.", source.original, span) from error
-    if len(tokens) > MOST_TOKENS:
-        raise _too_long(source.original, f"{MOST_TOKENS:,} words, signs and constants")
+    if len(tokens) - listed_constants(tokens) > MOST_TOKENS:
+        raise _too_long(source.original, _WORDS)
     return named_as_words(_joined(tokens, sql) if names.dialect.name == "spark" else tokens, names)
+
+
+_WORDS = f"{MOST_TOKENS:,} words, signs and constants"
 
 
 def _too_long(sql: str, limit: str) -> UnsupportedSql:
@@ -179,7 +186,8 @@ class _Binding:
     ) -> None:
         self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
         self.binder = Binder(schema, dialect, source, case_sensitive)
-        self.parsed = self.parsed_words = self.leaves = 0
+        self.parsed = self.leaves = 0
+        self.forms: dict[tuple[tuple[TokenType, bool | str], ...], tuple[Sequence[str], Sequence[Place]]] = {}
 
     def predicate(self, part: Part) -> Predicate:
         """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
@@ -201,9 +209,10 @@ class _Binding:
         plain = self._plain(part)
         if plain is not None:
             return plain
-        self.leaves, before = self.leaves + 1, self.parsed_words
+        self.leaves += 1
         parsed = self._parse(part)
-        if self.parsed_words - before > _MOST_WORDS:
+        tokens = self.tokens[part.start : part.end]
+        if len(tokens) > _MOST_WORDS < sum(each.token_type not in _READ_QUICKLY for each in tokens):
             return opaque(self.binder, parsed, f"an expression of more than {_MOST_WORDS:,} words and signs")
         return self.binder.leaf(parsed, lambda: self._frozen(part))
 
@@ -226,8 +235,20 @@ class _Binding:
             yield self._unread(unread)
 
     def _unread(self, parts: Sequence[Part]) -> Node:
+        """What is left to the engine. Of conditions that differ in nothing but their constants, the first is parsed."""
+        paths: set[str] = set()
+        for part in parts:
+            tokens = self.tokens[part.start : part.end]
+            form = tuple([(each.token_type, each.token_type in _CONSTANTS or each.text) for each in tokens])
+            known = self.forms.get(form)
+            if known is None:
+                paths_of_part = opaque(self.binder, self._parse(part), "").paths
+                known = self.forms[form] = (paths_of_part, self.binder.names.places(tokens))
+            self.binder.names.note_again(tokens, known[1])
+            paths.update(known[0])
         whole = Part("leaf", parts[0].start, parts[-1].end)
-        return opaque(self.binder, self._parse(whole), f"more than {_MOST_LEAVES:,} conditions")
+        reason = Why(f"more than {_MOST_LEAVES:,} conditions")
+        return Opaque(self._frozen(whole), tuple(sorted(paths)), reason)
 
     def _chain(self, part: Part) -> Node | None:
         if any(each.kind != "leaf" for each in part.parts):
@@ -236,14 +257,10 @@ class _Binding:
 
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]
-        parsed = len(tokens) - listed_constants(tokens)
-        self.parsed += parsed
-        self.parsed_words += min(parsed, sum(token.token_type not in _READ_QUICKLY for token in tokens))
-        where = "in conditions that are more than a column beside constants"
+        self.parsed += len(tokens) - listed_constants(tokens)
         if self.parsed > MOST_PARSED:
+            where = "in conditions that are more than a column beside constants"
             raise _too_long(self.source.original, f"{MOST_PARSED:,} words, signs and constants {where}")
-        if self.parsed_words > MOST_PARSED_WORDS:
-            raise _too_long(self.source.original, f"{MOST_PARSED_WORDS:,} words and signs {where}")
         try:
             with without_parser_warnings():
                 found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)

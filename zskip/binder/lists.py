@@ -116,7 +116,8 @@ def shortened(source: Source, dialect: str) -> Source:
 
 _IN_LISTS = {
     *(TokenType.NUMBER, TokenType.STRING, TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
-    *(TokenType.DASH, TokenType.PLUS, TokenType.COMMA, TokenType.DATE, TokenType.TIMESTAMP),
+    *(TokenType.DASH, TokenType.PLUS, TokenType.COMMA, TokenType.DATE),
+    *(TokenType.TIMESTAMP, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ),
 }
 
 

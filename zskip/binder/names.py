@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from zskip import types as t
 from zskip.binder.nodes import place, span
@@ -15,7 +18,10 @@ from zskip.expr.literals import Refused
 from zskip.expr.tree import Reference
 from zskip.schema import Column, Schema, join_path
 
-__all__ = ["Names", "exact_name"]
+__all__ = ["Names", "Place", "exact_name"]
+
+Place: TypeAlias = tuple[int, int, str]
+"""Where a column stands among tokens: its first token, its last, both by number, and its exact name."""
 
 
 class Names:
@@ -65,7 +71,22 @@ class Names:
         name = self._exact.get(column.path)
         if name is None:
             name = self._exact[column.path] = exact_name(column, self.dialect)
-        entry = (start, end, name)
+        self._insert((start, end, name))
+
+    def places(self, tokens: Sequence[Token]) -> list[Place]:
+        """The columns that were noted among tokens that stand side by side."""
+        first = {token.start: index for index, token in enumerate(tokens)}
+        last = {token.end + 1: index for index, token in enumerate(tokens)}
+        begin = bisect.bisect_left(self._noted, (tokens[0].start, 0, ""))
+        end = bisect.bisect_left(self._noted, (tokens[-1].end + 1, 0, ""))
+        return [(first[start], last[stop], name) for start, stop, name in self._noted[begin:end]]
+
+    def note_again(self, tokens: Sequence[Token], places: Sequence[Place]) -> None:
+        """Notes the same columns among other tokens of the same form."""
+        for first, last, name in places:
+            self._insert((tokens[first].start, tokens[last].end + 1, name))
+
+    def _insert(self, entry: tuple[int, int, str]) -> None:
         if not self._noted or self._noted[-1] < entry:
             self._noted.append(entry)
             return

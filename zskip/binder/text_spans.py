@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
-__all__ = ["closed", "opened", "unclosed_quote", "what_is_wrong"]
+__all__ = ["closed", "has_more_words", "opened", "unclosed_quote", "what_is_wrong"]
 
 _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[()]|['"`]""")
 
@@ -23,13 +24,13 @@ def closed(text: str, start: int, end: int) -> int:
     >>> closed("abs(x) > 1", 0, 5), closed("f(g(x), 1) > 1", 0, 7)
     (6, 10)
     """
-    depth = 0
-    for at, sign in _parentheses(text, start):
-        if at >= end and depth <= 0:
-            break
-        depth += {"(": 1, ")": -1}.get(sign, 0)
-        if at >= end and depth == 0:
-            return at + 1
+    within = [piece[0] for piece in _PIECE.finditer(text, start, end)]
+    depth = within.count("(") - within.count(")")
+    if depth > 0:
+        for at, sign in _parentheses(text, end):
+            depth += {"(": 1, ")": -1}.get(sign, 0)
+            if depth == 0:
+                return at + 1
     return end
 
 
@@ -48,6 +49,23 @@ def opened(text: str, end: int) -> int:
         elif sign == ")" and open_:
             open_.pop()
     return open_[-1] if open_ else 0
+
+
+_WORD = re.compile(
+    r"""'(?:[^']|'')*+'|"(?:[^"]|"")*+"|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|\$(\w*)\$.*?\$\1\$"""
+    r"""|\bIN\s*+\((?=[^()]{500})(?:[\d.,\se+-]|'(?:[^']|'')*+'|\b(?:DATE|TIMESTAMP|NULL|TRUE|FALSE)\b)*+\)"""
+    r"""|\d++(?:\.\d++)?+|\w++|::|[<>!=|]{2}|[^\w\s]""",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def has_more_words(text: str, most: int) -> bool:
+    """Whether a text holds about more words and signs than that. Texts, comments and long lists count as one each.
+
+    >>> has_more_words("a = 'x y z' AND b > 2", 7), has_more_words("a = 1 OR b > -2", 7)
+    (False, True)
+    """
+    return len(text) > most and next(islice(_WORD.finditer(text), most, None), None) is not None
 
 
 def unclosed_quote(text: str) -> int | None:
