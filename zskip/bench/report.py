@@ -76,7 +76,7 @@ class Report:
 
     @property
     def too_small(self) -> bool:
-        """Whether a scan of the whole table is so quick that the times say little."""
+        """Whether a scan of the whole table is so quick that the times prove little."""
         known = [one.bytes.whole for one in self.timings if one.bytes.whole is not None]
         return bool(known) and max(known) < SMALL_BYTES
 

@@ -1,4 +1,4 @@
-"""Compaction: choose the files of a table that are worth rewriting, cut their rows anew, and rewrite them.
+"""Compaction: choose the files of a table that are worth rewriting, re-cut their rows, and rewrite them.
 
 ``choose``: which files to rewrite · ``recut``: how to cut their rows · ``splice``: insert the new cuts into the
 table's tree · ``compact``: optimize · ``cluster``: lay out a Delta or Iceberg table.

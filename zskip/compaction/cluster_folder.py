@@ -40,7 +40,7 @@ def cluster_folder(
     indexed: Callable[[Storage], Snapshot] = index_files,
     backend: Backend = LOCAL,
 ) -> Clustered:
-    """Write all rows of a folder anew by a layout, and commit the new files as a table. ``indexed`` makes an index.
+    """Rewrite all rows of a folder by a layout, and commit the new files as a table. ``indexed`` makes an index.
 
     After an error the folder is as it was, but indexed. Raises `InvalidOption` for a table that zskip wrote,
     `CommitConflict` where files came, changed or went meanwhile, and what `index_files` raises.

@@ -37,7 +37,7 @@ class LoggedQueries:
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """How a log may name a table: by its address, by a path that ends like it, by its folder's name, or as a user says.
+    """How a log may name a table: by its address, a path that ends like it, its folder's name, or a given name.
 
     ``name``: of its folder · ``names``: those that the user gives, of a view or of a folder.
     """

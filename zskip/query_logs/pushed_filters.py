@@ -3,8 +3,8 @@
     [IsNotNull(a), EqualTo(a,5), Or(StringStartsWith(b,x),In(c, [1,2]))]
     a = 5 AND (starts_with(b, 'x') OR c IN (1, 2))
 
-The log quotes nothing. So a comma or a parenthesis within a string can be read in two ways; what follows is a guide for
-layouts and never a proof.
+The log quotes nothing, so a comma or a parenthesis within a string is ambiguous: the condition guides layouts and is
+never a proof.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILTER = re.compile(rf"({'|'.join(_NAMES)})\((.*)\)", re.DOTALL)
 
 
 def condition_of(filters: str, schema: Schema, zone: str = "UTC") -> str | None:
-    """The condition that a list of pushed filters stands for; None where all that it asks for is values, not NULL.
+    """The condition that a list of pushed filters makes; None where it only asks for columns not to be NULL.
 
     ``zone``: of the log's timestamps. Filters that cannot be read, or whose column the schema does not have, are left
     out.

@@ -61,7 +61,7 @@ def _add(collector: Collector, scan: Mapping[str, str], schema: Schema, zone: st
 
 
 def _scans(node: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """What the log says of each scan of files in a plan."""
+    """What the log records of each scan of files in a plan."""
     metadata = node.get("metadata") or {}
     if "Location" in metadata:
         yield metadata

@@ -111,7 +111,7 @@ def _walked(part: list[Step], data: np.ndarray, at: np.ndarray, ends: np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How one footer lies over a part: what to compare the others with, and where its numbers stand.
+    """How one footer encodes a part: what to compare the others with, and where its numbers are.
 
     ``expected``: words of eight bytes; ``counts``: the bits of them that count, which are all of a literal's, and of a
     number's bytes the top ones, which tell its length. ``numbers``: kind, place, first byte, bytes.
@@ -125,7 +125,7 @@ class _Layout:
 
     @classmethod
     def of(cls, part: list[Step], data: np.ndarray, at: int) -> _Layout | None:
-        """The layout of the footer that goes on at a place; None where a number is too long for one word."""
+        """The layout of the footer that continues at an offset; None where a number is too long for one word."""
         expected, counts = bytearray(), bytearray()
         numbers = []
         for step in part:
@@ -146,7 +146,7 @@ class _Layout:
         return cls(words, bits, bool((bits == _ALL).all()), numbers, len(expected))
 
     def over(self, data: np.ndarray, at: np.ndarray) -> tuple[_Walked, np.ndarray]:
-        """The footers over the part, and the numbers of those that lie otherwise: of them nothing is said."""
+        """The footers over the part, and the numbers of those with another layout, which are left undecoded."""
         size = 8 * len(self.expected)
         pieces = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))[at]
         words = pieces.view("<u8").reshape(len(at), len(self.expected))
@@ -176,7 +176,7 @@ def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.nda
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from each place on
     kept: dict[int, np.ndarray] = {}
     wrong = np.zeros(len(starts), np.uint64)
-    before = b""  # a short literal just before a number: the same eight bytes tell of both
+    before = b""  # a short literal before a number: one word of eight bytes holds both
     for step, following in zip(part, [*part[1:], b""], strict=True):
         if isinstance(step, bytes):
             if len(step) <= _SHORT and not isinstance(following, bytes):
@@ -196,7 +196,7 @@ def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.nda
             value, length = _varints(word, data, at, len(before))
         at += length
         if int(length.max()) == len(before) + _LONGEST_VARINT:
-            wrong |= data[at - 1] >= 0x80  # a number that goes on behind its last possible byte
+            wrong |= data[at - 1] >= 0x80  # a varint that continues beyond its longest form
         if value is not None and kind == "number":
             kept[place] = _zigzag(value)
         elif value is not None:
@@ -208,7 +208,7 @@ def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.nda
 
 
 def _zigzag(value: np.ndarray) -> np.ndarray:
-    """The signed numbers that unsigned ones of up to 64 bits stand for: 0, 1, 2, 3 are 0, -1, 1, -2."""
+    """Decode zigzag: the unsigned numbers 0, 1, 2, 3 become 0, -1, 1, -2."""
     bits = value.view(np.uint64)
     return ((bits >> np.uint64(1)) ^ -(bits & np.uint64(1))).view(np.int64)
 
@@ -222,7 +222,7 @@ def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
 
 
 def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers that stand ``before`` bytes behind some places, and how far behind these each ends.
+    """The varints that begin ``before`` bytes after some offsets, and how many bytes after these each ends.
 
     ``word``: the eight bytes from each place on.
     """
@@ -248,7 +248,7 @@ def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) ->
 
 
 def _lengths(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> np.ndarray:
-    """How far behind some places `_varints`' numbers end: all that matters of one that is not kept."""
+    """How many bytes after some offsets `_varints`' numbers end, for numbers whose value is not needed."""
     last = ~word
     last &= _TOPS[before]
     if not last.all():

@@ -93,11 +93,11 @@ def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
         used = [chunk.dictionary.take(chunk.indices.unique().drop_null()) for chunk in values.chunks]
         return _bounds(pa.chunked_array(used, plain))
     if t.is_duration(values.type):
-        # The kernels order no durations; their counts of ticks stand in the same order.
+        # Arrow's kernels do not order durations; their counts of ticks have the same order.
         ticks = pc.min_max(values.cast(pa.int64()))
         return ticks["min"].cast(values.type), ticks["max"].cast(values.type)
     if t.is_decimal64(values.type):
-        # Nor narrow decimals, whose unscaled numbers stand in the same order.
+        # Nor do they order narrow decimals, whose unscaled numbers have the same order.
         unscaled = pc.min_max(pa.chunked_array([chunk.view(pa.int64()) for chunk in values.chunks], pa.int64()))
         lower, upper = (pa.array([unscaled[end].as_py()], pa.int64()).view(values.type)[0] for end in ("min", "max"))
         return lower, upper

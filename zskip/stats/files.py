@@ -58,7 +58,7 @@ class ColumnStatistics:
 
         nulls, rest = self.null_count, pc.subtract(row_count, self.null_count)
         if may_hold_nan(self.lower.type):
-            # Where one of them fills every row, the other one is nowhere, though it was not counted.
+            # A column that is NULL in every row has no NaN, and the other way round, even where that count is unknown.
             all_null = pc.equal(self.null_count, row_count)
             all_nan = pc.equal(self.nan_count, row_count)
             nans = pc.if_else(pc.fill_null(all_null, False), 0, self.nan_count)
@@ -99,7 +99,7 @@ class FileStatistics:
         return len(self.row_count)
 
     def statistics(self, paths: Sequence[str] | None = None) -> Statistics:
-        """What proofs over these columns (all of them by default) stand on."""
+        """The ranges of these columns (by default of all), on which proofs rest."""
         wanted = self.columns if paths is None else [path for path in paths if path in self.columns]
         return Statistics(self.row_count, {path: self.columns[path].ranges(self.row_count) for path in wanted})
 

@@ -19,7 +19,7 @@ from zskip.errors import CorruptFile
 __all__ = ["TRAILER_BYTES", "Listed", "Readable", "footer_lengths", "read"]
 
 TRAILER_BYTES: Final = 8  # behind a footer: its length, and PAR1
-_LEAST_BYTES = 12  # of a file: PAR1 stands at its start too
+_LEAST_BYTES = 12  # of a file: it begins with PAR1 too
 _LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10
 _LOCAL_READERS, _REMOTE_READERS = 4, 32
 _FIRST, _QUICK_SECONDS = 16, 100e-6
@@ -28,7 +28,7 @@ _Ends = Callable[[Sequence[str], Sequence[int], int], list[bytes]]
 
 
 class Listed(Protocol):
-    """What a storage says of its files, by path."""
+    """What a storage lists of its files, by path."""
 
     @property
     def path(self) -> pa.StringArray: ...
@@ -106,7 +106,7 @@ def _local_ends(root: str) -> _Ends:
                 finally:
                     close(descriptor)
         except OSError as error:
-            error.filename = located  # what is said of a descriptor names no file
+            error.filename = located  # the error of a descriptor names no file
             raise
         return found
 
@@ -148,6 +148,6 @@ def _whole(
 
 
 def footer_lengths(ends: Sequence[bytes]) -> np.ndarray:
-    """How many bytes the footers have at the ends of files, as the files themselves say."""
+    """The lengths of the footers in bytes, as the last bytes of the files give them."""
     trailers = np.frombuffer(b"".join([end[-TRAILER_BYTES:] for end in ends]), "<u4")
     return trailers[::2].astype(np.int64)

@@ -129,7 +129,7 @@ def _parts(
     block_bytes: int,
     progress: Progress = unreported,
 ) -> Iterator[_Part]:
-    """All files, block by block: the footers of one are let go before those of the next are read."""
+    """All files, block by block: the footers of one block are freed before those of the next are read."""
     block: list[bytes] = []
     first = size = 0
     for ends in footer_reads.read(storage, listed, threads, block_bytes):
@@ -193,7 +193,7 @@ def _statistics(group: _Group, wanted: Schema | None) -> FileStatistics:
 
 
 def _is_absent(column: Column, folded: set[str]) -> bool:
-    """A reader that folds case would take a column of another spelling for this one."""
+    """Whether no column has this name in any case: readers that fold case would read that one instead."""
     return column.parts[0].lower() not in folded
 
 
@@ -254,7 +254,7 @@ def _with_bounds(
     leaf: pq.ColumnSchema,
     origin: trust.Writer,
 ) -> ColumnStatistics:
-    # The bounds of old compare as signed numbers do, whatever the type: only where that is right do they count.
+    # The deprecated `min` and `max` are in signed order whatever the type, so they are used only where that is right.
     old = any(holds(type) for holds in _SIGNED) and leaf.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
     bounds = {}
     for side in ("lower", "upper"):
@@ -331,7 +331,7 @@ def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sc
         united = pa.unify_schemas(distinct, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise SchemaMismatch(f"The files have columns of one name that no one type holds: {error}") from error
-    _be_spelled_alike(Schema(united), schemas)
+    _require_one_spelling(Schema(united), schemas)
     for key, values in folders.items():
         if united.get_field_index(key) < 0:
             united = united.append(pa.field(key, hive.inferred_type(values)))
@@ -339,7 +339,7 @@ def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sc
 
 
 def _common(type: pa.DataType) -> pa.DataType:
-    """What stands in the file, without what is only a note of its writer: a dictionary, a view, a zone."""
+    """The type of the values themselves, without what only the Arrow schema adds: dictionary, view, zone."""
     if t.is_dictionary(type):
         return type.value_type
     if t.is_string_view(type):
@@ -353,8 +353,8 @@ def _common(type: pa.DataType) -> pa.DataType:
     return type
 
 
-def _be_spelled_alike(united: Schema, schemas: Sequence[Schema]) -> None:
-    """Refuse names that some files spell otherwise than others: engines take them for one column, or for two."""
+def _require_one_spelling(united: Schema, schemas: Sequence[Schema]) -> None:
+    """Raise `SchemaMismatch` for names that differ only in case: engines take them for one column, or for two."""
     spelled: dict[tuple[str, ...], str] = {}
     for column in united:
         other = spelled.setdefault(tuple(part.lower() for part in column.parts), column.path)

@@ -25,7 +25,7 @@ __all__ = ["with_statistics_from_rows"]
 def with_statistics_from_rows(
     storage: Readable, schema: Schema, files: DataFiles, progress: Progress = unreported
 ) -> DataFiles:
-    """The same files with what their rows say of every column that the footers leave in doubt.
+    """The same files, with statistics from the rows for every column that the footers leave in doubt.
 
     Row groups are read one at a time, and of them only the doubtful columns. Values that readers do not agree on, as
     dates of a rebased calendar or collated strings, stay unknown. Raises `CorruptFile`.

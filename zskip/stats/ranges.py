@@ -1,4 +1,4 @@
-"""`Ranges` and `Statistics`: what may stand in each unit (a shard, a file or a row group), one slot per unit."""
+"""`Ranges` and `Statistics`: the values that each unit (a shard, a file or a row group) may hold, one slot per unit."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _COMPARES_UNSIGNED_SINCE = {
 _ROUNDS_UP = {"parquet-mr", "parquet-cpp-arrow", "parquet-rs", "delta-rs", "polars", "duckdb", "zskip"}
 # No writer is known to cut at fewer bytes than these.
 _NEVER_CUT_BELOW = 16
-# Where the hybrid Julian calendar, and the zones' local mean times, end for good.
+# From these days on, the hybrid Julian and the proleptic Gregorian calendar agree, and no zone uses local mean time.
 _DATES_AGREE_SINCE = "1582-10-15"
 _TIMESTAMPS_AGREE_SINCE = "1900-01-01"
 
@@ -74,7 +74,7 @@ class Writer:
 
     @property
     def compares_unsigned(self) -> bool:
-        """Whether it orders bytes and unsigned numbers as the format says. Nobody unknown is believed to."""
+        """Whether it orders bytes and unsigned numbers as the format says. Unknown writers are taken not to."""
         since = _COMPARES_UNSIGNED_SINCE.get(self.name)
         return since is not None and self.version >= since
 
@@ -84,7 +84,7 @@ class Writer:
 
     @property
     def keeps_nan(self) -> bool:
-        """Whether NaN, if there is one, is the upper bound: then any other upper bound says that there is none."""
+        """Whether NaN, if there is one, is the upper bound: then any other upper bound proves that there is none."""
         return self.name == "parquet-mr" and self.version[:2] == (1, 17)
 
 
@@ -116,7 +116,7 @@ def _opaque(row: bytes) -> tuple[tuple[str, str], ...]:
     """Columns of a Spark schema whose strings are collated or padded."""
     try:
         return tuple(_opaque_fields(json.loads(row) if row else {}, ()))
-    except (ValueError, RecursionError):  # not Spark's JSON: it says nothing about any column
+    except (ValueError, RecursionError):  # not Spark's JSON: no column is opaque by it
         return ()
 
 

@@ -346,7 +346,7 @@ class _Attempt:
         return True
 
     def _undone(self, newest: Snapshot, made: Snapshot, before: Snapshot) -> Snapshot | None:
-        """The version after ``newest``, as if ``made`` had never been; None where that cannot be told."""
+        """The version after ``newest``, as if ``made`` had never been made; None where that is unknown."""
         change = self.change
         if newest.version == made.version:
             state = before
@@ -398,7 +398,7 @@ def _holds(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:
 
 
 def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:
-    """Since when the table has its later columns. A table that starts afresh has no later ones."""
+    """The version that added each later column; none where the commit replaces all files."""
     if change.restored is not None:
         return change.restored.added
     if change.replace_all:

@@ -1,4 +1,4 @@
-"""What has become of a folder of someone else's files since it was indexed."""
+"""What changed in an indexed folder of other writers' files since it was indexed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Changes:
 
 
 def data_files(storage: Storage) -> Listing:
-    """The Parquet files of a folder: by their names' ends, none that is empty of name or hidden by _ or a dot."""
+    """The Parquet files of a folder by their file endings, without hidden ones, whose names begin with _ or a dot."""
     return storage.list("", hidden=False).parquet()
 
 
 def changes(index: Index, listing: Listing | None = None) -> Changes:
-    """What differs between the folder, listed now, and the index. A file of which too little is known has changed."""
+    """What differs between the folder, listed now, and the index. A file without time and ETag counts as changed."""
     listing = data_files(index.storage) if listing is None else listing
     numbers = np.arange(len(index))
     shards = [index.shard_paths(shard) for shard in range(len(index.snapshot.shards))]
@@ -51,7 +51,7 @@ def changes(index: Index, listing: Listing | None = None) -> Changes:
     existing = numbers[~gone]
     same = _agree(index.sizes(existing), now.size) & _agree(index.etags(existing), now.etag, unknown=True)
     same &= _agree(index.modified(existing), now.modified, unknown=True)
-    # Size alone says too little: a file of the same size may hold other rows.
+    # Size alone proves nothing: a file of the same size may hold other rows.
     comparable = np.asarray(pc.or_(pc.is_valid(index.etags(existing)), pc.is_valid(index.modified(existing))))
     new = np.asarray(pc.invert(pc.is_in(listing.path, value_set=known)))
     changed = now.take(np.flatnonzero(~(same & comparable)))
@@ -81,5 +81,5 @@ def _agree(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarra
 
 
 def only(listing: Listing, paths: Sequence[str]) -> Listing:
-    """The part of a listing that is about these paths."""
+    """The entries of a listing with these paths."""
     return listing.take(np.flatnonzero(np.asarray(pc.is_in(listing.path, value_set=pa.array(paths, pa.string())))))

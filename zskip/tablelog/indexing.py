@@ -80,7 +80,10 @@ def index_files(
 def refresh(
     index: Index, *, found: Changes | None = None, threads: int | None = None, progress: Progress = unreported
 ) -> Snapshot:
-    """Index what was added or changed since, forget what is gone, and commit; the snapshot as it is if nothing was."""
+    """Index files that were added or changed, drop those that are gone, and commit; without changes, do nothing.
+
+    Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and `CommitConflict`.
+    """
     storage, snapshot = index.storage, index.snapshot
     differs = changes(index) if found is None else found
     if not differs:
@@ -111,7 +114,7 @@ def refresh(
 
 
 def _wait_for_next_mtime(storage: Storage, listing: Listing) -> None:
-    """Wait until whoever replaces one of these files gives it a time that differs from the one that was listed."""
+    """Wait until a file that is replaced from now on gets another modification time than the one that was listed."""
     if storage.local is not None or listing.etag.null_count:
         times = listing.modified
         if not listing.etag.null_count:

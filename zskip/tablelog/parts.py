@@ -74,7 +74,7 @@ class Drafts:
         return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
 
     def write(self, folder: str, suffix: str, write: Callable[[BinaryIO], _Value]) -> tuple[Part, _Value]:
-        """As `publish`, for what ``write`` writes and never stands in memory whole; with what ``write`` returns."""
+        """As `publish`, for data that ``write`` streams, never all of it in memory; also returns its result."""
         path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
         self._begun.append(path)
         with self.storage.open_writer(path) as target:
@@ -85,11 +85,11 @@ class Drafts:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The parts that were written, some of them perhaps not whole."""
+        """The parts that were written, some of them perhaps incomplete."""
         return frozenset(self._begun)
 
     def discard(self, keep: Collection[str] = ()) -> None:
-        """Remove the parts that were written, those that were not written whole as well, but for some to keep."""
+        """Remove the parts that were written, also incomplete ones, except those to keep."""
         useless = [path for path in self._begun if path not in keep]
         self._begun = [path for path in self._begun if path in keep]
         abandon(self.storage, useless)
@@ -228,7 +228,7 @@ class PartFile(io.RawIOBase):
 
 
 def lost(storage: Storage, part: Part, what: str) -> str:
-    """What to say of a part that is not what its snapshot says: where it is, what it is, and what helps."""
+    """The message for a part that is not what its snapshot records: where it is, what is wrong, what helps."""
     if isinstance(storage, LocalStorage) and not storage.durable:
         return f"The file {storage.uri_of(part.path)} of the cache {what}. Open the table again: it is made anew then."
     return (

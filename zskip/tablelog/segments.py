@@ -94,7 +94,7 @@ def _without_crowds(drafts: Drafts, record: SketchRecord) -> SketchRecord:
         try:
             one = _merged(drafts, record, [record.segments[number] for number in crowd], None)
         except DamagedIndex:
-            return record  # A commit does not fail for it: plans say which part is damaged, and repair makes it anew.
+            return record  # A commit does not fail for it: plans name the damaged part, and repair rebuilds it.
         rest = [segment for number, segment in enumerate(record.segments) if number not in crowd]
         record = replace(record, segments=(*rest, *one))
     return record

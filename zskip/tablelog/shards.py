@@ -188,7 +188,7 @@ def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array
     number = t.ticks(bounds.type)
     comparable = matter.view(number) if number is not None else matter
     comparable = comparable.cast(pa.float32()) if t.is_float16(bounds.type) else comparable
-    # Through no Python value: decimals of other writers may have more digits than their type says.
+    # Not through a Python value: decimals of other writers may have more digits than their type allows.
     found = pa.repeat(pc.min_max(comparable)[which], 1)
     return found.view(bounds.type) if number is not None else found.cast(bounds.type)
 
@@ -252,7 +252,7 @@ class ShardReader:
         return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
 
     def _unfolds(self, name: str) -> bool:
-        """Whether few bytes may stand for many: texts in a dictionary, or by their prefixes. zskip writes none."""
+        """Whether few bytes may decode to many: texts in a dictionary or by prefixes, which zskip never writes."""
         column = self._parquet.metadata.schema.column(self._numbers[name])
         if column.max_repetition_level:
             raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))
@@ -281,7 +281,7 @@ class ShardReader:
         return self.columns(["row_count"]).get("row_count", pa.nulls(self._rows, pa.int64()))
 
     def ranges(self, paths: Sequence[str]) -> Statistics:
-        """What proofs over these columns stand on; what only answers of min() and max() need is not read."""
+        """The ranges of these columns, for proofs; exactness, which only min() and max() need, is not read."""
         return self._statistics(paths, _PROVING).statistics()
 
     def statistics(self, paths: Sequence[str]) -> FileStatistics:

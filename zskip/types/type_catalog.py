@@ -129,7 +129,7 @@ def sql_name(arrow: pa.DataType, dialect: str) -> str | None:
 
 
 def is_orderable(arrow: pa.DataType) -> bool:
-    """Whether the values of a type stand in one agreed order, so that a minimum and a maximum mean something."""
+    """Whether all engines order the values of a type alike, so that a minimum and a maximum mean something."""
     return of(logical_type(arrow)).form is not None
 
 

@@ -110,10 +110,10 @@ def _without(record: SketchRecord, lost: Collection[Part]) -> SketchRecord:
 
 
 def _details(index: Index, **change: list[str]) -> dict[str, Any]:
-    """What a commit of sketches says of itself.
+    """The details that a commit of sketches records.
 
-    With it: where an index of others' files has its statistics from, by which a later refresh goes. The index of a
-    Delta or Iceberg table keeps its place in that format's log, and nothing else.
+    The index of a plain folder keeps where its statistics came from, which a later refresh needs. The index of a Delta
+    or Iceberg table keeps its place in that format's log, and nothing else.
     """
     details = index.snapshot.details
     if index.source is not None:
