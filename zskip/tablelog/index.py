@@ -27,8 +27,9 @@ CACHE_BYTES = 1 << 30
 
 SOURCE_FORMATS = ("delta", "iceberg")
 """The formats whose logs an index can follow: `zskip.sources` has a module for each."""
-_JOINED_SHARDS = 4
-"""Reads of at most so many shards are cached joined too: look-ups repeat them, and a scan would evict all others."""
+_JOINED_SHARDS, _JOINED_SHARE = 4, 4
+"""Reads of at most so many shards are cached joined too, which look-ups repeat; of more, where all of a table's would
+take at most one part in so many of the cache: else a scan would evict all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +163,19 @@ class Index:
     def files(self, shards: np.ndarray | Sequence[int] | None, paths: Sequence[str]) -> FileUnits:
         """The files of some shards (by number, ascending; None: all), with the ranges of these columns."""
         chosen = tuple(range(len(self.snapshot.shards)) if shards is None else (int(shard) for shard in shards))
-        numbers = numbers_of_runs(self.first_file[list(chosen)], self.first_file[[shard + 1 for shard in chosen]])
 
-        def joined() -> Statistics:
-            return _concat([self._shard_statistics("file", shard, paths) for shard in chosen])
+        def joined() -> FileUnits:
+            numbers = numbers_of_runs(self.first_file[list(chosen)], self.first_file[[shard + 1 for shard in chosen]])
+            return FileUnits(numbers, _concat([self._shard_statistics("file", shard, paths) for shard in chosen]))
 
-        if not 1 < len(chosen) <= _JOINED_SHARDS:
-            return FileUnits(numbers, joined())
-        return FileUnits(numbers, self.once(("files", chosen, tuple(paths)), joined, _statistics_bytes))
+        everything = len(self) * (1 + len(paths)) * _UNIT_BYTES
+        if len(chosen) < 2 or (len(chosen) > _JOINED_SHARDS and everything > self.cache_bytes // _JOINED_SHARE):
+            return joined()
+        return self.once(
+            ("files", chosen, tuple(paths)),
+            joined,
+            lambda units: units.numbers.nbytes + _statistics_bytes(units.statistics),
+        )
 
     def files_at(self, numbers: np.ndarray, paths: Sequence[str]) -> FileUnits:
         """Some files by number (ascending), with the ranges of these columns; shards without any are not read."""
@@ -328,6 +334,10 @@ def _concat(parts: Sequence[Statistics]) -> Statistics:
 
 def _reader_bytes(reader: ShardReader) -> int:
     return reader.nbytes
+
+
+_UNIT_BYTES = 24
+"""Of the ranges of a column of numbers, about: its bounds and flags."""
 
 
 def _ranges_bytes(ranges: Ranges) -> int:
