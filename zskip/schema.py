@@ -137,6 +137,11 @@ class Schema:
         return MappingProxyType({leaf.path: leaf for leaf in leaves})
 
     @cached_property
+    def holds_bytes(self) -> bool:
+        """Whether a column, or what is nested in one, is of bytes."""
+        return any(_holds_bytes(field.type) for field in self.arrow)
+
+    @cached_property
     def _folded(self) -> Mapping[tuple[str, ...], list[Column]]:
         folded: dict[tuple[str, ...], list[Column]] = {}
         for column in self.columns.values():
@@ -174,6 +179,12 @@ class Schema:
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns.values())
+
+
+def _holds_bytes(type: pa.DataType) -> bool:
+    if t.is_dictionary(type) or t.is_run_end_encoded(type):
+        return _holds_bytes(type.value_type)
+    return t.is_bytes(type) or any(_holds_bytes(type.field(number).type) for number in range(type.num_fields))
 
 
 def _leaves(field: pa.Field, above: tuple[str, ...], nullable: bool) -> Iterator[Column]:

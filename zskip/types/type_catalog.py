@@ -12,6 +12,7 @@ __all__ = [
     "entries",
     "is_binary",
     "is_boolean",
+    "is_bytes",
     "is_date",
     "is_decimal",
     "is_duration",
@@ -167,6 +168,11 @@ def is_string(type: pa.DataType) -> bool:
 
 def is_binary(type: pa.DataType) -> bool:
     return of(type).name == "binary"
+
+
+def is_bytes(type: pa.DataType) -> bool:
+    """Bytes of any length, in any of Arrow's forms."""
+    return bool(is_binary(type) or arrow_types.is_large_binary(type) or arrow_types.is_binary_view(type))
 
 
 def is_date(type: pa.DataType) -> bool:

@@ -101,7 +101,7 @@ def _rules(
     """Nothing where the plan cannot be had or read."""
     if any(word.text.lower() == _NUMBERS_FILES for word in words):
         return _Rules()
-    if any(reads_bytes_as_text(con, index.snapshot.schema.arrow) for index in {index for _, index in found}):
+    if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in found}):
         return _Rules()
     schemas = tuple(index.snapshot.schema.arrow for _, index in found)
     stubs = make_stubs(schemas, text)

@@ -16,6 +16,8 @@ from zskip.statement.conditions import Session, known_zone
 if TYPE_CHECKING:
     import duckdb
 
+    from zskip.schema import Schema
+
 __all__ = ["reads_bytes_as_text", "session_of", "texts_for_bytes"]
 
 _USUAL = {
@@ -34,22 +36,11 @@ def session_of(con: duckdb.DuckDBPyConnection) -> Session:
     return Session(known_zone(timezone), [one.lower() for one in others] == list(_USUAL.values()))
 
 
-def reads_bytes_as_text(con: duckdb.DuckDBPyConnection, schema: pa.Schema) -> bool:
+def reads_bytes_as_text(con: duckdb.DuckDBPyConnection, schema: Schema) -> bool:
     """Whether the connection takes columns of bytes for texts: a table has some, and ``binary_as_string`` is set."""
-    has_bytes = any(_holds_bytes(field.type) for field in schema)
-    return has_bytes and bool(con.execute("SELECT current_setting('binary_as_string')").fetchall()[0][0])
-
-
-def _holds_bytes(type: pa.DataType) -> bool:
-    if t.is_dictionary(type) or t.is_run_end_encoded(type):
-        return _holds_bytes(type.value_type)
-    return _is_bytes(type) or any(_holds_bytes(type.field(number).type) for number in range(type.num_fields))
-
-
-def _is_bytes(type: pa.DataType) -> bool:
-    return bool(t.is_binary(type) or t.is_large_binary(type) or t.is_binary_view(type))
+    return schema.holds_bytes and bool(con.execute("SELECT current_setting('binary_as_string')").fetchall()[0][0])
 
 
 def texts_for_bytes(schema: pa.Schema) -> pa.Schema:
     """The schema as such a connection reads it."""
-    return pa.schema([field.with_type(pa.string()) if _is_bytes(field.type) else field for field in schema])
+    return pa.schema([field.with_type(pa.string()) if t.is_bytes(field.type) else field for field in schema])

@@ -71,11 +71,11 @@ def read_survivors(
 ) -> str:
     """A read of a scan's files. ``uniform``: as the snapshot has it · ``of_files``: as in `uniform_read`."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
-    stored = texts_for_bytes(schema) if reads_bytes_as_text(con, schema) else schema
+    stored = texts_for_bytes(schema) if reads_bytes_as_text(con, scan.schema) else schema
     # A column of that name would hide the numbers of rows by which a file that is read alone is read.
     uniform = uniform and form is None and "file_row_number" not in {name.lower() for name in schema.names}
     if files and uniform and not scan.partition_by:
-        listed = [without_patterns(file) for file in files]
+        listed = without_patterns(files)
         paths_sql = values.add_list(listed)
         read = uniform_read(paths_sql, stored, scan.rows, alone=len(listed) == 1, of_files=of_files)
     else:
