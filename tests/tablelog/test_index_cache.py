@@ -124,3 +124,13 @@ def test_any_engine_reads_the_parts(folder: Path) -> None:
             "DELTA_BINARY_PACKED"
             in pq.read_metadata(part).row_group(0).column(kept.column_names.index("a.lower")).encodings
         )
+
+
+def test_statistics_of_many_shards_are_joined_once_where_they_fit(folder: Path) -> None:
+    large, small = zskip.open(folder).index, zskip.open(folder, cache_limit=4000).index
+    assert large.files(None, ["a"]) is large.files(None, ["a"])
+    again, once = (small.files(None, ["a"]) for _ in range(2))
+    assert again is not once
+    lowest = large.files(None, ["a"]).statistics.columns["a"].lower
+    assert once.statistics.columns["a"].lower.equals(lowest)
+    assert len(lowest) == len(once.numbers) == 40
