@@ -334,7 +334,7 @@ def test_mounts_are_followed_to_where_the_log_lies(
         zskip.open("viewfs://both/disk/t", session=spark, storage_options=promised).append(
             points.limit(10), session=spark
         )
-        with pytest.raises(InvalidOption, match="atomic_rename alone"):
+        with pytest.raises(InvalidOption, match="only storage option of viewfs:// is atomic_rename"):
             zskip.open("viewfs://both/disk/t", session=spark, storage_options={"region": "x"})
     assert zskip.open(table.uri).version == 2
 
