@@ -64,7 +64,20 @@ __all__ = [
 
 
 class ZskipError(Exception):
-    """The root of all errors that zskip raises on purpose."""
+    """The root of all errors that zskip raises on purpose. Messages with very long input are cut in the middle."""
+
+    def __init__(self, message: object = "", *others: object) -> None:
+        super().__init__(_cut(str(message)), *others)
+
+
+_LONGEST_MESSAGE = 2_000
+
+
+def _cut(message: str) -> str:
+    """The beginning, which names the argument, and the end, which says what to do."""
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return f"{message[: _LONGEST_MESSAGE // 2]} … {message[-_LONGEST_MESSAGE // 4 :]}"
 
 
 class SqlError(ZskipError, ValueError):
@@ -74,10 +87,10 @@ class SqlError(ZskipError, ValueError):
     """
 
     def __init__(self, message: str, sql: str | None = None, span: tuple[int, int] | None = None) -> None:
-        self.message = message
+        self.message = _cut(message)
         self.sql = sql
         self.span = span
-        super().__init__(message if sql is None else f"{message}\n{underline(sql, span)}")
+        super().__init__(self.message if sql is None else f"{self.message}\n{underline(sql, span)}")
 
 
 class SqlSyntaxError(SqlError):

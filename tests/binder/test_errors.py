@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import re
 from pathlib import Path
 
@@ -14,7 +15,15 @@ import pytest
 import zskip
 from zskip import expr
 from zskip.binder import bind
-from zskip.errors import IncomparableTypes, SqlError, SqlSyntaxError, UnknownColumn, UnknownParameter, UnsupportedSql
+from zskip.errors import (
+    IncomparableTypes,
+    InvalidOption,
+    SqlError,
+    SqlSyntaxError,
+    UnknownColumn,
+    UnknownParameter,
+    UnsupportedSql,
+)
 from zskip.expr.tree import Opaque, walk
 from zskip.schema import Schema
 
@@ -195,3 +204,14 @@ def test_hostile_text_executes_nothing(sql: str, tmp_path: Path) -> None:
         plan.to_duckdb(duckdb.connect()).fetchall()
     assert not victim.exists()
     assert table.plan("x = 1").count() == 1
+
+
+def test_messages_about_long_input_are_cut() -> None:
+    """A name of two million characters was repeated whole."""
+    name = "a" * 1_900_000
+    with pytest.raises(UnknownColumn, match=r'no column "aaaa.* … .*There are') as caught:
+        bind(f"{name} = 3", SCHEMA)
+    assert len(str(caught.value)) < 2_000
+    assert len(caught.value.message) < 2_000
+    assert str(pickle.loads(pickle.dumps(InvalidOption(name)))) == str(InvalidOption(name))
+    assert len(str(InvalidOption(name))) < 2_000

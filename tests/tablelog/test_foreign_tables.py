@@ -107,3 +107,19 @@ def test_a_compressed_metadata_file_is_one(lake: Storage) -> None:
     for folder in ("t", "u"):
         with pytest.raises(ForeignTable, match="Iceberg table"):
             zskip.index(f"{lake.uri}/{folder}")
+
+
+def test_links_into_a_table_of_another_format_are_followed(tmp_path: Path) -> None:
+    """The folders above the link were looked at, and not those above its target."""
+    partition = tmp_path / "t" / "day=1"
+    partition.mkdir(parents=True)
+    (tmp_path / "t" / "_delta_log").mkdir()
+    pq.write_table(ROWS, partition / "1.parquet")
+    (tmp_path / "link").symlink_to(partition)
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "1.parquet").symlink_to(partition / "1.parquet")
+    with pytest.raises(ForeignTable, match="Delta table"):
+        zskip.index(tmp_path / "link")
+    for source in ("link", "link/*.parquet", "plain", "plain/1.parquet"):
+        with pytest.raises(ForeignTable, match="Delta table"):
+            zskip.write(str(tmp_path / source), tmp_path / "out", by="id")

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import ForeignTable, UnsafePath
+from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 
 __all__ = ["folders_of", "refuse_folder", "refuse_foreign_files", "with_those_above"]
@@ -44,6 +45,11 @@ def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
         if folder in folders:
             raise ForeignTable(_message(storage.uri_of(folder.rstrip("/")) if folder else storage.uri, kind))
     refuse_folder(storage.parent())
+    if storage.local is not None:
+        linked = {path for path in map(storage.local.joinpath, [*folders, *files.to_pylist()]) if path.is_symlink()}
+        for path in sorted(linked):
+            target = LocalStorage(path.resolve())
+            refuse_folder(target if path.is_dir() else target.parent())
 
 
 def _tables(storage: Storage, folders: Iterable[str]) -> Iterator[tuple[str, str]]:

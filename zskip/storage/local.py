@@ -52,7 +52,8 @@ class LocalStorage:
         return f"{self.uri.rstrip('/')}/{table_path(path)}"
 
     def parent(self) -> LocalStorage | None:
-        return None if self.local.parent == self.local else LocalStorage(self.local.parent)
+        place = Path(self._real_root)  # of a link, the folder around its target: there a log may be
+        return None if place.parent == place else LocalStorage(place.parent)
 
     @cached_property
     def _real_root(self) -> str:
