@@ -51,6 +51,7 @@ from zskip.schema import Schema, names_given
 from zskip.sketches import named_sketches
 from zskip.sources import Source
 from zskip.storage import Storage, open_storage
+from zskip.storage.foreign_folders import refuse_folder
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import LOCAL, Backend
@@ -155,6 +156,8 @@ def write(
     backend = _backend(session)
     storage = backend.storage(path, storage_options)
     base = tablelog.load(storage) if tablelog.latest_version(storage) else None
+    if base is not None and not base.managed:
+        refuse_folder(storage)
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     rows = backend.opened(source, storage_options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests import ROOT
 from tests.sources.asking import require_same, rows
 from zskip.compaction import cluster as clustering
 from zskip.errors import CommitConflict, ForeignTable, UnsupportedFormat
+from zskip.sources import delta_commit
 
 RANDOM = np.random.default_rng(3)
 
@@ -194,3 +196,37 @@ def test_objects_of_libraries_are_sources_and_tables_of_statements(tmp_path: Pat
     table.delete("i < 5")
     assert zskip.write(table, tmp_path / "new", by=["i"]).count() == 5
     assert zskip.sql("SELECT count(*) FROM t", tables={"t": table}).fetchall() == [(5,)]
+
+
+def with_writer_feature(path: Path, feature: str) -> None:
+    """A Delta table whose protocol asks one feature of its writers."""
+    write_deltalake(path, pa.table({"id": pa.array(range(20), pa.int64())}))
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    reads = feature in ("deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
+    versions = {"minReaderVersion": 3 if reads else 1, "minWriterVersion": 7, "writerFeatures": [feature]}
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = versions | ({"readerFeatures": [feature]} if reads else {})
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.mark.parametrize("feature", sorted(delta_commit._WRITER_FEATURES))
+def test_deltalake_commits_to_tables_of_each_feature(feature: str, tmp_path: Path) -> None:
+    with_writer_feature(tmp_path / "t", feature)
+    assert zskip.cluster(tmp_path / "t", by=["id"], files=2).files_written == 2
+    require_same(zskip.open(tmp_path / "t"), pa.table(DeltaTable(tmp_path / "t").scan()))
+
+
+@pytest.mark.parametrize(
+    "feature", ["clustering", "domainMetadata", "identityColumns", "inCommitTimestamp", "vacuumProtocolCheck"]
+)
+def test_a_feature_that_deltalake_cannot_write_is_refused_before_a_file_is_written(
+    feature: str, tmp_path: Path
+) -> None:
+    """It was reported as a conflict with another writer, after five attempts."""
+    with_writer_feature(tmp_path / "t", feature)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UnsupportedFormat, match=f'"{feature}"'):
+        zskip.cluster(tmp_path / "t", by=["id"], files=2)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -56,6 +57,7 @@ _FEATURES = frozenset(
 
 _IGNORED = frozenset({"commitInfo", "txn", "domainMetadata", "cdc"})
 _PHYSICAL, _ID = b"delta.columnMapping.physicalName", b"delta.columnMapping.id"
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _EXACT_DOUBLES = 1 << 53
 
 
@@ -84,6 +86,11 @@ class DeltaSource:
             raise MissingDependency('Delta tables need deltalake: pip install "zskip[delta]"') from error
         from deltalake.exceptions import TableNotFoundError
 
+        if self.storage.local is not None and (code := _ENCODED.search(self.storage.uri)):
+            raise UnsupportedFormat(
+                f'deltalake takes "{code[0]}" in {self.storage.uri} for the code of a '
+                "character, and looks for another folder. Rename the folder."
+            )
         version = self.fixed if isinstance(self.fixed, int) else None
         try:
             with self._naming():
@@ -186,6 +193,8 @@ class DeltaSource:
                 if _vector_id(added.get(gone["path"], {})) == _vector_id(gone):
                     added.pop(gone["path"], None)
             added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+        if any((add.get("deletionVector") or {}).get("storageType") == "p" for add in added.values()):
+            return None  # of any address: deltalake reads it
         with reading(self.storage.uri_of(_commit(version)), "of the log of a Delta table"):
             deleted = {
                 unquote(path): rows

@@ -31,15 +31,11 @@ _WRITER_FEATURES = frozenset(
         "appendOnly",
         "changeDataFeed",
         "checkConstraints",
-        "clustering",
         "deletionVectors",
-        "domainMetadata",
         "generatedColumns",
-        "identityColumns",
         "invariants",
         "timestampNtz",
         "v2Checkpoint",
-        "vacuumProtocolCheck",
     }
 )
 """Features that a rewrite without a change of rows leaves as they are; any other one may ask more of a writer."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import types as t
-from zskip.errors import CorruptFile, TableError, TableNotFound, ZskipError
+from zskip.errors import CorruptFile, SchemaError, TableError, TableNotFound, ZskipError
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.trust import Writer, believed
@@ -149,7 +149,12 @@ def deleted_rows(numbers: np.ndarray) -> bytes:
 def plain_field(
     one: pa.Field, marks: Mapping[bytes, bytes], inside: Callable[[pa.Field], Mapping[bytes, bytes]] | None = None
 ) -> pa.Field:
-    """A field with plain types, and with no metadata but ``marks``, and for the fields in it what ``inside`` gives."""
+    """A field with plain types, and with no metadata but ``marks``, and for the fields in it what ``inside`` gives.
+
+    Raises `SchemaError` for one without a name.
+    """
+    if not one.name:
+        raise SchemaError("A column has no name, so SQL cannot refer to it. Give it one.")
 
     def plain(type: pa.DataType) -> pa.DataType:
         if t.is_struct(type):

@@ -17,6 +17,7 @@ from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, footers, from_rows
+from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog.commit import commit
 from zskip.tablelog.freshness import Changes, changes, data_files, only
@@ -51,6 +52,7 @@ def index_files(
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
     if latest_version(storage):
+        refuse_folder(storage)
         raise TableExists(f"There is an index at {storage.uri} already. Open it with zskip.open, and refresh() it.")
     if statistics is not None:
         if schema is None:

@@ -24,6 +24,7 @@ __all__ = ["Catalog", "open_index"]
 _INDEXES: dict[str, Index] = {}
 _KEPT_INDEXES = 16
 # What DuckDB reads by itself, unless there is a folder of that name: a pattern, or a file by its name's end.
+_ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json$")
 _NO_FOLDER = re.compile(
     r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
 )
@@ -91,7 +92,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     Raises `InvalidOption` for an address with a key or a query, also where DuckDB would read it by itself.
     """
     refuse_secrets(path)
-    if _NO_FOLDER.search(path) and not os.path.isdir(path):
+    if _NO_FOLDER.search(path) and not _ICEBERG.search(path) and not os.path.isdir(path):
         _refuse_foreign(path)
         return None
     try:
