@@ -16,7 +16,7 @@ import zskip
 from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import spark as zs
-from zskip.spark import data_source
+from zskip.spark import data_source, data_writer
 from zskip.spark.handoff import Semantics
 
 
@@ -118,8 +118,20 @@ def test_a_write_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) 
             frame.write.format("zskip").mode(mode).save(str(tmp_path / "t"))
     with pytest.raises(PySparkException, match="leave out the option version"):
         spark.range(3).write.format("zskip").option("version", 1).mode("append").save(str(tmp_path / "t"))
+    table.vacuum("0 days")  # of the files of tasks that Spark cancelled
     assert {path for path in (tmp_path / "t").rglob("*") if path.is_file()} == before
     assert zskip.open(tmp_path / "t").version == table.version
+
+
+def test_abort_removes_the_files_of_tasks_that_had_ended(tmp_path: Path) -> None:
+    rows = pa.table({"x": range(100)})
+    zskip.write(rows, tmp_path / "t", by=["x"], files=2)
+    before = set((tmp_path / "t").glob("*.parquet"))
+    job = data_writer.write_job(str(tmp_path / "t"), {}, rows.schema, overwrite=False)
+    parts = [job.write(rows.to_batches()) for _ in range(2)]
+    assert len(set((tmp_path / "t").glob("*.parquet"))) > len(before)
+    job.abort(parts)
+    assert set((tmp_path / "t").glob("*.parquet")) == before
 
 
 def test_an_executor_without_zskip_says_which_python_it_is() -> None:
