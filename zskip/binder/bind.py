@@ -212,7 +212,8 @@ class _Binding:
         self.leaves += 1
         parsed = self._parse(part)
         tokens = self.tokens[part.start : part.end]
-        if len(tokens) > _MOST_WORDS < sum(each.token_type not in _READ_QUICKLY for each in tokens):
+        words = sum(each.token_type not in _READ_QUICKLY for each in tokens)
+        if min(len(tokens) - listed_constants(tokens), words) > _MOST_WORDS:
             return opaque(self.binder, parsed, f"an expression of more than {_MOST_WORDS:,} words and signs")
         return self.binder.leaf(parsed, lambda: self._frozen(part))
 
