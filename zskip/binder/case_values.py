@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from zskip.expr import tree
 from zskip.expr.literals import Refused
-from zskip.expr.tree import Node, Scalar
+from zskip.expr.tree import Literal, Node, Scalar
 
-__all__ = ["Choice", "Value", "chosen", "leaves"]
+__all__ = ["Choice", "Value", "chosen", "samples"]
 
 _MOST = 256
 """Comparisons that one may become: past it, the choice is left to the engine."""
@@ -22,6 +22,11 @@ class Choice:
     condition: Node
     then: Value
     otherwise: Value
+    samples: tuple[Scalar, ...] = field(init=False)
+    """Of the scalars that are chosen among, for each type a constant and another, where there are such."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", samples((self.then, self.otherwise)))
 
 
 Value = Scalar | Choice
@@ -51,6 +56,13 @@ def _ways(value: Value) -> int:
     return _ways(value.then) + _ways(value.otherwise) if isinstance(value, Choice) else 1
 
 
-def leaves(value: Value) -> list[Scalar]:
-    """The scalars among which a value chooses."""
-    return [*leaves(value.then), *leaves(value.otherwise)] if isinstance(value, Choice) else [value]
+def samples(values: Iterable[Value]) -> tuple[Scalar, ...]:
+    """For each type of these values, and of the scalars that they choose among: a constant and another, if any."""
+    found: list[tuple[bool, Scalar]] = []
+    for value in values:
+        for scalar in value.samples if isinstance(value, Choice) else (value,):
+            constant = isinstance(scalar, Literal)
+            # By comparison, for not every extension type has a hash.
+            if not any(constant == known and scalar.type == other.type for known, other in found):
+                found.append((constant, scalar))
+    return tuple(scalar for _, scalar in found)

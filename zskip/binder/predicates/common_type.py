@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from zskip import types as t
-from zskip.binder.case_values import Choice, Value, leaves
+from zskip.binder.case_values import Choice, Value, samples
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit, is_fixed
 from zskip.expr.tree import Call, Literal, Scalar
@@ -21,12 +21,12 @@ __all__ = ["one_kind", "one_type"]
 
 def one_kind(values: Sequence[Value], dialect: Dialect) -> list[Value]:
     """The branches of a choice, as the one type to which the engine casts them. Raises `Refused` where it may round."""
-    scalars = [leaf for value in values for leaf in leaves(value)]
-    types = _distinct(leaf.type for leaf in scalars if leaf.type != pa.null())
+    scalars = samples(values)
+    types = _distinct(each.type for each in scalars if each.type != pa.null())
     exact = all(t.is_integer(each) or t.is_decimal(each) for each in types) and _fits_38(types)
     if len(types) <= 1 or exact:
         return list(values)
-    terms = _distinct(leaf.type for leaf in scalars if not isinstance(leaf, Literal))
+    terms = _distinct(each.type for each in scalars if not isinstance(each, Literal))
     if len(terms) != 1 or any(isinstance(value, Choice) for value in values):
         raise Refused("a choice among values of several types", Cause.SEVERAL_TYPES)
     return list(aligned([value for value in values if not isinstance(value, Choice)], dialect))
