@@ -9,6 +9,7 @@ The JSON form holds all of it: nothing else is needed to compute the same file n
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from zskip.keys import Boundaries, row_hashes
 from zskip.layouts import typed_json
+from zskip.layouts.assignment_checks import check_assignment, integers
 from zskip.layouts.cell_lookup import CellLookup, Grid
 from zskip.layouts.cells import Cells, Files, ThresholdTree, merged
 from zskip.layouts.order import Slabs, arrange, slabs
@@ -179,19 +181,34 @@ class Assignment:
 
     @staticmethod
     def from_json(tree: Mapping[str, Any]) -> Assignment:
-        """The inverse of `to_json`. Raises `UnsupportedFormat` where a newer zskip wrote it."""
+        """The inverse of `to_json`.
+
+        Raises `UnsupportedFormat` where a newer zskip wrote it, and an error of Python's or Arrow's for what `to_json`
+        never gave: `ValueError`, `TypeError`, `LookupError`, `ArithmeticError`, `AttributeError`, `ArrowException`.
+        """
         typed_json.require_format(tree, _FORMAT)
         columns, nodes, cells = tree["columns"], tree["tree"], tree["cells"]
-        return Assignment(
+        assignment = Assignment(
             tree["layout"],
             tuple(column["path"] for column in columns),
             tuple(float(column["weight"]) for column in columns),
             tuple(Boundaries(typed_json.decode(column["boundaries"])) for column in columns),
-            ThresholdTree(*(np.array(nodes[key], np.int32) for key in ("column", "threshold", "below", "above"))),
-            Files(np.array(cells["first"], np.int64), np.array(cells["salt"], np.int64), int(tree["files"])),
+            ThresholdTree(*(integers(nodes[key], np.int32) for key in ("column", "threshold", "below", "above"))),
+            Files(integers(cells["first"], np.int64), integers(cells["salt"], np.int64), operator.index(tree["files"])),
             tuple(Boundaries(typed_json.decode(column["quantiles"])) for column in columns),
             tree["reason"],
         )
+        if not isinstance(assignment.layout, str) or not isinstance(assignment.reason, str):
+            raise TypeError("layout and reason are texts")
+        check_assignment(
+            assignment.columns,
+            assignment.weights,
+            assignment.boundaries,
+            assignment.quantiles,
+            assignment.tree,
+            assignment.cells,
+        )
+        return assignment
 
 
 def _quantiles(sample: Sample, column: int) -> pa.Array:

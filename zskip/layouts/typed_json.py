@@ -30,6 +30,8 @@ def encode(column: str, values: pa.Array) -> dict[str, Any]:
 
 def decode(tree: Mapping[str, Any]) -> pa.Array:
     """The array that `encode` described. Raises `UnsupportedFormat` for a type that this release does not know."""
+    if not isinstance(tree["values"], list):
+        raise TypeError("values are a list")
     return decode_values(tree["values"], _type(tree["type"]))
 
 

@@ -341,7 +341,7 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
         raise DamagedIndex(_damaged(name, "fails its checksum"))
     try:
         with _without_collecting():
-            return Snapshot.from_json(json.loads(body))
+            return Snapshot.from_json(json.loads(body, parse_constant=_refuse_constant))
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError, pa.ArrowException) as error:
         raise DamagedIndex(_damaged(name, f"holds what no snapshot does ({error})")) from error
 
@@ -359,6 +359,10 @@ def _without_collecting() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _damaged(name: str, what: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import hive
-from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, nearest
+from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest
+from zskip.option_checks import require_number
 from zskip.receipts import Appended
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, named_sketches
@@ -181,10 +184,31 @@ def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
 def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, int | None]:
     """A table's routing, and how many rows a full file has; None where the table has no layout."""
     layout = snapshot.layout
-    form: Any = None if layout is None else layout_assignment(storage, layout)
-    if layout is None or form is None or not form["assignments"]:
+    if layout is None:
         return None, None
-    return Routing.from_json(form, snapshot.partition_by), int(layout.options["fitted_rows_per_file"])
+    with _naming_version(snapshot):
+        form: Any = layout_assignment(storage, layout)
+        if form is None or not form["assignments"]:
+            return None, None
+        routing = Routing.from_json(form, snapshot.partition_by)
+        for assignment in {id(one): one for one in routing.assignments}.values():
+            for path, *both in zip(assignment.columns, assignment.boundaries, assignment.quantiles, strict=True):
+                for values in both:
+                    values.require_type(snapshot.schema.columns[path].type)
+        rows_per_file = layout.options["fitted_rows_per_file"]
+        require_number("fitted_rows_per_file", rows_per_file, least=1)
+        return routing, rows_per_file
+
+
+@contextmanager
+def _naming_version(snapshot: Snapshot) -> Iterator[None]:
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+        raise DamagedIndex(
+            f"Version {snapshot.version} can be read, but not changed: its entry holds what no layout "
+            f"does ({error}). Restore an older version, or write its rows as a new table."
+        ) from error
 
 
 def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
@@ -192,13 +216,14 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
     layout = snapshot.layout
     recorded_options = {} if layout is None else layout.options
     names = (*_SIZES, "row_group_rows", "compression", "weights", "workload", "layout", "hidden")
-    return replace(
-        options,
-        by=recorded_options.get("by", () if layout is None else layout.columns),
-        partition_by=snapshot.partition_by,
-        sketches=_sketches(snapshot),
-        **{name: recorded_options[name] for name in names if recorded_options.get(name) is not None},
-    )
+    with _naming_version(snapshot):
+        return replace(
+            options,
+            by=recorded_options.get("by", () if layout is None else layout.columns),
+            partition_by=snapshot.partition_by,
+            sketches=_sketches(snapshot),
+            **{name: recorded_options[name] for name in names if recorded_options.get(name) is not None},
+        )
 
 
 def _sketches(snapshot: Snapshot) -> dict[str, list[str]]:

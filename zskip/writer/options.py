@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypedDict
 
 from zskip.byte_sizes import bytes_of
-from zskip.errors import InvalidOption, nearest
+from zskip.errors import InvalidOption
+from zskip.layouts import LAYOUTS
+from zskip.option_checks import refuse, require_callback, require_choice, require_flag, require_number, require_path
 from zskip.progress import Progress
 from zskip.schema import names_given
 
@@ -94,7 +96,9 @@ class WriteOptions:
                 f"Give one of files=, rows_per_file= and file_size=, not {' and '.join(f'{size}=' for size in sizes)}."
             )
         for name in ("files", "rows_per_file", "row_group_rows", "threads"):
-            _at_least_one(name, getattr(self, name))
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name), least=1)
+                object.__setattr__(self, name, int(getattr(self, name)))
         for name in ("file_size", "memory_limit"):
             value = getattr(self, name)
             if value is not None:
@@ -103,11 +107,17 @@ class WriteOptions:
             raise InvalidOption(
                 f"memory_limit= is too little to work in with {self.memory_limit} bytes: give 64 kB at least."
             )
-        codec = str(self.compression).lower()
-        if codec not in _CODECS:
-            raise InvalidOption(f'There is no compression "{self.compression}".{nearest(codec, _CODECS)}')
+        if self.temp_directory is not None:
+            require_path("temp_directory", self.temp_directory)
+        if self.progress is not None:
+            require_callback("progress", self.progress)
+        require_flag("hidden", self.hidden)
+        require_choice("layout", self.layout, LAYOUTS)
+        codec = self.compression.lower() if isinstance(self.compression, str) else self.compression
+        require_choice("compression", codec, _CODECS)
         object.__setattr__(self, "compression", codec)
         _require_weights(self.weights)
+        _require_queries(self.workload)
         require_seed(self.seed)
         for name in ("by", "partition_by"):
             object.__setattr__(self, name, named(getattr(self, name), name))
@@ -159,8 +169,7 @@ def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
 
 def require_seed(seed: object) -> None:
     """Raises `InvalidOption` unless the seed is an integer of at least 0."""
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise InvalidOption(f"seed= is a whole number of at least 0, not {seed!r}.")
+    require_number("seed", seed, least=0, most=(1 << 64) - 1)
 
 
 def _require_weights(weights: object) -> None:
@@ -170,13 +179,13 @@ def _require_weights(weights: object) -> None:
         or not isinstance(listed, Iterable)
         or any(isinstance(each, bool) or not isinstance(each, Real) for each in listed)
     ):
-        what = "a number for each column of by=, or a mapping of columns to numbers"
-        raise InvalidOption(f"weights= is {what}, not {weights!r}.")
+        raise refuse("weights", "a number for each column of by=, or a mapping of columns to numbers", weights)
 
 
-def _at_least_one(name: str, value: object) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise InvalidOption(f"{name}= is a whole number of at least 1, not {value!r}.")
+def _require_queries(workload: object) -> None:
+    listed = None if isinstance(workload, str) or not isinstance(workload, Sequence) else workload
+    if workload is not None and (listed is None or not all(isinstance(query, str) for query in listed)):
+        raise refuse("workload", "a list of predicates or SELECT statements", workload)
 
 
 def span_of(text: str | timedelta) -> timedelta:

@@ -84,9 +84,15 @@ class Routing:
 
     @staticmethod
     def from_json(json: Mapping[str, Any], partition_by: Sequence[str]) -> Routing:
+        """The inverse of `to_json`. Raises what `Assignment.from_json` raises."""
         forms = [layouts.from_json(form) for form in json["assignments"]]
-        keys = tuple(tuple(key) for key in json["keys"])
-        return Routing(tuple(partition_by), keys, tuple(forms[number] for number in json["assignment"]))
+        keys, numbers = tuple(map(tuple, json["keys"])), json["assignment"]
+        parts = {(str,) * len(partition_by)}
+        if {tuple(map(type, key)) for key in keys} != parts or len(set(keys)) < len(keys):
+            raise ValueError("each partition has a key, and a text for each of its columns")
+        if len(numbers) != len(keys) or not all(type(one) is int and 0 <= one < len(forms) for one in numbers):
+            raise ValueError("each partition has one of the assignments")
+        return Routing(tuple(partition_by), keys, tuple(forms[number] for number in numbers))
 
 
 def fitted(
