@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, shown
 
 __all__ = ["bytes_of", "size_text"]
 
@@ -35,7 +35,7 @@ def bytes_of(value: int | str, name: str) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         size = value
     if size < 1:
-        raise InvalidOption(f'{name}= is a size above zero, as 128000000 or "128MB", not {value!r}.')
+        raise InvalidOption(f'{name}= is a size above zero, as 128000000 or "128MB", not {shown(value)}.')
     return size
 
 

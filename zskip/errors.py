@@ -71,6 +71,21 @@ class ZskipError(Exception):
 
 
 _LONGEST_MESSAGE = 2_000
+_LONGEST_VALUE = 60
+
+
+def shown(value: object) -> str:
+    """A value as messages show it.
+
+    >>> shown("x" * 100)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…"
+    """
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python does not write integers of more than 4,300 digits.
+        text = f"a very long {type(value).__name__}"
+    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
 
 
 def _cut(message: str) -> str:

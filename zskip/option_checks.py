@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from zskip.errors import InvalidOption, nearest
+import pyarrow as pa
 
-__all__ = ["refuse", "require_callback", "require_choice", "require_flag", "require_number", "require_path", "shown"]
+from zskip.errors import InvalidOption, nearest, shown
 
-_LONGEST = 60
-
-
-def shown(value: object) -> str:
-    """A value as messages show it.
-
-    >>> shown("x" * 100)
-    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…"
-    """
-    try:
-        text = repr(value)
-    except ValueError:
-        # Python does not write integers of more than 4,300 digits.
-        text = f"a very long {type(value).__name__}"
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+__all__ = [
+    "check_options",
+    "refuse",
+    "require_callback",
+    "require_choice",
+    "require_flag",
+    "require_number",
+    "require_path",
+]
 
 
 def refuse(name: str, what: str, value: object) -> InvalidOption:
@@ -53,11 +49,6 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
         raise InvalidOption(f"{name}= is one of {', '.join(choices)}, not {shown(value)}.{offered}")
 
 
-def require_flag(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise refuse(name, "True or False", value)
-
-
 def require_path(name: str, value: object) -> None:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
         raise refuse(name, "a path", value)
@@ -66,3 +57,52 @@ def require_path(name: str, value: object) -> None:
 def require_callback(name: str, value: object) -> None:
     if not callable(value):
         raise refuse(name, "a function of a phase, what is done and the total", value)
+
+
+def _kind(kind: type, what: str) -> Callable[[str, object], None]:
+    def require(name: str, value: object) -> None:
+        if not isinstance(value, kind):
+            raise refuse(name, what, value)
+
+    return require
+
+
+def _names(name: str, value: object) -> None:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Iterable) or isinstance(names, bytes) or not all(isinstance(one, str) for one in names):
+        raise refuse(name, "a name, or a list of names", value)
+
+
+require_flag = _kind(bool, "True or False")
+
+
+def _zone(name: str, value: Any) -> None:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError, TypeError, AttributeError):
+        raise refuse(name, "the IANA name of a time zone", value) from None
+
+
+_text = _kind(str, "a text")
+_least = {least: partial(require_number, least=least) for least in (0, 1)}
+_RULES: dict[str, Callable[[str, Any], None]] = {
+    **dict.fromkeys(("deep", "full", "dry_run", "go_back", "alternatives"), require_flag),
+    **dict.fromkeys(("files", "threads"), _least[1]),
+    **dict.fromkeys(("random", "sample", "seed"), _least[0]),
+    **dict.fromkeys(("dialect", "log_name"), _text),
+    **dict.fromkeys(("duckdb_log", "spark_event_log"), require_path),
+    **dict.fromkeys(("columns", "engines"), _names),
+    "into": partial(require_choice, choices=("arrow", "pandas", "polars")),
+    "progress": require_callback,
+    "schema": _kind(pa.Schema, "a schema of pyarrow"),
+    "sketches": _kind(Mapping, 'a mapping of columns to kinds of sketches, as {"uid": "values"}'),
+    "timezone": _zone,
+    "statistics": _kind(pa.Table, "a table of pyarrow"),
+}
+
+
+def check_options(**given: object) -> None:
+    """Check options by their names. None stands for an option that was not given."""
+    for name, value in given.items():
+        if value is not None:
+            _RULES[name](name, value)

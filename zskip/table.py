@@ -30,6 +30,7 @@ from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableExists, TableNotFound, UnsupportedFormat, nearest
 from zskip.expr import Predicate
 from zskip.layouts.depth import Clustering, depths
+from zskip.option_checks import check_options, refuse
 from zskip.plan import Plan, Survivors
 from zskip.progress import Progress, unreported
 from zskip.query_logs import LoggedQueries, TableNames, from_duckdb_log, from_spark_event_log
@@ -56,7 +57,7 @@ from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.delete import delete
-from zskip.writer.options import Resources, Rewrite, require_seed, span_of
+from zskip.writer.options import Resources, Rewrite, span_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of
@@ -194,10 +195,19 @@ def index(
 
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
     """
+    check_options(
+        schema=schema, statistics=statistics, deep=deep, sketches=sketches, threads=threads, progress=progress
+    )
     storage = open_storage(path, storage_options)
     given = None if schema is None else Schema(schema)
     snapshot = tablelog.index_files(
-        storage, schema=given, statistics=statistics, deep_scan=deep, threads=threads, progress=progress or unreported
+        storage,
+        schema=given,
+        statistics=statistics,
+        deep_scan=deep,
+        threads=threads,
+        check=lambda found: named_sketches(sketches or {}, found),
+        progress=progress or unreported,
     )
     if sketches:
         names = named_sketches(sketches, snapshot.schema)
@@ -228,6 +238,7 @@ def open(
     know. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
     other format that would be read wrongly.
     """
+    check_options(deep=deep)
     most = bytes_of(cache_limit, "cache_limit")
     if version is not None and as_of is not None:
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
@@ -258,6 +269,7 @@ def attach(
     readers and vacuums of both formats leave such folders alone.
     Raises `InvalidOption` for a table of zskip's own.
     """
+    check_options(deep=deep)
     return Table.of_source(sources.attach(path, deep=deep, storage_options=storage_options))
 
 
@@ -293,6 +305,7 @@ def cluster(
     Raises `UnsupportedFormat` for what the format's library cannot write, and `CommitConflict` where others changed
     the same files meanwhile; nothing is changed then.
     """
+    check_options(full=full, dry_run=dry_run)
     source = sources.source_of(path, storage_options=storage_options)
     chosen = replace(
         _resources(options),
@@ -327,8 +340,7 @@ def read(
     ``where``: SQL, or an expression as `Table.plan` takes it. Raises what `open` and `Table.plan` raise.
     """
     ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
-    if into not in ways:
-        raise InvalidOption(f'into= is "arrow", "pandas" or "polars", not {into!r}.')
+    check_options(into=into, columns=columns)
     table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
     return ways[into](table.plan(where), columns)
 
@@ -347,6 +359,7 @@ def repair(
 
     Raises `DamagedIndex`, with the reason, where the loss cannot be repaired; nothing is changed then.
     """
+    check_options(go_back=go_back, threads=threads)
     storage = open_storage(path, storage_options)
     snapshot, repaired = tablelog.repair(storage, go_back=go_back, threads=threads)
     if not snapshot.sketches:
@@ -371,6 +384,7 @@ def advise(
     ``weigh`` and ``progress``: as for `Table.advise`, which this is for the path of a table. Raises `InvalidOption`,
     `SqlError`.
     """
+    check_options(files=files, seed=seed, progress=progress)
     if isinstance(source, str | os.PathLike):
         found = sources.source_of(source, storage_options=storage_options)
         if found is not None:
@@ -379,7 +393,6 @@ def advise(
         if tablelog.latest_version(storage):
             table = Table(storage, tablelog.load(storage))
             return table.advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
-    require_seed(seed)
     sample, total, started = RowSample(_ADVISED_ROWS, seed), 0, time.perf_counter()
     for part in open_source(source, storage_options).parts(None):
         rows = part()
@@ -429,6 +442,7 @@ def _logged(
     spark_event_log: str | os.PathLike[str] | None,
     log_name: str | None,
 ) -> LoggedQueries:
+    check_options(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
     names = TableNames.of(address, *([] if log_name is None else [log_name]))
     if duckdb_log is not None and spark_event_log is None:
         return from_duckdb_log(duckdb_log, schema, names)
@@ -555,6 +569,7 @@ class Table:
         params: Parameters | None = None,
         freshness: Literal["list", "trust"] = "list",
     ) -> Survivors:
+        check_options(dialect=dialect, timezone=timezone)
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
         schema = self.snapshot.schema
@@ -569,14 +584,14 @@ class Table:
     def head(self, rows: int = 10, columns: Sequence[str] | None = None) -> pa.Table:
         """The first rows, in the order of the files. Raises `InvalidOption`, `UnknownColumn`."""
         if not isinstance(rows, int) or rows < 0:
-            raise InvalidOption(f"rows= is a number of rows, not {rows!r}.")
+            raise refuse("rows", "a number of rows", rows)
         scan = self.plan().scan
         found: list[pa.RecordBatch] = []
         for batch in to_batches(scan, columns):
             left = rows - sum(one.num_rows for one in found)
             if left <= 0:
                 break
-            found.append(batch.slice(0, left))
+            found.append(batch.slice(0, min(left, len(batch))))
         return pa.Table.from_batches(found, output_schema(scan, columns))
 
     def count(self) -> int:
@@ -661,6 +676,7 @@ class Table:
         others stay. ``session``: a Spark session that does the work; for Spark's SQL add ``dialect="spark"``. Options
         as for `append`. Raises `SqlError`, `CommitConflict`, `CorruptFile`.
         """
+        check_options(dialect=dialect, timezone=timezone)
         given = _resources(options, "dialect", "timezone", "params", "session")
         backend = _backend(session)
         for attempt in range(_ATTEMPTS):
@@ -721,6 +737,7 @@ class Table:
         an unchanged table does nothing. Where another writer removed files meanwhile, their groups are left out and
         counted in the receipt; raises `CommitConflict` where no group remains.
         """
+        check_options(full=full, dry_run=dry_run)
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         given = _resources(options, "full", "dry_run", "max_bytes", "session")
@@ -773,6 +790,7 @@ class Table:
 
         ``progress``: as for `zskip.index`.
         """
+        check_options(progress=progress)
         before = self.version
         if self._source is not None:
             self._index = index = sources.index_of(self._source, self._index.cache_bytes)
@@ -793,6 +811,7 @@ class Table:
 
         A reader that takes longer than that may lose its files, and a writer's commit is refused: choose a long time.
         """
+        check_options(dry_run=dry_run)
         self._require_own()
         return tablelog.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
 
@@ -814,6 +833,7 @@ class Table:
         may work meanwhile. An index that follows a Delta or Iceberg table is brought up to date; its files are left
         to `zskip.cluster` and to that format's own vacuum.
         """
+        check_options(dry_run=dry_run)
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds >= 0):
             raise InvalidOption(f"max_seconds= is a number of at least 0, not {max_seconds!r}.")
@@ -897,7 +917,7 @@ class Table:
         it reads, or all "queries" weigh the same · ``progress``: called with a phase, what is done and the total.
         Raises `InvalidOption`, `SqlError`.
         """
-        require_seed(seed)
+        check_options(files=files, seed=seed, progress=progress)
         count = len(self._index)
         started = time.perf_counter()
         rows, today, read = self._sample(seed, progress)
@@ -962,6 +982,7 @@ class Table:
         Notebooks display the chart; a tooltip names each file. `zskip.plot.save` writes it.
         ``dialect``, ``timezone`` and ``params`` are those of `plan`. Raises `MissingDependency` without Altair.
         """
+        check_options(dialect=dialect, timezone=timezone)
         from zskip.plot import boxes
 
         paths = [column.path for column in self.snapshot.schema.orderable([x, y])]
@@ -994,6 +1015,7 @@ class Table:
         Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files, and `MissingDependency` without
         Bokeh.
         """
+        check_options(columns=columns, alternatives=alternatives)
         from zskip import explore
 
         predicate = None if where is None else _bound(where, self.snapshot.schema, "duckdb", "UTC", None)

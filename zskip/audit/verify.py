@@ -17,7 +17,8 @@ from zskip.binder import bind
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb import to_duckdb
 from zskip.engines.duckdb.relation import condition
-from zskip.errors import CorruptFile, InvalidOption
+from zskip.errors import CorruptFile, InvalidOption, shown
+from zskip.option_checks import check_options
 from zskip.plan import Plan, Survivors, survey
 from zskip.plan.survivors import surviving_groups
 from zskip.progress import Progress, unreported
@@ -122,11 +123,18 @@ def verify(
         not isinstance(predicates, Sequence) or not all(isinstance(one, str) for one in predicates)
     ):
         raise InvalidOption(
-            f"predicates= is a list of predicates in SQL, not {predicates!r}; random= is the number of random ones."
+            f"predicates= is a list of predicates in SQL, not {shown(predicates)}; "
+            "random= is the number of random ones."
         )
-    for what, number in (("random predicates", random), ("skipped files to read", sample)):
-        if number is not None and number < 0:
-            raise InvalidOption(f"The number of {what} is at least 0, not {number}.")
+    check_options(
+        random=random,
+        sample=sample,
+        engines=engines,
+        seed=seed,
+        dialect=dialect,
+        timezone=timezone,
+        progress=progress,
+    )
     unknown = sorted(set(engines or ()) - set(ENGINES))
     if unknown:
         raise InvalidOption(f'There is no engine "{unknown[0]}"; there are {", ".join(ENGINES)}.')

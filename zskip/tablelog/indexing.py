@@ -41,13 +41,15 @@ def index_files(
     statistics: pa.Table | None = None,
     threads: int | None = None,
     read: Callable[[Listing], tuple[Schema, DataFiles]] | None = None,
+    check: Callable[[Schema], object] | None = None,
     progress: Progress = unreported,
 ) -> Snapshot:
     """Index the Parquet files of a folder, and commit the index as the first version of an unmanaged table.
 
     ``deep_scan``: read the rows for what the footers lack. ``statistics``: a table with one row per file, or per row
-    group, to be trusted in place of footers (`from_statistics`); the files need not be there then. ``read``: who reads
-    the footers, and with ``deep_scan`` the rows, of the listed files, if not this machine.
+    group, to be trusted in place of footers (`from_statistics`); the files need not be there then. ``read``: who
+    reads the footers, and with ``deep_scan`` the rows, of the listed files, if not this machine. ``check``: called
+    with the schema before the commit; may raise.
 
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
@@ -67,6 +69,8 @@ def index_files(
         _wait_for_next_mtime(storage, listing)
         schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads, progress)
         details = {"source": "rows" if deep_scan else "footers"}
+    if check is not None:
+        check(schema)
     return commit(
         storage,
         None,

@@ -175,7 +175,7 @@ def require_seed(seed: object) -> None:
 def _require_weights(weights: object) -> None:
     listed = weights.values() if isinstance(weights, Mapping) else weights
     if weights is not None and (
-        isinstance(listed, str)
+        isinstance(listed, str | bytes)
         or not isinstance(listed, Iterable)
         or any(isinstance(each, bool) or not isinstance(each, Real) for each in listed)
     ):
@@ -199,11 +199,11 @@ def span_of(text: str | timedelta) -> timedelta:
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", str(text).lower())
         if match is None or match[2] not in _SPANS:
-            raise InvalidOption(f'A time span is written as "7 days" or "12 hours", not {text!r}.')
+            raise refuse("older_than", 'a time span such as "7 days" or "12 hours"', text)
         try:
             span = timedelta(seconds=float(match[1]) * _SPANS[match[2]])
         except OverflowError:
-            raise InvalidOption(f"{text!r} is longer than any table has lived.") from None
+            raise refuse("older_than", "a time span that a table may have lived", text) from None
     if span < timedelta(0):
         raise InvalidOption("A time span cannot be negative.")
     return span
