@@ -12,12 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
+from zskip.audit import doctor
 from zskip.errors import (
+    CommitConflict,
     CorruptFile,
     FilesRemoved,
     ForeignTable,
     InvalidOption,
     SchemaMismatch,
+    TableError,
     TableNotFound,
     UnknownParameter,
 )
@@ -204,3 +207,36 @@ def test_a_column_chunk_of_another_name_than_its_columns(tmp_path: Path) -> None
     source.write_bytes(whole.replace(chunk, b"\x19\x18\x01c"))
     table = zskip.write(source, tmp_path / "t", by="a")
     assert table.plan("s = 'k'").count() == 100
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_in_place_of_a_folder_is_refused(link: bool, tmp_path: Path) -> None:
+    """Errors of Python's: NotADirectoryError, and FileExistsError from a write."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(ROWS, path)
+    if link:
+        (tmp_path / "link.parquet").symlink_to(path)
+        path = tmp_path / "link.parquet"
+    for attempt in (
+        zskip.index,
+        doctor,
+        lambda at: zskip.write(ROWS, at, by="a"),
+        lambda at: zskip.cluster(at, by="a"),
+    ):
+        with pytest.raises(TableError, match=r"\.parquet is no folder, and a table is one"):
+            attempt(path)
+    assert pq.read_table(path).num_rows == 100
+
+
+def test_a_delete_after_a_column_got_another_type_says_so(tmp_path: Path) -> None:
+    """DuckDB's ConversionException, or another meaning of the same text."""
+    table = zskip.write(ROWS, tmp_path / "t", by="a")
+    zskip.open(tmp_path / "t").overwrite(pa.table({"a": ["x", "3"]}), by="a")
+    with pytest.raises(
+        CommitConflict, match='"a" is int64 in version 1, at which this object is, and string in version 2'
+    ):
+        table.delete("a = 3")
+    assert zskip.open(tmp_path / "t").delete("a = '3'").rows == 1
+    narrow = zskip.write(pa.table({"a": pa.array([1, 2], pa.int8())}), tmp_path / "n", by="a")
+    zskip.open(tmp_path / "n").append(pa.table({"a": [1000]}))
+    assert narrow.delete("a = 2").rows == 1

@@ -57,6 +57,7 @@ from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.delete import delete
+from zskip.writer.evolution import common_type
 from zskip.writer.options import Resources, Rewrite, span_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches, drop_sketches
@@ -682,6 +683,7 @@ class Table:
         for attempt in range(_ATTEMPTS):
             base = self._newest()
             matching, rest = _both(where, base.schema, dialect, timezone, params)
+            self._require_same_types(base, matching)
             try:
                 with tablelog.naming_vacuums(self._storage, base):
                     snapshot, done = delete(self._storage, base, matching, rest, given, backend)
@@ -1047,6 +1049,16 @@ class Table:
     def _newest(self) -> Snapshot:
         self._require_own()
         return tablelog.load(self._storage)
+
+    def _require_same_types(self, newest: Snapshot, predicate: Predicate) -> None:
+        """Raise `CommitConflict` where a column of a predicate has got a type that the one here does not widen to."""
+        for path in sorted(predicate.columns):
+            here, now = (one.schema.columns.get(path) for one in (self.snapshot, newest))
+            if here is not None and now is not None and common_type(here.type, now.type) != now.type:
+                raise CommitConflict(
+                    f'The column "{path}" is {here.type} in version {self.version}, at which this object is, and '
+                    f"{now.type} in version {newest.version}: open the table again, and check the predicate."
+                )
 
     def _require_own(self) -> None:
         """Raise `UnsupportedFormat` for a table of another format."""

@@ -100,6 +100,7 @@ class LocalStorage:
         sizes: list[int] = []
         modified: list[int] = []  # separate lists: a tuple per file would cost time in Python's garbage collector
         touched: list[int] = []
+        self.require_folder()
         waiting = [prefix.rstrip("/")]
         while waiting:
             folder = waiting.pop()
@@ -208,7 +209,15 @@ class LocalStorage:
         self._sync_folders([path])
         return True
 
+    def require_folder(self) -> None:
+        """Raise `TableError` where a file lies at the address of a table, or what is neither file nor folder."""
+        if os.path.lexists(self.local) and not self.local.is_dir():
+            raise TableError(
+                f"{self.uri} is no folder, and a table is one. Give the folder, or zskip.write(file, folder, by=…)."
+            )
+
     def open_writer(self, path: str) -> BinaryIO:
+        self.require_folder()
         target = self._locate(path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         temporary = _temporary(target)
