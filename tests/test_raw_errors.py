@@ -240,3 +240,15 @@ def test_a_delete_after_a_column_got_another_type_says_so(tmp_path: Path) -> Non
     narrow = zskip.write(pa.table({"a": pa.array([1, 2], pa.int8())}), tmp_path / "n", by="a")
     zskip.open(tmp_path / "n").append(pa.table({"a": [1000]}))
     assert narrow.delete("a = 2").rows == 1
+
+
+def test_a_far_timestamp_beside_nanoseconds_says_so(tmp_path: Path) -> None:
+    """DuckDB's ConversionException."""
+    far, near = (pa.table({"t": pa.array([value], pa.timestamp("us"))}) for value in (253_370_764_800_000_000, 0))
+    pq.write_table(far, tmp_path / "1.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(near.cast(pa.schema([("t", pa.timestamp("ns"))])), tmp_path / "2.parquet")
+    table = zskip.index(tmp_path)
+    plan = table.plan("t >= TIMESTAMP '2021-01-01'")
+    for read in (table.to_arrow, plan.to_arrow, plan.count):
+        with pytest.raises(SchemaMismatch, match='"t" has nanoseconds'):
+            read()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import CorruptFile, TableNotFound, ZskipError
+from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError
 from zskip.tablelog import latest_version
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["naming_bad_files"]
 
+_TOO_FAR = "Could not convert Timestamp to higher precision"
 _NAMED = 10
 """Files that a note on an error names."""
 
@@ -37,6 +38,14 @@ def naming_bad_files(*scans: Scan) -> Iterator[None]:
         for scan in scans:
             if message := _gone(scan):
                 raise TableNotFound(message) from error
+        if _TOO_FAR in str(error):
+            fields = [field for scan in scans for field in scan.schema.arrow]
+            for field in fields:
+                if field.type == pa.timestamp("ns"):
+                    raise SchemaMismatch(
+                        f'A timestamp lies outside 1677 to 2262, and "{field.name}" has nanoseconds, as another file '
+                        "has. Index these files apart, or write them anew with microseconds."
+                    ) from error
         if isinstance(error, _of_files()) or type(error) is duckdb.Error:
             paths = [path for scan in scans if scan.storage.local is not None for path in scan.paths]
             for path in paths:
