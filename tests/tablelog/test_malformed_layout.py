@@ -89,6 +89,8 @@ def check_all(folder: Path, every: int) -> None:
     """Every n-th change of the entry: one field has another value, or none."""
     entry = written(folder / "whole")
     changes = [(place, value) for place in places(entry) for value in (*HOSTILE, ABSENT)][::every]
+    # An entry without one of its shards is that of a smaller table.
+    changes = [(place, value) for place, value in changes if not (value is ABSENT and place[:-1] == ("shards",))]
     refused = 0
     for place, value in changes:
         shutil.copytree(folder / "whole", folder / "copy")
