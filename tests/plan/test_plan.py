@@ -190,6 +190,35 @@ def test_a_null_among_values_that_pyarrow_skips_is_not_read_as_one_that_matches(
     assert found.column("k").to_pylist() == [0, 1, 3]
 
 
+def test_if_else_of_arrow_is_null_where_its_condition_is(tmp_path: Path) -> None:
+    rows = pa.table({"n": range(8), "s": ["a", None, "b", None, "c", "a", None, "d"]})
+    table = zskip.write(rows, tmp_path / "t", by="n", files=4)
+    expression = pc.if_else(pc.field("s") == "a", True, pc.field("n") < 4)
+    for each in (expression, ~expression):
+        assert sorted(table.plan(each).to_arrow()["n"].to_pylist()) == rows.filter(each)["n"].to_pylist()
+    table.delete(expression)
+    assert sorted(table.to_arrow()["n"].to_pylist()) == [1, 3, 4, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pc.starts_with(pc.field("s"), "A", ignore_case=True),
+        pc.field("s").isin(["a" * 39 + "é" * 30, "b" * 40 + "é" * 30, "a"]),  # which pyarrow cannot print
+    ],
+    ids=["ignore_case", "long texts"],
+)
+def test_what_of_arrow_cannot_be_read_is_refused_and_datasets_read_all(
+    tmp_path: Path, expression: pc.Expression
+) -> None:
+    rows = pa.table({"n": range(4), "s": ["a", None, "b", "A"]})
+    table = zskip.write(rows, tmp_path / "t", by="n", files=2)
+    with pytest.raises(UnsupportedSql, match="cannot be read"):
+        table.plan(expression)
+    found = table.dataset().to_table(filter=expression)
+    assert sorted(found["n"].to_pylist()) == rows.filter(expression)["n"].to_pylist()
+
+
 def test_a_parameter_of_many_digits_is_refused_in_plain_words(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"n": range(4)}), tmp_path / "t", by=["n"], files=2)
     with pytest.raises(UnknownParameter, match="digits"):

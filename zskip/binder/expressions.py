@@ -58,7 +58,11 @@ def text_of(expression: object, schema: Schema) -> str:
     parts = reader(expression, schema)
     if None in parts:
         library = type(expression).__module__.partition(".")[0].strip("_")
-        raise UnsupportedSql(f"A part of this {library} expression cannot be read: {expression}. Say it in SQL.")
+        try:
+            shown = f": {expression}"
+        except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
+            shown = ""
+        raise UnsupportedSql(f"A part of this {library} expression cannot be read{shown}. Say it in SQL.")
     return " AND ".join(f"({part})" for part in parts)
 
 

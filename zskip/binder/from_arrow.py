@@ -47,8 +47,12 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[str | None]:
         return [None]
     names = dict(_functions(message))
     root = _one(_message(_one(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)
+    try:
+        shown = str(expression)
+    except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
+        return [None]
     # The message does not say how is_in treats NULL, only the expression's text does.
-    nulls_match = "null_matching_behavior=" not in str(expression).replace("null_matching_behavior=MATCH", "")
+    nulls_match = "null_matching_behavior=" not in shown.replace("null_matching_behavior=MATCH", "")
     return list(_parts(_message(root), _Reading(schema, names, nulls_match)))
 
 
@@ -60,15 +64,17 @@ def _functions(message: Message) -> Iterator[tuple[int, str]]:
 
 
 def _parts(node: Message, reading: _Reading) -> Iterator[str | None]:
-    name, arguments = reading.call(node)
-    if name == "and":
-        for argument in arguments:
-            yield from _parts(argument, reading)
-        return
     try:
-        yield reading.text(node)
+        name, arguments = reading.call(node)
+        text = None if name == "and" else reading.text(node)
     except _Unread:
         yield None
+        return
+    if text is not None:
+        yield text
+        return
+    for argument in arguments:
+        yield from _parts(argument, reading)
 
 
 class _Reading:
@@ -151,11 +157,14 @@ class _Reading:
         return f"({held} OR {name} IS NULL)" if None in values else f"({held} AND {name} IS NOT NULL)"
 
     def choice(self, node: Message) -> str:
-        """if_else, in which DuckDB wraps its IN."""
+        """if_else, in which DuckDB wraps its IN. Unlike CASE it is NULL where its condition is."""
         clauses = [_message(one) for one in node.get(1, ())]
-        branches = [(_message(_one(one, 1)), _message(_one(one, 2))) for one in clauses]
-        text = " ".join(f"WHEN {self.text(test)} THEN {self.text(then)}" for test, then in branches)
-        return f"(CASE {text} ELSE {self.text(_message(_one(node, 2)))} END)"
+        if len(clauses) != 1:
+            raise _Unread
+        test, then, otherwise = (
+            self.text(_message(part)) for part in (_one(clauses[0], 1), _one(clauses[0], 2), _one(node, 2))
+        )
+        return f"(CASE WHEN {test} THEN {then} WHEN NOT ({test}) THEN {otherwise} END)"
 
     def column(self, node: Message) -> tuple[str, pa.DataType]:
         """A column's name in SQL, and its type."""
