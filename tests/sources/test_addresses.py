@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 import zskip
 from tests import ROOT
 from tests.sources.asking import require_same, rows
-from zskip.errors import ForeignTable, SchemaError, UnsupportedFormat
+from zskip.errors import ForeignTable, SchemaError, TableNotFound, UnsupportedFormat
 from zskip.sources import deletion_vectors
 
 ROWS = pa.table({"id": pa.array(range(9), pa.int64())})
@@ -53,6 +53,20 @@ def test_paths_of_the_log_are_decoded_once(folder: str, tmp_path: Path) -> None:
     zskip.cluster(path, by=["id"], files=1)
     assert rows(pa.table(DeltaTable(path).scan())) == rows(theirs)
     require_same(zskip.open(path), theirs, predicates[:4])
+
+
+def test_a_delta_table_object_stays_at_its_version_when_the_log_is_cleaned(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for _ in range(3):
+        write_deltalake(path, ROWS, mode="append")
+    older = DeltaTable(path)
+    for _ in range(3):
+        write_deltalake(path, ROWS, mode="append")
+    DeltaTable(path).create_checkpoint()
+    for version in range(5):
+        (path / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(TableNotFound, match="no version 2"):
+        zskip.open(older)
 
 
 def test_a_folder_that_deltalake_looks_for_elsewhere_is_refused(tmp_path: Path) -> None:

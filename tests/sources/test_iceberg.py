@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import struct
 import zlib
@@ -33,7 +34,7 @@ from pyroaring import BitMap
 
 import zskip
 from tests.sources.asking import require_same, rows
-from zskip.errors import UnsupportedFormat
+from zskip.errors import TableNotFound, UnsupportedFormat
 
 NUMBERS = itertools.count()
 
@@ -320,6 +321,53 @@ def test_snapshots_branches_and_tags_are_versions(catalog: Catalog) -> None:
     assert zskip.open(table, version="before").plan().count() == 100
     assert zskip.open(table).plan().count() == 200
     assert zskip.open(table).version == table.current_snapshot().snapshot_id  # type: ignore[union-attr]
+
+
+def test_a_tag_of_digits_is_no_snapshot(catalog: Catalog) -> None:
+    table, _ = table_of_two_files(catalog)
+    first, second = (each.snapshot_id for each in table.history())
+    table.manage_snapshots().create_tag(second, str(first)).create_tag(second, "7").commit()
+    assert zskip.open(table, version=str(first)).plan().count() == 200
+    assert zskip.open(table, version=first).plan().count() == 100
+    assert zskip.open(table, version="7").plan().count() == 200
+    for opened in (table, table.metadata_location):
+        with pytest.raises(TableNotFound, match="7"):
+            zskip.open(opened, version=7)
+    assert zskip.open(table.metadata_location, version=first).plan().count() == 100
+
+
+@pytest.mark.parametrize(
+    ("added", "named"),
+    [
+        ({"name": "q", "type": "binary", "initial-default": "6162"}, "q"),
+        ({"name": "q", "type": "fixed[2]", "initial-default": "00ff"}, "q"),
+        (
+            {
+                "name": "s",
+                "type": {
+                    "type": "struct",
+                    "fields": [{"id": 10, "name": "z", "required": False, "type": "int", "initial-default": 4}],
+                },
+            },
+            "z",
+        ),
+    ],
+    ids=["binary", "fixed", "nested"],
+)
+def test_defaults_that_are_not_read_are_refused(
+    catalog: Catalog, tmp_path: Path, added: dict[str, Any], named: str
+) -> None:
+    table, _ = table_of_two_files(catalog)
+    place = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(place.read_text())
+    schema = {**metadata["schemas"][0], "schema-id": 1}
+    schema["fields"] = [*schema["fields"], {"id": 9, "required": False, **added}]
+    metadata |= {"format-version": 3, "next-row-id": 0, "current-schema-id": 1, "last-column-id": 10}
+    metadata["schemas"].append(schema)
+    later = place.with_name("00009-later.metadata.json")
+    later.write_text(json.dumps(metadata))
+    with pytest.raises(UnsupportedFormat, match=f'default for "{named}"'):
+        zskip.open(later)
 
 
 def test_a_folder_is_opened_at_its_newest_metadata(catalog: Catalog, tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ class DeltaSource:
                     table.load_as_version(self.fixed)
                     self._require_as_old(int(table.version()), self.fixed)
         except TableNotFoundError as error:
+            if version is not None and is_delta(self.storage):
+                raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version} now.") from error
             raise TableNotFound(f"There is no Delta table at {self.storage.uri}: {error}") from error
         except (TableError, OverflowError) as error:
             if version is None or self.storage.exists(_commit(version)):

@@ -354,6 +354,7 @@ def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
     _refuse_reused(table)
     arrow = schema_to_pyarrow(columns)
     defaults = {one.field_id: one.initial_default for one in columns.fields if one.initial_default is not None}
+    _refuse_defaults(columns, metadata)
 
     def marks(one: pa.Field) -> dict[bytes, bytes]:
         number = (one.metadata or {})[_PARQUET_ID]
@@ -361,6 +362,23 @@ def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
         return {FIELD_ID: number} | ({} if default is None else {DEFAULT: str(default).encode()})
 
     return Schema(pa.schema([plain_field(one, marks(one)) for one in arrow]))
+
+
+def _refuse_defaults(columns: IcebergSchema, metadata: str) -> None:
+    """Raise `UnsupportedFormat` for defaults that rows of older files would not get."""
+    from pyiceberg.schema import index_by_id
+    from pyiceberg.types import BinaryType, FixedType, NestedField
+
+    whole = {one.field_id for one in columns.fields}
+    for number, one in index_by_id(columns).items():
+        if not isinstance(one, NestedField) or one.initial_default is None:
+            continue
+        if number not in whole or isinstance(one.field_type, BinaryType | FixedType):
+            kind = "a nested field" if number not in whole else f"a column of {one.field_type}"
+            raise UnsupportedFormat(
+                f'The Iceberg table at {metadata} has a default for "{one.name}", {kind}: zskip reads '
+                "defaults of whole columns that are neither binary nor fixed."
+            )
 
 
 def _refuse_reused(table: Table) -> None:

@@ -59,6 +59,8 @@ def own_snapshot(
     """
     if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
         return None
+    if os.fspath(table).endswith(".metadata.json"):
+        return None
     storage = open_storage(table, storage_options)
     try:
         snapshot = load(storage, version, as_of)
@@ -161,7 +163,9 @@ def _deepened(source: Source, deep: bool) -> Source:
 def _version_of(table: Any, storage: Storage) -> int | None:
     """The version at which a DeltaTable is; None where that is the newest."""
     version = int(table.version())
-    return version if storage.exists(f"_delta_log/{version + 1:020}.json") else None
+    # Not only the next commit, which a clean-up of the log may have removed.
+    later = (int(name[:20]) > version for name in storage.names("_delta_log") if name[:20].isdigit())
+    return version if any(later) else None
 
 
 def _chosen(version: Any, as_of: datetime | None) -> int | str | datetime | None:
