@@ -88,6 +88,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message; other libraries put stacks of their own below it.
+
+    >>> first_line(ValueError("no such file\\n  at line 5"))
+    'no such file'
+    """
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def _cut(message: str) -> str:
     """The beginning, which names the argument, and the end, which says what to do."""
     if len(message) <= _LONGEST_MESSAGE:

@@ -59,10 +59,10 @@ def text_of(expression: object, schema: Schema) -> str:
     if None in parts:
         library = type(expression).__module__.partition(".")[0].strip("_")
         try:
-            shown = f": {expression}"
+            printed = f": {expression}"
         except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
-            shown = ""
-        raise UnsupportedSql(f"A part of this {library} expression cannot be read{shown}. Say it in SQL.")
+            printed = ""
+        raise UnsupportedSql(f"A part of this {library} expression cannot be read{printed}. Say it in SQL.")
     return " AND ".join(f"({part})" for part in parts)
 
 

@@ -48,11 +48,11 @@ def conjuncts(expression: pc.Expression, schema: Schema) -> list[str | None]:
     names = dict(_functions(message))
     root = _one(_message(_one(message, _REFERRED)), _EXPRESSION_OF_REFERENCE)
     try:
-        shown = str(expression)
+        printed = str(expression)
     except UnicodeDecodeError:  # pyarrow cuts long lists in the middle of a character
         return [None]
     # The message does not say how is_in treats NULL, only the expression's text does.
-    nulls_match = "null_matching_behavior=" not in shown.replace("null_matching_behavior=MATCH", "")
+    nulls_match = "null_matching_behavior=" not in printed.replace("null_matching_behavior=MATCH", "")
     return list(_parts(_message(root), _Reading(schema, names, nulls_match)))
 
 

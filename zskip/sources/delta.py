@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zskip import types as t
-from zskip.errors import MissingDependency, TableError, TableNotFound, UnsupportedFormat
+from zskip.errors import MissingDependency, TableError, TableNotFound, UnsupportedFormat, first_line
 from zskip.schema import Schema, join_path
 from zskip.sources.deletion_vectors import positions
 from zskip.sources.source import (
@@ -40,7 +40,7 @@ from zskip.types import is_orderable, logical_type
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["DeltaSource", "is_delta"]
+__all__ = ["DeltaSource", "is_delta", "log_versions"]
 
 _FEATURES = frozenset(
     {
@@ -64,6 +64,11 @@ _EXACT_DOUBLES = 1 << 53
 def is_delta(storage: Storage) -> bool:
     """Whether a Delta table lies in a folder."""
     return bool(storage.names("_delta_log"))
+
+
+def log_versions(storage: Storage) -> Iterator[int]:
+    """The versions of which a Delta log has a commit or a checkpoint, in no order, some of them twice."""
+    return (int(name[:20]) for name in storage.names("_delta_log") if name[:20].isdigit())
 
 
 @dataclass(frozen=True)
@@ -122,15 +127,14 @@ class DeltaSource:
             checkpoint = max((n for n, name in enumerate(names) if ".checkpoint" in name), default=0)
             for name in names[checkpoint:]:
                 _require_whole(self.storage, f"_delta_log/{name}")
-            told = str(error).partition("\n")[0]  # what follows is a stack of its own
             raise UnsupportedFormat(
-                f"deltalake cannot read the Delta table at {self.storage.uri}: {told}. Read it with an engine that "
-                "can, or open an earlier version with version=."
+                f"deltalake cannot read the Delta table at {self.storage.uri}: {first_line(error)}. "
+                "Read it with an engine that can, or open an earlier version with version=."
             ) from error
 
     def _require_as_old(self, version: int, moment: datetime) -> None:
         """Raise `TableNotFound` where a version is only taken since there is none that is as old as a time."""
-        if any(name[:20].isdigit() and int(name[:20]) < version for name in self.storage.names("_delta_log")):
+        if any(other < version for other in log_versions(self.storage)):
             return
         asked = int(moment.timestamp() * 1000)
         committed = self.storage.size_and_modified([_commit(version)]).modified[0].as_py()
@@ -146,9 +150,9 @@ class DeltaSource:
         if not self.storage.exists(_commit(version)):
             return None
         for line in self.storage.read(_commit(version)).splitlines():
-            told = json.loads(line).get("commitInfo", {})
-            if told:
-                return cast("int | None", told.get("inCommitTimestamp", told.get("timestamp")))
+            commit_info = json.loads(line).get("commitInfo", {})
+            if commit_info:
+                return cast("int | None", commit_info.get("inCommitTimestamp", commit_info.get("timestamp")))
         return None
 
     # --- following ---

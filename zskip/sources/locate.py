@@ -11,7 +11,7 @@ from typing import Any
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound
 from zskip.sources.cache import cache_of
 from zskip.sources.deep_source import DeepSource
-from zskip.sources.delta import DeltaSource, is_delta
+from zskip.sources.delta import DeltaSource, is_delta, log_versions
 from zskip.sources.iceberg import IcebergSource, newest_metadata
 from zskip.sources.log_index import follow
 from zskip.sources.source import Source
@@ -164,8 +164,7 @@ def _version_of(table: Any, storage: Storage) -> int | None:
     """The version at which a DeltaTable is; None where that is the newest."""
     version = int(table.version())
     # Not only the next commit, which a clean-up of the log may have removed.
-    later = (int(name[:20]) > version for name in storage.names("_delta_log") if name[:20].isdigit())
-    return version if any(later) else None
+    return version if any(other > version for other in log_versions(storage)) else None
 
 
 def _chosen(version: Any, as_of: datetime | None) -> int | str | datetime | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import types as t
-from zskip.errors import CorruptFile, SchemaError, TableError, TableNotFound, ZskipError
+from zskip.errors import CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.stats.trust import Writer, believed
@@ -120,8 +120,7 @@ def reading(address: str, what: str) -> Iterator[None]:
     except OSError as error:
         raise TableError(f"{address}, {what}, cannot be read: {error}") from error
     except Exception as error:
-        told = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise CorruptFile(f"{address}, {what}, is damaged: {told}. {restore}") from error
+        raise CorruptFile(f"{address}, {what}, is damaged: {first_line(error)}. {restore}") from error
 
 
 def content_files(
