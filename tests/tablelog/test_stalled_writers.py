@@ -375,10 +375,10 @@ def test_a_change_stays_where_what_it_replaced_has_expired(place: tuple[str, Any
 
 
 class StandingRead:
-    """A storage that runs ``meanwhile`` once, before its first call of a verb on a path that holds some text."""
+    """A storage that runs ``meanwhile`` once, before or after its first read of a path that holds some text."""
 
-    def __init__(self, inner: Storage, part: str, meanwhile: Callable[[], object]) -> None:
-        self.inner, self.part, self.meanwhile, self.stalled = inner, part, meanwhile, False
+    def __init__(self, inner: Storage, part: str, meanwhile: Callable[[], object], *, after: bool = False) -> None:
+        self.inner, self.part, self.meanwhile, self.after, self.stalled = inner, part, meanwhile, after, False
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
@@ -386,10 +386,14 @@ class StandingRead:
             return found
 
         def call(*given: Any, **named: Any) -> Any:
-            if not self.stalled and (name == "filesystem" or self.part in str(given[0])):
-                self.stalled = True
+            stalls = not self.stalled and (name == "filesystem" or self.part in str(given[0]))
+            self.stalled |= stalls
+            if stalls and not self.after:
                 self.meanwhile()
-            return found(*given, **named)
+            answer = found(*given, **named)
+            if stalls and self.after:
+                self.meanwhile()
+            return answer
 
         return call
 
@@ -434,3 +438,13 @@ def test_opening_goes_on_where_the_newest_version_is_vacuumed_before_it_is_read(
     storage: Any = StandingRead(open_storage(*place), "log/000", lambda: others(place))
     assert tablelog.load(storage).version == 4
     assert storage.stalled
+
+
+def test_a_vacuum_goes_on_where_the_newest_version_is_vacuumed_after_it_is_read(tmp_path: Path) -> None:
+    """It ended in IndexError."""
+    place = str(tmp_path / "table"), None
+    write(place)
+    storage: Any = StandingRead(open_storage(*place), "log/000", lambda: others(place), after=True)
+    assert tablelog.vacuum(storage, older_than=timedelta(0)).version == 4
+    assert storage.stalled
+    assert ids(place) == [*range(10), *range(1000, 1030)]

@@ -60,8 +60,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
         horizon = max(now - older_than, _EPOCH)
     except OverflowError:
         horizon = _EPOCH
-    newest = log.load(storage)
-    versions = [version for version in log.versions(storage) if version <= newest.version]
+    newest, versions = _newest(storage)
     alone = not intents(storage)  # read after the newest version: see above
     kept_from = _first_kept(storage, versions, horizon) if alone else versions[0]
     expired = [version for version in versions if version < kept_from]
@@ -93,6 +92,15 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     paths = [*replaced.path.to_pylist(), *gone.path.to_pylist()]
     size = sum(pc.sum(files.size, min_count=0).as_py() for files in (replaced, gone))
     return Vacuumed(newest.version, tuple(paths), size, tuple(expired))
+
+
+def _newest(storage: Storage) -> tuple[Snapshot, list[int]]:
+    """The newest version, and the versions up to it; read again where another vacuum removed it between."""
+    while True:
+        newest = log.load(storage)
+        versions = [version for version in log.versions(storage) if version <= newest.version]
+        if versions:
+            return newest, versions
 
 
 def _require_files(storage: Storage, newest: Snapshot, listed: pa.StringArray) -> None:
