@@ -223,7 +223,7 @@ def test_an_error_names_the_file_of_delta(tmp_path: Path) -> None:
 
 def test_a_moved_iceberg_table_names_the_file_outside(tmp_path: Path) -> None:
     moved = iceberg_table(tmp_path / "a").rename(tmp_path / "moved")
-    with pytest.raises(UnsupportedFormat, match=r"(?s)snap-.*avro.*Move it back"):
+    with pytest.raises(UnsupportedFormat, match=r"(?s)snap-.*avro.*move it back"):
         zskip.open(moved)
 
 

@@ -157,7 +157,7 @@ def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, st
 
 def _recorded(source: Source, record: LayoutRecord, runs: Sequence[str]) -> Index:
     """The index of the current table, with the layout and the runs that followed it recorded."""
-    index = index_of(_again(source))
+    index = index_of(source.moved_on() if isinstance(source, IcebergSource) else source)
     kept: dict[str, Any] = {**record.options, "runs": list(runs)}
     snapshot = commit(
         index.parts,
@@ -168,10 +168,3 @@ def _recorded(source: Source, record: LayoutRecord, runs: Sequence[str]) -> Inde
         details=index.snapshot.details,
     )
     return Index(index.storage, snapshot, parts=index.parts)
-
-
-def _again(source: Source) -> Source:
-    """The source after a commit: an Iceberg table has a new metadata file then."""
-    if isinstance(source, IcebergSource) and source.table is not None:
-        return IcebergSource.at(source.storage, source.table.metadata_location, None, source.table)
-    return source

@@ -38,6 +38,10 @@ class DeepSource:
         return self.source.storage
 
     @property
+    def home(self) -> Storage:
+        return self.source.home
+
+    @property
     def fixed(self) -> int | str | datetime | None:
         return self.source.fixed
 

@@ -83,6 +83,10 @@ class DeltaSource:
     def format(self) -> str:
         return "delta"
 
+    @property
+    def home(self) -> Storage:
+        return self.storage
+
     def table(self) -> DeltaTable:
         """The table, opened by deltalake. Raises `TableNotFound`, `CorruptFile` and `UnsupportedFormat`."""
         try:

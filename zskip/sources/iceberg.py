@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io as buffers
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,8 @@ from zskip import types as t
 from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, Schema
 from zskip.sources.iceberg_bounds import decoded
+from zskip.sources.iceberg_metadata import read_metadata, refuse_type
+from zskip.sources.iceberg_paths import path_in, plain_address
 from zskip.sources.source import (
     DEFAULT,
     FIELD_ID,
@@ -28,7 +29,7 @@ from zskip.sources.source import (
     reading,
 )
 from zskip.stats import ColumnStatistics
-from zskip.storage.storage import Storage
+from zskip.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -37,27 +38,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["IcebergSource", "manifest_entries", "newest_metadata"]
+__all__ = ["IcebergSource", "manifest_entries"]
 
-_NUMBERED = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json")
+_PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+"""Properties of a table that name folders for its new files."""
+
 _PARQUET_ID = b"PARQUET:field_id"
-_LATEST_FORMAT = 3
-
-
-def newest_metadata(storage: Storage) -> str | None:
-    """The path of the newest metadata file of the Iceberg table in a folder; None where there is none.
-
-    Without a catalog the version hint says it, else the highest number.
-    """
-    names = [name for name in storage.names("metadata") if _NUMBERED.fullmatch(name)]
-    if not names:
-        return None
-    if storage.exists("metadata/version-hint.text"):
-        hint = storage.read("metadata/version-hint.text").decode(errors="replace").strip()
-        for name in (f"v{hint}.metadata.json", f"{hint}.metadata.json", hint):
-            if name in names:
-                return f"metadata/{name}"
-    return f"metadata/{max(names, key=lambda name: (int(_NUMBERED.fullmatch(name)[1]), name))}"  # type: ignore[index]
 
 
 @dataclass(frozen=True)
@@ -65,7 +51,8 @@ class IcebergSource:
     """An Iceberg table as one metadata file has it, at its current snapshot or at ``fixed``: an id, a ref or a time.
 
     ``metadata``: the address of that file · ``table``: as pyiceberg opened it, if it did · ``mark``: what tells the
-    metadata file from another one of its name.
+    metadata file from another one of its name · ``folder``: the table's, where that is not the one that all its files
+    lie in.
     """
 
     storage: Storage
@@ -73,23 +60,48 @@ class IcebergSource:
     mark: str = ""
     table: Table | None = None
     fixed: int | str | datetime | None = None
+    folder: Storage | None = None
 
     @property
     def format(self) -> str:
         return "iceberg"
 
+    @property
+    def home(self) -> Storage:
+        return self.folder or self.storage
+
     @staticmethod
     def at(
-        folder: Storage,
+        storage: Storage,
         metadata: str,
         fixed: int | str | datetime | None = None,
         table: Table | None = None,
+        folder: Storage | None = None,
     ) -> IcebergSource:
-        """The table whose metadata file has this address, in the table's folder."""
-        address = metadata.removeprefix("file://") if folder.local is not None else metadata
-        found = folder.size_and_modified([address.removeprefix(folder.uri.rstrip("/") + "/")])
+        """The table whose metadata file has this address."""
+        path = path_in(storage, metadata)
+        found = storage.size_and_modified([path])
         mark = f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
-        return IcebergSource(folder, address, mark, table, fixed)
+        return IcebergSource(storage, storage.uri_of(path), mark, table, fixed, folder)
+
+    @staticmethod
+    def of(
+        table: Table, fixed: int | str | datetime | None = None, options: Mapping[str, Any] | None = None
+    ) -> IcebergSource:
+        """The table that a catalog of pyiceberg has given, whose word is taken for where its files lie."""
+        folder = open_storage(plain_address(table.location()), options)
+        within = folder.uri.rstrip("/") + "/"
+        named = [table.metadata_location, *(table.properties[name] for name in _PLACES if name in table.properties)]
+        if all((plain_address(address) + "/").startswith(within) for address in named):
+            return IcebergSource.at(folder, table.metadata_location, fixed, table)
+        root = "/" if folder.local is not None else "/".join(folder.uri.split("/")[:3])
+        return IcebergSource.at(open_storage(root, options), table.metadata_location, fixed, table, folder)
+
+    def moved_on(self) -> IcebergSource:
+        """The same table after a commit through its object, which gave it a new metadata file."""
+        if self.table is None:
+            return self
+        return IcebergSource.at(self.storage, self.table.metadata_location, None, self.table, self.folder)
 
     def opened(self) -> Table:
         """The table, opened by pyiceberg. Raises `TableNotFound`, and `CorruptFile` where it cannot be read."""
@@ -97,16 +109,14 @@ class IcebergSource:
             return self.table
         try:
             from pyiceberg.catalog.noop import NoopCatalog
-            from pyiceberg.serializers import FromInputFile
             from pyiceberg.table import StaticTable
         except ImportError as error:
             raise MissingDependency('Iceberg tables need pyiceberg: pip install "zskip[iceberg]"') from error
         from zskip.sources.iceberg_io import StorageIO
 
         io, name = StorageIO(self.storage), "static-table"
-        with reading(self.metadata, "the metadata file of an Iceberg table"):
-            metadata = FromInputFile.table_metadata(io.new_input(self.metadata))
-            return StaticTable((name, self.metadata), metadata, self.metadata, io, NoopCatalog(name))
+        metadata = read_metadata(io, self.metadata)
+        return StaticTable((name, self.metadata), metadata, self.metadata, io, NoopCatalog(name))
 
     # --- following ---
 
@@ -184,8 +194,6 @@ class IcebergSource:
     # --- content ---
 
     def _relative(self, address: str) -> str:
-        from zskip.sources.iceberg_io import path_in
-
         return path_in(self.storage, address)
 
     def _content(
@@ -333,11 +341,10 @@ def _puffin(io: FileIO, address: str, entries: int, live: Iterable[str]) -> dict
 def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
     """A schema of the table's, with its columns' field ids. Raises `UnsupportedFormat` for what cannot be followed."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.schema import index_by_id
 
-    if table.metadata.format_version > _LATEST_FORMAT:
-        raise UnsupportedFormat(
-            f"{metadata} is of Iceberg format {table.metadata.format_version}, which zskip does not know."
-        )
+    for number, one in index_by_id(columns).items():
+        refuse_type(columns.find_column_name(number) or one.name, str(one.field_type), metadata)
     own = _ids(columns)
     if len(set(own.values())) < len(own):
         raise CorruptFile(

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from zskip.errors import CommitConflict, UnsupportedFormat
 from zskip.sources.iceberg import IcebergSource, manifest_entries
+from zskip.sources.iceberg_paths import path_in
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -44,10 +45,8 @@ def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: I
     from pyiceberg.exceptions import CommitFailedException, ValidationException
 
     table = require_replaceable(source)
-    paths = {source.storage.uri_of(path) for path in index.paths(gone).to_pylist()}
-    replaced = [
-        one for one in _data_files(table) if one.file_path.removeprefix("file://") in paths or one.file_path in paths
-    ]
+    paths = set(index.paths(gone).to_pylist())
+    replaced = [one for one in _data_files(table) if path_in(source.storage, one.file_path) in paths]
     if len(replaced) < len(gone) or table.current_snapshot() is None:
         raise CommitConflict(f"{source.metadata}: files that were to be replaced are no longer in the table.")
     numbers = itertools.count()

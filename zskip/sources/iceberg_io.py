@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from zskip.errors import UnsupportedFormat
+from zskip.sources.iceberg_paths import path_in
 
 if TYPE_CHECKING:
     from zskip.storage.storage import Storage
 
-__all__ = ["StorageIO", "path_in"]
-
-
-def path_in(storage: Storage, location: str) -> str:
-    """The path in a table's folder of a file that its metadata names. Raises `UnsupportedFormat` for one outside."""
-    if storage.local is not None:
-        path = re.sub(r"^file:/+", "/", location)  # Hadoop writes one slash
-    else:
-        path = re.sub(r"^s3[an]://", "s3://", location)
-    root = storage.uri.rstrip("/") + "/"
-    if not path.startswith(root):
-        raise UnsupportedFormat(
-            f"The Iceberg table at {storage.uri} names the file {location}, which is outside of its folder, as "
-            "write.data.path makes them and as a folder has that was moved. zskip reads tables that hold their "
-            "own files. Move it back, or have an engine rewrite its paths (rewrite_table_path of Spark)."
-        )
-    return path.removeprefix(root)
+__all__ = ["StorageIO"]
 
 
 class StorageIO(FileIO):

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from zskip.errors import DamagedIndex, InvalidOption, TableNotFound
+from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedFormat
 from zskip.sources.cache import cache_of
 from zskip.sources.deep_source import DeepSource
 from zskip.sources.delta import DeltaSource, is_delta, log_versions
-from zskip.sources.iceberg import IcebergSource, newest_metadata
+from zskip.sources.iceberg import IcebergSource
+from zskip.sources.iceberg_metadata import METADATA_ENDINGS, newest_metadata
 from zskip.sources.log_index import follow
 from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
@@ -59,7 +60,7 @@ def own_snapshot(
     """
     if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
         return None
-    if os.fspath(table).endswith(".metadata.json"):
+    if os.fspath(table).endswith(METADATA_ENDINGS):
         return None
     storage = open_storage(table, storage_options)
     try:
@@ -114,13 +115,12 @@ def _source_of(
             storage, _texts(storage_options), _version_of(table, storage) if chosen is None else _no_name(chosen)
         )
     if kind in _ICEBERG_TABLES:
-        storage = open_storage(table.location(), storage_options)
-        return IcebergSource.at(storage, table.metadata_location, chosen, table)
+        return IcebergSource.of(table, chosen, storage_options)
     if not isinstance(table, str | os.PathLike):
         raise InvalidOption(f"A table is a path, a URL, a deltalake.DeltaTable or a pyiceberg Table, not {table!r}.")
     text = os.fspath(table).rstrip("/")
     folder, _, name = text.rpartition("/")
-    if name.endswith(".metadata.json"):
+    if name.endswith(METADATA_ENDINGS):
         storage = open_storage(folder.rpartition("/")[0] or ".", storage_options)
         address = storage.uri_of(f"{folder.rpartition('/')[2]}/{name}")
         return IcebergSource.at(storage, address, chosen)
@@ -136,11 +136,17 @@ def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any]
     """Keep the side-car of a Delta or Iceberg table in its own folder, under ``_zskip/``, for all who read it there.
 
     ``deep``: with what the files' footers say. The
-    readers and vacuums of both formats leave such folders alone. Raises `InvalidOption` for a table of zskip's.
+    readers and vacuums of both formats leave such folders alone. Raises `InvalidOption` for a table of zskip's, and
+    `UnsupportedFormat` for one with files outside of its folder.
     """
     source = source_of(table, storage_options=storage_options, deep=deep)
     if source is None:
         raise InvalidOption(f"{table} is neither a Delta nor an Iceberg table: it has nothing to attach to.")
+    if source.home is not source.storage:
+        raise UnsupportedFormat(
+            f"The table at {source.home.uri} has files outside of its folder, so no side-car can lie there for all its "
+            "readers. zskip.open keeps one in your cache folder."
+        )
     follow(source, source.storage)
     return source
 
@@ -148,7 +154,7 @@ def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any]
 def _attached(source: Source) -> Snapshot | None:
     """The side-car that lies with the table, if it was attached, and holds what is asked for."""
     storage = source.storage
-    if source.fixed is not None or not latest_version(storage):
+    if source.fixed is not None or source.home is not storage or not latest_version(storage):
         return None
     found = load(storage)
     if found.details.get("source") != source.format:

@@ -68,6 +68,10 @@ class Source(Protocol):
         """The folder that the paths of data files start from."""
 
     @property
+    def home(self) -> Storage:
+        """The table's folder: another one than ``storage`` where files of the table lie outside of it."""
+
+    @property
     def fixed(self) -> int | str | datetime | None:
         """The version, name or time that was asked for; None for the newest state."""
 

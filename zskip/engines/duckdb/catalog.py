@@ -24,7 +24,7 @@ __all__ = ["Catalog", "open_index"]
 _INDEXES: dict[str, Index] = {}
 _KEPT_INDEXES = 16
 # What DuckDB reads by itself, unless there is a folder of that name: a pattern, or a file by its name's end.
-_ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json$")
+_ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json(\.gz)?$")
 _NO_FOLDER = re.compile(
     r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
 )

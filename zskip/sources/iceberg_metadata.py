@@ -1,0 +1,126 @@
+"""The metadata file of an Iceberg table: the newest one of a folder, what is in it, and what is refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from zskip.errors import TableNotFound, UnsupportedFormat
+from zskip.sources.source import reading
+from zskip.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["METADATA_ENDINGS", "newest_metadata", "read_metadata", "refuse_type"]
+
+METADATA_ENDINGS = (".metadata.json", ".metadata.json.gz")
+
+_NUMBERED = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_BY_VERSION = re.compile(r"v?(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_HINT = "metadata/version-hint.text"
+_LATEST_FORMAT = 3
+_UNREAD_TYPES = re.compile(r"(variant|geometry|geography)\b")
+_GZIP = b"\x1f\x8b"
+
+
+def newest_metadata(storage: Storage) -> str | None:
+    """The path of the newest metadata file of the Iceberg table in a folder; None where there is none.
+
+    Without a catalog it is the one that the version hint names, or the last of those that were numbered on from it:
+    a writer makes its metadata file first, and the hint later. Without a hint it is the one of the highest number.
+    Raises `TableNotFound` where the hint names a later version than there is.
+    """
+    numbers = {name: int(match[1]) for name in storage.names("metadata") if (match := _NUMBERED.fullmatch(name))}
+    if not numbers:
+        return None
+    newest = max(numbers, key=lambda name: (numbers[name], name))
+    if storage.exists(_HINT):
+        hint, *_ = [*storage.read(_HINT).decode(errors="replace").split(), ""]
+        if named := next((name for name in _named(hint) if name in numbers), None):
+            newest = named
+        elif match := re.fullmatch(r"v?(\d{1,18})", hint):
+            by_version = {numbers[name]: name for name in sorted(numbers) if _BY_VERSION.fullmatch(name)}
+            version = int(match[1])
+            if version > numbers[newest]:
+                raise TableNotFound(
+                    f"{storage.uri_of(_HINT)} says that the Iceberg table is at version {hint}, whose metadata file is "
+                    "gone. Restore it from a copy of the table, or open an earlier one: "
+                    f"{storage.uri_of(f'metadata/{newest}')}"
+                )
+            while version + 1 in by_version:
+                version += 1
+            newest = by_version.get(version, newest)
+    return f"metadata/{newest}"
+
+
+def _named(hint: str) -> Iterator[str]:
+    """The names of the metadata file that a hint may stand for, unless it is a version."""
+    yield hint
+    if not re.fullmatch(r"v?\d+", hint):
+        yield from (f"{hint}{ending}" for ending in (*METADATA_ENDINGS, ".gz.metadata.json"))
+
+
+def read_metadata(io: FileIO, address: str) -> TableMetadata:
+    """What a metadata file holds, read by pyiceberg.
+
+    Raises `TableNotFound`, `CorruptFile`, and `UnsupportedFormat` for a view, a later format and types that pyiceberg
+    does not know.
+    """
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    with reading(address, "the metadata file of an Iceberg table"):
+        with io.new_input(address).open() as file:
+            data = file.read()
+        text = (gzip.decompress(data) if data.startswith(_GZIP) else data).decode()
+        try:
+            return TableMetadataUtil.parse_raw(text)
+        except Exception:
+            _refuse_unknown(json.loads(text), address)
+            raise
+
+
+def _refuse_unknown(document: Any, address: str) -> None:
+    """Raise `UnsupportedFormat` for what is whole, and not known to pyiceberg."""
+    if not isinstance(document, dict):
+        return
+    if "view-uuid" in document:
+        raise UnsupportedFormat(
+            f"{address} is an Iceberg view, which has a query and no files. Open the tables that the query names."
+        )
+    version = document.get("format-version")
+    if type(version) is int and version > _LATEST_FORMAT:
+        raise UnsupportedFormat(
+            f"{address} is of version {version} of Iceberg's format, and zskip reads versions 1 to {_LATEST_FORMAT}. "
+            "Read the table with an engine that knows its version."
+        )
+    for name, type_ in _types(document.get("schemas", document.get("schema"))):
+        refuse_type(name, type_, address)
+
+
+def _types(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """The types of fields, elements, keys and values in a schema as JSON, with the names of the fields around them."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _types(one, name)
+    elif isinstance(value, dict):
+        name = str(value.get("name", name))
+        for key in ("type", "fields", "element", "key", "value"):
+            one = value.get(key)
+            if isinstance(one, str):
+                yield name, one
+            else:
+                yield from _types(one, name)
+
+
+def refuse_type(name: str, type_: str, address: str) -> None:
+    """Raise `UnsupportedFormat` for a column of a type whose values, or bounds, zskip does not read."""
+    if found := _UNREAD_TYPES.match(type_):
+        raise UnsupportedFormat(
+            f'{address}: the column "{name}" of the Iceberg table has the type {found[1]}, which zskip does not read. '
+            "Read the table with an engine that does, or keep such columns in a table of their own."
+        )
