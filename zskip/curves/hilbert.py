@@ -1,7 +1,7 @@
 """The Hilbert key: points that are adjacent on the curve are adjacent in space (Skilling 2004).
 
-Keys of up to four columns and 64 bits are computed by state tables, several levels of the curve per look-up; longer
-ones by Skilling's transform, bit by bit. Both give the same key; the tables are 8 to 19 times as fast.
+State tables compute keys of up to four columns and 64 bits, several levels of the curve per look-up; Skilling's
+transform computes larger ones, bit by bit. Both give the same key; the tables are 8 to 19 times as fast.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROWS_AT_ONCE = 1 << 15
 
 
 def hilbert_key(coordinates: Sequence[ArrayLike], bits: int) -> Keys:
-    """The positions of some points on the Hilbert curve; arguments, keys and errors as for `interleave`.
+    """The Hilbert keys of some points; arguments, result and errors are those of `interleave`.
 
     >>> [int(key) for key in hilbert_key(([0, 0, 1, 1], [0, 1, 1, 0]), bits=1)]
     [0, 1, 2, 3]
@@ -31,45 +31,49 @@ def hilbert_key(coordinates: Sequence[ArrayLike], bits: int) -> Keys:
     columns = coordinates_of(coordinates, bits)
     if len(columns) > _TABLE_COLUMNS or len(columns) * bits > 64:
         return interleave(_to_transpose(columns, bits), bits)
-    return _walk(interleave(columns, bits).astype(np.uint64), len(columns), bits, decode=False)
+    return _look_up(interleave(columns, bits).astype(np.uint64), len(columns), bits, decode=False)
 
 
 def hilbert_coordinates(keys: ArrayLike, columns: int, bits: int) -> list[NDArray[np.uint64]]:
-    """The points at these positions of the Hilbert curve: the inverse of `hilbert_key`."""
+    """The points that have these Hilbert keys: the inverse of `hilbert_key`."""
     if columns > _TABLE_COLUMNS or columns * bits > 64:
         return _from_transpose(deinterleave(keys, columns, bits), bits)
     require_key_shape(columns, bits)
-    return deinterleave(_walk(np.asarray(keys, np.uint64), columns, bits, decode=True), columns, bits)
+    return deinterleave(_look_up(np.asarray(keys, np.uint64), columns, bits, decode=True), columns, bits)
 
 
-def _walk(keys: NDArray[np.uint64], columns: int, bits: int, *, decode: bool) -> NDArray[np.uint64]:
-    # One look-up covers several levels of the curve: table[state, digits in] = (next state, digits out).
+def _look_up(keys: NDArray[np.uint64], columns: int, bits: int, *, decode: bool) -> NDArray[np.uint64]:
+    """Hilbert keys from Z-order keys, or with ``decode`` the reverse.
+
+    One look-up covers several levels of the curve: table[state, digits in] = (next state, digits out).
+    """
     levels = {1: 8, 2: 5, 3: 3, 4: 2}[columns]
     heights = [bits % levels] * (bits % levels > 0) + [levels] * (bits // levels)
-    out = np.empty(len(keys), np.uint64)
+    result = np.empty(len(keys), np.uint64)
     for first in range(0, len(keys), _ROWS_AT_ONCE):
         part = keys[first : first + _ROWS_AT_ONCE]
         state = np.zeros(len(part), np.uint64)
-        found = np.zeros(len(part), np.uint64)
+        mapped = np.zeros(len(part), np.uint64)
         left = bits
         for height in heights:
             left -= height
             width = np.uint64(height * columns)
             mask = np.uint64((1 << (height * columns)) - 1)
-            digit = (part >> np.uint64(left * columns)) & mask
-            entry = _table(columns, height, decode)[(state << width) | digit]
-            found = (found << width) | (entry & mask)
+            digits = (part >> np.uint64(left * columns)) & mask
+            entry = _table(columns, height, decode)[(state << width) | digits]
+            mapped = (mapped << width) | (entry & mask)
             state = entry >> width
-        out[first : first + _ROWS_AT_ONCE] = found
-    return out
+        result[first : first + _ROWS_AT_ONCE] = mapped
+    return result
 
 
 @cache
 def _table(columns: int, levels: int, decode: bool) -> NDArray[np.uint64]:
+    """The state table for several levels of the curve, built from that for one level."""
     one = _level(columns, decode)
     if levels == 1:
         return one.reshape(-1)
-    # The levels above, then one more level from each state that they end in.
+    # The table for one level less, extended by one level from each state in which it ends.
     width = columns * (levels - 1)
     above = _table(columns, levels - 1, decode)
     state, digits = above >> np.uint64(width), above & np.uint64((1 << width) - 1)
@@ -81,10 +85,11 @@ def _table(columns: int, levels: int, decode: bool) -> NDArray[np.uint64]:
 
 @cache
 def _level(columns: int, decode: bool) -> NDArray[np.uint64]:
+    """The state table for one level: an array (orientations, digits) of the next state and the digit."""
     numbers = {Orientation.first(columns): 0}
     queue = list(numbers)
     rows: list[list[int]] = []
-    for orientation in queue:  # the loop appends to it
+    for orientation in queue:  # the loop appends each orientation that it reaches
         row = [0] * (1 << columns)
         for bits in product((0, 1), repeat=columns):
             digit = orientation.digit(bits)
@@ -103,33 +108,35 @@ def _number(bits: Sequence[int]) -> int:
 
 
 def _to_transpose(columns: list[NDArray[np.uint64]], bits: int) -> list[NDArray[np.uint64]]:
+    """Skilling's AxestoTranspose: the Hilbert key of each point, deinterleaved."""
     x = [column.copy() for column in columns]
     for bit in range(bits - 1, 0, -1):
-        place, below = np.uint64(bit), np.uint64((1 << bit) - 1)
+        position, below = np.uint64(bit), np.uint64((1 << bit) - 1)
         for column in x:
-            _exchange(x[0], column, (column >> place) & np.uint64(1), below)
+            _exchange(x[0], column, (column >> position) & np.uint64(1), below)
     for before, column in pairwise(x):
         column ^= before
-    turned = _parities_above(x[-1], bits)
+    parities = _parities_above(x[-1], bits)
     for column in x:
-        column ^= turned
+        column ^= parities
     return x
 
 
 def _from_transpose(x: list[NDArray[np.uint64]], bits: int) -> list[NDArray[np.uint64]]:
-    turned = x[-1] >> np.uint64(1)
+    """Skilling's TransposetoAxes: the points of deinterleaved Hilbert keys."""
+    shifted = x[-1] >> np.uint64(1)
     for number in range(len(x) - 1, 0, -1):
         x[number] ^= x[number - 1]
-    x[0] ^= turned
+    x[0] ^= shifted
     for bit in range(1, bits):
-        place, below = np.uint64(bit), np.uint64((1 << bit) - 1)
+        position, below = np.uint64(bit), np.uint64((1 << bit) - 1)
         for column in reversed(x):
-            _exchange(x[0], column, (column >> place) & np.uint64(1), below)
+            _exchange(x[0], column, (column >> position) & np.uint64(1), below)
     return x
 
 
 def _exchange(first: NDArray[np.uint64], other: NDArray[np.uint64], flip: NDArray[np.uint64], below: np.uint64) -> None:
-    # In the bits below: invert the first column where flip is set, else swap it with the other.
+    # Among the bits of the mask `below`: invert the first column where flip is set, else swap it with the other.
     swapped = np.where(flip == 1, np.uint64(0), (first ^ other) & below)
     if other is not first:
         other ^= swapped
@@ -138,10 +145,10 @@ def _exchange(first: NDArray[np.uint64], other: NDArray[np.uint64], flip: NDArra
 
 
 def _parities_above(last: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    # Bit j is the exclusive or of all bits of `last` above j.
-    turned = last >> np.uint64(1)
+    # Bit j of the result is the parity of the bits of `last` above j.
+    parities = last >> np.uint64(1)
     shift = 1
     while shift < bits:
-        turned ^= turned >> np.uint64(shift)
+        parities ^= parities >> np.uint64(shift)
         shift *= 2
-    return turned
+    return parities

@@ -26,8 +26,9 @@ Keys = NDArray[np.uint64] | NDArray[np.bytes_]
 def interleave(coordinates: Sequence[ArrayLike], bits: int) -> Keys:
     """The Z-order keys of some points.
 
-    ``coordinates``: one array per column, all of one length, each value below ``2**bits``; the first column's bit
-    comes first. Returns ``uint64`` up to 64 bits of key, else byte strings. Raises `InvalidOption`.
+    ``coordinates``: one array per column, all of one length, each value below ``2**bits``; among bits of equal
+    significance, the first column's comes first. Returns ``uint64`` keys up to 64 bits, else byte strings. Raises
+    `InvalidOption`.
 
     >>> [int(key) for key in interleave(([3, 7, 2], [6, 3, 3]), bits=3)]
     [30, 47, 13]
@@ -38,10 +39,10 @@ def interleave(coordinates: Sequence[ArrayLike], bits: int) -> Keys:
     chunk = 16 if len(columns) <= 4 else 8
     table = _spread(len(columns), chunk)
     keys = np.zeros(len(columns[0]), np.uint64)
-    for place, column in enumerate(reversed(columns)):
+    for offset, column in enumerate(reversed(columns)):
         for low in range(0, bits, chunk):
             part = table[(column >> np.uint64(low)) & np.uint64(len(table) - 1)]
-            keys |= part << np.uint64(low * len(columns) + place)
+            keys |= part << np.uint64(low * len(columns) + offset)
     return keys
 
 
@@ -57,19 +58,19 @@ def deinterleave(keys: ArrayLike, columns: int, bits: int) -> list[NDArray[np.ui
     whole = np.asarray(keys, np.uint64)
     width = max(1, 16 // columns)
     tables = _gather(columns, width) if columns <= 16 else None
-    found = [np.zeros(len(whole), np.uint64) for _ in range(columns)]
+    coordinates = [np.zeros(len(whole), np.uint64) for _ in range(columns)]
     for low in range(0, bits, width):
         part = whole >> np.uint64(low * columns)
-        for place, column in enumerate(reversed(found)):
+        for offset, column in enumerate(reversed(coordinates)):
             if tables is None:
-                column |= ((part >> np.uint64(place)) & np.uint64(1)) << np.uint64(low)
+                column |= ((part >> np.uint64(offset)) & np.uint64(1)) << np.uint64(low)
             else:
-                column |= tables[place][part & np.uint64(len(tables[place]) - 1)] << np.uint64(low)
-    return [column & np.uint64((1 << bits) - 1) for column in found]
+                column |= tables[offset][part & np.uint64(len(tables[offset]) - 1)] << np.uint64(low)
+    return [column & np.uint64((1 << bits) - 1) for column in coordinates]
 
 
 def coordinates_of(coordinates: Sequence[ArrayLike], bits: int) -> list[NDArray[np.uint64]]:
-    """The columns as ``uint64``. Raises `InvalidOption` where their lengths differ or a value exceeds its bits."""
+    """The columns as ``uint64``. Raises `InvalidOption` if their lengths differ or a value needs more than ``bits``."""
     require_key_shape(len(coordinates), bits)
     arrays = [np.asarray(column) for column in coordinates]
     for array in arrays:
@@ -81,7 +82,7 @@ def coordinates_of(coordinates: Sequence[ArrayLike], bits: int) -> list[NDArray[
 
 
 def require_key_shape(columns: int, bits: int) -> None:
-    """Raises `InvalidOption` where no key has this shape."""
+    """Raise `InvalidOption` unless a key can have this many columns and bits."""
     if columns < 1 or not 1 <= bits <= 64 or columns * bits > MAX_KEY_BITS:
         raise InvalidOption(
             f"{columns} columns of {bits} bits: a key takes at least one column, 1 to 64 bits each, "
@@ -91,7 +92,7 @@ def require_key_shape(columns: int, bits: int) -> None:
 
 @cache
 def _spread(columns: int, chunk: int) -> NDArray[np.uint64]:
-    # Bit i moves to bit i * columns. Bits beyond 64 are never used.
+    """A look-up table that moves bit i of a number to bit i * columns, up to bit 63."""
     values = np.arange(1 << chunk, dtype=np.uint64)
     spread = np.zeros_like(values)
     for bit in range(chunk):
@@ -102,12 +103,13 @@ def _spread(columns: int, chunk: int) -> NDArray[np.uint64]:
 
 @cache
 def _gather(columns: int, width: int) -> list[NDArray[np.uint64]]:
+    """For each offset, a look-up table that collects the bits offset, offset + columns, … of a number."""
     values = np.arange(1 << (width * columns), dtype=np.uint64)
     tables = []
-    for place in range(columns):
+    for offset in range(columns):
         table = np.zeros_like(values)
         for bit in range(width):
-            table |= ((values >> np.uint64(bit * columns + place)) & np.uint64(1)) << np.uint64(bit)
+            table |= ((values >> np.uint64(bit * columns + offset)) & np.uint64(1)) << np.uint64(bit)
         tables.append(table)
     return tables
 
@@ -119,9 +121,9 @@ def _interleave_bytes(columns: Sequence[NDArray[np.uint64]], bits: int) -> NDArr
     for start in range(0, rows, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, rows)
         planes = np.zeros((stop - start, width * 8), np.uint8)
-        for place, column in enumerate(columns):
+        for offset, column in enumerate(columns):
             big_endian = column[start:stop].astype(">u8").view(np.uint8).reshape(-1, 8)
-            planes[:, width * 8 - total + place :: len(columns)] = np.unpackbits(big_endian, axis=1)[:, 64 - bits :]
+            planes[:, width * 8 - total + offset :: len(columns)] = np.unpackbits(big_endian, axis=1)[:, 64 - bits :]
         keys[start:stop] = np.packbits(planes, axis=1)
     return keys.view(f"S{width}").reshape(rows)
 
@@ -129,11 +131,11 @@ def _interleave_bytes(columns: Sequence[NDArray[np.uint64]], bits: int) -> NDArr
 def _deinterleave_bytes(keys: NDArray[np.bytes_], columns: int, bits: int) -> list[NDArray[np.uint64]]:
     total, width, rows = columns * bits, keys.dtype.itemsize, len(keys)
     raw = np.ascontiguousarray(keys).view(np.uint8).reshape(rows, width)
-    found = [np.empty(rows, np.uint64) for _ in range(columns)]
+    coordinates = [np.empty(rows, np.uint64) for _ in range(columns)]
     for start in range(0, rows, _ROWS_AT_ONCE):
         planes = np.unpackbits(raw[start : start + _ROWS_AT_ONCE], axis=1)
-        for place, column in enumerate(found):
+        for offset, column in enumerate(coordinates):
             padded = np.zeros((len(planes), 64), np.uint8)
-            padded[:, 64 - bits :] = planes[:, width * 8 - total + place :: columns]
+            padded[:, 64 - bits :] = planes[:, width * 8 - total + offset :: columns]
             column[start : start + len(planes)] = np.packbits(padded, axis=1).view(">u8").reshape(-1)
-    return found
+    return coordinates

@@ -1,4 +1,4 @@
-"""Z-order without a key: the column whose coordinates differ at the most significant bit decides (Chan 2002)."""
+"""Z-order comparison without a key: the column that differs at the most significant bit decides (Chan 2002)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["z_argsort", "z_less"]
 
 
 def z_less(left: Sequence[ArrayLike], right: Sequence[ArrayLike]) -> NDArray[np.bool_]:
-    """Whether each left point comes before its right point on the Z-curve; columns of unsigned integers, any width.
+    """Whether each left point comes before its right point on the Z-curve. Columns hold unsigned integers of any width.
 
-    The column that decides is the one whose coordinates differ at the most significant bit; of equals, the first.
+    The column whose coordinates differ at the most significant bit decides; the first one, where several do.
 
     >>> z_less(([3, 7], [6, 3]), ([7, 3], [3, 6])).tolist()
     [True, False]
@@ -24,7 +24,7 @@ def z_less(left: Sequence[ArrayLike], right: Sequence[ArrayLike]) -> NDArray[np.
     less = np.zeros(shape, bool)
     for a, b in pairs:
         difference = a ^ b
-        # Whether the most significant bit of `highest` is below that of `difference`, without a logarithm.
+        # Chan's test of whether the most significant bit of `highest` is below that of `difference`.
         decides = (highest < difference) & (highest < (highest ^ difference))
         highest = np.where(decides, difference, highest)
         less = np.where(decides, a < b, less)
@@ -32,9 +32,9 @@ def z_less(left: Sequence[ArrayLike], right: Sequence[ArrayLike]) -> NDArray[np.
 
 
 def z_argsort(coordinates: Sequence[ArrayLike]) -> NDArray[np.int64]:
-    """The stable order of some points along the Z-curve: a merge sort by `z_less`, vectorised over each pass.
+    """The stable order of some points along the Z-curve: row numbers, from a merge sort vectorised over each pass.
 
-    Coordinates of any width up to 64 bits a column, any number of columns: no key of their bits is built.
+    Takes any number of columns of up to 64 bits each, since it compares by `z_less` and builds no key.
     """
     columns = [np.asarray(column, np.uint64) for column in coordinates]
     rows = len(columns[0])
@@ -48,11 +48,11 @@ def z_argsort(coordinates: Sequence[ArrayLike]) -> NDArray[np.int64]:
 
 def _merge_pass(columns: Sequence[NDArray[np.uint64]], order: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     # A row's position in the merged run is its position in its own half plus the number of rows of the other half
-    # that precede it. That number is found by binary search, for all rows at once.
+    # that precede it. A binary search finds that number, for all rows at once.
     rows = len(order)
-    place = np.arange(rows)
-    run = place // (2 * width) * (2 * width)
-    upper = place - run >= width
+    position = np.arange(rows)
+    run = position // (2 * width) * (2 * width)
+    upper = position - run >= width
     low = np.where(upper, run, np.minimum(run + width, rows))
     start, high = low.copy(), np.where(upper, run + width, np.minimum(run + 2 * width, rows))
     rows_in_order = [column[order] for column in columns]
@@ -64,5 +64,5 @@ def _merge_pass(columns: Sequence[NDArray[np.uint64]], order: NDArray[np.int64],
         low = np.where(searching & before, middle + 1, low)
         high = np.where(searching & ~before, middle, high)
     merged = np.empty_like(order)
-    merged[np.where(upper, place - width, place) + (low - start)] = order
+    merged[np.where(upper, position - width, position) + (low - start)] = order
     return merged
