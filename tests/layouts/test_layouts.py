@@ -304,8 +304,8 @@ def cut_one_by_one(sample, rows, cell_rows, reads, borders, literals):
         for place in sorted(places - {0, len(mine)}):
             high = codes[rows] >= mine[place]
             part = Sample(
-                sample.columns, *(tuple(v[rows] for v in each) for each in (sample.codes, sample.low)),
-                sample.distinct, sample.reach,
+                sample.columns, *(tuple(v[rows] for v in each) for each in (sample.codes, sample.codes_null_last)),
+                sample.distinct, sample.cdf,
             )  # fmt: skip
             read = reads(part.boxes(high.astype(int), 2))
             cost = (~high).sum() * read[0] + high.sum() * read[1]

@@ -66,7 +66,7 @@ def test_what_the_cost_expects_is_what_the_planner_reads():
     file = fitted.assign(TABLE)
     boxes = task.sample.boxes(file, fitted.files)
     rows = np.bincount(file, minlength=fitted.files)
-    expected = [rows[matched].sum() / ROWS for matched in task.queries.each(boxes)]
+    expected = [rows[matched].sum() / ROWS for matched in task.queries.matches(boxes)]
     for text, share in zip(WORKLOAD, expected, strict=True):
         assert read(fitted, [text]) <= share + 1e-9
     assert np.mean(expected) == pytest.approx(read(fitted, WORKLOAD), abs=0.02)

@@ -18,7 +18,7 @@ from zskip.errors import InvalidOption
 from zskip.layouts import Assignment
 from zskip.layouts.fitting import fitted
 from zskip.layouts.score import query_bytes
-from zskip.layouts.task import BoundQuery, Task, bound_queries, some_of, task_of
+from zskip.layouts.task import BoundQuery, Task, bound_queries, random_subset, task_of
 from zskip.progress import Progress
 from zskip.schema import Schema, join_names
 from zskip.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
@@ -65,7 +65,7 @@ def advise(
     if weigh not in ("bytes", "queries"):
         raise InvalidOption(f'weigh= is "bytes" or "queries", not {weigh!r}.')
     schema = Schema(sample.schema)
-    queries = some_of(bound_queries(some_of(workload, _MOST_QUERIES), schema), _MOST_QUERIES)
+    queries = random_subset(bound_queries(random_subset(workload, _MOST_QUERIES), schema), _MOST_QUERIES)
     columns = _filtered_columns(queries, schema)[:_MOST_COLUMNS]
     if not columns:
         raise InvalidOption("No query of the workload filters on a column of the table that can be ordered.")

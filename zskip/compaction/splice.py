@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from zskip.keys import Boundaries, dense_codes
 from zskip.layouts.assignment import Assignment
-from zskip.layouts.cells import Files, ThresholdTree
+from zskip.layouts.cells import CellFiles, ThresholdTree
 from zskip.offsets import offsets_of
 
 __all__ = ["Trunk", "spliced"]
@@ -81,7 +81,7 @@ class Trunk:
         below, above = np.array(children, np.int32).reshape(-1, 2).T
         small = ThresholdTree(tree.column[nodes], tree.threshold[nodes], below.copy(), above.copy())
         first = np.array([_first_wanted(int(least[leaf]), int(most[leaf]), wanted) for leaf in leaves], np.int64)
-        files = Files(first, np.ones(len(leaves), np.int64), cells.files)
+        files = CellFiles(first, np.ones(len(leaves), np.int64), cells.files)
         like = self.assignment
         return Assignment(
             like.layout, like.columns, like.weights, like.boundaries, small, files, like.quantiles, like.reason
@@ -144,7 +144,7 @@ def spliced(
         tuple(trunk.weights[trunk.columns.index(path)] if path in trunk.columns else 0.0 for path in columns),
         tuple(Boundaries(one.values) for one in merged),
         tree,
-        Files(np.concatenate(firsts), np.concatenate(salts), files),
+        CellFiles(np.concatenate(firsts), np.concatenate(salts), files),
         tuple(one.quantiles[one.columns.index(path)] for one, path in zip(own, columns, strict=True)),
         trunk.reason,
     )

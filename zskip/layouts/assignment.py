@@ -2,9 +2,9 @@
 
     codes    per column: 0 for NULL, else 1 + the number of boundaries up to the value      (`zskip.keys`)
     cell     descend a tree: node i leads to above[i] where code[column[i]] >= threshold[i], else to below[i]
-    file     first[cell]; where salt[cell] > 1, first[cell] + (a hash of the other columns) mod salt[cell]
+    file     first[cell]; where salt[cell] > 1, first[cell] + (a hash of the row) mod salt[cell]
 
-The JSON form holds all of it: nothing else is needed to compute the same file numbers elsewhere.
+The JSON form is complete: any engine can compute the same cells from it alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from zskip.keys import Boundaries, row_hashes
 from zskip.layouts import typed_json
 from zskip.layouts.assignment_checks import check_assignment, integers
 from zskip.layouts.cell_lookup import CellLookup, Grid
-from zskip.layouts.cells import Cells, Files, ThresholdTree, merged
-from zskip.layouts.order import Slabs, arrange, slabs
+from zskip.layouts.cells import CellFiles, Cells, ThresholdTree, collapse
+from zskip.layouts.order import SlabLevel, arrange, slabs
 from zskip.layouts.sample import Sample
 from zskip.schema import Schema
 
@@ -40,8 +40,8 @@ class Assignment:
 
     ``columns``: paths of the columns that it reads · ``weights``: the share of look-ups on each · ``boundaries``: for
     each column, the values at which an interval begins · ``tree``: thresholds over the codes of those intervals ·
-    ``cells``: the files of each cell · ``quantiles``: for each column, up to 64 values that cut a sample evenly, for
-    ordering inside a file · ``reason``: why this layout was chosen.
+    ``cells``: the files of each cell · ``quantiles``: for each column, up to 64 quantiles of the sample, by which rows
+    are ordered inside a file · ``reason``: why this layout was chosen.
     """
 
     layout: str
@@ -49,19 +49,19 @@ class Assignment:
     weights: tuple[float, ...]
     boundaries: tuple[Boundaries, ...]
     tree: ThresholdTree
-    cells: Files
+    cells: CellFiles
     quantiles: tuple[Boundaries, ...]
     reason: str = field(default="", compare=False)
 
     @staticmethod
     def of(
-        layout: str, sample: Sample, weights: tuple[float, ...], cells: Cells, files: Files, reason: str = ""
+        layout: str, sample: Sample, weights: tuple[float, ...], cells: Cells, files: CellFiles, reason: str = ""
     ) -> Assignment:
-        """Replace the sample's codes by values, keeping only those that are a threshold of the tree.
+        """The assignment of a fitted tree: the sample's codes become values, of which it keeps the tree's thresholds.
 
-        A column without weight that no node of the tree compares is left out.
+        It omits a column without weight that no node of the tree compares.
         """
-        tree, files = merged(cells.tree, files)
+        tree, files = collapse(cells.tree, files)
         kept = [c for c, weight in enumerate(weights) if weight > 0 or (tree.column == c).any()]
         renumbered = np.zeros(len(weights), np.int32)
         renumbered[kept] = np.arange(len(kept))
@@ -71,7 +71,7 @@ class Assignment:
             nodes = tree.column == number
             used = np.unique(tree.threshold[nodes])
             used = used[used >= 2]  # the threshold 1 separates NULL from the values and needs no boundary
-            boundaries.append(Boundaries(distinct.take(pa.array(used - 2 + 1))))
+            boundaries.append(Boundaries(distinct.take(pa.array(used - 1))))
             threshold[nodes] = np.where(
                 tree.threshold[nodes] >= 2, np.searchsorted(used, tree.threshold[nodes]) + 2, tree.threshold[nodes]
             )
@@ -89,7 +89,7 @@ class Assignment:
 
     @property
     def files(self) -> int:
-        """How many files there are; some may get no rows."""
+        """The number of files; some may get no rows."""
         return self.cells.files
 
     @cached_property
@@ -116,11 +116,11 @@ class Assignment:
         )
 
     def assign(self, rows: pa.Table | pa.RecordBatch) -> NDArray[np.int64]:
-        """The file number of each row, from 0 to ``files - 1``, in layout order.
+        """The file number of each row, from 0 to ``files - 1``, in layout order. Raises `UnknownColumn`.
 
-        The same values always give the same file, whatever the batch. Only a cell that holds more rows than a file,
-        and that no clustering column divides, spreads its rows: by a hash of their other columns, and rows that are
-        equal in all columns in turn. Raises `UnknownColumn`.
+        Equal values give the same file in every batch. The exception is a cell with more rows than a file holds that
+        no clustering column divides: a hash of all columns spreads its rows over several files, and rows that are
+        equal in all of them go to these files in turn.
         """
         cell = self.cell_of(rows)
         file = self.cells.first[cell]
@@ -135,13 +135,13 @@ class Assignment:
     def arrange(self, rows: pa.Table, row_group_rows: int) -> NDArray[np.int64]:
         """The order of rows inside one file, which continues the layout: each row group covers a small box.
 
-        ``row_group_rows``: rows per row group. Returns a permutation: the row numbers in their new order.
+        ``row_group_rows``: rows per row group. Returns a permutation: the numbers of the rows in their new order.
         """
         schema = Schema(rows.schema)
         columns = [schema.column(path).of(rows) for path in self.columns]
         return arrange(columns, self.quantiles, np.array(self.weights), row_group_rows, linear=self.layout == "linear")
 
-    def slabs(self, rows: pa.Table, row_groups: int) -> list[Slabs]:
+    def slabs(self, rows: pa.Table, row_groups: int) -> list[SlabLevel]:
         """How `arrange` cuts a file into ``row_groups``, level by level, estimated from a sample of its rows.
 
         Empty for one row group, and for a linear layout, whose files are sorted.
@@ -153,7 +153,7 @@ class Assignment:
         return slabs(columns, self.quantiles, np.array(self.weights), row_groups)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form, which a snapshot stores."""
+        """The JSON form, as snapshots store it."""
         return {
             "format": _FORMAT,
             "layout": self.layout,
@@ -183,8 +183,9 @@ class Assignment:
     def from_json(tree: Mapping[str, Any]) -> Assignment:
         """The inverse of `to_json`.
 
-        Raises `UnsupportedFormat` where a newer zskip wrote it, and an error of Python's or Arrow's for what `to_json`
-        never gave: `ValueError`, `TypeError`, `LookupError`, `ArithmeticError`, `AttributeError`, `ArrowException`.
+        Raises `UnsupportedFormat` where a newer zskip wrote it. Input that `to_json` cannot have returned raises an
+        error of Python's or Arrow's: `ValueError`, `TypeError`, `LookupError`, `ArithmeticError`, `AttributeError` or
+        `ArrowException`.
         """
         typed_json.require_format(tree, _FORMAT)
         columns, nodes, cells = tree["columns"], tree["tree"], tree["cells"]
@@ -194,12 +195,14 @@ class Assignment:
             tuple(float(column["weight"]) for column in columns),
             tuple(Boundaries(typed_json.decode(column["boundaries"])) for column in columns),
             ThresholdTree(*(integers(nodes[key], np.int32) for key in ("column", "threshold", "below", "above"))),
-            Files(integers(cells["first"], np.int64), integers(cells["salt"], np.int64), operator.index(tree["files"])),
+            CellFiles(
+                integers(cells["first"], np.int64), integers(cells["salt"], np.int64), operator.index(tree["files"])
+            ),
             tuple(Boundaries(typed_json.decode(column["quantiles"])) for column in columns),
             tree["reason"],
         )
         if not isinstance(assignment.layout, str) or not isinstance(assignment.reason, str):
-            raise TypeError("layout and reason are texts")
+            raise TypeError("layout and reason must be strings")
         check_assignment(
             assignment.columns,
             assignment.weights,
@@ -212,7 +215,8 @@ class Assignment:
 
 
 def _quantiles(sample: Sample, column: int) -> pa.Array:
-    reach = sample.reach[column]
-    codes = np.unique(np.searchsorted(reach, np.arange(1, _QUANTILES) / _QUANTILES, side="right"))
+    """The distinct values of a sample's column at its 64-quantiles."""
+    cdf = sample.cdf[column]
+    codes = np.unique(np.searchsorted(cdf, np.arange(1, _QUANTILES) / _QUANTILES, side="right"))
     codes = codes[(codes >= 1) & (codes <= len(sample.distinct[column]))]
     return sample.distinct[column].take(pa.array(codes - 1))

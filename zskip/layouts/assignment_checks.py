@@ -1,6 +1,6 @@
-"""`check_assignment`: whether an assignment that was read from JSON is one that `Assignment.of` could have made.
+"""`check_assignment`: reject an assignment read from JSON that `Assignment.of` could not have made.
 
-Descents end since children follow their parents; look-ups stay in bounds since every number is below its count.
+Once it is checked, descents end, since children follow their parents, and every index is within bounds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zskip.keys import Boundaries, dense_codes
-from zskip.layouts.cells import Files, ThresholdTree
+from zskip.layouts.cells import CellFiles, ThresholdTree
 
 __all__ = ["check_assignment", "integers"]
 
-_MOST_FILES = 1 << 28  # as many as a table has
+_MOST_FILES = 1 << 28  # the most files of a table
 
 
 def check_assignment(
@@ -26,42 +26,52 @@ def check_assignment(
     boundaries: Sequence[Boundaries],
     quantiles: Sequence[Boundaries],
     tree: ThresholdTree,
-    cells: Files,
+    cells: CellFiles,
 ) -> None:
     """Check the fields of an `Assignment`. Raises `ValueError`, `TypeError` or an error of Arrow's."""
-    _require(all(isinstance(path, str) for path in columns), "columns have paths")
-    _require(len(set(columns)) == len(columns) > 0, "there is a column, and none is repeated")
-    _require(all(math.isfinite(weight) and weight >= 0 for weight in weights), "weights are 0 or more")
+    _require(all(isinstance(path, str) for path in columns), "column paths must be strings")
+    _require(len(set(columns)) == len(columns) > 0, "columns must be distinct, and at least one")
+    _require(all(math.isfinite(weight) and weight >= 0 for weight in weights), "weights must be finite and at least 0")
     for path, values, cuts in zip(columns, boundaries, quantiles, strict=True):
-        _require(_is_sorted(values) and _is_sorted(cuts), f'the values of "{path}" are sorted and distinct')
+        _require(_is_sorted(values) and _is_sorted(cuts), f'the values of "{path}" must be sorted and distinct')
     nodes = len(tree)
-    _require(len(tree.threshold) == len(tree.below) == len(tree.above) == nodes, "nodes have a column and two children")
-    _require(_within(tree.column, 0, len(columns)), "nodes compare columns that there are")
+    _require(
+        len(tree.threshold) == len(tree.below) == len(tree.above) == nodes,
+        "each node must have a column, a threshold and two children",
+    )
+    _require(_within(tree.column, 0, len(columns)), "nodes must compare columns of the layout")
     counts = np.array([len(values) + 2 for values in boundaries])
-    _require(bool(((tree.threshold >= 1) & (tree.threshold < counts[tree.column])).all()), "thresholds are codes")
+    _require(
+        bool(((tree.threshold >= 1) & (tree.threshold < counts[tree.column])).all()),
+        "thresholds must be codes of their column",
+    )
     for side in (tree.below, tree.above):
-        _require(_within(side, -len(cells.first), nodes), "children are nodes or cells that there are")
-        _require(bool(((side < 0) | (side > np.arange(nodes))).all()), "children follow their parents")
-    _require(len(cells.first) == len(cells.salt) > 0, "there is a cell, and each has a file")
-    _require(0 < cells.files <= _MOST_FILES, f"a layout has 1 to {_MOST_FILES:,} files")
-    _require(_within(cells.first, 0, cells.files) and _within(cells.salt, 1, cells.files + 1), "cells have such files")
-    _require(bool((cells.first + cells.salt <= cells.files).all()), "cells have such files")
+        _require(_within(side, -len(cells.first), nodes), "children must be nodes or cells of the tree")
+        _require(bool(((side < 0) | (side > np.arange(nodes))).all()), "children must follow their parents")
+    _require(len(cells.first) == len(cells.salt) > 0, "each cell must have a first file and a salt")
+    _require(0 < cells.files <= _MOST_FILES, f"the number of files must be 1 to {_MOST_FILES:,}")
+    _require(
+        _within(cells.first, 0, cells.files)
+        and _within(cells.salt, 1, cells.files + 1)
+        and bool((cells.first + cells.salt <= cells.files).all()),
+        "the files of a cell must be files of the layout",
+    )
 
 
 def integers(values: Any, type: type[np.signedinteger[Any]]) -> NDArray[Any]:
-    """A list of whole numbers as an array. Raises `ValueError` for anything else, and for a number beyond the type."""
+    """A list of integers as an array. Raises `ValueError` for anything else, and for a number beyond the type."""
     array = np.array(values if isinstance(values, list) else None)
     if array.size == 0 and array.ndim == 1:
         return np.empty(0, type)
     if array.ndim != 1 or array.dtype.kind != "i":
-        raise ValueError("a list of whole numbers is expected")
-    _require(_within(array, np.iinfo(type).min, np.iinfo(type).max), "numbers are of a usual size")
+        raise ValueError("expected a list of integers")
+    _require(_within(array, np.iinfo(type).min, np.iinfo(type).max), f"integers must fit in {np.dtype(type)}")
     return array.astype(type)
 
 
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise ValueError(f"not so: {what}")
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
 
 
 def _within(numbers: NDArray[Any], least: int, end: int) -> bool:

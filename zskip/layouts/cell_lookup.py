@@ -1,4 +1,4 @@
-"""From codes to cells, for many rows at once: a table look-up for the top of the tree, then a descent below it."""
+"""From codes to cells, for many rows at once: a table look-up replaces the top of the tree, a descent does the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Grid:
 
     @staticmethod
     def of(tree: ThresholdTree, code_counts: Sequence[int], most_entries: int) -> Grid:
-        """Take the thresholds of the nodes from the root down, level by level, while the table stays small enough."""
+        """The table for thresholds taken level by level from the root, those left out that would make it too large."""
         chosen: list[set[int]] = [set() for _ in code_counts]
         level = [0] if len(tree) else []
         while level:
@@ -49,31 +49,32 @@ class Grid:
             for edge, count in zip(edges, code_counts, strict=True)
         ]
         shape = [len(edge) + 1 for edge in edges]
-        places = np.unravel_index(np.arange(int(np.prod(shape))), shape)
-        lowest = np.stack([np.concatenate([[0], e])[p] for e, p in zip(edges, places, strict=True)])
+        coarse_codes = np.unravel_index(np.arange(int(np.prod(shape))), shape)
+        lowest = np.stack([np.concatenate([[0], e])[code] for e, code in zip(edges, coarse_codes, strict=True)])
         highest = np.stack(
-            [np.concatenate([e, [n]])[p] - 1 for e, p, n in zip(edges, places, code_counts, strict=True)]
+            [np.concatenate([e, [n]])[code] - 1 for e, code, n in zip(edges, coarse_codes, code_counts, strict=True)]
         )
-        found = np.zeros(lowest.shape[1], np.int32)
-        active = np.arange(len(found)) if len(tree) else np.empty(0, np.intp)
-        while len(active):
-            current = found[active]
+        node = np.zeros(lowest.shape[1], np.int32)
+        active = np.arange(len(node)) if len(tree) else np.empty(0, np.intp)
+        while len(active):  # descend while all codes of an entry lie on one side of the threshold
+            current = node[active]
             cut, at = tree.column[current], tree.threshold[current]
             above, below = lowest[cut, active] >= at, highest[cut, active] < at
             active, current, above = active[above | below], current[above | below], above[above | below]
             child = np.where(above, tree.above[current], tree.below[current])
-            found[active] = np.where(child < 0, len(tree) + ~child, child)
+            node[active] = np.where(child < 0, len(tree) + ~child, child)
             active = active[child >= 0]
         stride = [int(np.prod(shape[number + 1 :])) for number in range(len(shape))]
-        return Grid(tuple(coarse), tuple(stride), found)
+        return Grid(tuple(coarse), tuple(stride), node)
 
 
 @dataclass(frozen=True, slots=True)
 class CellLookup:
-    """A tree prepared for many rows: node i leads to ``child[2 * i + 1]`` from its threshold on, else ``child[2 * i]``.
+    """A tree prepared for many rows: node i leads to ``child[2 * i + 1]`` for codes >= its threshold, else to
+    ``child[2 * i]``. Cells are numbered after the nodes.
 
-    ``steps``: for each column and code, its part of the index into the grid · ``grid_decides``: every entry of the
-    grid is a cell. Cells are numbered after the nodes.
+    ``steps``: for each column and code, its summand in the index into the grid · ``grid_decides``: whether every entry
+    of the grid is a cell.
     """
 
     grid: Grid
@@ -96,30 +97,31 @@ class CellLookup:
     def cells(self, codes: Sequence[Codes]) -> NDArray[np.int32]:
         """The cell of each row, from its codes in each column."""
         rows, nodes = len(codes[0]), len(self.column)
-        found = np.empty(rows, np.int32)
+        cell = np.empty(rows, np.int32)
         for start in range(0, rows, _ROWS_AT_ONCE):
             part = [code[start : start + _ROWS_AT_ONCE] for code in codes]
-            place = self.steps[0][part[0]]
+            entry = self.steps[0][part[0]]
             for step, code in zip(self.steps[1:], part[1:], strict=True):
-                place += step[code]
-            node = self.grid.node[place]
+                entry += step[code]
+            node = self.grid.node[entry]
             if not self.grid_decides:
                 self._descend(node, part)
-            found[start : start + _ROWS_AT_ONCE] = node
-        return found - np.int32(nodes)
+            cell[start : start + _ROWS_AT_ONCE] = node
+        return cell - np.int32(nodes)
 
     def _descend(self, node: NDArray[np.int32], codes: Sequence[Codes]) -> None:
+        """Replace, in place, the node of each row by the cell to which the descent from there leads."""
         nodes = len(self.column)
         flat = np.concatenate(codes)
         starts = self.column * len(node)
         active = np.flatnonzero(node < nodes)
         current = node[active].astype(np.intp)
         while len(active):
-            place = starts[current]
-            place += active
-            reached = flat[place] >= self.threshold[current]
+            index = starts[current]
+            index += active
+            above = flat[index] >= self.threshold[current]
             current += current
-            current += reached
+            current += above
             current = self.child[current]
             node[active] = current
             inner = np.flatnonzero(current < nodes)

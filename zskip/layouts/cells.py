@@ -1,4 +1,4 @@
-"""Cells: boxes in layout order, into which thresholds cut a sample's rows."""
+"""Cells: boxes in layout order. A tree of thresholds assigns each row to one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zskip.layouts.sample import Sample
+from zskip.offsets import numbers_of_runs, offsets_of
 
-__all__ = ["Cells", "Files", "OpenCells", "Split", "ThresholdTree", "grow", "grow_levels", "merged"]
+__all__ = ["CellFiles", "Cells", "OpenCells", "Split", "ThresholdTree", "collapse", "grow", "grow_levels"]
 
 State = TypeVar("State")
 
@@ -50,8 +51,11 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """For each cell its first file, and over how many files from there its rows are spread by a hash (1: not)."""
+class CellFiles:
+    """The files of each cell: its rows go to file ``first``, or by their hash to one of ``salt`` files from there on.
+
+    ``files``: the number of files.
+    """
 
     first: NDArray[np.int64]
     salt: NDArray[np.int64]
@@ -59,8 +63,11 @@ class Files:
 
 
 class Split(NamedTuple):
-    """A cell cut in two by a threshold. ``upper_first``: which side comes first · ``below``, ``above``: the rule's
-    state in each side."""
+    """A cell cut in two by a threshold.
+
+    ``upper_first``: whether the upper side comes first in layout order · ``below``, ``above``: the state that the rule
+    gets for each side.
+    """
 
     column: int
     threshold: int
@@ -70,7 +77,7 @@ class Split(NamedTuple):
 
 
 def grow(sample: Sample, rule: Callable[[NDArray[np.intp], State], Split | None], start: State) -> Cells:
-    """Split cells by a rule, one at a time, until it returns None for each.
+    """Split cells depth first, one at a time, until the rule returns None for each.
 
     ``rule(rows, state)``: the split of the cell that holds these sampled rows; both sides must get rows.
     """
@@ -79,11 +86,11 @@ def grow(sample: Sample, rule: Callable[[NDArray[np.intp], State], Split | None]
     children: list[list[int]] = []
     cell = np.zeros(sample.rows, np.int32)
     cells = 0
-    # The rows, the rule's state, and the parent and side at which the number of the node or cell is written.
+    # Rows, the rule's state, and the parent node and its side under which this cell or node is entered.
     waiting: list[tuple[NDArray[np.intp], object, int, int]] = [(np.arange(sample.rows), start, -1, 0)]
     while waiting:
         rows, state, parent, side = waiting.pop()
-        split = rule(rows, state)  # type: ignore[arg-type]  # a rule gets the state that it returned
+        split = rule(rows, state)  # type: ignore[arg-type]  # the state is the one that this rule returned
         if split is None:
             number = ~cells
             cell[rows] = cells
@@ -105,7 +112,7 @@ def grow(sample: Sample, rule: Callable[[NDArray[np.intp], State], Split | None]
 
 @dataclass(frozen=True, slots=True)
 class OpenCells:
-    """The cells of a level that may still be split: their sampled rows, cell after cell, and how many each has."""
+    """The cells of a level that may still be split: their sampled rows, cell after cell, and the row count of each."""
 
     rows: NDArray[np.intp]
     sizes: NDArray[np.int64]
@@ -115,41 +122,42 @@ class OpenCells:
 
     def take(self, cells: NDArray[np.intp]) -> OpenCells:
         """Some of the cells, by number."""
-        starts = np.cumsum(self.sizes) - self.sizes
-        return OpenCells(self.rows[_ranges(starts[cells], self.sizes[cells])], self.sizes[cells])
+        offsets = offsets_of(self.sizes)
+        return OpenCells(self.rows[numbers_of_runs(offsets[cells], offsets[cells + 1])], self.sizes[cells])
 
 
 def grow_levels(sample: Sample, rule: Callable[[OpenCells], tuple[NDArray[np.int32], NDArray[np.int32]]]) -> Cells:
-    """Split cells by a rule, a whole level at a time, until none is left to split.
+    """Split cells breadth first, a whole level at a time, until the rule splits none.
 
-    ``rule(cells)``: a column for each cell, -1 for a cell that stays, and a threshold. The side below comes first.
+    ``rule(cells)``: for each cell a column, -1 for a cell that is not split, and a threshold. The lower side comes
+    first in layout order.
     """
     codes = np.stack(sample.codes)
     # All rows in layout order: a split reorders rows only within its cell.
     order = np.arange(sample.rows)
     starts, sizes = np.zeros(1, np.int64), np.array([sample.rows])
-    # Where the number of a node or cell is written: 2 * its parent + its side.
+    # The link under which each cell or node is entered: 2 * its parent + its side.
     links = np.array([-1])
     nodes = 0
     split: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]] = []
-    done: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    leaves: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     while len(starts):
-        places = _ranges(starts, sizes)
-        column, threshold = rule(OpenCells(order[places], sizes))
-        ends = column < 0
-        done.append((starts[ends], links[ends]))
-        starts, sizes, column, threshold = starts[~ends], sizes[~ends], column[~ends], threshold[~ends]
-        split.append((column, threshold, links[~ends]))
-        places = _ranges(starts, sizes)
-        rows, owner = order[places], np.repeat(np.arange(len(starts)), sizes)
+        positions = numbers_of_runs(starts, starts + sizes)
+        column, threshold = rule(OpenCells(order[positions], sizes))
+        leaf = column < 0
+        leaves.append((starts[leaf], links[leaf]))
+        starts, sizes, column, threshold = starts[~leaf], sizes[~leaf], column[~leaf], threshold[~leaf]
+        split.append((column, threshold, links[~leaf]))
+        positions = numbers_of_runs(starts, starts + sizes)
+        rows, owner = order[positions], np.repeat(np.arange(len(starts)), sizes)
         high = codes[column[owner], rows] >= threshold[owner]
-        order[places] = rows[np.argsort(2 * owner + high, kind="stable")]
+        order[positions] = rows[np.argsort(2 * owner + high, kind="stable")]
         upper = np.bincount(owner[high], minlength=len(starts))
         links = 2 * nodes + np.arange(2 * len(starts))
         nodes += len(starts)
         starts = np.stack([starts, starts + sizes - upper], axis=1).reshape(-1)
         sizes = np.stack([sizes - upper, upper], axis=1).reshape(-1)
-    first, link = (np.concatenate(parts) for parts in zip(*done, strict=True))
+    first, link = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))
     children = np.zeros(2 * nodes + 1, np.int32)  # the last slot is the root's, which has no parent
@@ -162,39 +170,34 @@ def grow_levels(sample: Sample, rule: Callable[[OpenCells], tuple[NDArray[np.int
     return Cells(ThresholdTree(columns, thresholds, below.copy(), above.copy()), cell)
 
 
-def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers of each range, one after the other."""
-    before = np.cumsum(sizes) - sizes
-    numbers: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
-    return numbers
-
-
-def merged(tree: ThresholdTree, files: Files) -> tuple[ThresholdTree, Files]:
-    """The same assignment with the fewest nodes: a node whose cells all go to one file becomes one cell."""
+def collapse(tree: ThresholdTree, files: CellFiles) -> tuple[ThresholdTree, CellFiles]:
+    """The same assignment with fewer nodes: a node whose cells all go to one file becomes a single cell."""
     nodes = len(tree)
-    # Children come after their parents, so going backwards each node knows the file of its children: the one file of
-    # all their cells, or -1 for several.
+    # Children follow their parents, so a backward pass visits them first. A file is that of all cells below a node, or
+    # -1 where they go to several.
     file = np.where(files.salt == 1, files.first, -1)
-    alone = np.full(nodes, -1, np.int64)
+    only_file = np.full(nodes, -1, np.int64)
     for node in range(nodes - 1, -1, -1):
         below, above = int(tree.below[node]), int(tree.above[node])
-        file_below = file[~below] if below < 0 else alone[below]
-        if file_below >= 0 and file_below == (file[~above] if above < 0 else alone[above]):
-            alone[node] = file_below
-    kept = np.flatnonzero(alone < 0)
-    number = np.cumsum(alone < 0) - 1
+        file_below = file[~below] if below < 0 else only_file[below]
+        if file_below >= 0 and file_below == (file[~above] if above < 0 else only_file[above]):
+            only_file[node] = file_below
+    remaining = np.flatnonzero(only_file < 0)
+    number = np.cumsum(only_file < 0) - 1
     first: list[int] = []
     salt: list[int] = []
-    children = np.zeros((len(kept), 2), np.int32)
-    for new, node in enumerate(kept.tolist()):
+    children = np.zeros((len(remaining), 2), np.int32)
+    for new, node in enumerate(remaining.tolist()):
         for side, child in enumerate((int(tree.below[node]), int(tree.above[node]))):
-            if child >= 0 and alone[child] < 0:
+            if child >= 0 and only_file[child] < 0:
                 children[new, side] = number[child]
             else:
                 children[new, side] = ~len(first)
-                first.append(int(files.first[~child] if child < 0 else alone[child]))
+                first.append(int(files.first[~child] if child < 0 else only_file[child]))
                 salt.append(int(files.salt[~child]) if child < 0 else 1)
-    if not len(kept):
+    if not len(remaining):
         first, salt = [int(files.first[0])], [int(files.salt[0])]
-    small = ThresholdTree(tree.column[kept], tree.threshold[kept], children[:, 0].copy(), children[:, 1].copy())
-    return small, Files(np.array(first, np.int64), np.array(salt, np.int64), files.files)
+    small = ThresholdTree(
+        tree.column[remaining], tree.threshold[remaining], children[:, 0].copy(), children[:, 1].copy()
+    )
+    return small, CellFiles(np.array(first, np.int64), np.array(salt, np.int64), files.files)

@@ -1,4 +1,4 @@
-"""The bytes that a query reads of each row: those of the columns that it names."""
+"""`Widths`: the bytes that each query reads of each row, which are those of the query's columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Widths:
     """The bytes of some rows, by column and by query.
 
     ``reads``: for each query the paths of the leaves that it reads, None for all. Bytes are those of the values in
-    memory, row by row: compression is not known from a sample.
+    memory, since a sample does not show how well they compress.
     """
 
     rows: pa.Table
@@ -29,12 +29,12 @@ class Widths:
 
     @cached_property
     def _columns(self) -> tuple[float | NDArray[np.float64], ...]:
-        """The bytes of each value, leaf by leaf; a single number where all values take the same."""
+        """The bytes of each value, leaf by leaf; a single number where all values have the same width."""
         return tuple(_value_bytes(_leaf(self.rows, column.parts)) for column in Schema(self.rows.schema))
 
     @cached_property
-    def _members(self) -> NDArray[np.float64]:
-        """The leaves that each query reads: an array (queries, leaves) of 0 and 1."""
+    def _reads_leaf(self) -> NDArray[np.float64]:
+        """Whether each query reads each leaf: an array (queries, leaves) of 0 and 1."""
         paths = list(Schema(self.rows.schema).columns)
         return np.array([[read is None or path in read for path in paths] for read in self.reads], float).reshape(
             len(self.reads), len(paths)
@@ -43,50 +43,47 @@ class Widths:
     def _by_leaf(self, file: NDArray[np.integer], files: int) -> NDArray[np.float64]:
         """The bytes of each leaf in each file: an array (leaves, files)."""
         rows = np.bincount(file, minlength=files)
-        held = [
+        widths = [
             rows * width if isinstance(width, float) else np.bincount(file, width, minlength=files)
             for width in self._columns
         ]
-        return np.array(held, float).reshape(len(held), files)
+        return np.array(widths, float).reshape(len(widths), files)
 
     def by_file(self, file: NDArray[np.integer], files: int) -> NDArray[np.float64]:
-        """The bytes of all columns in each file."""
-        held: NDArray[np.float64] = self._by_leaf(file, files).sum(axis=0)
-        return held
+        """The bytes of all columns in each file. ``file``: the file number of each row."""
+        total: NDArray[np.float64] = self._by_leaf(file, files).sum(axis=0)
+        return total
 
     def by_query(self, file: NDArray[np.integer], files: int) -> NDArray[np.float64]:
-        """The bytes that each query would read of each whole file: an array (queries, files)."""
-        held: NDArray[np.float64] = self._members @ self._by_leaf(file, files)
-        return held
+        """The bytes that each query reads when it reads a whole file: an array (queries, files)."""
+        total: NDArray[np.float64] = self._reads_leaf @ self._by_leaf(file, files)
+        return total
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of each query: the bytes that it reads of an average row, scaled to sum to 1.
+        """The weight of each query: its bytes of an average row, scaled so that all weights sum to 1.
 
         >>> rows = pa.table({"a": pa.array([1, 2], pa.int16()), "b": ["x", "12345"]})
         >>> Widths(rows, (None, frozenset({"a"}), frozenset({"b"}))).weights.tolist()
         [0.5, 0.2, 0.3]
         """
-        whole = self._members @ np.array([np.sum(width) / _count(width) for width in self._columns], float)
-        count = max(1, len(whole))
-        return whole / whole.sum() if whole.sum() > 0 else np.full(len(whole), 1 / count)
+        mean = np.array([np.mean(width) if np.size(width) else 0.0 for width in self._columns], float)
+        by_query = self._reads_leaf @ mean
+        count = max(1, len(by_query))
+        return by_query / by_query.sum() if by_query.sum() > 0 else np.full(len(by_query), 1 / count)
 
     @cached_property
     def by_row(self) -> NDArray[np.float64] | None:
-        """The bytes that queries read of each row, relative to the average row; None where all rows are equal."""
-        asked = self._members.sum(axis=0)
-        varying = [w for w, often in zip(self._columns, asked, strict=True) if often and not isinstance(w, float)]
+        """The bytes that all queries together read of each row, relative to the average row; None if all are equal."""
+        readers = self._reads_leaf.sum(axis=0)
+        varying = [w for w, count in zip(self._columns, readers, strict=True) if count and not isinstance(w, float)]
         if not varying or not self.rows.num_rows:
             return None
-        whole = np.zeros(self.rows.num_rows)
-        for width, often in zip(self._columns, asked, strict=True):
-            whole += often * width
-        mean = whole.mean()
-        return whole / mean if mean > 0 else None
-
-
-def _count(width: float | NDArray[np.float64]) -> int:
-    return 1 if isinstance(width, float) else max(1, len(width))
+        total = np.zeros(self.rows.num_rows)
+        for width, count in zip(self._columns, readers, strict=True):
+            total += count * width
+        mean = total.mean()
+        return total / mean if mean > 0 else None
 
 
 def _leaf(rows: pa.Table, parts: tuple[str, ...]) -> pa.ChunkedArray:

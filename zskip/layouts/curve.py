@@ -1,7 +1,7 @@
 """Cells that are prefixes of a curve's key: Z-order, Hilbert, and linear order, whose key is the columns themselves.
 
-A prefix of a key over quantile ranks is a box with dyadic borders, so these layouts too are trees of thresholds: each
-bit of the key halves one column, and the curve determines which column and which half comes first. No key is built.
+A prefix of a key over quantile ranks is a box with dyadic boundaries, so these layouts too are trees of thresholds.
+Each bit of the key halves one column; the curve determines which column, and which half comes first. No key is built.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_HALVINGS = 50
 
 
 def zorder_cells(sample: Sample, cell_rows: float) -> Cells:
-    """Prefixes of the Z-order key, halved until they hold at most ``cell_rows`` sampled rows or a single point."""
+    """Prefixes of the Z-order key, extended until each holds at most ``cell_rows`` sampled rows or a single point."""
     return _curve_cells(sample, cell_rows, lambda orientation, digit: orientation)
 
 
@@ -32,7 +32,7 @@ def hilbert_cells(sample: Sample, cell_rows: float) -> Cells:
 
 
 def linear_cells(sample: Sample, cell_rows: float) -> Cells:
-    """Runs of the rows sorted by the columns in turn; where possible, equal values of a column share a cell."""
+    """Runs of the rows in lexicographic order; where possible, equal values of a column share a cell."""
 
     def rule(rows: NDArray[np.intp], _: None) -> Split | None:
         if len(rows) <= cell_rows:
@@ -43,7 +43,7 @@ def linear_cells(sample: Sample, cell_rows: float) -> Cells:
                 continue
             middle = ordered[len(ordered) // 2]
             starts, ends = np.searchsorted(ordered, middle), np.searchsorted(ordered, middle, side="right")
-            # Of the two borders of the middle value, the one nearer to an even cut that leaves rows on both sides.
+            # Cut before or after the median value, whichever is nearer to an even cut and leaves rows on both sides.
             at_start = starts and (len(ordered) - ends < starts or ends == len(ordered))
             threshold = middle if at_start else ordered[ends]
             return Split(column, int(threshold), False, None, None)
@@ -54,13 +54,15 @@ def linear_cells(sample: Sample, cell_rows: float) -> Cells:
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """A prefix of the key: its box by rank, the curve's orientation in it, the bits of the last digit so far."""
+    """A prefix of the key: its box of quantile ranks, the curve's orientation in it, and the bits of its last,
+    incomplete digit."""
 
     box: tuple[tuple[float, float], ...]
     orientation: Orientation
     digit: tuple[int, ...] = ()
 
     def halved(self, column: int, upper: bool, key_bit: int, below: Callable[..., Orientation]) -> _Prefix:
+        """The prefix with one more bit, which halves ``column``. ``below``: gives the orientation in a sub-cube."""
         low, high = self.box[column]
         middle = (low + high) / 2
         box = (*self.box[:column], (middle, high) if upper else (low, middle), *self.box[column + 1 :])
@@ -72,7 +74,7 @@ class _Prefix:
 
 def _curve_cells(sample: Sample, cell_rows: float, below: Callable[..., Orientation]) -> Cells:
     columns = len(sample.columns)
-    positions = [sample.positions(column) for column in range(columns)]
+    ranks = [sample.ranks(column) for column in range(columns)]
     hilbert = below is Orientation.below
 
     def rule(rows: NDArray[np.intp], prefix: _Prefix) -> Split | None:
@@ -83,15 +85,15 @@ def _curve_cells(sample: Sample, cell_rows: float, below: Callable[..., Orientat
         if lowest == highest:
             return None
         for _ in range(_MOST_HALVINGS * columns):
-            place = len(prefix.digit)
-            column = prefix.orientation.axes[place]
-            upper_first = hilbert and prefix.orientation.upper_first(place, prefix.digit[-1] if place else 0)
-            threshold = int(np.searchsorted(positions[column], sum(prefix.box[column]) / 2))
+            position = len(prefix.digit)
+            column = prefix.orientation.axes[position]
+            upper_first = hilbert and prefix.orientation.upper_first(position, prefix.digit[-1] if position else 0)
+            threshold = int(np.searchsorted(ranks[column], sum(prefix.box[column]) / 2))
             if lowest[column] < threshold <= highest[column]:
                 down = prefix.halved(column, False, int(upper_first), below)
                 up = prefix.halved(column, True, int(not upper_first), below)
                 return Split(column, threshold, upper_first, down, up)
-            upper = threshold <= lowest[column]
+            upper = threshold <= lowest[column]  # all rows lie in one half
             prefix = prefix.halved(column, upper, int(upper != upper_first), below)
         return None
 

@@ -1,4 +1,4 @@
-"""How well a table is clustered: how many files may hold a value of a column, from the files' ranges.
+"""Clustering depth: how many files may hold a value of a column, from the files' ranges.
 
 file 0   [-------]
 file 1        [-------]
@@ -31,10 +31,10 @@ _LEAST_SHARE = 1e-10
 class ColumnDepth:
     """One column's clustering over some units (files, or row groups).
 
-    ``average``, ``worst``: units that a look-up reads, averaged over look-ups of the rows' values, and at worst ·
-    ``skipped``: the share of rows that a look-up skips, from 0 to 1 · ``limit``: the most that any layout on as many
-    columns could skip with as many units of evenly distributed data; what is skipped, where that is more ·
-    ``histogram``: rows of ``(depth from, depth to, share of look-ups)`` ·
+    ``average``, ``worst``: units that a look-up reads, on average over the rows' values and at most · ``skipped``: the
+    average share of rows that a look-up skips, from 0 to 1 · ``limit``: the greatest share that any layout by as many
+    columns could skip with as many units of evenly distributed data, or ``skipped`` where that is greater ·
+    ``histogram``: rows of ``(least depth, greatest depth, share of look-ups)`` ·
     ``unknown``: units without bounds, which every look-up reads.
     """
 
@@ -48,15 +48,16 @@ class ColumnDepth:
 
 
 class Clustering(dict[str, ColumnDepth]):
-    """The clustering of each column, by path; as text a table, as a notebook shows it."""
+    """The clustering of each column, by path. Printed, or shown in a notebook, it is a table."""
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         lines = [f"{'units':>9} {'average':>9} {'worst':>9} {'skipped':>8} {'limit':>8}  column"]
-        for path, each in self.items():
-            figures = f"{each.units:>9,} {each.average:>9,.1f} {each.worst:>9,} {each.skipped:>8.1%} {each.limit:>8.1%}"
+        for path, depth in self.items():
+            figures = f"{depth.units:>9,} {depth.average:>9,.1f} {depth.worst:>9,}"
+            figures += f" {depth.skipped:>8.1%} {depth.limit:>8.1%}"
             lines.append(f"{figures}  {path}")
         return "\n".join(lines)
 
@@ -64,7 +65,7 @@ class Clustering(dict[str, ColumnDepth]):
 def depths(statistics: Statistics, columns: Sequence[str]) -> Clustering:
     """The clustering of each column, by path, for look-ups of the values that the rows hold.
 
-    A unit's values are assumed to lie evenly in its range: integers, dates and times uniformly, strings by the first
+    It assumes that a unit's values are spread evenly over its range; distances between strings are those of the first
     eight-byte word in which they differ.
     """
     rows = np.asarray(statistics.row_count.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
@@ -88,16 +89,18 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
     if not count:
         skipped = float(1 - always_rows / max(rows.sum(), 1.0))
         return ColumnDepth(units, float(always), always, skipped, max(at_most, skipped), (), always)
-    # Sweep over the bounds: at each, and between it and the next, the units that have begun and not yet ended.
-    at, between = _lengths(distinct)
-    before = np.concatenate([[0.0], np.cumsum(np.stack([at, between], axis=1).ravel())])
+    # Sweep over the segments: each bound is one, and so is the gap between it and the next. ``edges`` is where they
+    # begin and end; a unit covers the segments from ``first`` to ``last``.
+    at, between = _widths(distinct)
+    edges = np.concatenate([[0.0], np.cumsum(np.stack([at, between], axis=1).ravel())])
     first, last = 2 * (lower - 1), 2 * (upper - 1)
 
-    def over(each: NDArray[np.float64]) -> NDArray[np.float64]:
-        changes = np.bincount(first, each, len(before)) - np.bincount(last + 1, each, len(before))
+    def over(figure: NDArray[np.float64]) -> NDArray[np.float64]:
+        """For each segment, the sum of a figure over the units that cover it."""
+        changes = np.bincount(first, figure, len(edges)) - np.bincount(last + 1, figure, len(edges))
         return np.asarray(np.cumsum(changes)[:-1])
 
-    share = over(weight / (before[last + 1] - before[first])) * np.diff(before) / max(weight.sum(), 1.0)
+    share = over(weight / (edges[last + 1] - edges[first])) * np.diff(edges) / max(weight.sum(), 1.0)
     depth, read = np.rint(over(np.ones(count))).astype(np.int64) + always, over(weight) + always_rows
     skipped = float(1.0 - (read * share).sum() / max(rows.sum(), 1.0))
     return ColumnDepth(
@@ -111,22 +114,19 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
     )
 
 
-def _lengths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of sorted values, the width of each and of the gap to the next, in numbers of possible look-ups."""
+def _widths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The width of each sorted value, and of the gap from it to the next; the width of an integer is 1."""
     if t.is_floating(distinct.type):
         most = np.finfo(np.float64).max / 4
-        gaps, one = np.diff(np.clip(fixed(distinct).astype(np.float64), -most, most)), 0.0
+        gaps, width = np.diff(np.clip(fixed(distinct).astype(np.float64), -most, most)), 0.0
     else:
-        gaps, one = np.diff(order_bits(distinct, after_prefix=True)).astype(np.float64), 1.0
-    # A single value must keep some width beside a wide range.
-    one = max(one, float(gaps.sum()) * _LEAST_SHARE) or 1.0
-    return np.full(len(distinct), one), np.append(np.maximum(gaps - one, 0.0), 0.0)
+        gaps, width = np.diff(order_bits(distinct, after_prefix=True)).astype(np.float64), 1.0
+    width = max(width, float(gaps.sum()) * _LEAST_SHARE) or 1.0
+    return np.full(len(distinct), width), np.append(np.maximum(gaps - width, 0.0), 0.0)
 
 
 def _histogram(depth: NDArray[np.int64], share: NDArray[np.float64]) -> tuple[tuple[int, int, float], ...]:
-    """Shares by depth, in classes that double: 1, 2, 3–4, 5–8, …"""
-    number = np.ceil(np.log2(np.maximum(depth, 1))).astype(int)
-    shares = np.bincount(number, share)
-    return tuple(
-        (2 ** (each - 1) + 1 if each else 1, 2**each, float(shares[each])) for each in np.flatnonzero(shares).tolist()
-    )
+    """The share of look-ups by depth, in buckets of doubling width: 1, 2, 3–4, 5–8, …"""
+    bucket = np.ceil(np.log2(np.maximum(depth, 1))).astype(int)
+    shares = np.bincount(bucket, share)
+    return tuple((2 ** (n - 1) + 1 if n else 1, 2**n, float(shares[n])) for n in np.flatnonzero(shares).tolist())

@@ -1,7 +1,7 @@
-"""Tree: split each cell where that saves the most reading; planned cuts group the leaves into files.
+"""The tree layout: split each cell where that saves the most reading; planned cuts group the leaves into files.
 
-All cells of a level are split at once, so the work is per column and level, not per cell. The rows of the open cells
-are sorted by cell and by one column at a time; a candidate lies between each two neighbouring segments of a cell:
+All cells of a level are split at once, so there is one pass per column and level, not per cell. The rows of the open
+cells are sorted by cell and by one column at a time; a candidate split lies between two neighbouring segments:
 
     cell         0              |  1                |  2
     rows         3  7  0  5  1  9  2  8  6  4  …
@@ -22,7 +22,7 @@ from zskip.layouts.sample import Boxes, Sample
 
 __all__ = ["tree_cells"]
 
-_PLACES = 16
+_QUANTILES = 16
 _LITERALS = 64
 _ROWS_AT_ONCE = 1 << 16
 _BOXES_AT_ONCE = 1 << 13
@@ -37,22 +37,22 @@ def tree_cells(
 ) -> Cells:
     """Split greedily until each cell holds at most ``cell_rows`` sampled rows, or is a single point.
 
-    Candidates are the value borders nearest to sixteen even positions in each column, and the literals of a workload
-    (``borders``: their codes, for each column). The chosen split leaves the least to read in its two sides;
-    ``row_weights``: the weight of each row, 1 by default.
+    Candidate splits of each column lie on both sides of each 16-quantile of the cell's values, and at the literals of a
+    workload (``borders``: their codes, for each column). The chosen split minimises the expected reading of its two
+    sides. ``row_weights``: the weight of each row, 1 by default.
     """
 
     def rule(level: OpenCells) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         column, threshold = np.full(len(level), -1, np.int32), np.zeros(len(level), np.int32)
-        for some in _blocks(level.sizes, cell_rows):
-            column[some], threshold[some] = _best_splits(sample, reads, level.take(some), borders, row_weights)
+        for block in _blocks(level.sizes, cell_rows):
+            column[block], threshold[block] = _best_splits(sample, reads, level.take(block), borders, row_weights)
         return column, threshold
 
     return grow_levels(sample, rule)
 
 
 def _blocks(sizes: NDArray[np.int64], cell_rows: float) -> Iterator[NDArray[np.intp]]:
-    """The cells that are still too large, some at a time, which bounds the memory for their rows."""
+    """The numbers of the cells that are still too large, in blocks, which bound the memory for their rows."""
     large = np.flatnonzero(sizes > cell_rows)
     if len(large):
         block = np.cumsum(sizes[large]) // _ROWS_AT_ONCE
@@ -60,14 +60,13 @@ def _blocks(sizes: NDArray[np.int64], cell_rows: float) -> Iterator[NDArray[np.i
 
 
 class _Candidates(NamedTuple):
-    """Candidate splits: the cell of each, its column and threshold, the weight of the rows before it and after it,
-    and the boxes of these rows."""
+    """Candidate splits: the cell, the column and the threshold of each, and the weight and box of its two sides."""
 
     cell: NDArray[np.int64]
     column: NDArray[np.int32]
     threshold: NDArray[np.int32]
-    before: NDArray[np.float64]
-    after: NDArray[np.float64]
+    weight_below: NDArray[np.float64]
+    weight_above: NDArray[np.float64]
     below: Boxes
     above: Boxes
 
@@ -80,29 +79,30 @@ def _best_splits(
     row_weights: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The column and threshold of each cell's best split; the column -1 where no threshold divides the cell."""
-    found = [
+    by_column = [
         _candidates(sample, cells, c, borders[c] if borders else None, row_weights) for c in range(len(sample.columns))
     ]
     column, threshold = np.full(len(cells), -1, np.int32), np.zeros(len(cells), np.int32)
-    cell, before, after = (
-        np.concatenate([getattr(each, name) for each in found]) for name in ("cell", "before", "after")
+    cell = np.concatenate([each.cell for each in by_column])
+    cost = np.concatenate(
+        [
+            each.weight_below * _read(reads, each.below) + each.weight_above * _read(reads, each.above)
+            for each in by_column
+        ]
     )
-    read = np.concatenate(
-        [_read(reads, side) for sides in ([c.below for c in found], [c.above for c in found]) for side in sides]
-    ).reshape(2, -1)
-    cost = before * read[0] + after * read[1]
     ranked = np.lexsort((cost, cell))
     split, first = np.unique(cell[ranked], return_index=True)
     best = ranked[first]
-    column[split] = np.concatenate([each.column for each in found])[best]
-    threshold[split] = np.concatenate([each.threshold for each in found])[best]
+    column[split] = np.concatenate([each.column for each in by_column])[best]
+    threshold[split] = np.concatenate([each.threshold for each in by_column])[best]
     return column, threshold
 
 
 def _read(reads: Reads, boxes: Boxes) -> NDArray[np.float64]:
+    """The cost of each box, computed in blocks, which bound the memory."""
     starts = range(0, len(boxes), _BOXES_AT_ONCE)
-    some = [slice(start, start + _BOXES_AT_ONCE) for start in starts]
-    return np.concatenate([np.empty(0), *(reads(Boxes(boxes.lower[s], boxes.upper[s])) for s in some)])
+    blocks = [slice(start, start + _BOXES_AT_ONCE) for start in starts]
+    return np.concatenate([np.empty(0), *(reads(Boxes(boxes.lower[b], boxes.upper[b])) for b in blocks)])
 
 
 def _candidates(
@@ -112,7 +112,7 @@ def _candidates(
     borders: NDArray[np.int32] | None,
     row_weights: NDArray[np.float64] | None,
 ) -> _Candidates:
-    """The value borders near even positions of a column in each cell, and the literals within each cell."""
+    """The candidate splits of each cell along one column."""
     codes = len(sample.distinct[column]) + 2
     owner = np.repeat(np.arange(len(cells)), cells.sizes)
     # The key sorts the rows by cell, then by code.
@@ -120,38 +120,41 @@ def _candidates(
     order = np.argsort(key, kind="stable")
     key, ends = key[order], np.cumsum(cells.sizes)
     starts = ends - cells.sizes
-    middle = key[starts[:, None] + np.arange(1, _PLACES) * cells.sizes[:, None] // _PLACES].reshape(-1)
-    places = [np.searchsorted(key, middle), np.searchsorted(key, middle, side="right")]
+    quantiles = key[starts[:, None] + np.arange(1, _QUANTILES) * cells.sizes[:, None] // _QUANTILES].reshape(-1)
+    positions = [np.searchsorted(key, quantiles), np.searchsorted(key, quantiles, side="right")]
     if borders is not None:
-        places.append(np.searchsorted(key, _literals(borders, key[starts], key[ends - 1], codes)))
-    inside = np.zeros(len(key) + 1, bool)
-    inside[np.concatenate(places)] = True
-    inside[starts] = False
-    inside[-1] = False
-    cuts = np.flatnonzero(inside)
+        positions.append(np.searchsorted(key, _literals(borders, key[starts], key[ends - 1], codes)))
+    is_cut = np.zeros(len(key) + 1, bool)
+    is_cut[np.concatenate(positions)] = True
+    is_cut[starts] = False
+    is_cut[-1] = False
+    cuts = np.flatnonzero(is_cut)
     cell = key[cuts] // codes
     below, above = _sides(sample, cells.rows[order], starts, cuts, cell)
     threshold = (key[cuts] - cell * codes).astype(np.int32)
     rows = cells.rows[order]
-    reach = np.arange(len(rows) + 1) if row_weights is None else np.append(0.0, np.cumsum(row_weights[rows]))
-    before, after = reach[cuts] - reach[starts[cell]], reach[ends[cell]] - reach[cuts]
+    cumulative = np.arange(len(rows) + 1) if row_weights is None else np.append(0.0, np.cumsum(row_weights[rows]))
+    weight_below = cumulative[cuts] - cumulative[starts[cell]]
+    weight_above = cumulative[ends[cell]] - cumulative[cuts]
     columns = np.full(len(cuts), column, np.int32)
-    return _Candidates(cell, columns, threshold, before, after, below, above)
+    return _Candidates(cell, columns, threshold, weight_below, weight_above, below, above)
 
 
 def _literals(
     borders: NDArray[np.int32], least: NDArray[np.int64], most: NDArray[np.int64], codes: int
 ) -> NDArray[np.int64]:
-    """The keys of the literals within each cell; an even selection where there are many."""
+    """The keys of the literals within each cell; every n-th of them where there are many.
+
+    ``least``, ``most``: the least and the greatest key of each cell · ``codes``: the number of codes of the column.
+    """
     cell = least // codes
     first = np.searchsorted(borders, least - cell * codes, side="right")
     count = np.searchsorted(borders, most - cell * codes, side="right") - first
     step = np.maximum(1, count // _LITERALS)
     taken = -(-count // step)
     number = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
-    keys: NDArray[np.int64] = borders[np.repeat(first, taken) + number * np.repeat(step, taken)] + np.repeat(
-        cell * codes, taken
-    )
+    chosen = borders[np.repeat(first, taken) + number * np.repeat(step, taken)]
+    keys: NDArray[np.int64] = chosen + np.repeat(cell * codes, taken)
     return keys
 
 
@@ -162,27 +165,26 @@ def _sides(
     cuts: NDArray[np.int64],
     cell: NDArray[np.int64],
 ) -> tuple[Boxes, Boxes]:
-    """The boxes of the rows before each cut and after it. ``cell``: the cell of each cut."""
+    """The boxes of the rows before each cut and after it, within the cut's cell. ``cell``: the cell of each cut."""
     counts = np.bincount(cell, minlength=len(starts))
-    before_cell = np.cumsum(counts) - counts
+    cuts_before = np.cumsum(counts) - counts
     # Each cell's segments fill one row of a padded matrix; unused slots hold empty boxes.
     width = int(counts.max(initial=0)) + 1
-    place = np.arange(len(cuts)) - before_cell[cell]
+    slot_before = cell * width + np.arange(len(cuts)) - cuts_before[cell]  # the slot of the segment before each cut
     segments = np.concatenate([starts, cuts])
-    slots = np.concatenate([np.arange(len(starts)) * width, cell * width + place + 1])
+    slots = np.concatenate([np.arange(len(starts)) * width, slot_before + 1])
     ordered = np.argsort(segments)
     segments, slots = segments[ordered], slots[ordered]
-    at = cell * width + place
     below, above = (Boxes(*np.empty((2, len(cuts), len(sample.columns)), np.int32)) for _ in range(2))
-    for number, (low, high) in enumerate(zip(sample.low, sample.codes, strict=True)):
+    for number, (null_last, codes) in enumerate(zip(sample.codes_null_last, sample.codes, strict=True)):
         least = np.full(len(starts) * width, len(sample.distinct[number]) + 1, np.int32)
         most = np.zeros(len(starts) * width, np.int32)
-        high = high[order]
-        least[slots] = np.minimum.reduceat(low[order] if low is not sample.codes[number] else high, segments)
-        most[slots] = np.maximum.reduceat(high, segments)
+        ordered_codes = codes[order]
+        least[slots] = np.minimum.reduceat(ordered_codes if null_last is codes else null_last[order], segments)
+        most[slots] = np.maximum.reduceat(ordered_codes, segments)
         lower, upper = least.reshape(-1, width), most.reshape(-1, width)
-        below.lower[:, number] = np.minimum.accumulate(lower, axis=1).reshape(-1)[at]
-        below.upper[:, number] = np.maximum.accumulate(upper, axis=1).reshape(-1)[at]
-        above.lower[:, number] = np.minimum.accumulate(lower[:, ::-1], axis=1)[:, ::-1].reshape(-1)[at + 1]
-        above.upper[:, number] = np.maximum.accumulate(upper[:, ::-1], axis=1)[:, ::-1].reshape(-1)[at + 1]
+        below.lower[:, number] = np.minimum.accumulate(lower, axis=1).reshape(-1)[slot_before]
+        below.upper[:, number] = np.maximum.accumulate(upper, axis=1).reshape(-1)[slot_before]
+        above.lower[:, number] = np.minimum.accumulate(lower[:, ::-1], axis=1)[:, ::-1].reshape(-1)[slot_before + 1]
+        above.upper[:, number] = np.maximum.accumulate(upper[:, ::-1], axis=1)[:, ::-1].reshape(-1)[slot_before + 1]
     return below, above

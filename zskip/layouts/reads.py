@@ -1,4 +1,4 @@
-"""How much a query reads: the cost that layouts minimise, `score` reports and the advisor compares."""
+"""How much a query is expected to read: the cost that layouts minimise, `score` reports and the advisor compares."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _MOST_ROUNDED = 6
 
 
 class Reads(Protocol):
-    """The chance that a query reads a unit, from the unit's box."""
+    """A cost function: the probability that a query reads a unit, given the unit's box."""
 
     def __call__(self, boxes: Boxes) -> NDArray[np.float64]:
-        """One number from 0 to 1 per box."""
+        """One probability per box."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookUps:
-    """Point look-ups: a column drawn by weight, a value drawn from the rows.
+    """Point look-ups: each picks a column by weight, and a value at random from the rows.
 
     ``weights``: one per column of the sample, summing to 1; 0 for a column that may be cut but is not looked up.
     """
@@ -42,17 +42,18 @@ class LookUps:
         return read
 
     def extents(self, boxes: Boxes, column: int) -> NDArray[np.float64]:
-        """The share of the column's values that lie in each box: the chance that a look-up on it reads the box."""
-        reach = self.sample.reach[column]
+        """The share of the column's values that lie in each box: the chance that a look-up reads the box."""
+        cdf = self.sample.cdf[column]
         lower, upper = boxes.lower[:, column], boxes.upper[:, column]
-        return np.maximum(reach[upper] - reach[lower - 1], 0.0)
+        return np.maximum(cdf[upper] - cdf[lower - 1], 0.0)
 
 
 def limit(files: float, weights: Sequence[float] | NDArray[np.float64]) -> float:
-    """The greatest share of rows that any layout can skip on average, over evenly distributed data.
+    """The greatest average share of rows that point look-ups can skip under any layout of evenly distributed data.
 
-    A file holds 1/N of the rows only if the product of its extents is at least 1/N. The sum of weight times extent is
-    least where the products weight · extent are equal and no extent exceeds 1 (water-filling).
+    ``weights``: how often each column is looked up. A file holds 1/N of the rows only if the product of its extents is
+    at least 1/N. The sum of weight times extent is least where the products weight · extent are equal and no extent
+    exceeds 1 (water-filling).
 
     >>> round(limit(100, [1, 1, 1, 1]), 3), round(limit(100, [0.7, 0.1, 0.1, 0.1]), 3)
     (0.684, 0.794)
@@ -72,16 +73,16 @@ def least_extents(
     parts: NDArray[np.float64] | float,
     least: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The extents (boxes, columns) that read the least when each box is cut into ``parts`` (water-filling).
+    """The extents (boxes, columns) that minimise reading when each box is cut into ``parts`` (water-filling).
 
     ``extents``: (boxes, columns) before the cut · ``least``: the smallest possible extents, since a single value cannot
-    be divided. The product of old over new extents is ``parts``, as far as ``least`` allows.
+    be divided. The product of old over new extents is ``parts``, unless ``least`` prevents it.
     """
     tiny = 1e-300
     cost = np.maximum(extents * weights, tiny)
     floor = np.minimum(np.maximum(least * weights, tiny), cost)
-    # Each column's part of the cost is clip(level, floor, cost). In logarithms, the total saving is piecewise linear in
-    # the level, with corners at the columns' costs and floors; the wanted level is interpolated between two of them.
+    # Each column contributes clip(level, floor, cost). In logarithms, the total saving is piecewise linear in the
+    # level, with corners at the columns' costs and floors; the level that saves enough is interpolated between two.
     need = np.log(np.maximum(np.broadcast_to(parts, cost.shape[:1]), 1.0))[:, None]
     logs, floors = np.log(cost), np.log(floor)
     levels = -np.sort(-np.concatenate([logs, floors], axis=1), axis=1)
@@ -104,25 +105,25 @@ def whole_read(
     parts: NDArray[np.float64],
     least: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Approximately the least Σ weight · extent when each box is cut into ``parts`` files by whole slabs."""
+    """Approximately the least Σ weight · extent for each box when it is cut into ``parts`` files by whole slabs."""
     columns = np.flatnonzero(weights > 0)
     if len(columns) > _MOST_ROUNDED:
         return np.asarray((least_extents(extents, weights, parts, least) * weights).sum(axis=1))
     best: NDArray[np.float64] = (extents * weights).sum(axis=1)
-    for slabs in _whole_slabs(extents, weights, parts, least):
-        each = np.maximum(extents / slabs, np.minimum(least, extents)) * weights
-        read = each.sum(axis=1) + _unevenness(each, slabs, parts)
+    for slabs in _rounded_slabs(extents, weights, parts, least):
+        cost = np.maximum(extents / slabs, np.minimum(least, extents)) * weights
+        read = cost.sum(axis=1) + _unevenness(cost, slabs, parts)
         best = np.where((slabs >= 1 - 1e-9).all(axis=1) & (read < best), read, best)
     return best
 
 
 def _unevenness(
-    each: NDArray[np.float64], slabs: NDArray[np.float64], parts: NDArray[np.float64]
+    cost: NDArray[np.float64], slabs: NDArray[np.float64], parts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The extra cost of slabs of unequal width, where the number of slabs does not divide the files.
 
     Six files in five slabs are four slabs of one file and one of two, twice as wide: Σ width² is 8/36, not 1/5.
-    ``each``: the cost of each column. The widths differ in one of the columns that are cut into whole slabs.
+    ``cost``: (boxes, columns). The uneven widths are charged to the cheapest column that is cut into whole slabs.
     """
     row = np.arange(len(slabs))
     fraction = np.abs(slabs - np.round(slabs)).argmax(axis=1)
@@ -132,14 +133,14 @@ def _unevenness(
     wider = np.maximum(whole * (more * (few + 1) ** 2 + (whole - more) * few**2) / parts**2 - 1.0, 0.0)
     cut = slabs > 1 + 1e-9
     cut[row, fraction] = False
-    least = each.min(axis=1, where=cut, initial=np.inf)
+    least = cost.min(axis=1, where=cut, initial=np.inf)
     return np.where(cut.any(axis=1), wider * np.where(np.isfinite(least), least, 0.0), 0.0)
 
 
 def whole_slabs(
     extents: NDArray[np.float64], weights: NDArray[np.float64], parts: float, least: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The number of slabs into which to cut each column of one box for ``parts`` files: whole but for one column.
+    """The number of slabs into which to cut each column of one box for ``parts`` files; at most one is not whole.
 
     >>> whole_slabs(np.ones(2), np.array([0.5, 0.5]), 100, np.zeros(2)).tolist()
     [10.0, 10.0]
@@ -148,7 +149,7 @@ def whole_slabs(
     columns = np.flatnonzero(weights > 0)
     if not len(columns) or len(columns) > _MOST_ROUNDED:
         return np.asarray(extents / np.maximum(least_extents(one, weights, count, least)[0], 1e-300))
-    # All ways to round are evaluated at once, on one copy of the box for each.
+    # Evaluate all ways to round at once, each on its own copy of the box.
     ways = _roundings(len(columns))
     wanted = extents / np.maximum(least_extents(one, weights, count, least)[0], 1e-300)
     choices = np.ones((len(ways), len(extents)))
@@ -165,7 +166,7 @@ def whole_slabs(
 
 @cache
 def _roundings(columns: int) -> NDArray[np.int64]:
-    """The ways to round: one column takes the remaining factor (-1), the others round down (0) or up (1)."""
+    """All ways to round: one column takes the remaining factor (-1), the others round down (0) or up (1)."""
     ways = []
     for last in range(columns):
         for ups in product((0, 1), repeat=columns - 1):
@@ -173,15 +174,15 @@ def _roundings(columns: int) -> NDArray[np.int64]:
     return np.array(ways, np.int64)
 
 
-def _whole_slabs(
+def _rounded_slabs(
     extents: NDArray[np.float64],
     weights: NDArray[np.float64],
     parts: NDArray[np.float64],
     least: NDArray[np.float64],
 ) -> Iterator[NDArray[np.float64]]:
-    """The ways to round the result of water-filling, one array (boxes, columns) each; below 1 where impossible.
+    """The slabs of each column for each way to round: arrays (boxes, columns); below 1 where the way is impossible.
 
-    All columns but one are cut into whole numbers of slabs. The last one takes the remaining factor, which may be a
+    All columns but one are cut into whole numbers of slabs. The other one takes the remaining factor, which may be a
     fraction, since some slabs can be cut once more than others.
     """
     wanted = np.where(extents > 0, extents / np.maximum(least_extents(extents, weights, parts, least), 1e-300), 1.0)

@@ -1,4 +1,4 @@
-"""A sample of the rows as codes, to which every layout is fitted."""
+"""A sample of a table's rows as codes: every layout is fitted to one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Boxes", "Sample"]
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """The smallest and the greatest code of some units of rows, NULL left out: int32 arrays (units, columns).
+    """The least and the greatest code of each unit of rows, ignoring NULL: int32 arrays (units, columns).
 
-    A unit whose column holds only NULL has lower > upper there.
+    Where a unit holds only NULL in a column, or no rows, lower > upper.
     """
 
     lower: NDArray[np.int32]
@@ -31,33 +31,33 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Sampled rows, column by column: dense codes (0 is NULL), their distinct values, the share of values up to each.
+    """Sampled rows, column by column: dense codes (0 is NULL), distinct values, and their cumulative distribution.
 
-    ``low``: the codes with NULL above all others, so that a minimum ignores it, as a footer's does ·
-    ``reach[c][k]``: the share of the column's values with a code from 1 to k.
+    ``codes_null_last``: the codes with NULL above all others, so that a minimum ignores it, as a footer's does ·
+    ``cdf[c][k]``: the share of the column's values with a code from 1 to k.
     """
 
     columns: tuple[Column, ...]
     codes: tuple[Codes, ...]
-    low: tuple[Codes, ...]
+    codes_null_last: tuple[Codes, ...]
     distinct: tuple[pa.Array, ...]
-    reach: tuple[NDArray[np.float64], ...]
+    cdf: tuple[NDArray[np.float64], ...]
 
     @staticmethod
     def of(rows: pa.Table | pa.RecordBatch, columns: Sequence[Column]) -> Sample:
-        """The codes of some rows."""
+        """Encode the columns of some rows. Raises `NotOrderable`."""
         pairs = [dense_codes(column.of(rows)) for column in columns]
         codes = tuple(code for code, _ in pairs)
         distinct = tuple(values for _, values in pairs)
-        low = tuple(
+        null_last = tuple(
             np.where(code == 0, np.int32(len(values) + 1), code) if (code == 0).any() else code
             for code, values in pairs
         )
-        return Sample(tuple(columns), codes, low, distinct, tuple(map(_reach, codes, distinct)))
+        return Sample(tuple(columns), codes, null_last, distinct, tuple(map(_cdf, codes, distinct)))
 
-    def in_order(self, columns: Sequence[int]) -> Sample:
-        """The same rows with these columns, by number."""
-        parts = (self.columns, self.codes, self.low, self.distinct, self.reach)
+    def select(self, columns: Sequence[int]) -> Sample:
+        """The same rows with these columns, by number and in this order."""
+        parts = (self.columns, self.codes, self.codes_null_last, self.distinct, self.cdf)
         return Sample(*(tuple(part[number] for number in columns) for part in parts))  # type: ignore[arg-type]
 
     @property
@@ -75,23 +75,23 @@ class Sample:
         for number, values in enumerate(self.distinct):
             lower[:, number] = len(values) + 1
         if len(filled):
-            for number, (low, code) in enumerate(zip(self.low, self.codes, strict=True)):
-                lower[filled, number] = np.minimum.reduceat(low[order], starts)
+            for number, (null_last, code) in enumerate(zip(self.codes_null_last, self.codes, strict=True)):
+                lower[filled, number] = np.minimum.reduceat(null_last[order], starts)
                 upper[filled, number] = np.maximum.reduceat(code[order], starts)
         return Boxes(lower, upper)
 
-    def positions(self, column: int) -> NDArray[np.float64]:
-        """The quantile rank of each code, from 0 to 1: the middle of the share of rows that have it.
+    def ranks(self, column: int) -> NDArray[np.float64]:
+        """The quantile rank of each code, from 0 to 1: the middle of the interval of ranks that its rows occupy.
 
-        So every column fills the whole range, and frequent values are spread apart.
+        Ranks fill the whole range in every column, and frequent values lie far apart.
         """
         counts = np.bincount(self.codes[column], minlength=len(self.distinct[column]) + 1)
         middle: NDArray[np.float64] = (np.cumsum(counts) - counts / 2) / max(1, self.rows)
         return middle
 
 
-def _reach(codes: Codes, distinct: pa.Array) -> NDArray[np.float64]:
-    counts = np.bincount(codes, minlength=len(distinct) + 2)  # the last slot is NULL's code in `low`
+def _cdf(codes: Codes, distinct: pa.Array) -> NDArray[np.float64]:
+    counts = np.bincount(codes, minlength=len(distinct) + 2)  # the last slot is NULL's code in `codes_null_last`
     counts[0] = 0
-    reach: NDArray[np.float64] = np.cumsum(counts) / max(1, counts.sum())
-    return reach
+    cdf: NDArray[np.float64] = np.cumsum(counts) / max(1, counts.sum())
+    return cdf

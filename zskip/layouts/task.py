@@ -1,4 +1,4 @@
-"""`Task`: the sample and the cost function to which a layout is fitted and by which it is scored."""
+"""`Task`: a layout is fitted to its sample and cost function, and scored by them."""
 
 from __future__ import annotations
 
@@ -21,32 +21,36 @@ from zskip.layouts.sample import Sample
 from zskip.layouts.workload import Queries
 from zskip.schema import Schema
 
-__all__ = ["BoundQuery", "Task", "bound_queries", "some_of", "task_of"]
+__all__ = ["BoundQuery", "Task", "bound_queries", "random_subset", "task_of"]
 
 _MOST_QUERIES = 200
 
 
 class BoundQuery(NamedTuple):
-    """One query of a workload, and its condition bound."""
+    """One query of a workload and its bound condition."""
 
     query: TableQuery
     predicate: Predicate
 
 
 def bound_queries(workload: Sequence[str] | Sequence[BoundQuery], schema: Schema) -> list[BoundQuery]:
-    """The queries behind each line of a workload. Raises `SqlError`."""
-    found: list[BoundQuery] = []
-    for each in workload:
-        if isinstance(each, BoundQuery):
-            found.append(each)
+    """The queries of a workload: a predicate is one query, a statement may hold several. Raises `SqlError`."""
+    queries: list[BoundQuery] = []
+    for line in workload:
+        if isinstance(line, BoundQuery):
+            queries.append(line)
         else:
-            found += [BoundQuery(query, bind(query.condition, schema)) for query in table_queries(each, schema)]
-    return found
+            queries += [BoundQuery(query, bind(query.condition, schema)) for query in table_queries(line, schema)]
+    return queries
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The sample; the chance that a query reads a box; the bytes it reads of a row; the number and size of files."""
+    """The sample, the queries whose reading is to be minimised, and the number and size of files.
+
+    ``queries``: None without a workload · ``widths``: the bytes that queries read of each row · ``files``: the greatest
+    number of files · ``bounds``: the sampled rows of a file.
+    """
 
     sample: Sample
     look_ups: LookUps
@@ -57,26 +61,26 @@ class Task:
 
     @property
     def reads(self) -> Reads:
-        """The chance that a box is read; each query of a workload is weighted by the bytes that it reads of a row."""
+        """The cost function; it weights each query of a workload by the bytes that it reads of a row."""
         return self.queries or self.look_ups
 
     @property
     def row_weights(self) -> NDArray[np.float64] | None:
-        """The weight of each sampled row: the bytes that the workload reads of it; None where all are equal."""
+        """The weight of each sampled row: the bytes that the workload reads of it; None if all are equal."""
         return self.widths.by_row if self.queries else None
 
     def clustered_by(self, paths: Sequence[str]) -> Task:
-        """The task with look-ups on these of its columns alone; what was evaluated on the sample is shared.
+        """The task with look-ups on these of its columns alone, without evaluating the queries anew.
 
         Raises `KeyError` for a column that the task does not have.
         """
         number = {column.path: index for index, column in enumerate(self.sample.columns)}
         order = [number[path] for path in paths]
         order += [index for index in range(len(number)) if index not in order]
-        sample = self.sample.in_order(order)
+        sample = self.sample.select(order)
         shares = np.where(np.arange(len(order)) < len(paths), 1 / len(paths), 0.0)
         look_ups = LookUps(sample, shares)
-        queries = None if self.queries is None else self.queries.in_order(order, look_ups)
+        queries = None if self.queries is None else self.queries.select(order, look_ups)
         return replace(self, sample=sample, look_ups=look_ups, queries=queries)
 
 
@@ -90,35 +94,35 @@ def task_of(
     total_rows: int,
     most_queries: int | None = _MOST_QUERIES,
 ) -> Task:
-    """The task for a sample. Of more than ``most_queries`` queries a random selection is used.
+    """The task for a sample. Of more than ``most_queries`` queries it takes a random subset.
 
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SqlError`.
     """
     schema = Schema(sample.schema)
-    every = bound_queries(workload or (), schema)
-    paths = dict.fromkeys(path for each in every for path in sorted(each.predicate.columns))
-    extra = [path for path in paths if schema.columns[path].orderable]
-    if not by and not extra:
+    bound = bound_queries(workload or (), schema)
+    paths = dict.fromkeys(path for each in bound for path in sorted(each.predicate.columns))
+    filtered = [path for path in paths if schema.columns[path].orderable]
+    if not by and not filtered:
         raise InvalidOption("by= names no column, and no workload filters on one. Name a column to cluster by.")
-    columns = schema.orderable(by or extra)
+    columns = schema.orderable(by or filtered)
     shares = _weights(weights, len(columns))
-    beside = [schema.columns[path] for path in extra if path not in {column.path for column in columns}]
+    workload_only = [schema.columns[path] for path in filtered if path not in {column.path for column in columns}]
     if most_queries is not None:
-        every = some_of(every, most_queries)
-    codes = Sample.of(sample, [*columns, *beside])
-    look_ups = LookUps(codes, np.concatenate([shares, np.zeros(len(beside))]))
+        bound = random_subset(bound, most_queries)
+    codes = Sample.of(sample, [*columns, *workload_only])
+    look_ups = LookUps(codes, np.concatenate([shares, np.zeros(len(workload_only))]))
     files = max(1, min(files, codes.rows, total_rows))
     bounds = Bounds.of(max(codes.rows, 1), max(total_rows, 1), files)
-    widths = Widths(sample, tuple(each.query.columns for each in every))
-    predicates = [each.predicate for each in every]
+    widths = Widths(sample, tuple(each.query.columns for each in bound))
+    predicates = [each.predicate for each in bound]
     queries = Queries.of(codes, predicates, look_ups, widths.weights) if predicates else None
     return Task(codes, look_ups, queries, widths, files, bounds)
 
 
-def some_of(queries: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of some queries, in their order, always the same ones.
+def random_subset(queries: Sequence[Any], most: int) -> list[Any]:
+    """A random subset of at most ``most`` queries, in their order; the same one for each call.
 
-    Not every second or tenth: logs repeat themselves, and a kind of query would be missed.
+    Random, since a log that repeats itself would lose a kind of query if every second or tenth one were taken.
     """
     if len(queries) <= most:
         return list(queries)
@@ -127,6 +131,7 @@ def some_of(queries: Sequence[Any], most: int) -> list[Any]:
 
 
 def _weights(weights: Sequence[float] | None, columns: int) -> NDArray[np.float64]:
+    """The weights scaled to sum to 1; equal ones by default. Raises `InvalidOption`."""
     if weights is None:
         return np.full(columns, 1 / columns)
     given = np.array(weights, float)

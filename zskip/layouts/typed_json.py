@@ -1,4 +1,4 @@
-"""Arrays as JSON, exact and with their types."""
+"""Arrow arrays as JSON, exactly and with their types."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["decode", "encode", "require_format"]
 
 
 def encode(column: str, values: pa.Array) -> dict[str, Any]:
-    """Values of a column and their type, without nulls. `zskip.types.encode_values` has the forms.
+    """The JSON form of a column's values and their type; none of them is null. See `zskip.types.encode_values`.
 
-    Raises `SchemaMismatch` for a text that is not UTF-8.
+    Raises `SchemaMismatch` for a string that is not UTF-8.
 
     >>> encode("x", pa.array([1.5, float("inf")]))
     {'type': 'double', 'values': [1.5, 'Infinity']}
@@ -31,12 +31,12 @@ def encode(column: str, values: pa.Array) -> dict[str, Any]:
 def decode(tree: Mapping[str, Any]) -> pa.Array:
     """The array that `encode` described. Raises `UnsupportedFormat` for a type that this release does not know."""
     if not isinstance(tree["values"], list):
-        raise TypeError("values are a list")
+        raise TypeError("values must be a list")
     return decode_values(tree["values"], _type(tree["type"]))
 
 
 def require_format(tree: Mapping[str, Any], known: int) -> None:
-    """Raises `UnsupportedFormat` where a newer zskip wrote this."""
+    """Raise `UnsupportedFormat` unless the JSON has the format ``known``: a newer zskip wrote it."""
     if tree.get("format") != known:
         raise UnsupportedFormat(
             f"The layout has format {tree.get('format')!r}, and this zskip reads format {known}. Update zskip."

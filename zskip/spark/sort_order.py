@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zskip.layouts.order import Slabs
+from zskip.layouts.order import SlabLevel
 from zskip.offsets import offsets_of
 from zskip.spark.cell_columns import looked_up, nested, united_columns
 from zskip.writer import Routing
@@ -73,7 +73,7 @@ def arranged(
 
 def _cuts(
     routing: Routing, places: Sequence[np.ndarray], sample: pa.Table, total_rows: int, row_group_rows: int
-) -> tuple[np.ndarray, list[Slabs]]:
+) -> tuple[np.ndarray, list[SlabLevel]]:
     """The first row group of each file, all of them numbered through, and how they are cut out, level by level.
 
     ``places``: of each assignment's columns among those of all, by which the cuts name theirs.
@@ -95,12 +95,14 @@ def _cuts(
         # What is cut in fewer levels keeps its last cut.
         parts = [plan[min(depth, len(plan) - 1)] for plan in plans]
         nodes = np.concatenate([part.first + start for part, start in zip(parts, first.tolist(), strict=False)])
-        levels.append(Slabs(nodes.astype(np.int32), np.concatenate([part.column for part in parts])))
+        levels.append(SlabLevel(nodes.astype(np.int32), np.concatenate([part.column for part in parts])))
     return first, levels
 
 
-def _slabs(routing: Routing, places: Sequence[np.ndarray], file: int, rows: pa.Table, row_groups: int) -> list[Slabs]:
+def _slabs(
+    routing: Routing, places: Sequence[np.ndarray], file: int, rows: pa.Table, row_groups: int
+) -> list[SlabLevel]:
     number = routing.partition_of(file)
     cuts = routing.assignments[number].slabs(rows, row_groups)
-    one = Slabs(np.zeros(row_groups, np.int32), np.zeros(row_groups, np.int32))
-    return [Slabs(cut.first, places[number][cut.column]) for cut in cuts or [one]]
+    one = SlabLevel(np.zeros(row_groups, np.int32), np.zeros(row_groups, np.int32))
+    return [SlabLevel(cut.first, places[number][cut.column]) for cut in cuts or [one]]
