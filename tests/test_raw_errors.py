@@ -223,7 +223,7 @@ def test_a_file_in_place_of_a_folder_is_refused(link: bool, tmp_path: Path) -> N
         lambda at: zskip.write(ROWS, at, by="a"),
         lambda at: zskip.cluster(at, by="a"),
     ):
-        with pytest.raises(TableError, match=r"\.parquet is no folder, and a table is one"):
+        with pytest.raises(TableError, match=r"\.parquet is not a folder, and a table is one"):
             attempt(path)
     assert pq.read_table(path).num_rows == 100
 

@@ -91,7 +91,7 @@ class Memory:
             pa.array(paths), sizes, pa.array([0] * len(paths), pa.int64()), pa.nulls(len(paths), pa.string())
         )
 
-    def contain(self, paths: pa.StringArray) -> None: ...
+    def require_inside(self, paths: pa.StringArray) -> None: ...
 
 
 def footer_of(file: bytes) -> bytes:

@@ -112,7 +112,7 @@ def test_what_was_opened_with_credentials_serves_no_one_without(monkeypatch: pyt
         real = ObjectStorage.read_range
 
         def noted(self: ObjectStorage, *given: Any) -> bytes:
-            read.append(self.place)
+            read.append(self.identity)
             return real(self, *given)
 
         monkeypatch.setattr(ObjectStorage, "read_range", noted)
@@ -122,7 +122,7 @@ def test_what_was_opened_with_credentials_serves_no_one_without(monkeypatch: pyt
         for one in (None, {**options, "aws_access_key_id": "another"}):
             read.clear()
             assert zskip.sql(query, storage_options=one).fetchall() == [(2,)]
-            assert set(read) == {open_storage(f"{url}/t", one).place}
+            assert set(read) == {open_storage(f"{url}/t", one).identity}
 
 
 @posix

@@ -41,8 +41,8 @@ def cache_of(source: Source, deep: bool) -> LocalStorage:
             f'Tables of other formats need platformdirs: pip install "zskip[{source.format}]"'
         ) from error
     every = user_cache_path("zskip") / "sources"
-    places = f"{source.home.place} {source.storage.place}"
-    name = hashlib.sha256(f"{_FORM} {source.format} {places} {source.fixed!r} {deep}".encode()).hexdigest()[:32]
+    identities = f"{source.home.identity} {source.storage.identity}"
+    name = hashlib.sha256(f"{_FORM} {source.format} {identities} {source.fixed!r} {deep}".encode()).hexdigest()[:32]
     folder = every / name
     try:
         if folder.is_dir():

@@ -27,7 +27,7 @@ from zskip.schema import Schema
 from zskip.spark.data_writer import WriteJob, write_job
 from zskip.spark.folder_types import with_spark_types
 from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
-from zskip.storage.opening import knows
+from zskip.storage.opening import is_supported
 from zskip.table import Table
 from zskip.table import open as open_table
 from zskip.writer import Written
@@ -258,7 +258,7 @@ def _opened(options: Mapping[str, str]) -> Table:
             'format("zskip") needs a path: .load("lake/conn"), or CREATE TABLE conn USING zskip LOCATION \'…\' '
             "without a list of columns."
         )
-    if not knows(path):
+    if not is_supported(path):
         raise InvalidOption(
             f'format("zskip") reads "{path}" in Python, which has no Hadoop client. Use zskip.spark.table(spark, path).'
         )

@@ -31,7 +31,7 @@ from zskip.errors import InvalidOption, TableError, UnsupportedStore
 from zskip.spark.handoff import is_connect, require_session
 from zskip.spark.jvm import one_line
 from zskip.storage import Listing, Storage
-from zskip.storage.opening import knows
+from zskip.storage.opening import is_supported
 from zskip.storage.secrets import refuse_secrets
 from zskip.storage.storage import table_path, unsafe_paths
 from zskip.storage.upload import Upload
@@ -68,7 +68,7 @@ def open_storage(
     Raises `InvalidOption` for a scheme that neither supports, and on Spark Connect, which has no Hadoop client.
     """
     text = os.fspath(url)
-    if knows(text):
+    if is_supported(text):
         return storages.open_storage(text, storage_options)
     require_session(spark)
     refuse_secrets(text)
@@ -110,7 +110,7 @@ class HadoopStorage:
         except (Py4JError, PySparkException) as error:
             raise InvalidOption(f'Hadoop cannot open "{url}": {one_line(error)}') from error
         self.uri: str = f"{root.getScheme()}://{root.getAuthority() or ''}{root.getPath().rstrip('/')}"
-        self.place = self.uri
+        self.identity = self.uri
 
     def __repr__(self) -> str:
         return f"HadoopStorage({self.uri!r})"
@@ -235,7 +235,7 @@ class HadoopStorage:
         except FileNotFoundError:
             return path, None, None, None
 
-    def contain(self, paths: pa.StringArray) -> None:
+    def require_inside(self, paths: pa.StringArray) -> None:
         for path in unsafe_paths(paths).to_pylist():
             table_path(path)
 
@@ -402,7 +402,7 @@ class HadoopStorage:
             kind = "" if thrown is None else str(thrown.getClass().getSimpleName())
             where = f"{self.uri}/{path}" if path else self.uri
             if kind in _NOT_THERE:
-                raise FileNotFoundError(f"{where} is not there.") from error
+                raise FileNotFoundError(f"{where} does not exist.") from error
             if kind in _TAKEN:
                 raise FileExistsError(f"{where} is there already.") from error
             if kind in _NOT_ALLOWED:

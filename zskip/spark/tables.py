@@ -20,7 +20,7 @@ from zskip.spark.handoff import Semantics, column, is_connect, read_files, requi
 from zskip.spark.jvm import Jvm, Unsupported, warn_once
 from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.spark.spark_sql import table_paths
-from zskip.storage.opening import knows
+from zskip.storage.opening import is_supported
 from zskip.table import Table
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _opened(
 ) -> Table:
     if isinstance(path, Table):
         return with_spark_types(path)
-    if knows(path) and (source := source_of(path, version, storage_options=storage_options)) is not None:
+    if is_supported(path) and (source := source_of(path, version, storage_options=storage_options)) is not None:
         return Table.of_source(source)
     storage = open_storage(spark, path, storage_options)
     return with_spark_types(Table(storage, tablelog.load(storage, version)))

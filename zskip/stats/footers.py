@@ -62,9 +62,9 @@ def read(
     if not len(names):
         raise NoParquet("There is no Parquet file to index.")
     for path in names.filter(pc.is_null(listed.size)).to_pylist():
-        raise CorruptFile(f"The file {storage.uri_of(path)} is not there.")
+        raise CorruptFile(f"The file {storage.uri_of(path)} does not exist.")
     if listing is None:
-        storage.contain(names)  # what a storage lists is contained already
+        storage.require_inside(names)  # the paths of a listing are inside the table already
     parts = list(_parts(storage, listed, None if grow else schema, threads, block_bytes, progress))
     folders = hive.partitions(names)
     table = schema

@@ -1,7 +1,7 @@
 """Storage: one interface to local folders and object stores.
 
-``storage``: the interface · ``local``, ``remote``: its implementations · ``opening``: from a URL to a storage ·
-``upload``, ``filesystem``: files of object stores for writers and readers · ``foreign_folders``: other formats.
+``storage``: the interface · ``local``, ``remote``: its implementations · ``opening``: opens the storage at a URL ·
+``upload``, ``filesystem``: write and read objects as files · ``foreign_folders``: detects tables of other formats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An fsspec file system over a `Storage`, by which DuckDB and Arrow read tables in object stores."""
+"""An fsspec file system over a `Storage`, through which DuckDB and Arrow read tables in object stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["StorageFileSystem"]
 
 
 class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is untyped
-    """Read-only. A path is what `Storage.uri_of` gives, with or without its scheme."""
+    """A read-only file system. Paths are the addresses that `Storage.uri_of` returns, with or without the scheme."""
 
     protocol = "zskip"
     cachable = False
@@ -31,7 +31,8 @@ class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fss
     def _strip_protocol(self, path: str | list[str]) -> str | list[str]:
         return [self._bare(one) for one in path] if isinstance(path, list) else self._bare(path)
 
-    def _inner(self, path: str) -> str:
+    def _relative(self, path: str) -> str:
+        """The path relative to the storage. Raises `FileNotFoundError` for a path outside it."""
         bare = self._bare(path)
         if bare == self._root:
             return ""
@@ -40,25 +41,25 @@ class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fss
         return bare[len(self._root) + 1 :]
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        inner = self._inner(path)
-        listing = self._storage.list(inner)
-        above = f"{inner}/" if inner else ""
-        found: dict[str, dict[str, Any]] = {}
+        relative = self._relative(path)
+        listing = self._storage.list(relative)
+        above = f"{relative}/" if relative else ""
+        entries: dict[str, dict[str, Any]] = {}
         for name, size in zip(listing.path.to_pylist(), listing.size.to_pylist(), strict=True):
             head, slash, _ = name[len(above) :].partition("/")
             full = f"{self._root}/{above}{head}"
-            found[full] = {"name": full, "size": 0 if slash else size, "type": "directory" if slash else "file"}
-        if not found and inner:
+            entries[full] = {"name": full, "size": 0 if slash else size, "type": "directory" if slash else "file"}
+        if not entries and relative:
             return [self.info(path)] if detail else [self._bare(path)]
-        return list(found.values()) if detail else list(found)
+        return list(entries.values()) if detail else list(entries)
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        inner = self._inner(path)
-        listing = self._storage.size_and_modified([inner]) if inner else None
+        relative = self._relative(path)
+        listing = self._storage.size_and_modified([relative]) if relative else None
         if listing is None or listing.size[0].as_py() is None:
-            if not inner or len(self._storage.list(inner)):
+            if not relative or len(self._storage.list(relative)):
                 return {"name": self._bare(path), "size": 0, "type": "directory"}
-            raise FileNotFoundError(f"{path} is not there.")
+            raise FileNotFoundError(f"{path} does not exist.")
         return {
             "name": self._bare(path),
             "size": listing.size[0].as_py(),
@@ -74,17 +75,17 @@ class StorageFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fss
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **options: Any) -> AbstractBufferedFile:
         if mode != "rb":
-            raise PermissionError(f"{path} is opened to write, and this file system only reads.")
+            raise PermissionError(f"{path} cannot be opened for writing: this file system is read-only.")
         options.setdefault("cache_type", "readahead")
         return _File(self, path, mode=mode, block_size=block_size or 1 << 20, **options)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        inner = self._inner(path)
+        relative = self._relative(path)
         if start is None and end is None:
-            return self._storage.read(inner)
+            return self._storage.read(relative)
         size = self.info(path)["size"]
         first, last, _ = slice(start, end).indices(size)
-        return self._storage.read_range(inner, first, last - first) if last > first else b""
+        return self._storage.read_range(relative, first, last - first) if last > first else b""
 
 
 class _File(AbstractBufferedFile):  # type: ignore[misc]  # fsspec is untyped

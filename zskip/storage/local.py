@@ -1,4 +1,4 @@
-"""`LocalStorage`: a table on a local disk. A link or a rename publishes a complete file, fsync makes it durable."""
+"""`LocalStorage`: a table on a local disk. A link or a rename publishes a complete file; fsync makes it durable."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _BUFFER_BYTES = 1 << 20
 class LocalStorage:
     """A folder on a local disk; it need not exist before the first file is written.
 
-    ``durable``: whether a file must outlast a loss of power once it is written. A cache is made anew instead.
+    ``durable``: whether a written file must survive a power failure. A cache need not, since it can be rebuilt.
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
         self.local: Path = Path(os.path.abspath(root.expanduser()))
         self.uri: str = str(self.local)
-        self.place = self.uri
+        self.identity = self.uri
         self.durable = durable
 
     def __repr__(self) -> str:
@@ -52,33 +52,35 @@ class LocalStorage:
         return f"{self.uri.rstrip('/')}/{table_path(path)}"
 
     def parent(self) -> LocalStorage | None:
-        place = Path(self._real_root)  # of a link, the folder around its target: there a log may be
-        return None if place.parent == place else LocalStorage(place.parent)
+        root = Path(self._real_root)  # the parent of a link's target: another format's log may lie there
+        return None if root.parent == root else LocalStorage(root.parent)
 
     @cached_property
     def _real_root(self) -> str:
         return os.path.realpath(self.local)
 
     def _locate(self, path: str) -> str:
+        """The absolute path of a file in the table. Raises `UnsafePath` where a link leads out of it."""
         located = self.uri_of(path)
-        self._keep_inside(path, located)
+        self._refuse_outside(path, located)
         return located
 
-    def _keep_inside(self, path: str, located: str) -> None:
-        if os.name != "nt" and not self._has_link(path):  # Windows has other links too, which realpath follows
+    def _refuse_outside(self, path: str, located: str) -> None:
+        """Raise `UnsafePath` if a link leads from the table to a place outside it."""
+        if os.name != "nt" and not self._has_link(path):  # Windows has other kinds of links, which realpath follows
             return
         if os.path.commonpath([os.path.realpath(located), self._real_root]) != self._real_root:
             raise UnsafePath(f'The path "{path}" of the table {self.uri} is a link to a place outside the table.')
 
     def _has_link(self, path: str) -> bool:
-        at = self.uri.rstrip("/")
+        prefix = self.uri.rstrip("/")
         for part in path.split("/"):
-            at = f"{at}/{part}"
-            if os.path.islink(at):
+            prefix = f"{prefix}/{part}"
+            if os.path.islink(prefix):
                 return True
         return False
 
-    def contain(self, paths: pa.StringArray) -> None:
+    def require_inside(self, paths: pa.StringArray) -> None:
         for path in unsafe_paths(paths).to_pylist():
             table_path(path)
         folders: set[str] = set()
@@ -87,10 +89,10 @@ class LocalStorage:
             if folder not in folders:
                 folders.add(folder)
                 if folder:
-                    self._keep_inside(folder, self.uri_of(folder))
+                    self._refuse_outside(folder, self.uri_of(folder))
             located = f"{self.uri}/{path}"
             if os.path.islink(located):
-                self._keep_inside(path, located)
+                self._refuse_outside(path, located)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(self._locate(path))
@@ -99,11 +101,11 @@ class LocalStorage:
         paths: list[str] = []
         sizes: list[int] = []
         modified: list[int] = []  # separate lists: a tuple per file would cost time in Python's garbage collector
-        touched: list[int] = []
+        status_changed: list[int] = []
         self.require_folder()
-        waiting = [prefix.rstrip("/")]
-        while waiting:
-            folder = waiting.pop()
+        pending = [prefix.rstrip("/")]
+        while pending:
+            folder = pending.pop()
             before = f"{folder}/" if folder else ""
             with suppress(FileNotFoundError), _entries(self._locate(folder) if folder else self.uri) as entries:
                 for entry in entries:
@@ -111,41 +113,41 @@ class LocalStorage:
                     if not hidden and name[0] in "._" and "=" not in name:
                         continue
                     if entry.is_symlink():
-                        self._keep_inside(before + name, f"{self.uri}/{before}{name}")
+                        self._refuse_outside(before + name, f"{self.uri}/{before}{name}")
                         self._refuse_loop(before + name)
                     if entry.is_dir():
-                        waiting.append(before + name)
+                        pending.append(before + name)
                         continue
                     try:
                         status = entry.stat()
                     except FileNotFoundError:
-                        continue  # deleted since its name was read
+                        continue  # deleted since the folder was read
                     if not stat.S_ISREG(status.st_mode):
-                        continue  # reading a pipe or a device may block for ever
+                        continue  # reading a pipe or a device may block forever
                     paths.append(before + name)
                     sizes.append(status.st_size)
                     modified.append(status.st_mtime_ns)
-                    touched.append(status.st_ctime_ns)
+                    status_changed.append(status.st_ctime_ns)
         try:
-            return Listing.of_columns(paths, sizes, modified, touched)
+            return Listing.of_columns(paths, sizes, modified, status_changed)
         except UnicodeEncodeError as error:
             raise UnsafePath(
                 f"The name {os.fsencode(error.object)!r} of a file in {self.uri} is not UTF-8. Rename the file."
             ) from error
 
     def _refuse_loop(self, link: str) -> None:
-        """Raise `UnsafePath` where a link leads to a folder above it, whose files would be listed again and again."""
+        """Raise `UnsafePath` if a link leads to a folder above it: listing that folder would never end."""
         parents = itertools.accumulate(("", *link.split("/")[:-1]), os.path.join)
-        if self._real(link) in map(self._real, parents):
+        if self._real_path(link) in map(self._real_path, parents):
             raise UnsafePath(f'The path "{link}" of the table {self.uri} is a link to a folder above it. Remove it.')
 
-    def _real(self, path: str) -> str:
+    def _real_path(self, path: str) -> str:
         return os.path.realpath(os.path.join(self.uri, path))
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:
             return [name for name in os.listdir(self._locate(folder)) if name > after]
-        except (FileNotFoundError, NotADirectoryError):  # the latter if the storage is a single file
+        except (FileNotFoundError, NotADirectoryError):  # the latter where the storage's address is a file
             return []
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
@@ -169,7 +171,7 @@ class LocalStorage:
             size = file.seek(0, os.SEEK_END)
             start = max(0, size + start) if start < 0 else start
             file.seek(start)
-            # Python allocates what is asked for, and a damaged snapshot may ask for more than there is memory.
+            # Python allocates ``length`` bytes first, and a damaged snapshot may ask for more than fits in memory.
             return file.read(min(length, max(0, size - start)))
 
     def put(self, path: str, data: bytes) -> None:
@@ -196,7 +198,7 @@ class LocalStorage:
             except FileExistsError:
                 return False
             except FileNotFoundError as error:
-                raise _vacuumed(target) from error
+                raise _removed_by_vacuum(target) from error
             except OSError as error:
                 if error.errno in _NO_LINKS:
                     raise UnsupportedStore(
@@ -210,10 +212,10 @@ class LocalStorage:
         return True
 
     def require_folder(self) -> None:
-        """Raise `TableError` where a file lies at the address of a table, or what is neither file nor folder."""
+        """Raise `TableError` if something other than a folder lies at the table's address."""
         if os.path.lexists(self.local) and not self.local.is_dir():
             raise TableError(
-                f"{self.uri} is no folder, and a table is one. Give the folder, or zskip.write(file, folder, by=…)."
+                f"{self.uri} is not a folder, and a table is one. Give the folder, or zskip.write(file, folder, by=…)."
             )
 
     def open_writer(self, path: str) -> BinaryIO:
@@ -235,8 +237,8 @@ class LocalStorage:
             os.fsync(file.fileno())
 
     def _sync_folders(self, paths: Sequence[str]) -> None:
-        """Make the names of files durable."""
-        # Windows has no handle to a folder; NTFS journals names itself.
+        """Make the names of files durable: fsync their folders."""
+        # Windows cannot open a folder for fsync; NTFS journals names itself.
         if self.durable and os.name != "nt":
             for folder in self._folders_of(paths):
                 _sync(folder)
@@ -244,11 +246,10 @@ class LocalStorage:
     def _folders_of(self, paths: Sequence[str]) -> Sequence[str]:
         """Every folder from the files up to the table's parent, deepest first."""
         inner = {
-            "/".join(parts[:depth]) for parts in (path.split("/") for path in paths) for depth in range(len(parts))
+            "/".join(parts[:depth]) for parts in (path.split("/") for path in paths) for depth in range(1, len(parts))
         }
-        ordered = sorted(inner, key=lambda folder: (-folder.count("/"), folder), reverse=False)
-        folders = [f"{self.uri}/{folder}" for folder in ordered if folder]
-        return [*folders, self.uri, str(self.local.parent)]
+        ordered = sorted(inner, key=lambda folder: (-folder.count("/"), folder))
+        return [*(f"{self.uri}/{folder}" for folder in ordered), self.uri, str(self.local.parent)]
 
     def move(self, source: str, target: str) -> None:
         located = self._locate(target)
@@ -279,7 +280,7 @@ class LocalStorage:
 
 
 class _Unpublished(io.BufferedWriter):
-    """A file under a temporary name beside its own; `close` renames it, leaving `with` by an exception removes it."""
+    """A file under a temporary name in its folder; `close` renames it, an exception inside ``with`` removes it."""
 
     def __init__(self, file: io.FileIO, temporary: str, target: str) -> None:
         super().__init__(file, _BUFFER_BYTES)
@@ -301,15 +302,15 @@ class _Unpublished(io.BufferedWriter):
             try:
                 os.replace(self._temporary, self._target)
             except FileNotFoundError as error:
-                raise _vacuumed(self._target) from error
+                raise _removed_by_vacuum(self._target) from error
         except BaseException:
             _remove(self._temporary)
             raise
 
     def discard(self) -> None:
-        """Close without publishing, and remove what was written."""
+        """Close without publishing, and remove the temporary file."""
         if not self.closed:
-            self.raw.close()  # the buffer is not flushed
+            self.raw.close()  # so that the buffer is not flushed
             _remove(self._temporary)
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
@@ -318,13 +319,12 @@ class _Unpublished(io.BufferedWriter):
         self.close()
 
     def __del__(self) -> None:
-        # A writer that was never closed has not finished its file.
-        self.discard()
+        self.discard()  # a file whose writer was never closed is incomplete
 
 
 @contextmanager
 def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of a folder, read through a descriptor, so that `stat` of an entry need not resolve its path."""
+    """The entries of a folder, read through a descriptor: `stat` of an entry then resolves one name, not a path."""
     if os.scandir not in os.supports_fd:
         with os.scandir(folder) as entries:
             yield entries
@@ -338,7 +338,7 @@ def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
 
 
 def _open_regular(located: str) -> BinaryIO:
-    """A file to read. Raises `TableError` for a folder, a pipe or a device: reading one may never end."""
+    """Open a file for reading. Raises `TableError` for a folder, a pipe or a device, whose reading may never end."""
 
     def opener(path: str, flags: int) -> int:
         descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
@@ -351,11 +351,12 @@ def _open_regular(located: str) -> BinaryIO:
 
 
 def _temporary(target: str) -> str:
+    """A unique hidden name beside a file, at most about 140 characters long."""
     folder, name = os.path.split(target)
     return os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
 
 
-def _vacuumed(target: str) -> FilesRemoved:
+def _removed_by_vacuum(target: str) -> FilesRemoved:
     return FilesRemoved(
         f"{target} was removed while it was written, by a vacuum: this change took longer than the vacuum's time. "
         "Make it again, and give vacuum a longer older_than=."
@@ -363,7 +364,7 @@ def _vacuumed(target: str) -> FilesRemoved:
 
 
 def _remove(temporary: str) -> None:
-    # Vacuum removes what cannot be removed now; an error here must not hide an earlier one.
+    # A later vacuum removes what cannot be removed now. An error here must not hide an earlier one.
     with suppress(OSError):
         os.unlink(temporary)
 

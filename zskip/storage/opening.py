@@ -1,4 +1,4 @@
-"""`open_storage`: from a path or URL to its storage."""
+"""`open_storage`: open the storage at a path or URL."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from zskip.storage.local import LocalStorage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import Storage
 
-__all__ = ["knows", "open_storage"]
+__all__ = ["is_supported", "open_storage"]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _ONE_SLASH = re.compile(r"(file|memory|s3a?|gs|az|azure|abfss?):/(?!/)", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def knows(url: str | os.PathLike[str]) -> bool:
-    """Whether `open_storage` supports an address: a path, or a URL of a known scheme and form.
+def is_supported(url: str | os.PathLike[str]) -> bool:
+    """Whether `open_storage` takes an address: a path, or a URL of a known scheme and form.
 
-    >>> knows("lake/conn"), knows("s3://lake/conn"), knows("hdfs://name/lake/conn")
+    >>> is_supported("lake/conn"), is_supported("s3://lake/conn"), is_supported("hdfs://name/lake/conn")
     (True, True, False)
     """
     text = os.fspath(url)
     scheme = _URL.match(text)
     if scheme is None or scheme[1].lower() == "file":
         return True
-    from zskip.storage.remote import SCHEMES  # obstore is loaded where it is needed
+    from zskip.storage.remote import SCHEMES  # imported here, since local tables need no obstore
 
-    # abfss://container@account/path is Hadoop's form.
+    # abfss://container@account/path is the form that Hadoop takes.
     return scheme[1].lower() in SCHEMES and "@" not in text[scheme.end() :].partition("/")[0]
 
 
 def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
     """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
 
-    ``storage_options``: the keys of obstore (``aws_region``, ``endpoint``, …, ``client_options``, ``retry_config``);
-    missing ones come from the usual environment variables. There is one memory:// store for each name after the
-    slashes; it lives as long as the process. Raises `InvalidOption` for an invalid address and for an unknown scheme.
+    ``storage_options``: the options of obstore (``aws_region``, ``endpoint``, …, ``client_options``, ``retry_config``);
+    the usual environment variables supply missing ones. Each memory:// URL names a store by the word after the slashes;
+    it lives as long as the process. Raises `InvalidOption` for an invalid address and for an unknown scheme.
     """
     if not isinstance(url, str | os.PathLike) or not os.fspath(url):
         raise InvalidOption(f"The address of a table is a path or a URL, not {url!r}.")
@@ -51,7 +51,7 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     shown = without_secrets(text)
     if one := _ONE_SLASH.match(text):
         raise InvalidOption(
-            f'"{shown}" is no URL: write {one[1]}:// and the rest. For a folder of that name: "./{shown}".'
+            f'"{shown}" is not a URL: write {one[1]}:// and the rest. For a folder of that name: "./{shown}".'
         )
     scheme = _URL.match(text)
     if "\0" in unquote(text) if scheme else "\0" in text:
@@ -62,7 +62,7 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
         return LocalStorage(_path_of(text) if scheme else Path(text))
     if _CONTROL.search(unquote(text)):
         raise InvalidOption(f"A URL cannot contain control characters: {shown!r}.")
-    from zskip.storage.remote import open_remote  # obstore is loaded where it is needed
+    from zskip.storage.remote import open_remote  # imported here, since local tables need no obstore
 
     return open_remote(text, storage_options or {})
 

@@ -1,4 +1,4 @@
-"""`ObjectStorage`: a table in S3, Google Cloud Storage, Azure or the memory of this process, through obstore."""
+"""`ObjectStorage`: a table in S3, Google Cloud Storage, Azure or this process's memory, through obstore."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from obstore import exceptions, store
 from zskip.errors import InvalidOption, MissingDependency, UnsupportedStore
 from zskip.storage.secrets import refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
-from zskip.storage.store_errors import first_line, translated
+from zskip.storage.store_errors import client_message, translated
 from zskip.storage.upload import Upload
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ _STORES: Mapping[str, Any] = {
 }
 SCHEMES = frozenset({"memory", *_STORES})
 _MEMORY: dict[str, store.MemoryStore] = {}
-_NOT_CONFIG = ("client_options", "retry_config", "credential_provider")
-_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_")
+_STORE_ARGUMENTS = ("client_options", "retry_config", "credential_provider")
+_ENVIRONMENT_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 _REQUESTS_AT_ONCE = 16
-_ONCE = {"max_retries": 0}
+_NO_RETRIES = {"max_retries": 0}
 
 
 def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
@@ -52,21 +52,23 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
     if scheme == "memory":
         if options:
             raise InvalidOption("A memory:// store takes no storage_options.")
-        chosen: Any = _MEMORY.setdefault(bucket, store.MemoryStore())
-        hasty = partial(_MEMORY.get, bucket)
+        objects: Any = _MEMORY.setdefault(bucket, store.MemoryStore())
+        open_without_retries = partial(_MEMORY.get, bucket)
     elif scheme in _STORES:
         if not bucket:
             raise InvalidOption(f'The URL "{without_secrets(url)}" names no bucket. Write {scheme}://bucket/path.')
-        apart = {key: options[key] for key in _NOT_CONFIG if key in options}
-        config = {key: value for key, value in options.items() if key not in (*apart, "profile")}
+        arguments = {key: options[key] for key in _STORE_ARGUMENTS if key in options}
+        config = {key: value for key, value in options.items() if key not in (*arguments, "profile")}
         if _STORES[scheme] is store.S3Store and (profile := options.get("profile") or _profile_of_environment()):
-            apart.setdefault("credential_provider", _credentials_of(profile))
+            arguments.setdefault("credential_provider", _credentials_of(profile))
         try:
-            chosen = _STORES[scheme](bucket, config=config or None, **apart)
-            hasty = partial(_STORES[scheme], bucket, config=config or None, **apart | {"retry_config": _ONCE})
+            objects = _STORES[scheme](bucket, config=config or None, **arguments)
+            open_without_retries = partial(
+                _STORES[scheme], bucket, config=config or None, **arguments | {"retry_config": _NO_RETRIES}
+            )
         except (exceptions.BaseError, TypeError, ValueError) as error:
             raise InvalidOption(
-                f'The store at "{without_secrets(url)}" cannot be opened: {first_line(error)}'
+                f'The store at "{without_secrets(url)}" cannot be opened: {client_message(error)}'
             ) from error
     else:
         known = ", ".join(f"{name}://" for name in ("file", "memory", *_STORES))
@@ -75,7 +77,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
             "zskip.spark, all that Hadoop has."
         )
     return ObjectStorage(
-        f"{scheme}://{bucket}", prefix.strip("/"), chosen, hasty, _digest(options), (url, dict(options))
+        f"{scheme}://{bucket}", prefix.strip("/"), objects, open_without_retries, _digest(options), (url, dict(options))
     )
 
 
@@ -84,14 +86,14 @@ def _profile_of_environment() -> str | None:
 
 
 def _credentials_of(profile: str) -> Any:
-    """The keys and the region of a profile in ~/.aws, also those that it gets by SSO or by assuming a role."""
+    """The keys and the region of a profile in ~/.aws, including those obtained by SSO or by assuming a role."""
     try:
         import boto3
         import botocore.session
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise MissingDependency(f'The profile "{profile}" is read by boto3: pip install boto3') from error
+        raise MissingDependency(f'The profile "{profile}" needs boto3: pip install boto3') from error
     try:
         return Boto3CredentialProvider(boto3.Session(profile_name=profile))
     except (BotoCoreError, ValueError) as error:
@@ -100,14 +102,18 @@ def _credentials_of(profile: str) -> Any:
 
 
 def _digest(options: Mapping[str, Any]) -> str:
-    """A hash of what identifies a store besides its URL: the options and the environment variables."""
-    environment = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)}
-    chosen = {name: id(value) if callable(value) else value for name, value in options.items()}
-    return hashlib.sha256(repr((sorted(chosen.items()), sorted(environment.items()))).encode()).hexdigest()[:16]
+    """A hash of the options and environment variables, which together with its URL identify a store."""
+    environment = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIXES)}
+    values = {name: id(value) if callable(value) else value for name, value in options.items()}
+    return hashlib.sha256(repr((sorted(values.items()), sorted(environment.items()))).encode()).hexdigest()[:16]
 
 
 class ObjectStorage:
-    """A prefix of an object store. Puts are atomic and durable, and conditional puts are the store's own."""
+    """A prefix of an object store, whose puts are atomic and durable and whose conditional puts make commits safe.
+
+    ``objects``: the store's client · ``open_without_retries``: opens a client that does not retry · ``options``: a hash
+    of the options · ``address``: the URL and options, by which another process opens the storage.
+    """
 
     local = None
 
@@ -116,21 +122,21 @@ class ObjectStorage:
         bucket_uri: str,
         prefix: str,
         objects: Any,
-        hasty: Callable[[], Any],
+        open_without_retries: Callable[[], Any],
         options: str = "",
         address: tuple[str, Mapping[str, Any]] = ("", {}),
     ) -> None:
         self.uri: str = f"{bucket_uri}/{prefix}" if prefix else bucket_uri
-        self.place = f"{self.uri} {options}"
+        self.identity = f"{self.uri} {options}"
         self._options = options
         self._bucket_uri = bucket_uri
         self._prefix = f"{prefix}/" if prefix else ""
         self._objects = objects
-        self._make_hasty = hasty
+        self._open_without_retries = open_without_retries
         self._address = address
 
     def __reduce__(self) -> tuple[Any, tuple[str, Mapping[str, Any]]]:
-        """Pickled as URL and options: another process opens it again, with its own environment variables."""
+        """Pickle the URL and the options: another process opens the store with its own environment variables."""
         return open_remote, self._address
 
     def __repr__(self) -> str:
@@ -144,7 +150,7 @@ class ObjectStorage:
             return None
         above = self._prefix.rstrip("/").rpartition("/")[0]
         address = f"{self._bucket_uri}/{quote(above)}", self._address[1]
-        return ObjectStorage(self._bucket_uri, above, self._objects, self._make_hasty, self._options, address)
+        return ObjectStorage(self._bucket_uri, above, self._objects, self._open_without_retries, self._options, address)
 
     def _key(self, path: str) -> str:
         return self._prefix + table_path(path)
@@ -163,20 +169,20 @@ class ObjectStorage:
         rows = []
         with translated(self.uri, prefix):
             for page in obstore.list(self._objects, prefix=key or None, chunk_size=1000):
-                for found in page:
-                    path = found["path"][above:]
+                for entry in page:
+                    path = entry["path"][above:]
                     if hidden or not any(part[0] in "._" and "=" not in part for part in path.split("/") if part):
-                        rows.append((path, *_status(found)))
+                        rows.append((path, *_status(entry)))
         return Listing.of(rows)
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         key = f"{self._key(folder)}/"
-        found: list[str] = []
+        names: list[str] = []
         with translated(self.uri, folder):
             # A store that can start a listing after a key sends only the new names.
             for page in obstore.list(self._objects, prefix=key, offset=key + after, chunk_size=1000):
-                found += [each["path"][len(key) :] for each in page]
-        return [name for name in found if "/" not in name]
+                names += [entry["path"][len(key) :] for entry in page]
+        return [name for name in names if "/" not in name]
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
@@ -189,7 +195,7 @@ class ObjectStorage:
         except FileNotFoundError:
             return path, None, None, None
 
-    def contain(self, paths: pa.StringArray) -> None:
+    def require_inside(self, paths: pa.StringArray) -> None:
         for path in unsafe_paths(paths).to_pylist():
             table_path(path)
 
@@ -205,7 +211,7 @@ class ObjectStorage:
             try:
                 return bytes(obstore.get_range(self._objects, self._key(path), start=start, length=length))
             except exceptions.BaseError:
-                # For a range that begins after the end, a store raises where a file returns nothing.
+                # A range that begins after the end is an error for a store, but for a file it is empty.
                 if obstore.head(self._objects, self._key(path))["size"] <= start:
                     return b""
                 raise
@@ -215,13 +221,13 @@ class ObjectStorage:
             obstore.put(self._objects, self._key(path), data)
 
     @cached_property
-    def _hasty(self) -> Any:
-        """The same store through a client that does not retry."""
-        return self._make_hasty()
+    def _without_retries(self) -> Any:
+        """A client of the same store that does not retry."""
+        return self._open_without_retries()
 
     def put_once(self, path: str, data: bytes) -> None:
         with translated(self.uri, path):
-            obstore.put(self._hasty, self._key(path), data)
+            obstore.put(self._without_retries, self._key(path), data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with translated(self.uri, path):
@@ -232,7 +238,7 @@ class ObjectStorage:
             except (exceptions.NotSupportedError, NotImplementedError) as error:
                 raise UnsupportedStore(
                     f"The store of {self.uri} cannot create an object only if it is absent, so a commit could lose "
-                    f"another writer's: {first_line(error)}"
+                    f"another writer's: {client_message(error)}"
                 ) from error
         return True
 
@@ -246,7 +252,7 @@ class ObjectStorage:
         return cast(BinaryIO, Upload(publish))
 
     def make_durable(self, paths: Sequence[str]) -> None:
-        """Nothing to do: an object store acknowledges what it has made durable."""
+        """Do nothing: an object store acknowledges a put once it is durable."""
 
     def move(self, source: str, target: str) -> None:
         with translated(self.uri, source):
@@ -259,14 +265,14 @@ class ObjectStorage:
                 if keys:
                     obstore.delete(self._objects, keys)
         except FileNotFoundError:
-            for key in keys:  # a bulk delete stops at the first that is gone
+            for key in keys:  # a bulk delete stops at the first missing object
                 try:
                     obstore.delete(self._objects, key)
                 except FileNotFoundError:
                     continue
 
     def remove_empty(self, folder: str) -> None:
-        """Nothing to do: an object store has no folders."""
+        """Do nothing: an object store has no folders."""
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
         from zskip.storage.filesystem import StorageFileSystem
@@ -274,7 +280,8 @@ class ObjectStorage:
         return StorageFileSystem(storage=self, skip_instance_cache=True)
 
 
-def _status(found: Any) -> tuple[int, int, str | None]:
-    modified = found["last_modified"]
+def _status(entry: Any) -> tuple[int, int, str | None]:
+    """An object's size in bytes, its time of modification in nanoseconds since the epoch, and its ETag."""
+    modified = entry["last_modified"]
     nanoseconds = int(modified.timestamp()) * 1_000_000_000 + modified.microsecond * 1000
-    return int(found["size"]), nanoseconds, found["e_tag"]
+    return int(entry["size"]), nanoseconds, entry["e_tag"]

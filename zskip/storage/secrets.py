@@ -1,4 +1,4 @@
-"""Secrets in URLs: a user or a key before the host, a signature in the query. They are refused and never shown."""
+"""Secrets in URLs: a user or a key before the host, a signature in the query. zskip refuses and never shows them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from zskip.errors import InvalidOption
 __all__ = ["refuse_secrets", "refuse_user", "without_secrets"]
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:[/:]*"
-# A key may hold slashes: KEY:SEC/RET@bucket. A port may not be one: hdfs://name:8020/user/@me.
+# A key may contain slashes, KEY:SEC/RET@bucket; but a port is not a key, hdfs://name:8020/user/@me.
 _USER = re.compile(
     rf"((?<![A-Za-z0-9+.-]){_SCHEME})(?:[^/?#\s\"'@:]*|[^/\s\"']*(?::|%3a)(?!\d*/)[^\s\"']*)(?:@|%40)", re.IGNORECASE
 )
 _QUERY = re.compile(r"(:/+[^\s\"'?]*?(?:\?|[#;](?=[\w.-]+=)))[^\s\"']+")
 _KEY = re.compile(rf"[\s\"']*{_SCHEME}[^/@]*:(?!\d*/)[^@]*@")
-_NEAR_URL = re.compile(rf"[\s\"']*{_SCHEME}[^/]*@")
+_MISTYPED_URL = re.compile(rf"[\s\"']*{_SCHEME}[^/]*@")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _SPACED_URL = re.compile(rf"[\s\"']+{_URL.pattern}")
 
 
 def without_secrets(text: str) -> str:
-    """A text with possible secrets in its URLs, and in what is nearly one, replaced by ….
+    """A text in which … replaces possible secrets of URLs and of mistyped ones.
 
     >>> without_secrets("cannot open s3://KEY:SEC/RET@lake/t, s3:/KEY@lake or https://a/b?sig=abc now")
     'cannot open s3://…@lake/t, s3:/…@lake or https://a/b?… now'
@@ -31,7 +31,7 @@ def without_secrets(text: str) -> str:
 
 
 def refuse_secrets(url: str) -> None:
-    """Raise `InvalidOption` for a URL with a key or a query, for a near URL with a user, and for one after white space.
+    """Raise `InvalidOption` for a URL with a key or a query, a mistyped URL with a user, and a URL after white space.
 
     A name without a key before the host is valid in Hadoop's URLs: abfss://container@account/path.
     """
@@ -42,11 +42,11 @@ def refuse_secrets(url: str) -> None:
             "the environment."
         )
     if _SPACED_URL.match(url):
-        raise InvalidOption(f'The address "{shown}" begins with white space or a quote: leave it out.')
-    if not is_url and _NEAR_URL.match(url):
+        raise InvalidOption(f'The address "{shown}" begins with white space or a quote. Remove it.')
+    if not is_url and _MISTYPED_URL.match(url):
         raise InvalidOption(
-            f'"{shown}" is no URL, and has a name before an "@": write scheme://bucket/path. A folder of that name '
-            "is written with ./ before it."
+            f'"{shown}" is not a URL, but has a name before an "@". Write scheme://bucket/path; for a folder of that '
+            "name, write ./ before it."
         )
     if is_url and ("?" in url or _QUERY.search(url)):
         raise InvalidOption(

@@ -1,7 +1,7 @@
 """`Storage`: the interface to a table's folder, on a local disk or in an object store.
 
-Paths are relative to the table, with forward slashes. A local disk implements commits by exclusive creation and fsync,
-an object store by conditional puts.
+Paths are relative to the table, with forward slashes. `Storage.put_if_absent`, on which commits rest, is a hard link
+and fsync on a local disk, and a conditional put in an object store.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 __all__ = ["PARQUET_ENDINGS", "Listing", "Storage", "abandon", "table_path", "unsafe_paths"]
 
-# The extensions of Parquet files, in any case.
+# The file name extensions of Parquet, compared without regard to case.
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
 
-# Paths that may lead out of the table: with an empty, "." or ".." segment, absolute ones, with NUL.
+# Paths that may lead out of the table: those with an empty, "." or ".." segment, absolute paths, and those with NUL.
 _UNSAFE = r"(^|/)\.{0,2}(/|$)|\x00|^[A-Za-z]:[\\/]|(^|[\\/])\.\.([\\/]|$)"
 _FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Files by name. ``size``: bytes · ``modified``: nanoseconds since the epoch · ``etag``: null where there is none.
+    """Files by path. ``size``: bytes · ``modified``: nanoseconds since the epoch · ``etag``: null if there is none.
 
     On a local disk, the ETag is the nanoseconds from a file's last modification to its last status change (ctime -
-    mtime): copying tools restore the modification time, but cannot set the other. Only a listing of a folder has it.
-    A file that was asked for by name and does not exist has a null size.
+    mtime): copying tools restore the modification time, but cannot set the time of the status change. Only listings of
+    folders have it. `Storage.size_and_modified` gives a missing file a null size.
     """
 
     path: pa.StringArray
@@ -55,17 +55,17 @@ class Listing:
         return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
 
     def parquet(self) -> Listing:
-        """The files with the extension of Parquet."""
+        """The files with an extension of Parquet."""
         endings = "|".join(ending[1:] for ending in PARQUET_ENDINGS)
         return self.take(np.asarray(pc.match_substring_regex(self.path, rf"(?i)\.({endings})$")))
 
     @staticmethod
     def of_columns(
-        path: Sequence[str], size: Sequence[int], modified: Sequence[int], touched: Sequence[int]
+        path: Sequence[str], size: Sequence[int], modified: Sequence[int], status_changed: Sequence[int]
     ) -> Listing:
-        """A listing of a local disk, sorted by the paths' bytes. ``touched``: the time of the last status change."""
+        """A listing of a local disk, sorted by the paths' bytes. Times are nanoseconds since the epoch."""
         times = pa.array(modified, pa.int64())
-        etag = pc.subtract(pa.array(touched, pa.int64()), times).cast(pa.string())
+        etag = pc.subtract(pa.array(status_changed, pa.int64()), times).cast(pa.string())
         unordered = Listing(pa.array(path, pa.string()), pa.array(size, pa.int64()), times, etag)
         return unordered.take(np.asarray(pc.sort_indices(unordered.path)))
 
@@ -92,7 +92,7 @@ class Storage(Protocol):
 
     @property
     def place(self) -> str:
-        """A unique identity: the address, and a hash of the options, which may lead to another server."""
+        """The address with a hash of the options: equal addresses may belong to different servers."""
 
     @property
     def local(self) -> Path | None:
@@ -102,71 +102,74 @@ class Storage(Protocol):
         """The address of a file, for Arrow, DuckDB and Spark."""
 
     def parent(self) -> Storage | None:
-        """The folder that this one lies in; None for the outermost, such as a bucket."""
+        """The folder that contains this one; None for the outermost, such as a bucket."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Whether a file or, on a local disk, a folder of this path exists."""
 
     def list(self, prefix: str = "", *, hidden: bool = True) -> Listing:
-        """All files below a folder, recursively; without ``hidden``, none below a name that starts with _ or a dot."""
+        """All files below a folder, recursively.
+
+        ``hidden``: whether to list files whose path has a segment that begins with _ or a dot and has no "=".
+        """
 
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
-        """The names in one folder that sort after ``after``, in any order; none where the folder does not exist."""
+        """The names in one folder that sort after ``after``, in any order; none if the folder does not exist."""
 
     def read(self, path: str) -> bytes:
         """The content of a file. Raises `FileNotFoundError`."""
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """A part of a file, shorter where the file ends; a negative ``start`` counts from the end."""
+        """At most ``length`` bytes of a file, fewer at its end; a negative ``start`` counts from the end."""
 
     def put(self, path: str, data: bytes) -> None:
         """Write a file atomically and durably, replacing an existing one."""
 
     def put_once(self, path: str, data: bytes) -> None:
-        """As `put`, without retries: for files that are optional."""
+        """Write a file as `put` does, but without retries: for optional files."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Write a file atomically and durably unless it exists. Returns whether it was written.
 
-        Raises `UnsupportedStore` where the store cannot guarantee that. After any other error the outcome is unknown.
+        Raises `UnsupportedStore` if the store cannot guarantee that. After any other error the outcome is unknown.
         """
 
     def open_writer(self, path: str) -> BinaryIO:
-        """A file to write: `close` publishes it under its name, an exception inside ``with`` discards it."""
+        """Open a file for writing: `close` publishes it under its name, an exception inside ``with`` discards it."""
 
     def make_durable(self, paths: Sequence[str]) -> None:
-        """Return only when these files, and their names, would survive a power failure."""
+        """Return only when these files and their names would survive a power failure."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file, replacing an existing one. An object store copies it."""
+        """Rename a file, replacing an existing one. An object store copies and deletes it."""
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Remove files, ignoring missing ones. An error is raised after the other files are removed."""
+        """Remove files, ignoring missing ones. An error is raised only after the other files are removed."""
 
     def remove_empty(self, folder: str) -> None:
-        """Remove a folder and its subfolders as far as they are empty."""
+        """Remove a folder and its subfolders, except those that hold files."""
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         """A listing of these files, sorted by the paths' bytes."""
 
-    def contain(self, paths: pa.StringArray) -> None:
-        """Raise `UnsafePath` where one of these files, links followed, is outside the table."""
+    def require_inside(self, paths: pa.StringArray) -> None:
+        """Raise `UnsafePath` if one of these files, after following links, lies outside the table."""
 
     def filesystem(self) -> fsspec.AbstractFileSystem:
-        """An fsspec file system that reads this storage under `uri_of` addresses without their scheme."""
+        """An fsspec file system that reads this storage; its paths are `uri_of` addresses without their scheme."""
 
 
 def abandon(storage: Storage, paths: Sequence[str]) -> None:
-    """Remove unreferenced files after a failure; vacuum removes those that cannot be removed now.
+    """Remove unreferenced files after a failure; vacuum later removes those that cannot be removed now.
 
-    Errors are suppressed: they must not hide the failure.
+    It suppresses errors, which would hide the failure.
     """
     with suppress(OSError):
         storage.delete(paths)
 
 
 def table_path(path: str) -> str:
-    """The path itself, if it stays in the table. Raises `UnsafePath`.
+    """The path unchanged, if it stays inside the table. Raises `UnsafePath`.
 
     >>> table_path("day=1/part-0.parquet")
     'day=1/part-0.parquet'
@@ -178,6 +181,6 @@ def table_path(path: str) -> str:
 
 def unsafe_paths(paths: pa.StringArray) -> pa.StringArray:
     """The paths that `table_path` refuses."""
-    if len(paths) <= _FEW:  # for few paths, Arrow takes longer to compile the pattern than to match it
+    if len(paths) <= _FEW:  # Arrow takes longer to compile the pattern than to match few paths
         return pa.array([path for path in paths.to_pylist() if re.search(_UNSAFE, path)], pa.string())
     return paths.filter(pc.match_substring_regex(paths, _UNSAFE))

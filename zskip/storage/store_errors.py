@@ -1,4 +1,4 @@
-"""Errors of an object store's client as those of a file system, with the place and what to do about it."""
+"""Translate errors of an object store's client into those of a file system, with the address and a remedy."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 from obstore import exceptions
 
-from zskip.errors import TableError
+from zskip.errors import TableError, first_line
 from zskip.storage.secrets import without_secrets
 
-__all__ = ["first_line", "translated"]
+__all__ = ["client_message", "translated"]
 
 _PAGE = "See docs/object-stores.md."
-# What a client's error holds: what it means, and what to do about it. The first that is found counts.
-_MISTAKES = {
+# A pattern in the client's message → the cause and the remedy. The first match counts.
+_CAUSES = {
     r"169\.254\.169\.254|/latest/api/token": "no credentials were found, and this machine has no role of its own. "
     'Give keys or a profile as storage_options or by the environment; a public bucket needs "skip_signature": True',
     r"without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint": "the bucket is in "
@@ -31,28 +31,28 @@ _MISTAKES = {
 
 @contextmanager
 def translated(uri: str, path: str) -> Iterator[None]:
-    """Raise `FileNotFoundError`, `PermissionError` or `TableError` in place of an error of the store's client."""
+    """Raise `FileNotFoundError`, `PermissionError` or `TableError` in place of an error from the store's client."""
     try:
         yield
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{uri}/{path} is not there.") from error
+        raise FileNotFoundError(f"{uri}/{path} does not exist.") from error
     except exceptions.BaseError as error:
         refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
         kind = PermissionError if refused else TableError
         what = f"The store {'refuses access to' if refused else 'failed at'} {uri}/{path}"
-        raise kind(f"{what}: {_meaning(error, refused)}") from error
+        raise kind(f"{what}: {_cause(error, refused)}") from error
 
 
-def _meaning(error: BaseException, refused: bool) -> str:
+def _cause(error: Exception, refused: bool) -> str:
     text = str(error)
-    for sign, meaning in _MISTAKES.items():
-        if re.search(sign, text, re.DOTALL):
-            return f"{meaning}. {_PAGE}"
+    for pattern, cause in _CAUSES.items():
+        if re.search(pattern, text, re.DOTALL):
+            return f"{cause}. {_PAGE}"
     if refused:
-        return f"these credentials may not do that, or there are none. {_PAGE} ({first_line(error)})"
-    return first_line(error)
+        return f"these credentials may not do that, or there are none. {_PAGE} ({client_message(error)})"
+    return client_message(error)
 
 
-def first_line(error: BaseException) -> str:
-    """An error's first line without secrets: the others are the client's own structures."""
-    return without_secrets(str(error).partition("\n")[0])
+def client_message(error: Exception) -> str:
+    """The first line of a client's message, without secrets; the other lines dump its internal structures."""
+    return without_secrets(first_line(error))

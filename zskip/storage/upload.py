@@ -1,4 +1,4 @@
-"""`Upload`: a writable file for stores that accept only complete files."""
+"""`Upload`: a writable file for stores that accept only complete objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPOOL_BYTES = 16 << 20
 
 
 class Upload(tempfile.SpooledTemporaryFile[bytes]):
-    """Bytes buffered in memory, then on disk; `close` publishes them as one file."""
+    """A file buffered in memory, and on disk once it is large; `close` publishes it as one object."""
 
     def __init__(self, publish: Callable[[BinaryIO], None]) -> None:
         super().__init__(max_size=_SPOOL_BYTES)
@@ -27,7 +27,7 @@ class Upload(tempfile.SpooledTemporaryFile[bytes]):
                 super().close()
 
     def discard(self) -> None:
-        """Close without publishing."""
+        """Close the file without publishing it."""
         super().close()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:

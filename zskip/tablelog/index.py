@@ -205,7 +205,7 @@ class Index:
     def paths(self, files: np.ndarray) -> pa.StringArray:
         """The paths of files by number (ascending), in the table and nowhere else. Raises `UnsafePath`."""
         found = self._file_column("path", files, pa.string())
-        self.storage.contain(found)
+        self.storage.require_inside(found)
         return found
 
     def recorded_paths(self, files: np.ndarray) -> pa.StringArray:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import ForeignTable, UnsafePath
-from zskip.storage.foreign_folders import folders_of, refuse_foreign_files, with_those_above
+from zskip.storage.foreign_folders import folders_of, refuse_foreign_files, with_ancestors
 from zskip.storage.storage import Storage
 from zskip.tablelog.log import LOG
 from zskip.tablelog.snapshot import from_bytes
@@ -25,7 +25,7 @@ def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
     if not len(ours):
         return
     inside = ((storage, folder) for folder in sorted(folders_of(ours)))
-    above = ((place, "") for place in with_those_above(storage.parent()))
+    above = ((outer, "") for outer in with_ancestors(storage.parent()))
     for place, folder in chain(inside, above):
         if _is_managed(place, folder):
             table = place.uri_of(folder.rstrip("/")) if folder else place.uri

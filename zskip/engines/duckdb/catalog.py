@@ -100,7 +100,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
     except TableNotFound:
         return None
     # Not by the address alone: what was opened with credentials must not serve a caller who gives none.
-    place = index.storage.place
+    place = index.storage.identity
     kept = _INDEXES.get(place)
     if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id:
         kept = index

@@ -47,7 +47,7 @@ def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Ma
     The prefix is the table's own, so that it meets neither another table's server or credentials nor another
     library's file system. Registering again adds to the files that are known.
     """
-    protocol = f"zskip-{xxhash.xxh64_hexdigest(storage.place.encode())}"
+    protocol = f"zskip-{xxhash.xxh64_hexdigest(storage.identity.encode())}"
     known = _FILES.setdefault(protocol, {})
     known.update(files)
     if not con.filesystem_is_registered(protocol):

@@ -76,7 +76,7 @@ class TableQueries:
         # Rules may have left fewer files than the conditions and keys do.
         files = hashlib.sha256(survivors.numbers.tobytes()).digest()
         origins = tuple(each.origin for each in keys)
-        origin = storage.place, snapshot.commit_id, files, query, tuple(conditions), origins
+        origin = storage.identity, snapshot.commit_id, files, query, tuple(conditions), origins
         with _LOCK:
             if origin in _KNOWN:
                 return _KNOWN[origin], origin
