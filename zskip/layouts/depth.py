@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip import types as t
-from zskip.keys import dense_codes, fixed, order_bits
+from zskip.keys import dense_codes, order_bits, sortable_numbers
 from zskip.layouts.reads import limit
 from zskip.stats import Ranges, Statistics
 
@@ -118,7 +118,7 @@ def _widths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64
     """The width of each sorted value, and of the gap from it to the next; the width of an integer is 1."""
     if t.is_floating(distinct.type):
         most = np.finfo(np.float64).max / 4
-        gaps, width = np.diff(np.clip(fixed(distinct).astype(np.float64), -most, most)), 0.0
+        gaps, width = np.diff(np.clip(sortable_numbers(distinct).astype(np.float64), -most, most)), 0.0
     else:
         gaps, width = np.diff(order_bits(distinct, after_prefix=True)).astype(np.float64), 1.0
     width = max(width, float(gaps.sum()) * _LEAST_SHARE) or 1.0
