@@ -364,7 +364,7 @@ def test_parts_are_those_of_a_partition(values: list[int], places: list[int]) ->
     ends = np.unique(np.minimum(places, len(column) - 1))
     tiles = _Tiles([column], np.zeros((1, len(column)), np.int64), 1, np.ones(1))
     rows = np.arange(len(column))[::-1]
-    parted = tiles.parted(0, rows, ends)
+    parted = tiles.partition(0, rows, ends)
     assert sorted(parted) == sorted(rows)
     for end in ends:
         assert column[parted[:end]].max() <= column[parted[end:]].min()

@@ -91,7 +91,7 @@ class Storage(Protocol):
         """The table's address: an absolute path, or a URL without a trailing slash."""
 
     @property
-    def place(self) -> str:
+    def identity(self) -> str:
         """The address with a hash of the options: equal addresses may belong to different servers."""
 
     @property
