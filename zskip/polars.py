@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from zskip.binder.expressions import provable
+from zskip.binder.expressions import provable_part
 from zskip.errors import MissingDependency
 from zskip.expr import conjunction
 from zskip.scan import Scan
@@ -56,7 +56,7 @@ class _Resolver(LazyFrameResolver):
 
     def resolve_lazyframe(self, *, filters: list[FilterExpr], **_: Any) -> tuple[pl.LazyFrame, ResolvedLazyFrameProps]:
         snapshot = self._table.snapshot
-        proofs = [proof for one in filters if (proof := provable(one.expr, snapshot.schema)) is not None]
+        proofs = [proof for one in filters if (proof := provable_part(one.expr, snapshot.schema)) is not None]
         survivors = self._table.plan(conjunction(proofs) if proofs else None).scan.unfiltered()
         if not len(survivors):
             found = pl.LazyFrame(schema=self._schema)

@@ -20,7 +20,7 @@ from zskip import advisor, engine_registry, sources, tablelog
 from zskip import plan as planning
 from zskip.advisor import Advice, Weigh
 from zskip.binder import Parameters, bind
-from zskip.binder.expressions import text_of
+from zskip.binder.expressions import expression_sql
 from zskip.byte_sizes import bytes_of
 from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
@@ -1107,7 +1107,7 @@ def _bound(
         return given
     if isinstance(given, str):
         return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
-    return bind(text_of(given, schema), schema, now=now)
+    return bind(expression_sql(given, schema), schema, now=now)
 
 
 def _both(
@@ -1121,7 +1121,7 @@ def _both(
     now = datetime.now(UTC)
     matching = _bound(where, schema, dialect, timezone, params, now)
     own = matching.dialect
-    rest = f"({matching.frozen}) IS NOT TRUE"
+    rest = f"({matching.bound_text}) IS NOT TRUE"
     return matching, bind(rest, schema, dialect=own.name, timezone=own.timezone, now=now, ansi=own.ansi)
 
 

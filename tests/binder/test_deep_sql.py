@@ -58,7 +58,7 @@ def at_frame(frame: int, work: Callable[[], Result]) -> Result:
 def test_a_caller_deep_in_its_own_stack_gets_an_answer_or_an_error_of_ours(shape: str) -> None:
     statistics = Statistics(pa.array([1]), {})
     for frame in range(0, 850, 50):
-        bind_cache._kept.clear()
+        bind_cache._cache.clear()
         with suppress(SqlError):
             predicate = at_frame(frame, lambda: bind(DEEP[shape](150), SCHEMA))
             found = at_frame(frame, lambda predicate=predicate: pruning.outcomes(predicate, statistics))

@@ -86,7 +86,7 @@ def test_of_many_conditions_those_past_three_hundred_are_kept(link: str) -> None
     sums = link.join(f"n + {i} <> {i - 3}" for i in range(1_500))
     bound = bind(f"w = 'a' AND ({sums}{link}f = 5{link}abs(n) > 2) AND w < 'b'", SCHEMA)
     assert bound.columns == {"n", "w", "f"}
-    assert '"f" = 5' in bound.frozen
+    assert '"f" = 5' in bound.bound_text
     assert not pruning.outcomes(bound, single(n=3)).may_match.any()  # an OR has no proof, w = 'a' has
     hidden = bind(f"{sums}{link}abs(n) > 2", SCHEMA)
     assert "more than 300 conditions" in str([each.opaque for each in pruning.reasons(hidden, single(n=3))])
@@ -106,7 +106,8 @@ def test_conditions_of_one_form_are_parsed_once(monkeypatch: pytest.MonkeyPatch)
     sql = link.join(f"n + {i} = 3{link}abs(N) = {i}{link}upper(w) = '{i}'" for i in range(900))
     bound = bind(sql, SCHEMA)
     assert len(parsed) < 310
-    assert bound.frozen == sql.replace("n +", '"n" +').replace("N", '"n"').replace("w)", '"w")').replace('O"n"', "ON")
+    quoted = sql.replace("n +", '"n" +').replace("N", '"n"').replace("w)", '"w")').replace('O"n"', "ON")
+    assert bound.bound_text == quoted
     parsed.clear()
     with pytest.raises(SqlError, match="too long to be read"):
         bind(link.join(f"w ILIKE '%{i}x%'" for i in range(20_000)), SCHEMA)
@@ -147,7 +148,7 @@ def test_a_proof_is_forgotten_with_its_predicate() -> None:
 def test_the_remembered_predicates_have_a_size() -> None:
     for number in range(40):
         bind(f"n = {number} AND w <> '{'x' * 150_000}'", SCHEMA)
-    kept = sum(len(each.text) for each in bind_cache._kept.values())
+    kept = sum(len(each.text) for each in bind_cache._cache.values())
     assert 0 < kept <= bind_cache.MOST_CHARACTERS
 
 

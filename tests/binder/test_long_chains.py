@@ -38,7 +38,7 @@ LEFT = [
 
 
 def bound(sql: str, dialect: str = "duckdb") -> expr.Predicate | str:
-    bind_cache._kept.clear()
+    bind_cache._cache.clear()
     try:
         return bind(sql, SCHEMA, dialect=dialect)
     except SqlError as error:
@@ -62,7 +62,7 @@ def test_a_chain_means_what_its_terms_mean(sql: str, dialect: str, monkeypatch: 
     if isinstance(found, str) or isinstance(by_term, str):
         assert found == by_term
         return
-    assert (found.text, found.frozen, found.columns) == (by_term.text, by_term.frozen, by_term.columns)
+    assert (found.text, found.bound_text, found.columns) == (by_term.text, by_term.bound_text, by_term.columns)
     rendered = [each.sql("spark" if dialect == "duckdb" else "duckdb") for each in (found, by_term)]
     if None not in rendered and dialect == "spark":
         with duckdb.connect() as con:
@@ -108,7 +108,7 @@ def test_a_leaf_without_the_parser_means_what_the_parser_makes_of_it(
         if isinstance(found, str) or isinstance(slow, str):
             assert found == slow
         else:
-            assert (found.frozen, found.columns) == (slow.frozen, slow.columns)
+            assert (found.bound_text, found.columns) == (slow.bound_text, slow.columns)
             assert [shown(node) for node in walk(found.tree)] == [shown(node) for node in walk(slow.tree)]
 
 

@@ -300,7 +300,7 @@ def test_ibis_and_duckdb_expressions(table: zskip.Table) -> None:
 def test_what_has_no_certain_meaning_is_refused_in_a_plan_and_kept_in_a_scan(table: zskip.Table) -> None:
     arrow, frame = F("a") + F("i8") > 5, P("a").cum_sum() > 5
     for expression in (arrow & (F("a") < 3), frame & (P("a") < 3)):
-        with pytest.raises(zskip.SqlError, match="Say it in SQL"):
+        with pytest.raises(zskip.SqlError, match="Write it in SQL"):
             table.plan(expression)
     with pytest.raises(zskip.InvalidOption, match="an expression of pyarrow, polars, ibis or DuckDB, not int"):
         table.plan(5)

@@ -31,7 +31,7 @@ SCHEMA = Schema(pa.schema(FIELDS))
 
 
 def described(found: expr.Predicate) -> list[str]:
-    return [found.text, found.frozen, *(re.sub("0x[0-9a-f]+", "", repr(node)) for node in walk(found.tree))]
+    return [found.text, found.bound_text, *(re.sub("0x[0-9a-f]+", "", repr(node)) for node in walk(found.tree))]
 
 
 # ── bound again ──
@@ -59,8 +59,8 @@ def test_settings_are_part_of_what_is_known(one: dict[str, object], other: dict[
 def test_parameters_that_python_holds_for_equal_are_told_apart() -> None:
     values = [1, 1.0, True, "1", Decimal("1"), Decimal("1.0"), 0.0, -0.0, None, b"1", dt.date(2020, 1, 1), "2020-01-01"]
     values += [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), np.int8(1), np.float32(1)]
-    texts = [bind("s = ?", SCHEMA, params=[value]).frozen for value in values]
-    assert texts == [bind("s = $a", SCHEMA, params={"a": value}).frozen for value in values]
+    texts = [bind("s = ?", SCHEMA, params=[value]).bound_text for value in values]
+    assert texts == [bind("s = $a", SCHEMA, params={"a": value}).bound_text for value in values]
     assert len(set(texts)) == len(values) - 2  # numpy's are those of Python
 
 
@@ -68,15 +68,15 @@ def test_names_of_parameters_are_told_apart() -> None:
     sql = "x > $a AND x < $b"
     one = bind(sql, SCHEMA, params={"a": 1, "b": 2})
     other = bind(sql, SCHEMA, params={"b": 1, "a": 2})
-    assert one.frozen != other.frozen
+    assert one.bound_text != other.bound_text
 
 
 @pytest.mark.parametrize("sql", ["z < now()", "d = current_date", "z < CURRENT_TIMESTAMP", "d = today()"])
 def test_the_clock_is_read_each_time(sql: str) -> None:
     early, late = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2020, 2021))
-    frozen = [bind(sql, SCHEMA, now=now).frozen for now in (early, late, early)]
+    frozen = [bind(sql, SCHEMA, now=now).bound_text for now in (early, late, early)]
     assert frozen[0] == frozen[2] != frozen[1]
-    assert "20" in bind(sql, SCHEMA).frozen
+    assert "20" in bind(sql, SCHEMA).bound_text
 
 
 def test_another_schema_is_another_predicate() -> None:
@@ -103,14 +103,14 @@ def test_what_fails_fails_again() -> None:
 def test_only_so_many_are_kept() -> None:
     for number in range(300):
         bind(f"x = {number}", SCHEMA)
-    assert len(bind_cache._kept) == bind_cache.MOST_CHARACTERS // bind_cache.LEAST
+    assert len(bind_cache._cache) == bind_cache.MOST_CHARACTERS // bind_cache.LEAST
     long = "s = '" + "a" * bind_cache.LONGEST + "'"
     assert bind(long, SCHEMA) is not bind(long, SCHEMA)
 
 
 def test_threads_share_what_is_known() -> None:
     def ask(number: int) -> bool:
-        return bind("x = ?", SCHEMA, params=[number % 7]).frozen == f'"x" = {number % 7}'
+        return bind("x = ?", SCHEMA, params=[number % 7]).bound_text == f'"x" = {number % 7}'
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(2000)))
@@ -149,7 +149,7 @@ def test_a_plain_comparison_is_what_the_parser_makes_of_it(
             return [type(error).__name__, str(error)]
 
     plain = answer()
-    bind_cache._kept.clear()
+    bind_cache._cache.clear()
     monkeypatch.setattr(Binder, "plain", lambda self, tokens: None)
     assert plain == answer()
 

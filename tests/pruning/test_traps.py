@@ -131,8 +131,8 @@ def stripped(kind: type[exp.Expression]) -> Guard:
 
 
 def escape_ignored(patch: pytest.MonkeyPatch) -> None:
-    right = patterns.prefix
-    patch.setattr(patterns, "prefix", lambda pattern, escape: right(pattern, None))
+    right = patterns.literal_prefix
+    patch.setattr(patterns, "literal_prefix", lambda pattern, escape: right(pattern, None))
 
 
 def prefix_between_the_bounds(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 import zskip
 from tests import ROOT
 from zskip import types as t
-from zskip.expr.render import constant
+from zskip.expr.render import constant_sql
 from zskip.intervals.spans import key_family, key_limits, keys, values_of
 from zskip.keys import dense_codes
 from zskip.sketches.hashing import can_hash, hashes
@@ -79,7 +79,7 @@ def test_different_values_have_different_hashes(values: pa.Array) -> None:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_duckdb_reads_a_constant_as_the_type_that_it_is_named(values: pa.Array) -> None:
-    texts = [constant(value, "duckdb") for value in values]
+    texts = [constant_sql(value, "duckdb") for value in values]
     if t.of(values.type).plain is None and t.of(values.type).spelled is None:
         assert set(texts) == {None}
         return
@@ -94,7 +94,7 @@ def test_duckdb_reads_a_constant_as_the_type_that_it_is_named(values: pa.Array) 
 
 
 def test_a_moment_beyond_pythons_calendar_has_no_constant() -> None:
-    assert constant(pa.scalar(10**15, pa.timestamp("ms")), "duckdb") is None
+    assert constant_sql(pa.scalar(10**15, pa.timestamp("ms")), "duckdb") is None
 
 
 def test_only_the_types_know_of_uuids() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from zskip import types as t
 from zskip.expr import sql_literals
-from zskip.expr.render import constant
+from zskip.expr.render import constant_sql
 from zskip.expr.sql_literals import identifier
 from zskip.schema import Schema
 
@@ -30,7 +30,7 @@ def literal(value: Any, type: pa.DataType) -> str:
         return repr(value)  # bare, as people write numbers
     if t.is_time(type):
         return sql_literals.literal(value, "duckdb")
-    text = constant(pa.scalar(value, type), "duckdb")
+    text = constant_sql(pa.scalar(value, type), "duckdb")
     if text is None:
         raise TypeError(f"{type} has no literal")
     return text

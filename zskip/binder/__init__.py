@@ -1,18 +1,19 @@
-"""Bind SQL text to trees: the only package that uses the parser.
+"""Bind SQL text to trees. Only this package and ``functions`` use sqlglot, apart from ``spark``.
 
-A text goes through them in this order:
+A text passes through the modules in this order:
 
-1. ``bind``: the door · ``bind_cache``: what was bound before
-2. ``sql_text``: a text with parts replaced, and the way back · ``lists``: long ones, read apart ·
+1. ``bind``: the entry point · ``bind_cache``: predicates that were bound before
+2. ``sql_text``: a text with parts replaced, and the mapping back · ``lists``: long lists, read without the parser ·
    ``bind_constants``: parameters and now() become constants · ``split``: the skeleton of AND, OR, NOT and parentheses
-3. ``leaf_binder``: one leaf of the skeleton and a schema become a node of the tree, by the rules of ``predicates/`` and
-   ``functions/`` · ``fast_path``: the commonest leaves, without the parser · ``computable``: what DuckDB may be asked
-   to compute
-4. for those: ``context``: what a rule may ask of the binding · ``constants``: literals as Arrow scalars ·
-   ``names``: columns · ``choices``: values under a CASE · ``nodes``, ``text_spans``: where things stand ·
-   ``refusals``: what is opaque, and what is an error
+3. ``leaf_binder``: one leaf of the skeleton becomes a node of the tree, by the rules of ``predicates/`` and
+   ``functions/`` · ``fast_path``: the most common leaves, without the parser · ``computable``: leaves that DuckDB may
+   evaluate
+4. used by these: ``context``: the interface of the binding that rules see · ``constants``: literals as Arrow scalars ·
+   ``names``: columns · ``case_values``: values under a CASE · ``nodes``, ``text_spans``: positions in the text ·
+   ``parser_quirks``: differences between the parser and engines · ``refusals``: opaque parts, and errors
 
-``workload_sql`` reads whole statements for the conditions in them.
+``expressions`` takes expressions of pyarrow, polars, ibis and DuckDB in place of SQL. ``workload_sql`` extracts the
+conditions from whole statements.
 """
 
 from zskip.binder.bind import bind

@@ -13,19 +13,19 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder import bind_cache
-from zskip.binder.bind_constants import freeze, reads_clock
+from zskip.binder.bind_constants import bind_constants, reads_clock
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.lists import listed_constants, shortened, stands_for_lists
-from zskip.binder.names import Names, Place
-from zskip.binder.parser_quirks import named_as_words, without_parser_warnings
+from zskip.binder.names import Names, RecordedName
+from zskip.binder.parser_quirks import keywords_as_columns, without_parser_warnings
 from zskip.binder.refusals import opaque
-from zskip.binder.split import Part, is_read_too_often, nesting, skeleton
-from zskip.binder.sql_text import Parameters, Source, is_unicode, require_parameters
-from zskip.binder.text_spans import has_more_words, unclosed_quote, what_is_wrong
+from zskip.binder.split import Part, nesting, parses_exponentially, skeleton
+from zskip.binder.sql_text import Parameters, SourceText, is_unicode, require_parameters
+from zskip.binder.text_spans import has_more_tokens, parse_error_text, unclosed_quote
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.expr import tree
 from zskip.expr.bound import Dialect, Predicate
-from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
+from zskip.expr.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
 from zskip.expr.tree import Node, Opaque
 from zskip.expr.why import Why
 from zskip.schema import Schema
@@ -92,25 +92,25 @@ def bind(
         parser = sqlglot.Dialect.get_or_raise(dialect)
     except ValueError as error:
         raise InvalidOption(f'There is no dialect "{dialect}".') from error
-    whole = Source(sql, sql)
+    whole = SourceText(sql, sql)
     names = Names(schema, settings, whole, case_sensitive)
     source, tokens = _read(whole, parser, names)
-    frozen = freeze(source, tokens, dialect, params, now, settings.timezone)
+    frozen = bind_constants(source, tokens, dialect, params, now, settings.timezone)
     if not frozen.holds_each_list_once():
         # A parameter holds the very number that stands for a list.
-        frozen = freeze(whole, _tokens(parser, whole, names), dialect, params, now, settings.timezone)
+        frozen = bind_constants(whole, _tokens(parser, whole, names), dialect, params, now, settings.timezone)
     if frozen is not source:
         source, tokens = _read(frozen, parser, names)
     if not tokens:
         raise SqlSyntaxError("The predicate is empty.", sql)
     binding = _Binding(source, tokens, parser, schema, settings, case_sensitive)
-    if nesting(tokens) > DEEPEST or is_read_too_often(tokens):
+    if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
         raise SqlSyntaxError(TOO_DEEP, sql)
-    with refused_if_too_deep(sql):
+    with syntax_error_if_too_deep(sql):
         found = binding.predicate(skeleton(tokens))
-    if found.depth > DEEPEST:  # a chain of operators nests too
+    if found.depth > MAX_DEPTH:  # a chain of operators nests too
         raise SqlSyntaxError(TOO_DEEP, sql)
-    if not reads_clock(whole.frozen, dialect):
+    if not reads_clock(whole.text, dialect):
         bind_cache.keep(key, found)
     return found
 
@@ -123,7 +123,7 @@ def _zone(name: str) -> str:
     return name
 
 
-def _read(source: Source, parser: sqlglot.Dialect, names: Names) -> tuple[Source, list[Token]]:
+def _read(source: SourceText, parser: sqlglot.Dialect, names: Names) -> tuple[SourceText, list[Token]]:
     """The text with its long lists taken out, and its tokens."""
     short = shortened(source, names.dialect.name)
     tokens = _tokens(parser, short, names)
@@ -132,11 +132,11 @@ def _read(source: Source, parser: sqlglot.Dialect, names: Names) -> tuple[Source
     return short, tokens
 
 
-def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token]:
-    sql = source.frozen
+def _tokens(parser: sqlglot.Dialect, source: SourceText, names: Names) -> list[Token]:
+    sql = source.text
     if len(sql) > MOST_CHARACTERS:
         raise _too_long(source.original, f"{MOST_CHARACTERS:,} characters")
-    if has_more_words(sql, 2 * MOST_TOKENS):  # the tokenizer needs a microsecond for each
+    if has_more_tokens(sql, 2 * MOST_TOKENS):  # the tokenizer needs a microsecond for each
         raise _too_long(source.original, _WORDS)
     try:
         tokens = parser.tokenize(sql)
@@ -147,7 +147,7 @@ def _tokens(parser: sqlglot.Dialect, source: Source, names: Names) -> list[Token
         raise SqlSyntaxError(f"The predicate does not parse: {what}.", source.original, span) from error
     if len(tokens) - listed_constants(tokens) > MOST_TOKENS:
         raise _too_long(source.original, _WORDS)
-    return named_as_words(_joined(tokens, sql) if names.dialect.name == "spark" else tokens, names)
+    return keywords_as_columns(_joined(tokens, sql) if names.dialect.name == "spark" else tokens, names)
 
 
 _WORDS = f"{MOST_TOKENS:,} words, signs and constants"
@@ -177,7 +177,7 @@ class _Binding:
 
     def __init__(
         self,
-        source: Source,
+        source: SourceText,
         tokens: list[Token],
         parser: sqlglot.Dialect,
         schema: Schema,
@@ -187,7 +187,7 @@ class _Binding:
         self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
         self.binder = Binder(schema, dialect, source, case_sensitive)
         self.parsed = self.leaves = 0
-        self.forms: dict[tuple[tuple[TokenType, bool | str], ...], tuple[Sequence[str], Sequence[Place]]] = {}
+        self.forms: dict[tuple[tuple[TokenType, bool | str], ...], tuple[Sequence[str], Sequence[RecordedName]]] = {}
 
     def predicate(self, part: Part) -> Predicate:
         """The predicate of a part of the skeleton; its conjuncts are predicates of their own."""
@@ -244,8 +244,8 @@ class _Binding:
             known = self.forms.get(form)
             if known is None:
                 paths_of_part = opaque(self.binder, self._parse(part), "").paths
-                known = self.forms[form] = (paths_of_part, self.binder.names.places(tokens))
-            self.binder.names.note_again(tokens, known[1])
+                known = self.forms[form] = (paths_of_part, self.binder.names.recorded(tokens))
+            self.binder.names.record_again(tokens, known[1])
             paths.update(known[0])
         whole = Part("leaf", parts[0].start, parts[-1].end)
         reason = Why(f"more than {_MOST_LEAVES:,} conditions")
@@ -264,14 +264,14 @@ class _Binding:
             raise _too_long(self.source.original, f"{MOST_PARSED:,} words, signs and constants {where}")
         try:
             with without_parser_warnings():
-                found: list[Any] = self.parser.parser().parse(tokens, self.source.frozen)
+                found: list[Any] = self.parser.parser().parse(tokens, self.source.text)
         except _PARSERS_OWN as error:
             what = "The predicate does not parse: something is missing, or stands in a wrong place."
             raise SqlSyntaxError(what, self.source.original, self._span(part)) from error
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
             raise SqlSyntaxError(
-                f"The predicate does not parse: {what_is_wrong(detail)}.",
+                f"The predicate does not parse: {parse_error_text(detail)}.",
                 self.source.original,
                 self._place(detail, tokens),
             ) from error
@@ -304,4 +304,4 @@ class _Binding:
 
     def _frozen(self, part: Part) -> str:
         start, end = self.tokens[part.start].start, self.tokens[part.end - 1].end + 1
-        return self.binder.names.named(start, end)
+        return self.binder.names.with_exact_names(start, end)

@@ -1,6 +1,6 @@
 """A cache of bound predicates, by text, settings, parameters and schema.
 
-What reads the clock is never kept. A schema is known by being the very same object, which the kept predicate holds.
+Predicates that read the clock are not cached. Schemas are compared by identity; a cached predicate holds its own.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from zskip.schema import Schema
 __all__ = ["find", "keep", "key"]
 
 LONGEST = 200_000
-"""Characters of a text, with its parameters, that is kept."""
+"""The longest text, and the longest parameters, that are cached, in characters."""
 
 MOST_CHARACTERS = 2_000_000
-"""Characters of all texts that are kept."""
+"""The capacity of the cache, in characters of SQL text."""
 
 LEAST = 8_000
-"""Characters that even a short text counts as, so that at most 250 are kept."""
+"""The size that a short text counts as, in characters, so that at most 250 predicates are cached."""
 
 Key: TypeAlias = tuple[object, ...]
 
 _lock = threading.Lock()
-_kept: LRUCache[Key, Predicate] = LRUCache(MOST_CHARACTERS, lambda predicate: max(LEAST, len(predicate.frozen)))
+_cache: LRUCache[Key, Predicate] = LRUCache(MOST_CHARACTERS, lambda predicate: max(LEAST, len(predicate.bound_text)))
 
 
 def key(
@@ -41,35 +41,35 @@ def key(
     params: Parameters | None,
     case_sensitive: bool,
 ) -> Key | None:
-    """What a predicate is known by; None for what is not kept."""
+    """The cache key; None if the predicate is not to be cached."""
     if len(sql) > LONGEST:
         return None
-    given: tuple[object, ...] = ()
+    parameters: tuple[object, ...] = ()
     if params is not None:
         names = tuple(params) if isinstance(params, Mapping) else None
         values = params.values() if isinstance(params, Mapping) else params
         try:
-            # As constants of SQL: 1, 1.0 and TRUE are equal in Python, and not here.
-            given = (names, *(literal(value, settings.name) for value in values))
+            # As SQL constants, since 1, 1.0 and True are equal in Python.
+            parameters = (names, *(literal(value, settings.name) for value in values))
         except UnknownParameter:
             return None
-        if sum(len(str(text)) for text in given) > LONGEST:
+        if sum(len(str(text)) for text in parameters) > LONGEST:
             return None
-    return (sql, settings, id(schema), case_sensitive, given)
+    return (sql, settings, id(schema), case_sensitive, parameters)
 
 
 def find(key: Key | None, schema: Schema) -> Predicate | None:
-    """The predicate of a key; None where it was not bound before, or too long ago."""
+    """The cached predicate of a key; None if there is none."""
     if key is None:
         return None
     with _lock:
-        found = _kept.get(key)
+        found = _cache.get(key)
     return found if found is not None and found.schema is schema else None
 
 
 def keep(key: Key | None, predicate: Predicate) -> None:
-    """Keeps a predicate, and forgets the one that was not asked for longest."""
+    """Caches a predicate, and evicts the least recently used ones."""
     if key is None:
         return
     with _lock:
-        _kept[key] = predicate
+        _cache[key] = predicate

@@ -1,6 +1,6 @@
-"""Replace parameters and the current time in the text by constants, before it is parsed.
+"""Replace parameters and reads of the clock in the text by constants, before it is parsed.
 
-So the proof, the residual and the engine all see the same values.
+The proof, the residual and the engine then all use the same values.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from zoneinfo import ZoneInfo
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.lists import array_of, stand_ins
-from zskip.binder.sql_text import LongList, Parameters, Source, is_unicode
+from zskip.binder.sql_text import LongList, Parameters, SourceText, is_unicode
 from zskip.errors import UnknownParameter, nearest
 from zskip.expr.sql_literals import literal
 
-__all__ = ["clocks", "freeze", "literal", "reads_clock"]
+__all__ = ["bind_constants", "reads_clock"]
 
-_CLOCK = {
+_CLOCK_FUNCTIONS = {
     "duckdb": {
         "now": "instant",
         "get_current_timestamp": "instant",
@@ -37,57 +37,59 @@ _CLOCK = {
         "curdate": "date",
     },
 }
-"""The functions that read the clock, by dialect, and what they give."""
+"""The functions that read the clock, by dialect, and the kind of their result."""
 
-_BARE = {"current_timestamp", "current_date", "localtimestamp"}
-"""Those that stand without parentheses too."""
+_WITHOUT_PARENTHESES = {"current_timestamp", "current_date", "localtimestamp"}
+"""The functions that may also be called without parentheses."""
 
 
-def freeze(
-    source: Source,
+def bind_constants(
+    source: SourceText,
     tokens: Sequence[Token],
     dialect: str,
     params: Parameters | None,
     now: datetime | None,
     zone: str,
-) -> Source:
-    """The text with every parameter and every reading of the clock replaced by its value.
+) -> SourceText:
+    """The text with every parameter and every read of the clock replaced by its value.
 
-    Raises `UnknownParameter` where a parameter has no value, or a value no parameter.
+    Raises `UnknownParameter` for a parameter without a value, and for a value without a parameter.
     """
     replacements: list[tuple[int, int, str]] = []
     lists: dict[str, LongList] = {}
-    if params is not None or any(mark in source.frozen for mark in "?$:"):
+    if params is not None or any(mark in source.text for mark in "?$:"):
         replacements += _parameters(source, tokens, params, dialect, lists)
-    if reads_clock(source.frozen, dialect):
-        replacements += clocks(tokens, dialect, now or datetime.now(UTC), zone)
+    if reads_clock(source.text, dialect):
+        replacements += _clock_replacements(tokens, dialect, now or datetime.now(UTC), zone)
     return source.replaced(replacements, lists)
 
 
 def reads_clock(text: str, dialect: str) -> bool:
-    """Whether a text may read the clock: it holds the name of such a function, perhaps as something else."""
+    """Whether a text may read the clock: it contains the name of such a function, perhaps with another meaning."""
     lowered = text.lower()
-    return any(name in lowered for name in _CLOCK.get(dialect, {}))
+    return any(name in lowered for name in _CLOCK_FUNCTIONS.get(dialect, {}))
 
 
-def clocks(tokens: Sequence[Token], dialect: str, now: datetime, zone: str) -> Iterable[tuple[int, int, str]]:
-    """Where a text reads the clock: start, end, and the literal that stands for it."""
-    names = _CLOCK.get(dialect, {})
+def _clock_replacements(
+    tokens: Sequence[Token], dialect: str, now: datetime, zone: str
+) -> Iterable[tuple[int, int, str]]:
+    """The start and end of each read of the clock, and the literal that replaces it."""
+    names = _CLOCK_FUNCTIONS.get(dialect, {})
     for index, token in enumerate(tokens):
         name = token.text.lower()
         if name not in names or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
         if index and tokens[index - 1].token_type is TokenType.DOT:
             continue
-        called = [each.token_type for each in tokens[index + 1 : index + 3]]
-        if called == [TokenType.L_PAREN, TokenType.R_PAREN]:
-            yield token.start, tokens[index + 2].end + 1, clock_literal(names[name], dialect, now, zone)
-        elif name in _BARE and called[:1] not in ([TokenType.L_PAREN], [TokenType.DOT]):
-            yield token.start, token.end + 1, clock_literal(names[name], dialect, now, zone)
+        following = [each.token_type for each in tokens[index + 1 : index + 3]]
+        if following == [TokenType.L_PAREN, TokenType.R_PAREN]:
+            yield token.start, tokens[index + 2].end + 1, _clock_literal(names[name], dialect, now, zone)
+        elif name in _WITHOUT_PARENTHESES and following[:1] not in ([TokenType.L_PAREN], [TokenType.DOT]):
+            yield token.start, token.end + 1, _clock_literal(names[name], dialect, now, zone)
 
 
-def clock_literal(kind: str, dialect: str, now: datetime, zone: str) -> str:
-    """The moment as the literal that one of the clock's functions would give."""
+def _clock_literal(kind: str, dialect: str, now: datetime, zone: str) -> str:
+    """The current time as a literal of the kind that a clock function returns."""
     aware = now if now.tzinfo else now.replace(tzinfo=UTC)
     if kind == "instant":
         return literal(aware, dialect)
@@ -97,7 +99,7 @@ def clock_literal(kind: str, dialect: str, now: datetime, zone: str) -> str:
 
 _LISTS = (list, tuple, set, frozenset)
 
-_BEFORE_PARAMETER = {
+_ENDS_VALUE = {
     TokenType.VAR,
     TokenType.IDENTIFIER,
     TokenType.NUMBER,
@@ -108,12 +110,13 @@ _BEFORE_PARAMETER = {
 
 
 def _parameters(
-    source: Source,
+    source: SourceText,
     tokens: Sequence[Token],
     params: Parameters | None,
     dialect: str,
     lists: dict[str, LongList],
 ) -> Iterable[tuple[int, int, str]]:
+    """The start and end of each parameter, and the literal that replaces it; adds long lists to ``lists``."""
     named = params if isinstance(params, Mapping) else {}
     ordered = [] if params is None or isinstance(params, Mapping) else list(params)
     used: set[object] = set()
@@ -122,57 +125,57 @@ def _parameters(
     index = 0
     while index < len(tokens):
         token = tokens[index]
-        follower = tokens[index + 1] if index + 1 < len(tokens) else None
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
         start, end = token.start, token.end + 1
         key: int | str | None = None
-        behind_in = index > 0 and tokens[index - 1].token_type is TokenType.IN
+        after_in = index > 0 and tokens[index - 1].token_type is TokenType.IN
         if token.token_type is TokenType.PLACEHOLDER:
             key = position
             position += 1
-        elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and follower and token.text in ("$", ":"):
-            after_value = index > 0 and tokens[index - 1].token_type in _BEFORE_PARAMETER
-            if follower.start == token.end + 1 and not after_value:
-                key = follower.text
-                end = follower.end + 1
+        elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and following and token.text in ("$", ":"):
+            after_value = index > 0 and tokens[index - 1].token_type in _ENDS_VALUE
+            if following.start == token.end + 1 and not after_value:
+                key = following.text
+                end = following.end + 1
                 index += 1
         elif token.token_type is TokenType.VAR and token.text.startswith("$") and len(token.text) > 1:
             key = token.text[1:]
         index += 1
         if key is None:
             continue
-        shown, place = source.frozen[start:end], source.span(start, end)
+        written, span = source.text[start:end], source.span(start, end)
         if isinstance(key, str) and key.isdigit() and len(key) < 10 and not isinstance(params, Mapping):
             key = int(key) - 1
         if isinstance(key, int):
             if not 0 <= key < len(ordered):
                 raise UnknownParameter(
-                    f"There is no value for the parameter {shown}: params= has {len(ordered)}.",
+                    f"There is no value for the parameter {written}: params= has {len(ordered)}.",
                     source.original,
-                    place,
+                    span,
                 )
             value = ordered[key]
         else:
             if key not in named:
                 raise UnknownParameter(
-                    f"There is no value for the parameter {shown}.{nearest(key, named)}", source.original, place
+                    f"There is no value for the parameter {written}.{nearest(key, named)}", source.original, span
                 )
             value = named[key]
         used.add(key)
-        if isinstance(value, _LISTS) and not behind_in:
+        if isinstance(value, _LISTS) and not after_in:
             raise UnknownParameter(
-                f"The parameter {shown} holds a {type(value).__name__}, which may stand behind IN alone, without "
-                f"parentheses: IN {shown}.",
+                f"The parameter {written} holds a {type(value).__name__}, which is allowed only after IN, without "
+                f"parentheses: IN {written}.",
                 source.original,
-                place,
+                span,
             )
         text = literal(value, dialect)
         if not is_unicode(text):
-            what = f"The parameter {shown} holds half of a surrogate pair, which is no character."
-            raise UnknownParameter(what, source.original, place)
-        listed = array_of(value) if isinstance(value, _LISTS) and dialect in ("duckdb", "spark") else None
-        if listed is not None:
+            message = f"The parameter {written} holds half of a surrogate pair, which is no character."
+            raise UnknownParameter(message, source.original, span)
+        values = array_of(value) if isinstance(value, _LISTS) and dialect in ("duckdb", "spark") else None
+        if values is not None:
             number = next(numbers)
-            lists[number] = LongList(text[1:-1], listed)
+            lists[number] = LongList(text[1:-1], values)
             text = f"({number})"
         yield start, end, text
     unused = [f"${name}" for name in named if name not in used] + [

@@ -1,7 +1,8 @@
-"""CASE over values: a comparison with a choice of values becomes a choice of comparisons."""
+"""Values under a CASE: a comparison with a choice of values becomes a choice of comparisons."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -9,10 +10,10 @@ from zskip.expr import tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Scalar
 
-__all__ = ["Choice", "Value", "chosen", "samples"]
+__all__ = ["Choice", "Value", "distribute", "samples"]
 
-_MOST = 256
-"""Comparisons that one may become: past it, the choice is left to the engine."""
+_MAX_COMPARISONS = 256
+"""Comparisons that one may become; past that it is opaque."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +24,7 @@ class Choice:
     then: Value
     otherwise: Value
     samples: tuple[Scalar, ...] = field(init=False)
-    """Of the scalars that are chosen among, for each type a constant and another, where there are such."""
+    """Of the scalars in the branches, for each type, one constant and one other scalar, if any."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", samples((self.then, self.otherwise)))
@@ -32,37 +33,39 @@ class Choice:
 Value = Scalar | Choice
 
 
-def chosen(build: Callable[..., Node], *values: Value) -> Node:
-    """The predicate over scalars for every way through the choices among them. Raises `Refused` past 256 ways."""
-    ways = 1
-    for value in values:
-        ways *= _ways(value)
-    if ways > _MOST:
-        raise Refused(f"a choice of {ways} ways")
-    return _chosen(build, values)
+def distribute(build: Callable[..., Node], *values: Value) -> Node:
+    """The predicate that ``build`` makes of scalars, distributed over the branches of choices among ``values``.
+
+    Raises `Refused` past 256 combinations of branches.
+    """
+    combinations = math.prod(map(_scalar_count, values))
+    if combinations > _MAX_COMPARISONS:
+        raise Refused(f"a choice of {combinations} ways")
+    return _distribute(build, values)
 
 
-def _chosen(build: Callable[..., Node], values: tuple[Value, ...]) -> Node:
+def _distribute(build: Callable[..., Node], values: tuple[Value, ...]) -> Node:
     for index, value in enumerate(values):
         if isinstance(value, Choice):
             then, otherwise = (
-                _chosen(build, (*values[:index], each, *values[index + 1 :])) for each in (value.then, value.otherwise)
+                _distribute(build, (*values[:index], each, *values[index + 1 :]))
+                for each in (value.then, value.otherwise)
             )
             return tree.choose(value.condition, then, otherwise)
     return build(*values)
 
 
-def _ways(value: Value) -> int:
-    return _ways(value.then) + _ways(value.otherwise) if isinstance(value, Choice) else 1
+def _scalar_count(value: Value) -> int:
+    return _scalar_count(value.then) + _scalar_count(value.otherwise) if isinstance(value, Choice) else 1
 
 
 def samples(values: Iterable[Value]) -> tuple[Scalar, ...]:
-    """For each type of these values, and of the scalars that they choose among: a constant and another, if any."""
+    """One constant and one other scalar, if any, for each type among these values and the branches of choices."""
     found: list[tuple[bool, Scalar]] = []
     for value in values:
         for scalar in value.samples if isinstance(value, Choice) else (value,):
             constant = isinstance(scalar, Literal)
-            # By comparison, for not every extension type has a hash.
+            # Types are compared, since not every extension type has a hash.
             if not any(constant == known and scalar.type == other.type for known, other in found):
                 found.append((constant, scalar))
     return tuple(scalar for _, scalar in found)

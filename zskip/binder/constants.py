@@ -12,20 +12,20 @@ from sqlglot import exp
 
 from zskip import types as t
 from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, read, time_of_day, timestamp
+from zskip.expr.literals import Refused, string_value, time_of_day, timestamp
 from zskip.functions.sql_types import sql_type
 
-__all__ = ["constant", "number", "typed"]
+__all__ = ["cast_value", "literal_value", "number_value"]
 
 
 _MOST_DIGITS = 1_000
-"""Digits of a number that is read at all: Python refuses to read more than 4,300."""
+"""Digits of a number that is parsed: Python refuses to parse more than 4,300."""
 
 
-def number(text: str, negative: bool = False) -> pa.Scalar:
-    """A number's literal: an integer, an exact decimal, or with an exponent a double. Raises `Refused`.
+def number_value(text: str, negative: bool = False) -> pa.Scalar:
+    """The value of a numeric literal: an integer, a decimal, or with an exponent a double. Raises `Refused`.
 
-    >>> number("5.50")
+    >>> number_value("5.50")
     <pyarrow.Decimal128Scalar: Decimal('5.50')>
     """
     if len(text) <= 18 and text.isascii() and text.isdigit():
@@ -52,10 +52,10 @@ def number(text: str, negative: bool = False) -> pa.Scalar:
     raise Refused(f"the number {text[:50]} has a form that zskip does not read")
 
 
-def constant(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
-    """The value of a literal, with its sign and its type; None where the expression is no literal.
+def literal_value(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
+    """The value of a literal, with its sign and casts; None if the expression is not a literal.
 
-    Raises `Refused` for one that zskip does not read as its engine does.
+    Raises `Refused` for a literal that zskip might read differently from the engine.
     """
     match node:
         case exp.Null():
@@ -65,11 +65,11 @@ def constant(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
         case exp.Literal():
             if node.is_string:
                 return pa.scalar(node.this, pa.string())
-            return number(node.this)
+            return number_value(node.this)
         case exp.Paren():
-            return constant(node.this, dialect)
+            return literal_value(node.this, dialect)
         case exp.Neg(this=exp.Literal(is_string=False) as digits):
-            return number(digits.this, negative=True)
+            return number_value(digits.this, negative=True)
         case exp.HexString():
             return pa.scalar(bytes.fromhex(node.this), pa.binary()) if dialect.name == "spark" else None
         case exp.Unhex(this=exp.Literal(is_string=True) as digits) if dialect.name == "duckdb":
@@ -79,13 +79,16 @@ def constant(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
             plain = not any(value for name, value in node.args.items() if name not in ("this", "safe"))
             return _from_text(text.this, pa.date32(), dialect) if plain else None
         case exp.Cast(this=inner, to=exp.DataType() as to):
-            value = constant(inner, dialect)
-            return None if value is None else typed(value, to, dialect)
+            value = literal_value(inner, dialect)
+            return None if value is None else cast_value(value, to, dialect)
     return None
 
 
-def typed(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scalar | None:
-    """A literal beside the name of its type: ``DATE '2024-01-31'``, ``CAST('1.5' AS DOUBLE)``."""
+def cast_value(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scalar | None:
+    """A literal cast to a type: ``DATE '2024-01-31'``, ``CAST('1.5' AS DOUBLE)``. None if zskip does not fold the cast.
+
+    Raises `Refused` if the engine raises an error.
+    """
     target = sql_type(to, dialect)
     if target is None:
         return None
@@ -109,13 +112,13 @@ def typed(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scalar | N
 
 
 def _exact_float(number: Decimal) -> pa.Scalar | None:
-    """A float of 32 bits that is this number; None where it would be rounded, which engines do in ways of their own."""
-    found = pa.scalar(float(number), pa.float32())
-    return found if math.isfinite(found.as_py()) and Decimal(found.as_py()) == number else None
+    """A number as a 32-bit float; None if it is not exact, since engines round in different ways."""
+    value = pa.scalar(float(number), pa.float32())
+    return value if math.isfinite(value.as_py()) and Decimal(value.as_py()) == number else None
 
 
 def _blob(text: str) -> pa.Scalar | None:
-    r"""What DuckDB casts to a BLOB: ASCII, with other bytes as ``\xAA``; None for anything else, at which it raises."""
+    r"""The BLOB to which DuckDB casts a text: ASCII, with other bytes as ``\xAA``; None if DuckDB raises an error."""
     if not text.isascii() or not re.fullmatch(r"(?:[^\\]|\\x[0-9A-Fa-f]{2})*", text, re.DOTALL):
         return None
     pieces = re.split(r"\\x([0-9A-Fa-f]{2})", text)
@@ -123,6 +126,7 @@ def _blob(text: str) -> pa.Scalar | None:
 
 
 def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | None:
+    """A text cast to a type; None if the cast is left to the engine. Raises `Refused` if the engine raises an error."""
     if t.is_date(target) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         try:
             return pa.scalar(date.fromisoformat(text))
@@ -131,7 +135,7 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
     if t.is_timestamp(target):
         moment = timestamp(text, target.tz is not None, dialect.timezone, dialect.name)
         if target.unit == "ns" and moment.type.unit == "us" and abs(moment.value) > 2**63 // 1000:
-            raise Refused(f"the text {text!r} lies outside of the years of {target}: the engine raises")
+            raise Refused(f"the text {text!r} is outside the years that {target} holds: the engine raises")
         if target.unit == "ns":
             return moment.cast(target)
         return moment if target.unit == moment.type.unit == "us" else None
@@ -156,4 +160,4 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
         return pa.scalar(text.lower() == "true")
     if t.is_binary(target) and dialect.name == "duckdb":
         return _blob(text)
-    return read(text, target, dialect.name)
+    return string_value(text, target, dialect.name)

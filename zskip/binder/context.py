@@ -1,4 +1,4 @@
-"""`Binding`: the interface that the binding offers to its rules."""
+"""`Binding`: the interface of the binder that its rules see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from zskip.binder.case_values import Value
 from zskip.binder.names import Names
-from zskip.binder.sql_text import Source
+from zskip.binder.sql_text import SourceText
 from zskip.expr.bound import Dialect
 from zskip.expr.tree import Node, Scalar
 from zskip.schema import Schema
@@ -17,25 +17,25 @@ __all__ = ["Binding"]
 
 
 class Binding(Protocol):
-    """The binding of one text. Rules are functions of it and of a parsed expression, and know nothing else of it.
+    """The binding of one text. A rule is a function of it and of a parsed expression.
 
-    ``checked``: the parsed expressions, by their id, that are known to hold no aggregate and no subquery.
+    ``checked``: the parsed expressions, by id, that are known to contain no aggregate and no subquery.
     """
 
     schema: Schema
     dialect: Dialect
-    source: Source
+    source: SourceText
     names: Names
     checked: dict[int, exp.Expr]
 
     def predicate(self, node: exp.Expr) -> Node:
-        """An expression where TRUE, FALSE or NULL is wanted. What zskip does not know becomes opaque."""
+        """Binds an expression as a predicate. Unsupported expressions become opaque."""
         ...
 
     def scalar(self, node: exp.Expr) -> Scalar:
-        """An expression with a value. Raises `Refused` for what zskip does not know."""
+        """Binds an expression as a scalar. Raises `Refused` for unsupported expressions."""
         ...
 
     def value(self, node: exp.Expr) -> Value:
-        """A scalar, or a choice of scalars. Raises `Refused`."""
+        """Binds an expression as a scalar or a choice of scalars. Raises `Refused`."""
         ...

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip import types as t
-from zskip.binder.constants import number
+from zskip.binder.constants import number_value
 from zskip.binder.context import Binding
 from zskip.binder.names import Names
 from zskip.binder.predicates.membership import among_integers
@@ -76,7 +76,7 @@ class Plain:
             if known[0].type != column.type and not are_comparable(column.type, known[0].type, True):
                 return None
             sides = [
-                literals.compared(op, column, fitted(self.binding, column, value))
+                literals.compare_fitted(op, column, fitted(self.binding, column, value))
                 for (op, _), value in zip(ends, known, strict=True)
             ]
         except Refused:
@@ -89,7 +89,7 @@ class Plain:
         if column is None or not t.is_string(column.type) or "\\" in pattern:
             return None
         found = None if set("%_") & set(pattern.rstrip("%")) else patterns.like(column, pattern, None)
-        if found is None or tree.is_doubtful(found):
+        if found is None or tree.has_call_or_opaque(found):
             return None
         self._note(name, column)
         return found
@@ -119,16 +119,16 @@ class Plain:
             case [TokenType.STRING] if "\\" not in text:
                 return pa.scalar(text, pa.string())
             case [TokenType.NUMBER] if text not in self.binding.source.lists:
-                return number(text)
+                return number_value(text)
             case [TokenType.DATE, TokenType.STRING] if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
                 with suppress(ValueError):  # no date, which the parser's way says in its own words
                     return pa.scalar(date.fromisoformat(text))
             case [TokenType.DASH, TokenType.NUMBER] if text not in self.binding.source.lists:
-                return number(text, negative=True)
+                return number_value(text, negative=True)
         return None
 
     def _note(self, name: Token, column: Reference) -> None:
-        self.binding.names.note(name.start, name.end + 1, self.binding.schema.columns[column.path])
+        self.binding.names.record(name.start, name.end + 1, self.binding.schema.columns[column.path])
 
     def chain(self, terms: Sequence[Sequence[Token]], conjunction: bool) -> Node | None:
         """``c = 1 OR c = 2 …`` as one IN, ``c <> 1 AND c <> 2 …`` as one NOT IN; None for everything else.

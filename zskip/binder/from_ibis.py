@@ -1,4 +1,4 @@
-"""ibis' boolean expressions as DuckDB's SQL, through ibis' own compiler."""
+"""Convert boolean expressions of ibis to DuckDB's SQL by ibis' own compiler."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["conjuncts"]
 
 
 def conjuncts(expression: Any, schema: Schema) -> list[str | None]:
-    """The conjuncts of an expression over one table as SQL; None for one that cannot be said."""
+    """The conjuncts of an expression over one table as SQL; a single None if it cannot be converted."""
     import ibis
 
-    if not isinstance(expression, ibis.Expr):  # a Deferred, as `_.a > 5`
+    if not isinstance(expression, ibis.Expr):  # a Deferred, such as `_.a > 5`
         (expression,) = ibis.table(ibis.Schema.from_pyarrow(schema.arrow), name="t").bind(expression)
     statement = sqlglot.parse_one(str(ibis.to_sql(expression, dialect="duckdb")), dialect="duckdb")
     if not isinstance(statement, exp.Select) or len(statement.selects) != 1 or statement.find(exp.Join, exp.Subquery):

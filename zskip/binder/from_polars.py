@@ -1,7 +1,7 @@
-"""polars' expressions as DuckDB's SQL, read from their JSON form.
+"""Convert polars' expressions to DuckDB's SQL, from their JSON form.
 
-Both have SQL's three-valued logic, and NaN as the greatest number that equals itself. Literals are said in the column's
-own type, as polars casts them; where that would change their value the part is not read.
+Both have three-valued logic, and to both NaN is the greatest number and equals itself. Literals are written in the
+column's type, to which polars casts them; a part in which that would change a value is not converted.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _TEXT_OR_BOOLEAN = {"String": (t.is_string, t.is_dictionary), "Boolean": (t.is_b
 _UNITS = {"Milliseconds": ("ms", 1_000), "Microseconds": ("us", 1)}
 
 
-class _Unread(Exception):
-    """A part that is not in the tables here."""
+class _Unsupported(Exception):
+    """A part of the expression that is not converted."""
 
 
 def conjuncts(expression: Any, schema: Schema) -> list[str | None]:
-    """The conjuncts of an expression as SQL; None for one that cannot be said."""
+    """The conjuncts of an expression as SQL, with None for each that cannot be converted."""
     return list(_parts(json.loads(expression.meta.serialize(format="json")), schema))
 
 
@@ -53,24 +53,25 @@ def _parts(node: Any, schema: Schema) -> Iterator[str | None]:
         yield from _parts(body["right"], schema)
         return
     try:
-        yield _text(node, schema)
-    except (_Unread, KeyError, IndexError, TypeError, AttributeError):
-        yield None  # Kept: the JSON is polars' own, and another release may shape it otherwise.
+        yield _condition(node, schema)
+    except (_Unsupported, KeyError, IndexError, TypeError, AttributeError):
+        yield None  # Not an error: the JSON is internal to polars, and its form may change between releases.
 
 
 def _kind(node: Any) -> tuple[str, Any]:
+    """The tag and the content of a tagged JSON value; the tag is empty for other values."""
     if not isinstance(node, dict) or len(node) != 1:
         return "", node
     return next(iter(node.items()))
 
 
-def _text(node: Any, schema: Schema) -> str:
-    """A condition as SQL."""
+def _condition(node: Any, schema: Schema) -> str:
+    """A boolean expression as SQL."""
     kind, body = _kind(node)
     if kind == "BinaryExpr":
         left, right, operator = body["left"], body["right"], body["op"]
         if operator in _LOGIC:
-            return f"({_text(left, schema)} {_LOGIC[operator]} {_text(right, schema)})"
+            return f"({_condition(left, schema)} {_LOGIC[operator]} {_condition(right, schema)})"
         if operator in _COMPARISONS:
             return _comparison(operator, left, right, schema)
     if kind == "Function":
@@ -80,7 +81,7 @@ def _text(node: Any, schema: Schema) -> str:
     name, type = _column(node, schema)
     if t.is_boolean(type):
         return name
-    raise _Unread
+    raise _Unsupported
 
 
 def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> str:
@@ -88,13 +89,13 @@ def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> str:
         left, right, operator = right, left, _MIRRORED[operator]
     name, type = _column(left, schema)
     if t.is_dictionary(type) and operator not in ("Eq", "NotEq"):
-        raise _Unread  # A categorical may be ordered by its categories.
+        raise _Unsupported  # A categorical may be ordered by its categories.
     if _kind(right)[0] == "Literal":
         other = _constant(right, type)
     else:
-        other, its_type = _column(right, schema)
-        if its_type != type:
-            raise _Unread
+        other, other_type = _column(right, schema)
+        if other_type != type:
+            raise _Unsupported
     return f"({name} {_COMPARISONS[operator]} {other})"
 
 
@@ -102,14 +103,14 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
     family, which = _kind(function)
     if family == "Boolean":
         if which == "Not":
-            return f"(NOT {_text(arguments[0], schema)})"
+            return f"(NOT {_condition(arguments[0], schema)})"
         if isinstance(which, str) and which in _TESTS:
             return _TESTS[which].format(_column(arguments[0], schema)[0])
         name, options = _kind(which)
         if name == "IsBetween":
             column, type = _column(arguments[0], schema)
             if t.is_dictionary(type):
-                raise _Unread
+                raise _Unsupported
             above, below = _BETWEEN[options["closed"]]
             lower, upper = (_constant(bound, type) for bound in arguments[1:])
             return f"({column} {above} {lower} AND {column} {below} {upper})"
@@ -121,7 +122,7 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
         text = _kind(arguments[1])[1].get("Scalar", {}).get("String")
         if test is not None and text is not None and t.is_string(type):
             return f"{test}({column}, {literal(text, 'duckdb')})"
-    raise _Unread
+    raise _Unsupported
 
 
 def _text_test(which: Any) -> str | None:
@@ -131,25 +132,25 @@ def _text_test(which: Any) -> str | None:
     return "contains" if name == "Contains" and options["literal"] else None
 
 
-def _membership(of: Any, list_: Any, schema: Schema) -> str:
-    name, type = _column(of, schema)
+def _membership(subject: Any, list_: Any, schema: Schema) -> str:
+    name, type = _column(subject, schema)
     data = _kind(list_)[1].get("Scalar", {}).get("List")
     if data is None:
-        raise _Unread
+        raise _Unsupported
     values = pa.ipc.open_stream(bytes(data)).read_all().column(0).combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     plain = values.cast(pa.string()) if t.is_large_string(values.type) or t.is_string_view(values.type) else values
     if plain.type != type or plain.null_count or t.is_floating(type):
         integers = t.is_integer(plain.type) and t.is_integer(type) and not plain.null_count
         if not integers:
-            raise _Unread
+            raise _Unsupported
     constants = [literal(value, "duckdb") for value in plain.to_pylist()]
-    # Of no value at all, polars gives FALSE for NULL too.
+    # Of an empty list, polars returns FALSE even for NULL.
     return f"({name} IN ({', '.join(constants)}))" if constants else "FALSE"
 
 
 def _column(node: Any, schema: Schema) -> tuple[str, pa.DataType]:
-    """A column's name in SQL, and its type as polars reads it."""
+    """A column's quoted name, and its type as polars reads it."""
     kind, body = _kind(node)
     if kind == "Column" and body in schema.arrow.names:
         type = schema.arrow.field(body).type
@@ -159,18 +160,18 @@ def _column(node: Any, schema: Schema) -> tuple[str, pa.DataType]:
         name, type = _column(body["input"][0], schema)
         if which == "FieldByName" and t.is_struct(type) and type.get_field_index(field) >= 0:
             return f"{name}.{identifier(field)}", type.field(field).type
-    raise _Unread
+    raise _Unsupported
 
 
 def _constant(node: Any, type: pa.DataType) -> str:
-    """A literal as SQL, where polars compares it with a column of this type by its own value."""
+    """A literal as SQL, if polars compares it with a column of this type without changing its value."""
     kind, body = _kind(node)
     if kind != "Literal":
-        raise _Unread
+        raise _Unsupported
     form, tagged = _kind(body)
     name, value = _kind(tagged)
     if form not in ("Dyn", "Scalar") or value is None or value == "Null":
-        raise _Unread
+        raise _Unsupported
     if (form == "Dyn" and name == "Int") or name in _INTEGERS:
         if t.is_integer(type):
             return literal(int(value), "duckdb")
@@ -191,18 +192,18 @@ def _constant(node: Any, type: pa.DataType) -> str:
             return literal(Decimal(value[0]).scaleb(-value[2]), "duckdb")
     elif name == "Datetime" and t.is_timestamp(type):
         ticks, unit, zone = value
-        return _moment(ticks, unit, zone, type)
-    raise _Unread
+        return _timestamp(ticks, unit, zone, type)
+    raise _Unsupported
 
 
-def _moment(ticks: int, unit: str, zone: Any, type: pa.DataType) -> str:
-    """An instant, where its unit and the column's are such that polars loses nothing of either."""
+def _timestamp(ticks: int, unit: str, zone: Any, type: pa.DataType) -> str:
+    """A timestamp literal, if polars compares it with the column without a loss of precision."""
     name, micros = _UNITS.get(unit, ("", 0))
     if not micros or type.unit not in ("ms", "us") or (zone is None) != (type.tz is None):
-        raise _Unread
+        raise _Unsupported
     if type.unit == "ms" and ticks * micros % 1_000:
-        raise _Unread
+        raise _Unsupported
     if type.unit != name and type.unit != "ms":
-        raise _Unread
+        raise _Unsupported
     moment = datetime(1970, 1, 1) + timedelta(microseconds=ticks * micros)
     return literal(moment if zone is None else moment.replace(tzinfo=UTC), "duckdb")

@@ -1,9 +1,9 @@
-"""Long lists of constants: read as one array, and represented by a number in the text for the parser.
+"""Long lists of constants: read as one array, and represented by a number in the text that is parsed.
 
-So ten thousand values bind about as fast as ten. Only plain lists are taken, of whole numbers, of decimals, of doubles
-as parameters give them, of texts without backslashes, or of dates; every other is parsed. That a list really stands in
-the code, and not within a text or a comment, is seen from the tokens: there its number must stand, alone between the
-parentheses of an IN.
+Ten thousand values then bind about as fast as ten. This applies to lists of integers, of decimals, of doubles as
+parameters are written, of strings without backslashes, and of dates; other lists are parsed. A match inside a string or
+a comment is not a list, so the tokens are checked afterwards: the number must be the only token between the parentheses
+of an IN.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ import numpy as np
 import pyarrow as pa
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.binder.sql_text import LongList, Source
+from zskip.binder.sql_text import LongList, SourceText
 
 __all__ = ["array_of", "listed_constants", "shortened", "stand_ins", "stands_for_lists"]
 
 SHORTEST = 1000
-"""Characters of a text that is worth the search."""
+"""The length of a text, in characters, from which it is searched for long lists."""
 
 FEWEST = 50
-"""Constants that are worth it."""
-
+"""The number of constants from which a list is long."""
 
 _NO_PARENTHESES = str.maketrans("", "", "()")
 _TEXT = r"'(?:[^'\\]|'')*+'"
@@ -65,7 +64,7 @@ _READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
     "texts": (_TEXT, _texts),
     "dates": (r"DATE\s*'(?!0000)\d{4}-\d\d-\d\d'", _dates),
 }
-"""The form of one constant, and how a list of them is read."""
+"""By kind: the form of one constant, and the function that reads a list of them."""
 
 _LIST = re.compile(
     r"\bIN\s*\(\s*(?:"
@@ -76,8 +75,8 @@ _LIST = re.compile(
 
 
 def stand_ins(text: str) -> Iterator[str]:
-    """Numbers that a text does not hold, each of which may stand for a list in it."""
-    first = 10**17 + secrets.randbelow(8 * 10**17)  # drawn, so that no text can be made to hold many of them
+    """Numbers that do not occur in a text, each of which may stand for a list in it."""
+    first = 10**17 + secrets.randbelow(8 * 10**17)  # random, so that nobody can craft a text that contains many
     return (str(each) for each in itertools.count(first) if str(each) not in text)
 
 
@@ -85,18 +84,18 @@ _ARRAYS: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64(), str: p
 
 
 def array_of(values: Collection[object]) -> pa.Array | None:
-    """The values of a parameter's long list, as their literals would be read; None where those have to be."""
+    """A long list of a parameter, as an array with the values of its literals; None if the literals must be parsed."""
     kinds = {type(each) for each in values}
-    found = _ARRAYS.get(kinds.pop()) if len(values) >= FEWEST and len(kinds) == 1 else None
+    arrow_type = _ARRAYS.get(kinds.pop()) if len(values) >= FEWEST and len(kinds) == 1 else None
     try:
-        return None if found is None else pa.array(list(values), found)
+        return None if arrow_type is None else pa.array(list(values), arrow_type)
     except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError):
         return None
 
 
-def shortened(source: Source, dialect: str) -> Source:
-    """The text with a number for each long list; the same where there is none."""
-    text = source.frozen
+def shortened(source: SourceText, dialect: str) -> SourceText:
+    """The text with a number in place of each long list; the text itself if there are none."""
+    text = source.text
     if len(text) < SHORTEST or dialect not in ("duckdb", "spark"):
         return source
     replacements: list[tuple[int, int, str]] = []
@@ -107,14 +106,14 @@ def shortened(source: Source, dialect: str) -> Source:
         try:
             values = _READERS[kind][1](match[kind])
         except pa.ArrowInvalid:
-            continue  # no date, which the binder says in its own words
+            continue  # an invalid date, for which the binder raises its own error
         number = next(numbers)
         replacements.append((*match.span(kind), number))
         lists[number] = LongList(match[kind], values)
     return source.replaced(replacements, lists)
 
 
-_IN_LISTS = {
+_LIST_TOKENS = {
     *(TokenType.NUMBER, TokenType.STRING, TokenType.NULL, TokenType.TRUE, TokenType.FALSE),
     *(TokenType.DASH, TokenType.PLUS, TokenType.COMMA, TokenType.DATE),
     *(TokenType.TIMESTAMP, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ),
@@ -122,24 +121,24 @@ _IN_LISTS = {
 
 
 def listed_constants(tokens: Sequence[Token]) -> int:
-    """How many tokens stand in lists of nothing but constants behind IN, signs and commas among them."""
-    found, first = 0, None
+    """The number of tokens, signs and commas included, in IN lists that contain only constants."""
+    count, first = 0, None
     for index, token in enumerate(tokens):
         if token.token_type is TokenType.L_PAREN and index and tokens[index - 1].token_type is TokenType.IN:
             first = index + 1
-        elif first is not None and token.token_type not in _IN_LISTS:
-            found += index - first if token.token_type is TokenType.R_PAREN else 0
+        elif first is not None and token.token_type not in _LIST_TOKENS:
+            count += index - first if token.token_type is TokenType.R_PAREN else 0
             first = None
-    return found
+    return count
 
 
-def stands_for_lists(tokens: Sequence[Token], source: Source) -> bool:
-    """Whether the number of every list stands in the code, and there only, as the one thing within an IN."""
-    found = 0
+def stands_for_lists(tokens: Sequence[Token], source: SourceText) -> bool:
+    """Whether every number that stands for a list is a token of its own, alone between the parentheses of an IN."""
+    count = 0
     for index, token in enumerate(tokens):
         if token.token_type is TokenType.NUMBER and token.text in source.lists:
             around = [each.token_type for each in tokens[max(0, index - 2) : index + 2]]
             if around != [TokenType.IN, TokenType.L_PAREN, TokenType.NUMBER, TokenType.R_PAREN]:
                 return False
-            found += 1
-    return found == len(source.lists)
+            count += 1
+    return count == len(source.lists)

@@ -1,4 +1,4 @@
-"""Parsed expressions: their positions in the text, and their simplest equivalent form."""
+"""Positions of parsed expressions in the text."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import re
 
 from sqlglot import exp
 
-from zskip.binder.sql_text import Source
-from zskip.binder.text_spans import closed, opened
+from zskip.binder.sql_text import SourceText
+from zskip.binder.text_spans import end_with_parentheses, open_parenthesis
 
-__all__ = ["bare", "place", "span", "whole_span"]
+__all__ = ["span", "span_with_parentheses", "text_range", "without_parentheses"]
 
 
-def bare(node: exp.Expr) -> exp.Expr:
+def without_parentheses(node: exp.Expr) -> exp.Expr:
     """An expression without the parentheses around it."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
-def place(node: exp.Expr) -> tuple[int, int]:
-    """Where an expression stands in the parsed text, half open, as far as the parser knows; (0, 0) if it does not."""
+def text_range(node: exp.Expr) -> tuple[int, int]:
+    """The half-open range of an expression in the parsed text, as far as the parser knows it; (0, 0) if not at all."""
     metas = [each.meta for each in node.walk() if "start" in each.meta]
     if not metas:
         return (0, 0)
     return min(meta["start"] for meta in metas), max(meta["end"] for meta in metas) + 1
 
 
-def span(source: Source, node: exp.Expr) -> tuple[int, int] | None:
-    """The place of an expression in what the user wrote; None where it has none."""
-    start, end = place(node)
-    return source.span(start, closed(source.frozen, start, end)) if start < end else None
+def span(source: SourceText, node: exp.Expr) -> tuple[int, int] | None:
+    """The range of an expression in the user's text; None if it is not known."""
+    start, end = text_range(node)
+    return source.span(start, end_with_parentheses(source.text, start, end)) if start < end else None
 
 
-def whole_span(source: Source, node: exp.Expr) -> tuple[int, int] | None:
-    """The place of a call or of a query, which the parser gives only in part: with its name and parentheses."""
-    text, (start, end) = source.frozen, place(node)
+def span_with_parentheses(source: SourceText, node: exp.Expr) -> tuple[int, int] | None:
+    """The range of a call or query in the user's text, extended to its name and parentheses; None if not known."""
+    text, (start, end) = source.text, text_range(node)
     if "start" not in node.meta:
-        opening = opened(text, start)
+        opening = open_parenthesis(text, start)
         start = opening if isinstance(node, exp.Query) else len(re.sub(r"\w+\s*$", "", text[:opening]))
     end = max(start, end) + text.startswith("(", end)
-    end = closed(text, start, end)
+    end = end_with_parentheses(text, start, end)
     return source.span(start, end) if start < end else None

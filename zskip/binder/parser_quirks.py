@@ -1,4 +1,4 @@
-"""What the parser takes otherwise than engines do: columns whose names begin statements; and what it says of that."""
+"""Differences between the parser and engines: columns that are named like statements; and the parser's warnings."""
 
 from __future__ import annotations
 
@@ -7,64 +7,56 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import sqlglot
-from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.names import Names
 
-__all__ = ["named_as_words", "parsed", "without_parser_warnings"]
+__all__ = ["keywords_as_columns", "without_parser_warnings"]
 
-_WORDS = {
+_KEYWORDS = {
     "alter", "attach", "begin", "cache", "comment", "commit", "connect", "copy", "delete", "detach", "disconnect",
     "drop", "force", "grant", "if", "insert", "install", "list", "load", "map", "merge", "nullable", "object", "pragma",
     "range", "revoke", "rollback", "row", "set", "struct", "truncate", "update", "use",
 }  # fmt: skip
-"""Names that engines read as columns where they can be nothing else, and the parser as something that begins there."""
+"""Names that the parser takes for the start of a statement, type or constructor where engines take them for columns."""
 
-_SIGNS = {
+_OPERATORS = {
     TokenType.EQ, TokenType.NEQ, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.PLUS, TokenType.DASH,
     TokenType.STAR, TokenType.SLASH, TokenType.AND, TokenType.OR, TokenType.BETWEEN,
 }  # fmt: skip
-_BEFORE = _SIGNS | {TokenType.L_PAREN, TokenType.NOT}
-_BEHIND = _SIGNS | {TokenType.R_PAREN, TokenType.LT, TokenType.NOT, TokenType.IN, TokenType.IS, TokenType.LIKE}
-"""What stands beside a value, and never beside a constructor, a type or the first word of a statement."""
+_BEFORE = _OPERATORS | {TokenType.L_PAREN, TokenType.NOT}
+_AFTER = _OPERATORS | {TokenType.R_PAREN, TokenType.LT, TokenType.NOT, TokenType.IN, TokenType.IS, TokenType.LIKE}
+"""Tokens beside a value that never occur beside a constructor, a type or the first word of a statement."""
 
 
-def named_as_words(tokens: list[Token], names: Names) -> list[Token]:
-    """The tokens, with columns such as ``comment`` and ``map`` as names where only a name can stand."""
-    columns = {column.parts[0].lower() for column in names.schema} & _WORDS
+def keywords_as_columns(tokens: list[Token], names: Names) -> list[Token]:
+    """The tokens, with columns such as ``comment`` and ``map`` as identifiers where only an identifier is possible."""
+    columns = {column.parts[0].lower() for column in names.schema} & _KEYWORDS
     if not columns or names.dialect.name not in ("duckdb", "spark"):
         return tokens
-    found = list(tokens)
+    replaced = list(tokens)
     for index, token in enumerate(tokens):
         if token.text.lower() not in columns or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
         before = index == 0 or tokens[index - 1].token_type in _BEFORE
-        behind = index + 1 == len(tokens) or tokens[index + 1].token_type in _BEHIND
-        if before and behind and names.find([token.text]) is not None:
-            place = (token.line, token.col, token.start, token.end, token.comments)
-            found[index] = Token(TokenType.IDENTIFIER, token.text, *place)
-    return found
-
-
-def parsed(text: str, dialect: str) -> list[exp.Expr | None]:
-    """The statements of a text. Raises sqlglot's errors."""
-    with without_parser_warnings():
-        return sqlglot.parse(text, dialect=dialect)
+        after = index + 1 == len(tokens) or tokens[index + 1].token_type in _AFTER
+        if before and after and names.find([token.text]) is not None:
+            position = (token.line, token.col, token.start, token.end, token.comments)
+            replaced[index] = Token(TokenType.IDENTIFIER, token.text, *position)
+    return replaced
 
 
 @contextmanager
 def without_parser_warnings() -> Iterator[None]:
-    """Without the parser's warnings of this thread: what it does not know, zskip says itself."""
+    """Suppresses the parser's log messages in this thread: zskip itself reports what is not supported."""
     thread = threading.get_ident()
 
-    def of_others(record: logging.LogRecord) -> bool:
+    def is_of_other_thread(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
     logger = logging.getLogger("sqlglot")
-    logger.addFilter(of_others)
+    logger.addFilter(is_of_other_thread)
     try:
         yield
     finally:
-        logger.removeFilter(of_others)
+        logger.removeFilter(is_of_other_thread)

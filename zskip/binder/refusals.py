@@ -1,4 +1,4 @@
-"""Unknown SQL becomes opaque, with a reason; what is not a condition on rows raises an error."""
+"""Unsupported SQL becomes opaque, with a reason; SQL that is not a condition on rows raises an error."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sqlglot import exp
 
 from zskip import types as t
 from zskip.binder.context import Binding
-from zskip.binder.nodes import place, span, whole_span
-from zskip.binder.text_spans import closed
+from zskip.binder.nodes import span, span_with_parentheses, text_range
+from zskip.binder.text_spans import end_with_parentheses
 from zskip.errors import IncomparableTypes, UnsupportedSql
 from zskip.expr.render import type_name
 from zskip.expr.tree import Opaque
 from zskip.expr.why import Why
 
-__all__ = ["called", "must_be_condition", "must_be_of_a_row", "opaque"]
+__all__ = ["name_as_written", "opaque", "require_condition", "require_row_expression"]
 
 _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
     exp.AggFunc: "an aggregate",
@@ -27,23 +27,24 @@ _NOT_A_PREDICATE: dict[type[exp.Expr], str] = {
 
 
 _RUNS_CODE = {"reflect", "java_method", "try_reflect"}
-"""Functions of Spark that call any method of any Java class."""
+"""Spark's functions that can call any method of any Java class."""
 
 
 def opaque(binding: Binding, node: exp.Expr, reason: Why | str) -> Opaque:
-    """An expression that cannot be proved from ranges, and why; a text alone is the reason of what is unsupported."""
+    """An expression that ranges cannot decide, and why; a string is a reason of the cause UNSUPPORTED."""
     reason = Why(reason) if isinstance(reason, str) else reason
-    must_be_of_a_row(binding, node)
+    require_row_expression(binding, node)
     paths = tuple(sorted({path for column in node.find_all(exp.Column) for path in binding.names.paths(column)}))
-    start, end = place(node)
-    end = closed(binding.source.frozen, start, end)
-    return Opaque(binding.names.named(start, end) if start < end else node.sql(binding.dialect.name), paths, reason)
+    start, end = text_range(node)
+    end = end_with_parentheses(binding.source.text, start, end)
+    sql = binding.names.with_exact_names(start, end) if start < end else node.sql(binding.dialect.name)
+    return Opaque(sql, paths, reason)
 
 
-def must_be_of_a_row(binding: Binding, node: exp.Expr) -> None:
-    """Raises `UnsupportedSql` where an expression holds an aggregate, a subquery or the like: not of one row."""
+def require_row_expression(binding: Binding, node: exp.Expr) -> None:
+    """Raises `UnsupportedSql` for an expression that contains an aggregate, a subquery, or a call of arbitrary code."""
     if id(node) in binding.checked:
-        return  # within something larger
+        return  # already checked as a part of a larger expression
     for each in node.walk():
         binding.checked[id(each)] = each
         for kind, name in _NOT_A_PREDICATE.items():
@@ -51,20 +52,20 @@ def must_be_of_a_row(binding: Binding, node: exp.Expr) -> None:
                 raise UnsupportedSql(
                     f"There is {name} in the predicate: it cannot be planned over one table's rows.",
                     binding.source.original,
-                    whole_span(binding.source, each),
+                    span_with_parentheses(binding.source, each),
                 )
         if isinstance(each, exp.Func) and each.name.lower() in _RUNS_CODE:
             raise UnsupportedSql(
-                f"{each.name}() runs code of its caller's choice: that is no condition on rows.",
+                f"{each.name}() can run arbitrary code, so it is not allowed in a condition on rows.",
                 binding.source.original,
-                whole_span(binding.source, each),
+                span_with_parentheses(binding.source, each),
             )
 
 
-def must_be_condition(binding: Binding, node: exp.Expr, type: pa.DataType) -> None:
-    """Raises `IncomparableTypes` for a value that stands as a condition, and which no engine takes for TRUE or FALSE.
+def require_condition(binding: Binding, node: exp.Expr, type: pa.DataType) -> None:
+    """Raises `IncomparableTypes` for a value as a condition, unless the dialect converts it to TRUE or FALSE.
 
-    DuckDB takes numbers; of texts it takes some, and fails at the first row with another.
+    DuckDB converts numbers. Strings are refused: DuckDB converts some, and fails at the first row with another.
     """
     if binding.dialect.name == "spark" or not (t.is_integer(type) or t.is_floating(type) or t.is_decimal(type)):
         type_text = type_name(type, binding.dialect.name)
@@ -75,17 +76,17 @@ def must_be_condition(binding: Binding, node: exp.Expr, type: pa.DataType) -> No
         )
 
 
-def called(binding: Binding, node: exp.Expr) -> str:
-    """What an expression is called where it stands."""
-    written = binding.source.frozen[node.meta["start"] : node.meta["end"] + 1] if "start" in node.meta else ""
+def name_as_written(binding: Binding, node: exp.Expr) -> str:
+    """The name of an expression's function or operator, as the text has it."""
+    written = binding.source.text[node.meta["start"] : node.meta["end"] + 1] if "start" in node.meta else ""
     if isinstance(node, exp.Func) and written.isidentifier():
         return f"{written}()"
     if isinstance(node, exp.Binary):
-        between = binding.source.frozen[place(node.this)[1] : place(node.expression)[0]]
-        sign = between.strip("()[]'\"` \t\n")
-        return sign if 0 < len(sign) <= 3 else _name(node)
-    begins = re.match(r"(\w+)\(", node.sql(binding.dialect.name).lower())
-    return f"{begins[1]}()" if begins and begins[1] in binding.source.frozen.lower() else _name(node)
+        between = binding.source.text[text_range(node.this)[1] : text_range(node.expression)[0]]
+        operator = between.strip("()[]'\"` \t\n")
+        return operator if 0 < len(operator) <= 3 else _name(node)
+    function = re.match(r"(\w+)\(", node.sql(binding.dialect.name).lower())
+    return f"{function[1]}()" if function and function[1] in binding.source.text.lower() else _name(node)
 
 
 def _name(node: exp.Expr) -> str:

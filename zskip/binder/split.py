@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = ["Part", "is_read_too_often", "nesting", "skeleton"]
+__all__ = ["Part", "nesting", "parses_exponentially", "skeleton"]
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -72,7 +72,7 @@ def nesting(tokens: Sequence[Token]) -> int:
     return deepest
 
 
-def is_read_too_often(tokens: Sequence[Token]) -> bool:
+def parses_exponentially(tokens: Sequence[Token]) -> bool:
     """Whether the parser would read some tokens again and again: twice as often with each bracket behind a type's name,
     as in ``DATE(DATE(x))``, which it first takes for a type and then for a call."""
     repeated = types = 0
@@ -143,11 +143,11 @@ def _part(marks: _Marks, start: int, end: int) -> Part:
     kinds = marks.kinds
     cut = None
     while start < end and kinds[start] is TokenType.L_PAREN and marks.partners[start] == end - 1:
-        cut = _cut(marks, start + 1, end - 1)
+        cut = _split_level(marks, start + 1, end - 1)
         if cut is None:
             return Part("leaf", start, end)
         start, end = start + 1, end - 1
-    cut = cut or _cut(marks, start, end)
+    cut = cut or _split_level(marks, start, end)
     if cut is None:
         return Part("leaf", start, end)
     kind, places = cut
@@ -162,7 +162,7 @@ def _part(marks: _Marks, start: int, end: int) -> Part:
     return Part("leaf", start, end)
 
 
-def _cut(marks: _Marks, start: int, end: int) -> tuple[str, list[int]] | None:
+def _split_level(marks: _Marks, start: int, end: int) -> tuple[str, list[int]] | None:
     """Where the loosest connective stands at this level: ``("", [])`` where there is none, None where it is no
     predicate but a list, a query or something unknown."""
     if start >= end:

@@ -1,4 +1,4 @@
-"""`Source`: a text with parts replaced before parsing, and the mapping back to the user's text."""
+"""`SourceText`: SQL text with parts replaced before parsing, and the mapping back to the user's text."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption
 
-__all__ = ["LongList", "Parameters", "Source", "is_unicode", "require_parameters"]
+__all__ = ["LongList", "Parameters", "SourceText", "is_unicode", "require_parameters"]
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 """The values of ``?`` and ``$1``, in order; or those of ``$name`` and ``:name``, by name."""
 
 
 def require_parameters(params: object) -> None:
-    """Raises `InvalidOption` for what is neither a sequence of values nor a mapping of names to them."""
+    """Raises `InvalidOption` unless ``params`` is None, a sequence of values or a mapping of names to values."""
     if params is not None and (isinstance(params, str | bytes | Set) or not isinstance(params, Iterable)):
         raise InvalidOption(f"params= is a list of values, or a mapping of names to values, not {params!r}.")
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is one that can be stored: it holds no half of a surrogate pair."""
+    """Whether a text can be encoded as UTF-8, which unpaired surrogates cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -35,70 +35,71 @@ def is_unicode(text: str) -> bool:
 
 
 _STAND_IN = re.compile(r"(?<!\d)\d{18}(?!\d)")
-"""The form of a number that stands for a list."""
+"""A number of the form that stands for a long list in the parsed text."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongList:
-    """The constants of one IN: as they stand in the text, and as an array."""
+    """The constants of one IN: as SQL text, and as an array."""
 
     text: str
     values: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A text that is parsed, made of the user's ``original`` by replacing parts of it, once or more.
+class SourceText:
+    """The text that is parsed: the user's ``original`` with parts of it replaced, in one or more passes.
 
-    ``edges`` holds, for each piece of ``frozen``, its start there, its start in the text ``below``, and whether it
-    replaces what stands there, ascending. ``lists``: by the number that stands for each in ``frozen``.
+    ``previous``: the text before the last pass. ``pieces``, ascending: where each piece of ``text`` starts, where its
+    origin in ``previous`` starts, and whether the piece replaces its origin or copies it. ``lists``: the long lists, by
+    the number that stands for each in ``text``.
     """
 
     original: str
-    frozen: str
-    edges: tuple[tuple[int, int, bool], ...] = ((0, 0, False),)
-    below: Source | None = None
+    text: str
+    pieces: tuple[tuple[int, int, bool], ...] = ((0, 0, False),)
+    previous: SourceText | None = None
     lists: Mapping[str, LongList] = field(default_factory=dict)
 
     def replaced(
         self, replacements: Iterable[tuple[int, int, str]], lists: Mapping[str, LongList] | None = None
-    ) -> Source:
-        """This text with other text from some start to some end, again and again."""
-        pieces: list[str] = []
-        edges: list[tuple[int, int, bool]] = []
-        at = length = 0
+    ) -> SourceText:
+        """This text with replacements of (start, end, text), and the lists that some of them stand for."""
+        texts: list[str] = []
+        pieces: list[tuple[int, int, bool]] = []
+        position = length = 0
         for start, end, text in sorted(replacements):
-            edges += [(length, at, False), (length + start - at, start, True)]
-            pieces += [self.frozen[at:start], text]
-            length += start - at + len(text)
-            at = end
-        if not edges:
+            pieces += [(length, position, False), (length + start - position, start, True)]
+            texts += [self.text[position:start], text]
+            length += start - position + len(text)
+            position = end
+        if not pieces:
             return self
-        edges.append((length, at, False))
-        frozen = "".join([*pieces, self.frozen[at:]])
-        return Source(self.original, frozen, tuple(edges), self, {**self.lists, **(lists or {})})
+        pieces.append((length, position, False))
+        replaced = "".join([*texts, self.text[position:]])
+        return SourceText(self.original, replaced, tuple(pieces), self, {**self.lists, **(lists or {})})
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The half-open range in the original of one in the frozen text."""
-        if self.below is None:
+        """The half-open range of ``original`` that corresponds to a range of ``text``."""
+        if self.previous is None:
             return start, end
-        return self.below.span(self._origin(start, False), self._origin(end, True))
+        return self.previous.span(self._previous_offset(start, False), self._previous_offset(end, True))
 
-    def _origin(self, offset: int, as_end: bool) -> int:
-        index = max(0, bisect.bisect_right(self.edges, (offset - as_end, math.inf)) - 1)
-        frozen, below, replaces = self.edges[index]
+    def _previous_offset(self, offset: int, as_end: bool) -> int:
+        index = max(0, bisect.bisect_right(self.pieces, (offset - as_end, math.inf)) - 1)
+        start, previous_start, replaces = self.pieces[index]
         if not replaces:
-            return below + offset - frozen
-        following = self.edges[index + 1][1]
-        return following if as_end else below
+            return previous_start + offset - start
+        next_start = self.pieces[index + 1][1]
+        return next_start if as_end else previous_start
 
-    def whole(self, text: str) -> str:
-        """A part of the frozen text with its lists written out."""
+    def with_lists(self, text: str) -> str:
+        """A part of ``text`` with the numbers that stand for lists replaced by the lists."""
         if not self.lists:
             return text
         return _STAND_IN.sub(lambda found: self.lists[found[0]].text if found[0] in self.lists else found[0], text)
 
     def holds_each_list_once(self) -> bool:
-        """Whether no number that stands for a list stands anywhere else in the frozen text."""
-        found = [number for number in _STAND_IN.findall(self.frozen) if number in self.lists]
-        return len(found) == len(self.lists)
+        """Whether each number that stands for a list occurs exactly once in ``text``."""
+        numbers = [number for number in _STAND_IN.findall(self.text) if number in self.lists]
+        return len(numbers) == len(self.lists)

@@ -6,25 +6,25 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-__all__ = ["closed", "has_more_words", "opened", "unclosed_quote", "what_is_wrong"]
+__all__ = ["end_with_parentheses", "has_more_tokens", "open_parenthesis", "parse_error_text", "unclosed_quote"]
 
-_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[()]|['"`]""")
+_QUOTED_OR_PARENTHESIS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[()]|['"`]""")
 
 
 def _parentheses(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
-    """The parentheses of a text, and quotes that are never closed; what stands in quotes is passed over."""
-    for piece in _PIECE.finditer(text, start):
+    """The positions of parentheses outside quotes, and of quotes that are never closed."""
+    for piece in _QUOTED_OR_PARENTHESIS.finditer(text, start):
         if len(piece[0]) == 1:
             yield piece.start(), piece[0]
 
 
-def closed(text: str, start: int, end: int) -> int:
-    """The end of a range, moved behind the parentheses that are open in it.
+def end_with_parentheses(text: str, start: int, end: int) -> int:
+    """The end of a range, extended past the closing parentheses of those that open in it.
 
-    >>> closed("abs(x) > 1", 0, 5), closed("f(g(x), 1) > 1", 0, 7)
+    >>> end_with_parentheses("abs(x) > 1", 0, 5), end_with_parentheses("f(g(x), 1) > 1", 0, 7)
     (6, 10)
     """
-    within = [piece[0] for piece in _PIECE.finditer(text, start, end)]
+    within = [piece[0] for piece in _QUOTED_OR_PARENTHESIS.finditer(text, start, end)]
     depth = within.count("(") - within.count(")")
     if depth > 0:
         for at, sign in _parentheses(text, end):
@@ -34,10 +34,10 @@ def closed(text: str, start: int, end: int) -> int:
     return end
 
 
-def opened(text: str, end: int) -> int:
-    """Where the innermost parenthesis stands that is open at some place; 0 where there is none.
+def open_parenthesis(text: str, end: int) -> int:
+    """The position of the innermost parenthesis that is still open at ``end``; 0 if there is none.
 
-    >>> opened("x IN (1, (2), 3)", 14)
+    >>> open_parenthesis("x IN (1, (2), 3)", 14)
     5
     """
     open_: list[int] = []
@@ -51,7 +51,7 @@ def opened(text: str, end: int) -> int:
     return open_[-1] if open_ else 0
 
 
-_WORD = re.compile(
+_TOKEN = re.compile(
     r"""'(?:[^']|'')*+'|"(?:[^"]|"")*+"|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|\$(\w*)\$.*?\$\1\$"""
     r"""|\bIN\s*+\((?=[^()]{500})(?:[\d.,\se+-]|'(?:[^']|'')*+'|\b(?:DATE|TIMESTAMP|NULL|TRUE|FALSE)\b)*+\)"""
     r"""|\d++(?:\.\d++)?+|\w++|::|[<>!=|]{2}|[^\w\s]""",
@@ -59,17 +59,17 @@ _WORD = re.compile(
 )
 
 
-def has_more_words(text: str, most: int) -> bool:
-    """Whether a text holds about more words and signs than that. Texts, comments and long lists count as one each.
+def has_more_tokens(text: str, most: int) -> bool:
+    """Whether a text has more than about ``most`` tokens. A string, a comment or a long list counts as one.
 
-    >>> has_more_words("a = 'x y z' AND b > 2", 7), has_more_words("a = 1 OR b > -2", 7)
+    >>> has_more_tokens("a = 'x y z' AND b > 2", 7), has_more_tokens("a = 1 OR b > -2", 7)
     (False, True)
     """
-    return len(text) > most and next(islice(_WORD.finditer(text), most, None), None) is not None
+    return len(text) > most and next(islice(_TOKEN.finditer(text), most, None), None) is not None
 
 
 def unclosed_quote(text: str) -> int | None:
-    """Where a quote stands that is never closed; None where there is none.
+    """The position of a quote that is never closed; None if there is none.
 
     >>> unclosed_quote("s = 'it''s' OR s = 'x")
     19
@@ -77,12 +77,12 @@ def unclosed_quote(text: str) -> int | None:
     return next((at for at, sign in _parentheses(text) if sign not in "()"), None)
 
 
-def what_is_wrong(detail: Mapping[str, object]) -> str:
-    """What the parser says of an error; where it only names classes of its own, that something is missing or wrong.
+def parse_error_text(detail: Mapping[str, object]) -> str:
+    """The parser's description of an error, without the names of its classes.
 
-    >>> what_is_wrong({"description": "Expecting )"})
+    >>> parse_error_text({"description": "Expecting )"})
     'Expecting )'
-    >>> what_is_wrong({"description": "Expected table name but got <Token token_type: TokenType.WHERE, …>"})
+    >>> parse_error_text({"description": "Expected table name but got <Token token_type: TokenType.WHERE, …>"})
     'Expected table name here'
     """
     parts = str(detail.get("description") or "something is missing").partition(" but got <Token")

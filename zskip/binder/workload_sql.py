@@ -1,4 +1,4 @@
-"""What the statements of a workload read of one table: their conditions on its columns, and these columns."""
+"""Read the statements of a workload: the conditions on one table's columns, and the columns that they read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import sqlglot
 from sqlglot import exp
 
-from zskip.binder.split import is_read_too_often, nesting
-from zskip.binder.text_spans import what_is_wrong
+from zskip.binder.split import nesting, parses_exponentially
+from zskip.binder.text_spans import parse_error_text
 from zskip.errors import SqlSyntaxError
-from zskip.expr.recursion import DEEPEST, TOO_DEEP, refused_if_too_deep
+from zskip.expr.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
 from zskip.schema import Schema
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "conditions",
     "is_query",
     "named_tables",
-    "places_read",
+    "relations_read",
     "shape",
     "table_queries",
     "translated",
@@ -31,19 +31,19 @@ _STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FR
 
 
 class TableQuery(NamedTuple):
-    """One query: its condition, and the paths of the leaves that it reads; None for all of them."""
+    """One query of a table: its condition, and the paths of the leaves that it reads; None for all."""
 
     condition: str
     columns: frozenset[str] | None
 
 
 def table_queries(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[TableQuery]:
-    """The queries behind a line of a workload: a predicate itself, or one for each SELECT in a statement that has any.
+    """The queries in one line of a workload: a predicate, or each SELECT of a statement that has conditions.
 
-    A guide for a layout and never a proof: a condition that reads another table's columns, or a subquery, is left out,
-    and of a qualified name the last parts count. A SELECT reads the columns that it names anywhere, and a predicate
-    alone reads all, as `*` does; a `*` within a statement stands for what the whole statement names. Raises
-    `SqlSyntaxError`.
+    They guide layouts and prove nothing: names are resolved without their qualifiers, and conditions on other tables'
+    columns or with subqueries are left out. A SELECT reads all columns that it names. A predicate alone reads all
+    columns, as does the `*` of the outermost SELECT; a `*` of an inner one reads the columns that the statement names.
+    Raises `SqlSyntaxError`.
 
     >>> import pyarrow as pa
     >>> schema = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())]))
@@ -53,38 +53,38 @@ def table_queries(text: str, schema: Schema, *, dialect: str = "duckdb") -> list
     """
     if not is_query(text):
         return [TableQuery(text, None)]
-    with refused_if_too_deep(text):
+    with syntax_error_if_too_deep(text):
         return _selects(text, schema, dialect)
 
 
 def _selects(text: str, schema: Schema, dialect: str) -> list[TableQuery]:
     try:
-        statement = _parsed(text, dialect)
+        statement = _parse(text, dialect)
     except sqlglot.errors.ParseError as error:
-        raise _unparsed("A statement of the workload", error, text, dialect) from error
-    found = []
+        raise _syntax_error("A statement of the workload", error, text, dialect) from error
+    queries = []
     for select in statement.find_all(exp.Select):
         where = select.args.get("where")
-        parts = list(where.this.flatten()) if where is not None and isinstance(where.this, exp.And) else []
-        if where is not None and not parts:
-            parts = [where.this]
-        of_select = [own for part in parts if (own := _alone(part, schema, dialect)) is not None]
-        if of_select:
-            found.append(TableQuery(" AND ".join(of_select), _read(select, statement, schema)))
-    return found
+        if where is None:
+            continue
+        parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
+        own = [sql for part in parts if (sql := _own_condition(part, schema, dialect)) is not None]
+        if own:
+            queries.append(TableQuery(" AND ".join(own), _columns_read(select, statement, schema)))
+    return queries
 
 
-def _parsed(text: str, dialect: str) -> exp.Expr:
-    """A statement. Raises sqlglot's errors, and `SqlSyntaxError` where it nests too deep."""
+def _parse(text: str, dialect: str) -> exp.Expr:
+    """Parses a statement. Raises sqlglot's errors, and `SqlSyntaxError` if it nests too deep."""
     tokens = sqlglot.tokenize(text, read=dialect)
-    if nesting(tokens) > DEEPEST or is_read_too_often(tokens):
+    if nesting(tokens) > MAX_DEPTH or parses_exponentially(tokens):
         raise SqlSyntaxError(TOO_DEEP, text)
-    with refused_if_too_deep(text):
+    with syntax_error_if_too_deep(text):
         return sqlglot.parse_one(text, read=dialect)
 
 
 def is_query(text: str) -> bool:
-    """Whether a text is a SELECT statement, not a predicate or a statement of another kind."""
+    """Whether a text is a query, not a predicate or a statement of another kind."""
     return _STATEMENT.match(text) is not None
 
 
@@ -93,32 +93,34 @@ def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[st
     return [query.condition for query in table_queries(text, schema, dialect=dialect)]
 
 
-def _unparsed(what: str, error: sqlglot.errors.SqlglotError, text: str, dialect: str) -> SqlSyntaxError:
-    """The error of a text, without sqlglot's own message, which has escapes for terminals and names of its classes."""
+def _syntax_error(subject: str, error: sqlglot.errors.SqlglotError, text: str, dialect: str) -> SqlSyntaxError:
+    """A `SqlSyntaxError` without sqlglot's message, which contains terminal escapes and names of classes."""
     detail: dict[str, Any] = next(iter(getattr(error, "errors", ())), {})
     span = None
     with suppress(sqlglot.errors.TokenError):
         for token in sqlglot.tokenize(text, read=dialect):
             if (token.line, token.col) == (detail.get("line"), detail.get("col")):
                 span = token.start, token.end + 1
-    return SqlSyntaxError(f"{what} does not parse: {what_is_wrong(detail)}.", text, span)
+    return SqlSyntaxError(f"{subject} does not parse: {parse_error_text(detail)}.", text, span)
 
 
 def named_tables(text: str) -> set[str]:
-    """The tables that a statement names, in quotes where it quotes them, without its own CTEs. Raises `SqlSyntaxError`.
+    """The unqualified tables that a statement reads, quoted as it quotes them, without CTEs. Raises `SqlSyntaxError`.
 
     >>> sorted(named_tables("WITH c AS (SELECT * FROM t) SELECT * FROM c JOIN 'lake/conn' USING (a)"))
     ['"lake/conn"', 't']
     """
-    found = _tables_read(text, "duckdb")
-    return {table.this.sql(dialect="duckdb") for table in found if table.name and not table.db}
+    tables = _tables_read(text, "duckdb")
+    return {table.this.sql(dialect="duckdb") for table in tables if table.name and not table.db}
 
 
-def places_read(text: str, *, dialect: str) -> set[str]:
-    """The names, aliases and paths of all that a statement reads, without its own CTEs. Raises `SqlSyntaxError`.
+def relations_read(text: str, *, dialect: str) -> set[str]:
+    """The names, aliases and paths of the tables and files that a statement reads, without CTEs.
+
+    Raises `SqlSyntaxError`.
 
     >>> sql = "SELECT * FROM s.t AS x JOIN read_parquet(['a/1.parquet', 'a/2.parquet']) USING (k)"
-    >>> sorted(places_read(sql, dialect="duckdb"))
+    >>> sorted(relations_read(sql, dialect="duckdb"))
     ['a/1.parquet', 'a/2.parquet', 't', 'x']
     """
     found: set[str] = set()
@@ -129,11 +131,11 @@ def places_read(text: str, *, dialect: str) -> set[str]:
 
 def _tables_read(text: str, dialect: str) -> list[exp.Table]:
     try:
-        statement = _parsed(text, dialect)
+        statement = _parse(text, dialect)
     except sqlglot.errors.SqlglotError as error:
-        raise _unparsed("The statement", error, text, dialect) from error
-    own = _cte_names(statement)
-    return [table for table in statement.find_all(exp.Table) if table.name.lower() not in own]
+        raise _syntax_error("The statement", error, text, dialect) from error
+    ctes = _cte_names(statement)
+    return [table for table in statement.find_all(exp.Table) if table.name.lower() not in ctes]
 
 
 def _cte_names(statement: exp.Expr) -> set[str]:
@@ -145,13 +147,13 @@ def in_duckdb(condition: str, dialect: str) -> str:
     if dialect == "duckdb":
         return condition
     try:
-        return _parsed(condition, dialect).sql(dialect="duckdb")
+        return _parse(condition, dialect).sql(dialect="duckdb")
     except sqlglot.errors.SqlglotError as error:
-        raise _unparsed("The condition", error, condition, dialect) from error
+        raise _syntax_error("The condition", error, condition, dialect) from error
 
 
 def shape(condition: str, *, dialect: str = "duckdb") -> str:
-    """A condition with `?` in place of its constants, the same for all that differ in nothing else.
+    """A condition with `?` in place of its constants, so that conditions that differ only in these are equal.
 
     >>> shape("a IN (1, 2, 3) AND d >= DATE '2020-01-01' AND b = -5")
     'a IN (?) AND d >= ? AND b = ?'
@@ -163,7 +165,7 @@ def shape(condition: str, *, dialect: str = "duckdb") -> str:
         return exp.Placeholder() if _is_constant(node) else node
 
     try:
-        return _parsed(condition, dialect).transform(without_constants).sql(dialect=dialect)
+        return _parse(condition, dialect).transform(without_constants).sql(dialect=dialect)
     except (sqlglot.errors.SqlglotError, SqlSyntaxError):
         return condition
 
@@ -175,69 +177,69 @@ def _is_constant(node: exp.Expr) -> bool:
 
 
 def translated(text: str, tables: Collection[str], name: str, *, dialect: str = "duckdb", into: str) -> str:
-    """A statement in another dialect, in which some tables, whichever case they are spelled in, have another name.
+    """A statement translated to another dialect, with the tables of some names, in any case, replaced by ``name``.
 
-    For Spark the name is a parameter of ``spark.sql``, in braces. Raises `SqlSyntaxError`.
+    For Spark, ``name`` becomes a parameter of ``spark.sql``, in braces. Raises `SqlSyntaxError`.
 
     >>> translated("FROM 'lake/conn' WHERE a = 5", ["lake/conn"], "rows", into="spark")
     'SELECT * FROM {rows} AS `lake/conn` WHERE a = 5'
     """
     folded = {table.lower() for table in tables}
-    placed = f"zskip_{name}_here"
+    placeholder = f"zskip_{name}_here"
     try:
-        statement = _parsed(text, dialect)
-        own = _cte_names(statement)
+        statement = _parse(text, dialect)
+        replaced = folded - _cte_names(statement)
         for table in list(statement.find_all(exp.Table)):
-            if table.name.lower() in folded - own and not table.db:
+            if table.name.lower() in replaced and not table.db:
                 if not table.alias:
                     table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
-                table.set("this", exp.to_identifier(placed if into == "spark" else name))
-        with refused_if_too_deep(text):
+                table.set("this", exp.to_identifier(placeholder if into == "spark" else name))
+        with syntax_error_if_too_deep(text):
             rewritten = statement.sql(dialect=into)
     except sqlglot.errors.SqlglotError as error:
         raise SqlSyntaxError(f"The statement cannot be put into {into}'s SQL: {error}", text) from error
     if into == "spark":
-        return rewritten.replace("{", "{{").replace("}", "}}").replace(placed, f"{{{name}}}")
+        return rewritten.replace("{", "{{").replace("}", "}}").replace(placeholder, f"{{{name}}}")
     return rewritten
 
 
-def _read(select: exp.Select, statement: exp.Expr, schema: Schema) -> frozenset[str] | None:
-    """The leaves that one SELECT of a statement reads; None for all."""
+def _columns_read(select: exp.Select, statement: exp.Expr, schema: Schema) -> frozenset[str] | None:
+    """The paths of the leaves that one SELECT of a statement reads; None for all."""
     if not _has_star(select):
-        return _named(select, schema)
+        return _columns_named(select, schema)
     outermost = [each for each in statement.find_all(exp.Select) if each.find_ancestor(exp.Select, exp.CTE) is None]
-    return None if any(each is select or _has_star(each) for each in outermost) else _named(statement, schema)
+    return None if any(each is select or _has_star(each) for each in outermost) else _columns_named(statement, schema)
 
 
 def _has_star(select: exp.Select) -> bool:
-    """Whether a SELECT list holds `*`, `t.*` or `COLUMNS(…)`; the star of `count(*)` reads nothing."""
+    """Whether a SELECT list contains `*`, `t.*` or `COLUMNS(…)`; the star of `count(*)` reads nothing."""
     return any(each.is_star or each.find(exp.Columns) is not None for each in select.expressions)
 
 
-def _named(part: exp.Expr, schema: Schema) -> frozenset[str]:
-    """The leaves that a part of a statement names; a struct stands for all of its fields."""
-    found: set[str] = set()
+def _columns_named(part: exp.Expr, schema: Schema) -> frozenset[str]:
+    """The paths of the leaves that a part of a statement names; the name of a struct stands for all of its fields."""
+    paths: set[str] = set()
     for names in {tuple(piece.name.lower() for piece in column.parts) for column in part.find_all(exp.Column)}:
-        # a qualifier may stand before a column's name, and a field's name behind it
+        # A column's name may follow qualifiers, and may be followed by a field's name.
         for first in range(len(names)):
-            under = [leaf.path for leaf in schema if _is_under(leaf.parts, names[first:])]
-            found |= set(under)
-            if under:
+            leaves = {leaf.path for leaf in schema if _is_under(leaf.parts, names[first:])}
+            paths |= leaves
+            if leaves:
                 break
-    return frozenset(found)
+    return frozenset(paths)
 
 
 def _is_under(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
     return all(part.lower() == name for part, name in zip(parts, names, strict=False))
 
 
-def _alone(part: exp.Expr, schema: Schema, dialect: str) -> str | None:
-    """A condition with its columns unqualified; None where it reads anything but this table's columns."""
+def _own_condition(part: exp.Expr, schema: Schema, dialect: str) -> str | None:
+    """A condition with unqualified column names; None if it reads anything but this table's columns, or none."""
     condition = part.copy()
     if condition.find(exp.Query) is not None:
         return None
-    named = list(condition.find_all(exp.Column))
-    for column in named:
+    columns = list(condition.find_all(exp.Column))
+    for column in columns:
         names = [piece.name for piece in column.parts]
         while names and schema.find(names) is None:
             names = names[1:]
@@ -245,4 +247,4 @@ def _alone(part: exp.Expr, schema: Schema, dialect: str) -> str | None:
             return None
         for qualifier in ("catalog", "db", "table")[: 4 - len(names)]:
             column.set(qualifier, None)
-    return condition.sql(dialect=dialect, comments=False) if named else None
+    return condition.sql(dialect=dialect, comments=False) if columns else None

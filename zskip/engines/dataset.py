@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from zskip.binder.expressions import provable
+from zskip.binder.expressions import provable_part
 from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
 from zskip.engines.missing_files import naming_bad_files
@@ -63,7 +63,7 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         return self._filter & filter
 
     def _survivors(self, filter: pc.Expression | None) -> Scan:
-        return self._survey(None if filter is None else provable(filter, self._every.schema)).unfiltered()
+        return self._survey(None if filter is None else provable_part(filter, self._every.schema)).unfiltered()
 
 
 def _native(scan: Scan) -> bool:

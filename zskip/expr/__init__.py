@@ -1,8 +1,9 @@
-"""The bound tree of a predicate: typed nodes over a table's columns, and what is known about them without data.
+"""Bound predicates: trees of typed nodes over a table's columns.
 
-``tree``: the nodes and their constructors · ``bound``: a tree with its schema and text, `Predicate` · ``literals``:
-constants that fit a column's type, or refuse · ``patterns``: LIKE and regular expressions · ``render``: the tree as SQL
-of another dialect.
+``tree``: the nodes and their constructors · ``bound``: `Predicate`, a tree with its schema and text · ``literals``:
+constants converted exactly to a column's type · ``patterns``: LIKE and regular expressions as ranges ·
+``required_text``: substrings that a pattern requires · ``render``: a tree as SQL of another dialect ·
+``sql_literals``: Python values as SQL · ``recursion``: the limit of nesting · ``why``: why a part cannot be proved
 """
 
 from __future__ import annotations

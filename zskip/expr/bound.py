@@ -13,14 +13,15 @@ from zskip.schema import Schema
 
 __all__ = ["Dialect", "Predicate", "conjunction"]
 
-_SHOWN = 200
+_REPR_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Whose rules the predicate follows: "duckdb" or "spark" are known, of others only the common core.
+    """The SQL dialect and session settings that define a predicate's meaning.
 
-    ``timezone``: the session's, an IANA name. ``ansi``: Spark's ANSI mode, in which casts and overflows raise.
+    ``name``: "duckdb" and "spark" are fully supported; of other dialects only the common core is. ``timezone``: the
+    session's time zone, an IANA name. ``ansi``: Spark's ANSI mode, in which invalid casts and overflows raise.
     """
 
     name: str = "duckdb"
@@ -30,42 +31,42 @@ class Dialect:
 
 @dataclass(frozen=True, eq=False)
 class Predicate:
-    """What a WHERE clause says of a table's columns, bound to their types.
+    """A WHERE condition bound to a table's schema.
 
-    ``text``: as the user wrote it. ``frozen``: the same for the engine, with now() and parameters as constants and
-    columns by their exact names. ``conjuncts``: the parts that AND holds together, at least one.
+    ``text``: as the user wrote it. ``bound_text``: the SQL that engines run, with constants in place of now() and
+    parameters, and columns by their exact names. ``parts``: the conjuncts of an AND; empty for any other predicate.
     """
 
     text: str
-    frozen: str
+    bound_text: str
     tree: Node
     schema: Schema
     dialect: Dialect
     parts: tuple[Predicate, ...] = ()
 
     def __repr__(self) -> str:
-        shown = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
-        return f"<Predicate: {shown}>"
+        text = self.text if len(self.text) <= _REPR_CHARACTERS else self.text[: _REPR_CHARACTERS - 1] + "…"
+        return f"<Predicate: {text}>"
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The paths of the columns that it reads."""
+        """The paths of the columns that the predicate reads."""
         return tree.columns(self.tree)
 
     @cached_property
     def depth(self) -> int:
-        """Predicates above one another: what a recursive walk needs of stack."""
+        """The depth of the tree, in levels of recursion."""
         return tree.depth(self.tree)
 
     @property
     def conjuncts(self) -> tuple[Predicate, ...]:
-        """The parts that AND holds together; a predicate that is no AND is its own only part."""
+        """The conjuncts of an AND; any other predicate is its own single conjunct."""
         return self.parts or (self,)
 
     def sql(self, dialect: str | None = None) -> str | None:
-        """The text that an engine runs, in the predicate's own dialect by default; None where it cannot be said."""
+        """SQL text for an engine, in the predicate's own dialect by default; None if another cannot express it."""
         if dialect is None or dialect == self.dialect.name:
-            return self.frozen
+            return self.bound_text
         from zskip.expr.render import render
 
         return render(self.tree, dialect)
@@ -75,9 +76,9 @@ class Predicate:
 
 
 def conjunction(predicates: Sequence[Predicate]) -> Predicate:
-    """One predicate that says all of them. They must be of one dialect, and there must be one at least."""
+    """The AND of predicates over one schema. Raises `InvalidOption` for none, and for different dialects."""
     if not predicates:
-        raise InvalidOption("A conjunction needs one predicate at least.")
+        raise InvalidOption("A conjunction needs at least one predicate.")
     if len({predicate.dialect for predicate in predicates}) > 1:
         raise InvalidOption("Predicates of different dialects cannot be joined.")
     parts = tuple(part for predicate in predicates for part in predicate.conjuncts)
@@ -85,7 +86,7 @@ def conjunction(predicates: Sequence[Predicate]) -> Predicate:
         return parts[0]
     return Predicate(
         " AND ".join(f"({part.text})" for part in parts),
-        " AND ".join(f"({part.frozen})" for part in parts),
+        " AND ".join(f"({part.bound_text})" for part in parts),
         tree.and_([part.tree for part in parts]),
         predicates[0].schema,
         predicates[0].dialect,

@@ -1,8 +1,8 @@
-"""Constants, converted exactly to a column's type, or refused.
+"""Convert constants exactly to a column's type.
 
-Every constant of SQL is first an Arrow scalar of its own type: int64 or decimal128 for exact numbers, float64,
-string, bool, date32, timestamp with microseconds (with a zone or without), time64, binary, null. `fit` then finds
-the greatest value of the column's type that is not above it, and whether that is the constant itself:
+Each SQL literal first becomes an Arrow scalar of its own type: int64 or decimal128 for exact numbers, float64, string,
+bool, date32, timestamp with microseconds (with a zone or without), time64, binary, null. `fit` then finds the greatest
+value of the column's type that is not above the constant, and whether it equals the constant:
 
     int_col < 5.5     floor 5, not exact     int_col <= 5
     int_col = 5.5                            never
@@ -29,19 +29,19 @@ from zskip.expr.tree import Literal, Node, Scalar
 from zskip.expr.why import Cause, Why
 from zskip.types import UNIT_NANOSECONDS
 
-__all__ = ["Fit", "Refused", "compared", "fit", "per_day", "unified"]
+__all__ = ["Fit", "Refused", "compare_fitted", "fit", "per_day", "unified"]
 
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DOUBLE = 2**53
 
 
 def per_day(type: pa.DataType) -> int:
-    """How many units of a date's or a timestamp's type a day has."""
+    """The number of units in a day, for a date or timestamp type."""
     return 1 if t.is_date(type) else _DAY_NANOSECONDS // UNIT_NANOSECONDS[type.unit]
 
 
-class Refused(Exception):  # it never leaves the package: the comparison becomes opaque
-    """The constant does not fit, or the dialect's rule is not known: keep everything, and say why."""
+class Refused(Exception):  # never reaches users: the binder catches it and makes the predicate opaque
+    """zskip cannot bind an expression: a constant does not fit, or the dialect's rule is not known. Says why."""
 
     def __init__(self, text: str, cause: Cause = Cause.UNSUPPORTED) -> None:
         super().__init__(text)
@@ -50,13 +50,13 @@ class Refused(Exception):  # it never leaves the package: the comparison becomes
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``floor``: the greatest value of the type that is <= the constant, or None. ``exact``: is it the constant?"""
+    """``floor``: the greatest value of the type that is <= the constant, or None. ``exact``: whether they are equal."""
 
     floor: pa.Scalar | None
     exact: bool
 
 
-def compared(op: str, term: Scalar, fitted: Fit) -> Node:
+def compare_fitted(op: str, term: Scalar, fitted: Fit) -> Node:
     """``term op constant`` for ``= <> < <= > >=`` after fitting."""
     if fitted.floor is None:
         return tree.always(term) if op in (">", ">=", "<>") else tree.never(term)
@@ -74,26 +74,26 @@ def compared(op: str, term: Scalar, fitted: Fit) -> Node:
 
 
 def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> Fit:
-    """The constant among the values of a type, as the dialect compares the two. Raises `Refused`.
+    """Converts a constant to a type in which the dialect compares the two. Raises `Refused`.
 
     >>> fit(pa.scalar(300), pa.int8(), "duckdb", "UTC")
     Fit(floor=<pyarrow.Int8Scalar: 127>, exact=False)
     """
     if t.is_string(constant.type) and not t.is_string(type):
-        constant = _read(constant.as_py(), type, dialect, timezone)
+        constant = _cast_string(constant.as_py(), type, dialect, timezone)
     source = constant.type
     if source == type and not t.is_floating(type):
         return Fit(constant, True)
     if t.is_boolean(type):
-        return _boolean(constant, dialect)
+        return _fit_boolean(constant, dialect)
     if t.is_floating(type):
-        return _floating(constant, type, dialect)
+        return _fit_float(constant, type, dialect)
     if t.is_integer(type) or t.is_decimal(type):
         if dialect == "spark" and t.is_integer(type) and t.is_decimal(source) and abs(constant.as_py()) >= 2**63:
-            raise Refused("Spark says TRUE or FALSE beside a constant that no BIGINT holds, even for NULL")
-        return _number(constant, type)
+            raise Refused("Spark returns TRUE or FALSE beside a constant that no BIGINT holds, even for NULL")
+        return _fit_number(constant, type)
     if t.is_date(type) or t.is_timestamp(type):
-        return _moment(constant, type, timezone)
+        return _fit_datetime(constant, type, timezone)
     if t.is_time(type) and t.is_time(source):
         unit = UNIT_NANOSECONDS[type.unit]
         floor, rest = divmod(constant.value * UNIT_NANOSECONDS[source.unit], unit)
@@ -102,7 +102,7 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
 
 
 def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
-    """Constants of one IN or BETWEEN: engines cast them all to one type first. Raises `Refused` where none is clear.
+    """The constants of one IN or BETWEEN in the type to which engines cast them all. Raises `Refused` if unclear.
 
     >>> unified([pa.scalar(1), pa.scalar(2.5)])
     [<pyarrow.DoubleScalar: 1.0>, <pyarrow.DoubleScalar: 2.5>]
@@ -117,18 +117,18 @@ def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
     return [pa.scalar(float(each.as_py()), pa.float64()) if each.is_valid else each for each in constants]
 
 
-def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scalar:
-    """A string beside another type: cast as the dialect casts it, in the forms on which all readers agree."""
+def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scalar:
+    """Casts a string constant to another type as the dialect does, for texts that all engines read alike."""
     if t.is_integer(type) and re.fullmatch(r"[+-]?\d{1,30}", text):
         return _exact_number(int(text), type)
     if t.is_decimal(type) and re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
-        number = Decimal(text)
-        if dialect == "duckdb" and -int(number.as_tuple().exponent) > type.scale:
+        exact = Decimal(text)
+        if dialect == "duckdb" and -int(exact.as_tuple().exponent) > type.scale:
             raise Refused("a string with more digits than the column's scale is rounded")
-        return _exact_number(number, type)
+        return _exact_number(exact, type)
     if t.is_floating(type) and re.fullmatch(r"[+-]?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text):
-        value = float(text)
-        return pa.scalar(_as_float32(value) if dialect == "duckdb" and type.bit_width == 32 else value, pa.float64())
+        number = float(text)
+        return pa.scalar(_as_float32(number) if dialect == "duckdb" and type.bit_width == 32 else number, pa.float64())
     if t.is_boolean(type) and text.lower() in ("true", "false"):
         return pa.scalar(text.lower() == "true")
     if t.is_date(type) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
@@ -142,13 +142,13 @@ def _read(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scala
         return time
     if t.is_binary(type) and text.isascii() and "\\" not in text:
         return pa.scalar(text.encode(), pa.binary())
-    if (found := read(text, type, dialect)) is not None:
-        return found
+    if (value := string_value(text, type, dialect)) is not None:
+        return value
     raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine", Cause.ENGINE_CASTS)
 
 
-def read(text: str, type: pa.DataType, dialect: str) -> pa.Scalar | None:
-    """A value of a type that has texts of its own; None for the texts that are left to the engine."""
+def string_value(text: str, type: pa.DataType, dialect: str) -> pa.Scalar | None:
+    """The value that a string denotes in a type with its own text form; None if the cast is left to the engine."""
     entry = t.of(type)
     return entry.read(text) if entry.read is not None and dialect in entry.dialects else None
 
@@ -180,7 +180,7 @@ def integer_limits(type: pa.DataType) -> tuple[int, int]:
 
 
 def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
-    """A timestamp from ISO text; one without an offset stands in ``timezone`` where the type has a zone."""
+    """A timestamp from ISO text. If ``zoned``, a text without an offset is local time in ``timezone``."""
     parts = re.fullmatch(
         r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
     )
@@ -215,7 +215,7 @@ def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> da
         minutes = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
         return moment - sign * timedelta(minutes=minutes)
     if not 2 <= moment.year <= 9998:
-        raise Refused(f"{moment} stands at the end of the calendar")
+        raise Refused(f"{moment} is at the end of the calendar")
     local = moment.replace(tzinfo=ZoneInfo(zone))
     early, late = local.utcoffset(), local.replace(fold=1).utcoffset()
     if early is None or early != late:
@@ -225,13 +225,13 @@ def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> da
 
 
 def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
-    """A time from hours, minutes, seconds and a fraction; DuckDB lets the seconds be left out. None for other texts."""
+    """A time from ``hh:mm:ss.ffffff``; in DuckDB, the seconds are optional. None for other texts."""
     parts = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", text)
     if parts is None or (parts.group(3) is None and dialect != "duckdb"):
         return None
     hour, minute, second = (int(part or 0) for part in parts.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
-        raise Refused("no time of day: the engine raises")
+        raise Refused(f"the text {text!r} is no time of day: the engine raises")
     micros = int((parts.group(4) or "").ljust(6, "0"))
     return pa.scalar(((hour * 60 + minute) * 60 + second) * 10**6 + micros, pa.int64()).cast(pa.time64("us"))
 
@@ -243,11 +243,7 @@ def _date(text: str) -> date:
         raise Refused(f"the text {text!r} is no date: the engine raises") from error
 
 
-def _exact(constant: pa.Scalar) -> Fraction:
-    return Fraction(constant.as_py())
-
-
-def _boolean(constant: pa.Scalar, dialect: str) -> Fit:
+def _fit_boolean(constant: pa.Scalar, dialect: str) -> Fit:
     if dialect == "duckdb" and t.is_integer(constant.type) and constant.as_py() in (0, 1):
         return Fit(pa.scalar(bool(constant.as_py())), True)
     raise Refused(f"a boolean beside {constant.type}")
@@ -257,7 +253,7 @@ def _is_number(type: pa.DataType) -> bool:
     return bool(t.is_integer(type) or t.is_decimal(type) or t.is_floating(type))
 
 
-def _floating(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
+def _fit_float(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
     source = constant.type
     if not _is_number(source):
         raise Refused(f"a constant of type {source} beside {type}")
@@ -273,10 +269,9 @@ def _floating(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
         number = _as_float32(number)
     if math.isnan(number):
         return Fit(pa.scalar(number, type), True)
-    near = _as_float32(number) if type.bit_width == 32 else _as_float16(number)
-    if near > number:
-        near = _below(near, type)
-    return Fit(pa.scalar(near, type), near == number)
+    nearest = _as_float32(number) if type.bit_width == 32 else _as_float16(number)
+    floor = _next_below(nearest, type) if nearest > number else nearest
+    return Fit(pa.scalar(floor, type), floor == number)
 
 
 def _as_float32(number: float) -> float:
@@ -293,7 +288,7 @@ def _as_float16(number: float) -> float:
         return math.copysign(math.inf, number)
 
 
-def _below(number: float, type: pa.DataType) -> float:
+def _next_below(number: float, type: pa.DataType) -> float:
     """The next smaller value of a 16- or 32-bit float type."""
     code, bits, infinity = ("e", "H", 0x7C00) if type.bit_width == 16 else ("f", "I", 0x7F800000)
     pattern = struct.unpack(f"<{bits}", struct.pack(f"<{code}", number))[0]
@@ -309,7 +304,7 @@ def _below(number: float, type: pa.DataType) -> float:
     return float(struct.unpack(f"<{code}", struct.pack(f"<{bits}", pattern))[0])
 
 
-def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
+def _fit_number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     source = constant.type
     if t.is_boolean(source):
         raise Refused(f"a boolean beside {type}")
@@ -334,7 +329,7 @@ def _number(constant: pa.Scalar, type: pa.DataType) -> Fit:
             return Fit(_number_scalar(high, type), False)
         unscaled, exact = _double_floor(value, scale)
     else:
-        quotient = _exact(constant) * 10**scale
+        quotient = Fraction(constant.as_py()) * 10**scale
         unscaled, exact = math.floor(quotient), quotient.denominator == 1
     if unscaled < low:
         return Fit(None, False)
@@ -366,27 +361,27 @@ def _number_scalar(unscaled: int, type: pa.DataType) -> pa.Scalar:
 _WIDE = Context(prec=80)
 
 
-def nanoseconds(constant: pa.Scalar, zone: str) -> int:
-    """Nanoseconds since the epoch of a date or a timestamp without a zone, or of an instant."""
+def epoch_nanoseconds(constant: pa.Scalar) -> int:
+    """Nanoseconds since the epoch: of a date or timestamp without a zone as if it were in UTC."""
     if t.is_date(constant.type):
         days = constant.value if constant.type == pa.date32() else constant.value // 86_400_000
         return int(days) * _DAY_NANOSECONDS
     return int(constant.value) * UNIT_NANOSECONDS[constant.type.unit]
 
 
-def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
+def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
     source = constant.type
     if not (t.is_date(source) or t.is_timestamp(source)):
         raise Refused(f"a constant of type {source} beside {type}")
     if t.is_timestamp(source) and source.unit == "ns" and (t.is_date(type) or type.unit != "ns"):
         raise Refused(f"the engine casts {type} to nanoseconds, and raises outside of the years 1677 to 2262")
     from_zone, to_zone = t.is_timestamp(source) and source.tz is not None, t.is_timestamp(type) and type.tz is not None
-    moment = nanoseconds(constant, zone)
+    moment = epoch_nanoseconds(constant)
     if to_zone and not from_zone and type.unit == "ns":
-        raise Refused(f"{source} beside nanoseconds with a zone: engines differ on the zone that it stands in")
+        raise Refused(f"{source} beside nanoseconds with a zone: engines differ on the zone of the constant")
     if from_zone != to_zone:
         if from_zone:
-            if not is_fixed(zone):
+            if not has_fixed_offset(zone):
                 raise Refused(f"an instant beside a column without zone: clocks change in {zone}", Cause.CLOCKS_CHANGE)
             moment += offset_nanoseconds(zone)
         else:
@@ -398,24 +393,21 @@ def _moment(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
     if type == pa.date64():
         floor *= 86_400_000
     if not low <= floor <= high:
-        raise Refused(f"a moment that {type} cannot hold: the engine raises")
+        raise Refused(f"a date or time that {type} cannot hold: the engine raises")
     raw = pa.scalar(floor, pa.int32() if type == pa.date32() else pa.int64())
     return Fit(raw.cast(type), rest == 0)
 
 
-_FIXED: dict[str, bool] = {"UTC": True, "Etc/UTC": True, "GMT": True, "Z": True}
+def has_fixed_offset(zone: str) -> bool:
+    """Whether a zone's offset from UTC never changes. False for unknown ones.
 
-
-def is_fixed(zone: str) -> bool:
-    """Whether the zone's clocks never change.
-
-    >>> is_fixed("UTC"), is_fixed("Europe/Berlin")
+    >>> has_fixed_offset("UTC"), has_fixed_offset("Europe/Berlin")
     (True, False)
     """
-    return zone.startswith("Etc/") or _FIXED.get(zone, False)
+    return zone.startswith("Etc/") or zone in ("UTC", "GMT", "Z")
 
 
 def offset_nanoseconds(zone: str) -> int:
-    """The offset of a zone whose clocks never change."""
+    """The offset from UTC of a zone for which `has_fixed_offset` holds, in nanoseconds."""
     offset = datetime(2000, 1, 1, tzinfo=UTC).astimezone(ZoneInfo(zone)).utcoffset()
     return 0 if offset is None else round(offset / timedelta(microseconds=1)) * 1000

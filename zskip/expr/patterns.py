@@ -1,8 +1,10 @@
-"""LIKE and related patterns: the range of strings that a literal prefix implies.
+"""LIKE and related patterns as ranges of strings, from their literal prefix.
 
 x LIKE 'abc'     x = 'abc'
 x LIKE 'abc%'    'abc' <= x < 'abd'
 x LIKE 'abc_%d'  implies 'abc' <= x < 'abd'
+
+The functions for each kind of pattern return None where its prefix implies no range.
 """
 
 from __future__ import annotations
@@ -12,37 +14,35 @@ from itertools import product
 import pyarrow as pa
 
 from zskip.expr import tree
-from zskip.expr.required_text import containing, implied, like_pieces
+from zskip.expr.required_text import and_of_known, contains_conditions, like_pieces
 from zskip.expr.tree import Literal, Node, Opaque, Scalar, paths_of
 from zskip.expr.why import Cause, Why
 
 __all__ = [
-    "BEGINNING_ONLY",
-    "LONGEST",
-    "UNPROVED",
+    "MAX_CHARACTERS",
+    "NO_LITERAL_PREFIX",
+    "ONLY_PREFIX_PROVED",
     "exact_regex",
     "glob",
     "ilike",
     "like",
-    "prefix",
+    "literal_prefix",
     "regex",
     "starts_with",
 ]
 
 
-UNPROVED = Why("a pattern that does not begin with a literal", Cause.NO_LITERAL_BEGINNING)
-BEGINNING_ONLY = Why("only the literal beginning of the pattern is a range")
-"""Why ranges say nothing of a pattern."""
+NO_LITERAL_PREFIX = Why("a pattern that does not begin with a literal", Cause.NO_LITERAL_BEGINNING)
+ONLY_PREFIX_PROVED = Why("only the literal beginning of the pattern is a range")
+
+MAX_CHARACTERS = 10_000
+"""The longest pattern that is analysed, unless it is a plain text or a plain prefix."""
 
 
-LONGEST = 10_000
-"""Characters of a pattern that is more than a beginning or a whole text; of a longer one nothing is proved."""
+def literal_prefix(pattern: str, escape: str | None) -> tuple[str, str] | None:
+    r"""The literal prefix of a LIKE pattern, and the rest of the pattern; None if an escape is misplaced.
 
-
-def prefix(pattern: str, escape: str | None) -> tuple[str, str] | None:
-    r"""The literal beginning of a LIKE pattern, and what remains; None where an escape is misplaced.
-
-    >>> prefix(r"a\%b%c", "\\")
+    >>> literal_prefix(r"a\%b%c", "\\")
     ('a%b', '%c')
     """
     literal: list[str] = []
@@ -63,7 +63,7 @@ def prefix(pattern: str, escape: str | None) -> tuple[str, str] | None:
 
 
 def starts_with(subject: Scalar, beginning: str) -> Node:
-    """The strings that begin so: a range, for strings compare by bytes and UTF-8 keeps the order of code points."""
+    """A range of strings: they compare by bytes, and UTF-8 keeps the order of code points."""
     if not beginning:
         return tree.always(subject)
     low = tree.compare(">=", subject, Literal(pa.scalar(beginning)))
@@ -77,43 +77,44 @@ def starts_with(subject: Scalar, beginning: str) -> Node:
 
 
 def like(subject: Scalar, pattern: str, escape: str | None, sql: str = "") -> Node | None:
-    """``subject LIKE pattern``; None where the pattern says nothing of the order."""
-    found = prefix(pattern, escape)
-    if found is None:
+    """``subject LIKE pattern``: exact if only the end of the pattern is a wildcard, else an `Opaque` with what it
+    implies."""
+    split = literal_prefix(pattern, escape)
+    if split is None:
         return None
-    beginning, rest = found
+    beginning, rest = split
     if not rest:
         return tree.compare("=", subject, Literal(pa.scalar(beginning)))
     if set(rest) == {"%"}:
         return starts_with(subject, beginning)
-    if len(pattern) > LONGEST:
+    if len(pattern) > MAX_CHARACTERS:
         return None
-    begins = starts_with(subject, beginning) if beginning else None
-    implies = implied([begins, *containing(subject, like_pieces(pattern, escape))])
+    range_ = starts_with(subject, beginning) if beginning else None
+    implies = and_of_known([range_, *contains_conditions(subject, like_pieces(pattern, escape))])
     if implies is None:
         return None
     paths = tuple(sorted(set(paths_of(subject))))
-    reason = BEGINNING_ONLY if beginning else UNPROVED
+    reason = ONLY_PREFIX_PROVED if beginning else NO_LITERAL_PREFIX
     return Opaque(sql, paths, reason, implies=implies, strict=True)
 
 
-_FOLDED_FROM_ELSEWHERE = frozenset("kKsSiI")
-"""Letters that others, outside of ASCII, become when case is folded: the Kelvin sign, the long s, the dotless i."""
+_FOLDED_FROM_NON_ASCII = frozenset("kKsSiI")
+"""ASCII letters to which case folding maps non-ASCII ones: the Kelvin sign, the long s, the dotless i."""
 
-
-_SPELLED = 4
-"""Letters whose two cases become ranges of their own: at most 16 ranges."""
+_MAX_CASED_LETTERS = 4
+"""Leading letters of which both cases are enumerated, which gives at most 16 ranges."""
 
 
 def ilike(subject: Scalar, pattern: str, escape: str | None) -> Node | None:
-    """What ``subject ILIKE pattern`` implies: one of the ways to spell its beginning in capital and small letters."""
-    found = prefix(pattern, escape)
-    if found is None:
+    """What ``subject ILIKE pattern`` implies: the literal prefix in one of its combinations of upper and lower case."""
+    split = literal_prefix(pattern, escape)
+    if split is None:
         return None
+    beginning = split[0]
     count = next(
-        (i for i, each in enumerate(found[0]) if not each.isascii() or each in _FOLDED_FROM_ELSEWHERE), len(found[0])
+        (i for i, each in enumerate(beginning) if not each.isascii() or each in _FOLDED_FROM_NON_ASCII), len(beginning)
     )
-    first, rest = found[0][: min(count, _SPELLED)], found[0][_SPELLED:count]
+    first, rest = beginning[: min(count, _MAX_CASED_LETTERS)], beginning[_MAX_CASED_LETTERS:count]
     if not first:
         return None
     spellings = sorted({"".join(each) for each in product(*((c.upper(), c.lower()) for c in first))})
@@ -121,22 +122,22 @@ def ilike(subject: Scalar, pattern: str, escape: str | None) -> Node | None:
 
 
 def _between_cases(subject: Scalar, beginning: str, rest: str) -> Node:
-    """The strings that begin so and go on with ``rest`` in any case: capital letters stand before small ones."""
+    """The range of strings that begin with ``beginning``, followed by ``rest`` in any case: upper case sorts first."""
     low = tree.compare(">=", subject, Literal(pa.scalar(beginning + rest.upper())))
     below = starts_with(subject, beginning + rest.lower())
     return tree.and_([low, *below.parts[1:]]) if isinstance(below, tree.And) else low
 
 
 def _is_plain(character: str) -> bool:
-    """A character that stands for itself in every syntax of regular expressions."""
+    """Whether a character matches itself in every syntax of regular expressions."""
     return character.isalnum() or character in " _-/@:,;=<>#&!%~'"
 
 
 def exact_regex(subject: Scalar, pattern: str, whole: bool, dialect: str) -> Node | None:
-    """What a regular expression of nothing but plain characters says; None for every other.
+    """The exact condition of a regular expression that consists of plain characters; None for any other.
 
-    ``^abc`` is a beginning, and so is ``^abc.*``. A match as a whole, or in DuckDB ``^abc$``, is equality; in Spark
-    a line's end may stand before the ``$``.
+    ``^abc`` and ``^abc.*`` are prefixes. ``abc`` matched as a ``whole``, and in DuckDB ``^abc$``, is equality; in Spark
+    ``$`` also matches before a final line break.
     """
     anchored, ended = pattern.startswith("^"), pattern.endswith("$")
     literal = pattern[anchored : len(pattern) - ended]
@@ -149,14 +150,14 @@ def exact_regex(subject: Scalar, pattern: str, whole: bool, dialect: str) -> Nod
 
 
 def regex(subject: Scalar, pattern: str, whole: bool) -> Node | None:
-    """What a regular expression implies that begins with literal characters, anchored or matched as a whole."""
+    """The range that a regular expression implies if it is anchored, or matches as a ``whole``."""
     anchored = pattern.startswith("^")
     if "|" in pattern or not (anchored or whole):
         return None
     rest = pattern[anchored:]
     count = next((i for i, each in enumerate(rest) if not _is_plain(each)), len(rest))
     if count < len(rest) and rest[count] in "*?{+":
-        # A quantifier may take the last character away; + repeats it.
+        # A quantifier may remove the last character; + only repeats it.
         count -= rest[count] != "+"
     return starts_with(subject, rest[:count]) if count > 0 else None
 

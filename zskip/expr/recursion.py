@@ -1,4 +1,4 @@
-"""How deep a text of SQL may nest: what Python's stack holds, however a predicate is walked."""
+"""The limit on the nesting depth of SQL text, which keeps recursive functions within Python's stack."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 from zskip.errors import SqlSyntaxError
 
-__all__ = ["DEEPEST", "TOO_DEEP", "refused_if_too_deep"]
+__all__ = ["MAX_DEPTH", "TOO_DEEP", "syntax_error_if_too_deep"]
 
-DEEPEST = 200
-"""Levels that are read: the parser and each walk over a predicate need up to four frames a level, of Python's 1,000."""
+MAX_DEPTH = 200
+"""Levels of nesting. The parser and each recursive function need up to four frames a level, of Python's 1,000."""
 
-TOO_DEEP = f"This nests too deep to be read: more than {DEEPEST:,} levels, or as many operators in one chain."
+TOO_DEEP = f"This nests too deep to be read: more than {MAX_DEPTH:,} levels, or as many operators in one chain."
 
 
 @contextmanager
-def refused_if_too_deep(sql: str) -> Iterator[None]:
-    """Raises `SqlSyntaxError` where the parser or a walk over what it found does not fit what is left of the stack."""
+def syntax_error_if_too_deep(sql: str) -> Iterator[None]:
+    """Turns a RecursionError of the block into a `SqlSyntaxError`: the caller may have used up most of the stack."""
     try:
         yield
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""A bound tree as SQL of a dialect, where that is exact; None where it is not."""
+"""Render a bound tree as SQL of a dialect, if that is exact."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from zskip.expr.sql_literals import literal, quoted
 from zskip.expr.tree import And, Choose, Compare, Computable, In, Is, IsNull, Literal, Node, Not, Or, Reference, Scalar
 from zskip.schema import split_path
 
-__all__ = ["constant", "render", "type_name"]
+__all__ = ["constant_sql", "render", "type_name"]
 
 _QUOTES = {"duckdb": '"', "spark": "`"}
 
 
-class _Unsaid(Exception):  # it never leaves the module: the answer is None
-    pass
+class _NotExact(Exception):
+    """The dialect cannot express a part exactly. `render` then returns None."""
 
 
 def render(node: Node, dialect: str) -> str | None:
-    """SQL of "duckdb" or "spark" with the outcomes of the tree for every row; None for what cannot be said exactly.
+    """SQL of "duckdb" or "spark" with the tree's outcome for every row; None if the dialect cannot express it exactly.
 
     >>> render(Compare("<", Reference("a", pa.int32()), Literal(pa.scalar(5, pa.int32()))), "spark")
     '`a` < CAST(5 AS INT)'
@@ -28,7 +28,7 @@ def render(node: Node, dialect: str) -> str | None:
         return None
     try:
         return _node(node, dialect)
-    except _Unsaid:
+    except _NotExact:
         return None
 
 
@@ -41,20 +41,20 @@ def _node(node: Node, dialect: str) -> str:
         case IsNull(term):
             return f"{_scalar(term, dialect)} IS NULL"
         case And(parts) | Or(parts):
-            word = "AND" if isinstance(node, And) else "OR"
+            operator = "AND" if isinstance(node, And) else "OR"
             if not parts:
-                return "TRUE" if word == "AND" else "FALSE"
-            return f" {word} ".join(f"({_node(part, dialect)})" for part in parts)
+                return "TRUE" if operator == "AND" else "FALSE"
+            return f" {operator} ".join(f"({_node(part, dialect)})" for part in parts)
         case Not(part):
             return f"NOT ({_node(part, dialect)})"
         case Is(part, outcome):
             return f"({_node(part, dialect)}) IS {'NULL' if outcome is None else str(outcome).upper()}"
         case Choose(condition, then, otherwise):
-            parts3 = (_node(each, dialect) for each in (condition, then, otherwise))
-            return "CASE WHEN {} THEN {} ELSE {} END".format(*parts3)
+            branches = (_node(each, dialect) for each in (condition, then, otherwise))
+            return "CASE WHEN {} THEN {} ELSE {} END".format(*branches)
         case Computable(part):
             return _node(part, dialect)
-    raise _Unsaid
+    raise _NotExact
 
 
 def _in(term: Scalar, values: pa.Array, or_null: bool, dialect: str) -> str:
@@ -74,13 +74,13 @@ def _scalar(scalar: Scalar, dialect: str) -> str:
         case Reference(path, _):
             mark = _QUOTES[dialect]
             return ".".join(mark + part.replace(mark, mark * 2) + mark for part in split_path(path))
-        case Literal(value) if (text := constant(value, dialect)) is not None:
+        case Literal(value) if (text := constant_sql(value, dialect)) is not None:
             return text
-    raise _Unsaid
+    raise _NotExact
 
 
 def type_name(type: pa.DataType, dialect: str) -> str:
-    """What a dialect calls a column of this type; Arrow's own name where none is known.
+    """The name of a type in a dialect; Arrow's own name if the dialect's is not known.
 
     >>> type_name(pa.int32(), "duckdb"), type_name(pa.int32(), "spark"), type_name(pa.decimal128(9, 2), "spark")
     ('INTEGER', 'INT', 'DECIMAL(9, 2)')
@@ -89,10 +89,10 @@ def type_name(type: pa.DataType, dialect: str) -> str:
     return (named(type) if named else None) or str(type)
 
 
-def constant(value: pa.Scalar, dialect: str) -> str | None:
-    """A value as a constant of its type; None for a NULL, and for what the dialect cannot write exactly.
+def constant_sql(value: pa.Scalar, dialect: str) -> str | None:
+    """SQL for a value as a constant of its type; None for a NULL, and if the dialect cannot express it exactly.
 
-    >>> constant(pa.scalar(5, pa.int8()), "duckdb"), constant(pa.scalar(2**60, pa.timestamp("ns")), "duckdb")
+    >>> constant_sql(pa.scalar(5, pa.int8()), "duckdb"), constant_sql(pa.scalar(2**60, pa.timestamp("ns")), "duckdb")
     ('CAST(5 AS TINYINT)', None)
     """
     type, entry = value.type, t.of(value.type)
@@ -101,7 +101,7 @@ def constant(value: pa.Scalar, dialect: str) -> str | None:
     if entry.plain is not None and entry.plain(type):
         try:
             return literal(value, dialect)
-        except OverflowError:  # a moment beyond the year 9999, which Python has no date for
+        except OverflowError:  # Python has no dates after the year 9999
             return None
     name = {"duckdb": entry.duckdb, "spark": entry.spark}[dialect](type)
     if name is None or entry.spelled is None or (t.is_decimal(type) and type.precision > 38):

@@ -1,4 +1,4 @@
-r"""The texts that every string matched by a pattern must contain.
+r"""Substrings that a string must contain to match a pattern.
 
 LIKE '%time_out at 10.%'     'time', 'out at 10.'
 GLOB '*.exe'                 '.exe'
@@ -12,27 +12,27 @@ from collections.abc import Iterator, Sequence
 from zskip.expr import tree
 from zskip.expr.tree import Contains, Node, Reference, Scalar
 
-__all__ = ["containing", "glob_pieces", "implied", "like_pieces", "regex_pieces"]
+__all__ = ["and_of_known", "contains_conditions", "glob_pieces", "like_pieces", "regex_pieces"]
 
-_SHORTEST = 3
-_ONE_CHARACTER_CLASSES = frozenset("dDwWsSbB")
+_MIN_BYTES = 3
+_CLASS_ESCAPES = frozenset("dDwWsSbB")
 
 
-def containing(subject: Scalar, pieces: Sequence[str], *, any_case: bool = False) -> list[Node]:
-    """Conditions that a string has these pieces in it, but for short ones, of which no evidence is kept."""
+def contains_conditions(subject: Scalar, pieces: Sequence[str], *, any_case: bool = False) -> list[Node]:
+    """One `Contains` per distinct piece; pieces of less than three bytes are left out, since sketches hold trigrams."""
     if not isinstance(subject, Reference):
         return []
-    return [Contains(subject, piece, any_case) for piece in dict.fromkeys(pieces) if len(piece.encode()) >= _SHORTEST]
+    return [Contains(subject, piece, any_case) for piece in dict.fromkeys(pieces) if len(piece.encode()) >= _MIN_BYTES]
 
 
-def implied(parts: Sequence[Node | None]) -> Node | None:
-    """All of these conditions, but for those that are None; None where none is left."""
-    left = [part for part in parts if part is not None]
-    return tree.and_(left) if left else None
+def and_of_known(parts: Sequence[Node | None]) -> Node | None:
+    """The AND of the parts that are not None; None if all are."""
+    known = [part for part in parts if part is not None]
+    return tree.and_(known) if known else None
 
 
 def like_pieces(pattern: str, escape: str | None) -> list[str]:
-    r"""The pieces of text in a LIKE pattern; none where an escape is misplaced.
+    r"""The literal pieces of a LIKE pattern; none if an escape is misplaced.
 
     >>> like_pieces(r"%50\% of_all%", "\\")
     ['50% of', 'all']
@@ -53,7 +53,7 @@ def like_pieces(pattern: str, escape: str | None) -> list[str]:
 
 
 def glob_pieces(pattern: str) -> list[str]:
-    """The pieces of text in a GLOB pattern, up to its first bracket or backslash.
+    """The literal pieces of a GLOB pattern, up to its first bracket or backslash.
 
     >>> glob_pieces("*.tar.g?[xyz]*")
     ['.tar.g']
@@ -63,81 +63,77 @@ def glob_pieces(pattern: str) -> list[str]:
 
 
 def regex_pieces(pattern: str) -> list[str]:
-    r"""The pieces of text that a regular expression demands; none where it holds what is not read here.
+    r"""The literal pieces that every match of a regular expression contains; none if it uses unsupported syntax.
 
     >>> regex_pieces(r"^GET /(a|b)x*yz+[0-9]{2}\.php$"), regex_pieces("abc|def"), regex_pieces("(?i)abc")
     (['GET /', 'yz', '.php'], [], [])
     """
     pieces = [""]
-    for piece in _units(pattern):
-        if piece is None:
+    for atom in _atoms(pattern):
+        if atom is None:
             return []
-        text, least, once = piece
-        if text and least:
+        text, required, once = atom
+        if text and required:
             pieces[-1] += text
         if not text or not once:
             pieces.append("")
     return [piece for piece in pieces if piece]
 
 
-def _units(pattern: str) -> Iterator[tuple[str, bool, bool] | None]:
-    """The parts of a regular expression in turn: its text, empty for anything else; whether it must be there; whether
-    it is there exactly once. None for what is not read."""
-    at = 0
-    while at < len(pattern):
-        character, text = pattern[at], ""
-        at += 1
+def _atoms(pattern: str) -> Iterator[tuple[str, bool, bool] | None]:
+    """The atoms of a regular expression in order: the literal character, empty for any other atom; whether at least one
+    occurrence is required; whether exactly one is. Yields None and stops at unsupported syntax."""
+    position = 0
+    while position < len(pattern):
+        character, text = pattern[position], ""
+        position += 1
         match character:
             case "|" | ")" | "*" | "+" | "?" | "{":
                 yield None
                 return
             case "(" | "[":
-                end = _end(pattern, at - 1)
+                end = _group_end(pattern, position - 1)
                 if end is None:
                     yield None
                     return
-                at = end
+                position = end
             case "\\":
-                follows = pattern[at : at + 1]
-                if (
-                    not follows.isascii()
-                    or not follows
-                    or (follows.isalnum() and follows not in _ONE_CHARACTER_CLASSES)
-                ):
+                follows = pattern[position : position + 1]
+                if not follows.isascii() or not follows or (follows.isalnum() and follows not in _CLASS_ESCAPES):
                     yield None
                     return
-                at += 1
+                position += 1
                 text = "" if follows.isalnum() else follows
             case "." | "^" | "$":
                 pass
             case _:
                 text = character
-        quantifier = pattern[at : at + 1]
+        quantifier = pattern[position : position + 1]
         if quantifier and quantifier in "*+?{":
-            at = pattern.find("}", at) + 1 if quantifier == "{" else at + 1
-            if not at:
+            position = pattern.find("}", position) + 1 if quantifier == "{" else position + 1
+            if not position:
                 yield None
                 return
-            at += pattern[at : at + 1] in ("?", "+")  # reluctant, possessive
+            position += pattern[position : position + 1] in ("?", "+")  # reluctant, possessive
             yield text, quantifier == "+", False
         else:
             yield text, True, True
 
 
-def _end(pattern: str, start: int) -> int | None:
-    """Where a group or a class that begins at ``start`` is over; None where that is not plain."""
+def _group_end(pattern: str, start: int) -> int | None:
+    """The position after the group or character class that opens at ``start``; None for unsupported syntax in it."""
     if pattern[start] == "[":
         end = pattern.find("]", start + 1 + (pattern[start + 1 : start + 2] in ("]", "^")))
         inner = pattern[start + 1 : end]
         return None if end < 0 or "[" in inner or "\\" in inner or inner in ("", "^") else end + 1
     if pattern[start + 1 : start + 2] == "?":
         return None
-    depth, at = 0, start
-    while at < len(pattern):
-        if pattern[at] in "\\[" or pattern[at : at + 2] == "(?":
+    depth, position = 0, start
+    while position < len(pattern):
+        if pattern[position] in "\\[" or pattern[position : position + 2] == "(?":
             return None
-        depth += (pattern[at] == "(") - (pattern[at] == ")")
-        at += 1
+        depth += (pattern[position] == "(") - (pattern[position] == ")")
+        position += 1
         if not depth:
-            return at
+            return position
     return None

@@ -1,4 +1,4 @@
-"""Values as SQL constants of either dialect."""
+"""Python values, texts and names as SQL of DuckDB or Spark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from zskip.errors import UnknownParameter
 
 __all__ = ["identifier", "literal", "quoted"]
 
-_LONGEST_INTEGER = 3_300
-"""Bits: longer numbers no engine has, and Python refuses to print them from some length on."""
+_MAX_BITS = 3_300
+"""The longest integer in bits. No engine has longer numbers, and Python limits the length of those that it prints."""
 
 
 def literal(value: object, dialect: str) -> str:
-    """A value of Python, numpy or Arrow as a constant of SQL, of the same type.
+    """SQL for a value of Python, numpy or Arrow, as a constant of the same type. Raises `UnknownParameter`.
 
     >>> literal(date(2024, 1, 31), "duckdb"), literal("it's", "duckdb")
     ("DATE '2024-01-31'", "'it''s'")
@@ -29,7 +29,7 @@ def literal(value: object, dialect: str) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case int():
-            if value.bit_length() > _LONGEST_INTEGER:
+            if value.bit_length() > _MAX_BITS:
                 raise UnknownParameter("A parameter is a whole number of more than a thousand digits.")
             return str(value) if value >= 0 else f"({value})"
         case float():
@@ -71,7 +71,7 @@ def literal(value: object, dialect: str) -> str:
 
 
 def identifier(*parts: str) -> str:
-    """A name, or the parts of one, as a quoted identifier of DuckDB's SQL.
+    """A name, or the parts of a dotted name, as a quoted identifier in DuckDB's SQL.
 
     >>> identifier('id.orig_h'), identifier('s', 'a"b')
     ('"id.orig_h"', '"s"."a""b"')
@@ -80,7 +80,7 @@ def identifier(*parts: str) -> str:
 
 
 def quoted(text: str, dialect: str) -> str:
-    """A text as a string literal."""
+    """A string literal."""
     if dialect == "spark":
         text = text.replace("\\", "\\\\").replace("'", "\\'")
     else:

@@ -1,11 +1,11 @@
-"""The bound tree: a predicate over a table's columns as a few kinds of typed nodes.
+"""The bound tree: typed nodes for predicates over a table's columns.
 
 Scalars:     `Reference` · `Literal` · `Call` · `Foreign` (an expression that zskip does not know)
 Predicates:  `Compare` · `In` · `IsNull` · `Contains` · `And` · `Or` · `Not` · `Is` · `Choose` · `Opaque` · `Computable`
 
-The lower-case constructors normalise at the door: ``a > b`` is built as ``b < a``, ANDs are flat, a comparison over
-a CASE stands inside its branches. Nodes compare by identity, scalars by value, so that one scalar that occurs twice
-is one **term**, and everything that is said of one term is decided together.
+The lower-case constructors normalise: ``a > b`` is built as ``b < a``, and nested ANDs are flattened. Predicates
+compare by identity. Scalars compare by value, so two occurrences of the same scalar are one **term**, and all
+conditions on one term are decided together.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A column, by the path of its leaf."""
+    """A column, by the path of its leaf field."""
 
     path: str
     type: pa.DataType = field(hash=False)  # not every extension type has a hash
@@ -63,7 +63,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant that fits the type of what it is compared with exactly. A null value is SQL NULL."""
+    """A constant. Beside a column it has exactly the column's type. A null value is SQL NULL."""
 
     value: pa.Scalar
 
@@ -74,7 +74,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the table in `zskip.functions.evaluated`; ``options`` are its arguments that are not scalars."""
+    """A call of a function in `zskip.functions.FUNCTIONS`; ``options`` are the arguments that are not scalars."""
 
     function: str
     arguments: tuple[Scalar, ...]
@@ -83,20 +83,20 @@ class Call:
     hashed: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Known once, from those of the arguments: a thousand calls in one another are hashed in a thousand steps.
+        # Computed once, from the arguments' hashes: hashing a thousand nested calls takes a thousand steps.
         object.__setattr__(self, "hashed", hash((self.function, self.arguments, self.type, self.options)))
 
     def __hash__(self) -> int:
         return self.hashed
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Made anew in another process, where texts have other hashes.
+        # Strings hash differently in another process.
         return Call, (self.function, self.arguments, self.type, self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """An expression that zskip does not reason about: its text, the columns that it reads, and why."""
+    """An expression of which zskip knows only the columns that it reads: its text, and why."""
 
     sql: str
     paths: tuple[str, ...]
@@ -109,7 +109,7 @@ Scalar = Reference | Literal | Call | Foreign
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compare:
-    """``left op right``, NULL where either is NULL. NaN equals itself and is above every number."""
+    """``left op right``; NULL if either side is. NaN equals itself and is greater than every number."""
 
     op: Either["<", "<=", "="]
     left: Scalar
@@ -118,9 +118,9 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class In:
-    """``term IN values``: sorted, distinct, of the term's type. ``or_null``: the list holds NULL beside them.
+    """``term IN values``; the values are sorted, distinct and of the term's type. ``or_null``: the list contains NULL.
 
-    The extreme values: no value at all is never TRUE, and NULL only where the term is.
+    Without values it is FALSE, or NULL where the term is.
     """
 
     term: Scalar
@@ -137,9 +137,9 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contains:
-    """``text`` stands somewhere in the string ``term``; NULL where the term is. ``folded``: letters match in any case.
+    """The string ``term`` contains ``text``; NULL where the term is. ``folded``: letters match in any case.
 
-    No range can tell; only `zskip.pruning.Evidence` can.
+    Ranges cannot decide it; `zskip.pruning.Evidence` can.
     """
 
     term: Scalar
@@ -149,14 +149,14 @@ class Contains:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class And:
-    """All of ``parts``. No parts: TRUE."""
+    """The AND of ``parts``; TRUE if there are none."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Or:
-    """Any of ``parts``. No parts: FALSE."""
+    """The OR of ``parts``; FALSE if there are none."""
 
     parts: tuple[Node, ...]
 
@@ -187,10 +187,10 @@ class Choose:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """A predicate that cannot be proved from ranges.
+    """A predicate that ranges cannot decide.
 
-    ``implies`` must be TRUE wherever this is TRUE (None: nothing is implied). ``strict``: never fails, and is NULL
-    only where one of its columns is.
+    ``implies`` is TRUE in every row in which this is TRUE; None if nothing is known. ``strict``: it never raises an
+    error, and is NULL only where one of its columns is.
     """
 
     sql: str
@@ -202,9 +202,9 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Computable:
-    """``part`` with the text by which DuckDB can compute it for single values of the columns that it reads.
+    """``part``, with the SQL by which DuckDB can evaluate it for single values of ``columns``.
 
-    ``timezone`` is the session's.
+    ``columns``: all that it reads. ``timezone``: the session's, an IANA name.
     """
 
     part: Node
@@ -217,7 +217,7 @@ Node = Compare | In | IsNull | Contains | And | Or | Not | Is | Choose | Opaque 
 
 
 def compare(op: str, left: Scalar, right: Scalar) -> Node:
-    """A comparison by any of ``= <> < <= > >=`` between scalars of one type; NULL on either side is never TRUE."""
+    """A comparison by ``= <> < <= > >=`` between scalars of one type; NULL if a side is the literal NULL."""
     for side in (left, right):
         if isinstance(side, Literal) and not side.value.is_valid:
             return unknown()
@@ -234,7 +234,7 @@ def compare(op: str, left: Scalar, right: Scalar) -> Node:
 
 
 def in_(term: Scalar, values: pa.Array, or_null: bool = False) -> Node:
-    """``term IN values``: sorted here; nulls among the values become ``or_null``."""
+    """``term IN values``, in any order, with duplicates and nulls."""
     or_null = or_null or values.null_count > 0
     values = values.drop_null()
     if is_floating(values.type):
@@ -244,22 +244,22 @@ def in_(term: Scalar, values: pa.Array, or_null: bool = False) -> Node:
 
 
 def always(term: Scalar) -> Node:
-    """TRUE where the term is not NULL, NULL where it is."""
+    """TRUE where the term is not NULL, else NULL."""
     return Not(never(term))
 
 
 def never(term: Scalar) -> Node:
-    """FALSE where the term is not NULL, NULL where it is."""
+    """FALSE where the term is not NULL, else NULL."""
     return In(term, pa.array([], term.type))
 
 
 def unknown() -> Node:
-    """NULL for every row."""
+    """NULL in every row."""
     return In(Literal(pa.scalar(None, pa.bool_())), pa.array([], pa.bool_()))
 
 
 def not_(part: Node) -> Node:
-    """NOT; two of them cancel out."""
+    """NOT; a double negation cancels out."""
     if isinstance(part, Not):
         return part.part
     if isinstance(part, And) and not part.parts:
@@ -270,13 +270,13 @@ def not_(part: Node) -> Node:
 
 
 def and_(parts: Sequence[Node]) -> Node:
-    """AND of any number of parts, flat: an AND among them gives its own parts; one part is itself."""
+    """The AND of any number of parts, flattened; a single part is returned as it is."""
     flat = tuple(_flat(And, parts))
     return flat[0] if len(flat) == 1 else And(flat)
 
 
 def or_(parts: Sequence[Node]) -> Node:
-    """OR of any number of parts, flat."""
+    """The OR of any number of parts, flattened; a single part is returned as it is."""
     flat = tuple(_flat(Or, parts))
     return flat[0] if len(flat) == 1 else Or(flat)
 
@@ -309,7 +309,7 @@ def _scalars(node: Node) -> tuple[Scalar, ...]:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The predicates that stand directly under a node."""
+    """The predicates directly under a node."""
     match node:
         case And(parts) | Or(parts):
             return parts
@@ -322,28 +322,28 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> Iterator[Node]:
     """Every predicate of the tree, parents first, without recursion."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
+    stack = [node]
+    while stack:
+        node = stack.pop()
         yield node
-        waiting.extend(reversed(children(node)))
+        stack.extend(reversed(children(node)))
 
 
 def paths_of(scalar: Scalar) -> Iterator[str]:
-    """The columns that a scalar reads, with repetitions."""
-    waiting: list[Scalar] = [scalar]
-    while waiting:
-        match waiting.pop():
+    """The paths of the columns that a scalar reads, with repetitions."""
+    stack: list[Scalar] = [scalar]
+    while stack:
+        match stack.pop():
             case Reference(path, _):
                 yield path
             case Call(_, arguments, _, _):
-                waiting.extend(arguments)
+                stack.extend(arguments)
             case Foreign(paths=paths):
                 yield from paths
 
 
 def columns(node: Node) -> frozenset[str]:
-    """The paths of all columns that a predicate reads.
+    """The paths of the columns that a predicate reads.
 
     >>> columns(IsNull(Reference("a.b", pa.int64())))
     frozenset({'a.b'})
@@ -358,27 +358,27 @@ def columns(node: Node) -> frozenset[str]:
 
 
 def size(node: Node) -> int:
-    """The predicates of the tree, each as often as a walk would meet it: a part that stands in two places counts twice.
+    """The number of predicates that `walk` yields: a node that is shared by two parents counts twice.
 
-    Found without that walk, which of parts within parts may take forever.
+    Computed bottom-up over distinct nodes, since shared nodes may make the walk exponentially long.
     """
     sizes: dict[int, int] = {}
-    waiting: list[tuple[Node, bool]] = [(node, False)]
-    while waiting:
-        each, ready = waiting.pop()
+    stack: list[tuple[Node, bool]] = [(node, False)]
+    while stack:
+        each, children_done = stack.pop()
         if id(each) in sizes:
             continue
         below = children(each)
-        if ready or not below:
+        if children_done or not below:
             sizes[id(each)] = 1 + sum(sizes[id(child)] for child in below)
         else:
-            waiting.append((each, True))
-            waiting.extend((child, False) for child in below)
+            stack.append((each, True))
+            stack.extend((child, False) for child in below)
     return sizes[id(node)]
 
 
-def is_doubtful(node: Node) -> bool:
-    """Whether ranges may not show everything about a predicate: it holds functions, or what is opaque."""
+def has_call_or_opaque(node: Node) -> bool:
+    """Whether a predicate holds a function call or an opaque part, of which ranges may not show everything."""
     return any(
         isinstance(each, Opaque) or any(isinstance(scalar, Call | Foreign) for scalar in _scalars(each))
         for each in walk(node)
@@ -386,17 +386,17 @@ def is_doubtful(node: Node) -> bool:
 
 
 def depth(node: Node) -> int:
-    """The greatest number of predicates, and of functions below them, above one another."""
+    """The depth of nesting, of predicates and of the function calls below them."""
     deepest = 0
-    waiting: list[tuple[Node | Scalar, int]] = [(node, 1)]
-    while waiting:
-        each, level = waiting.pop()
+    stack: list[tuple[Node | Scalar, int]] = [(node, 1)]
+    while stack:
+        each, level = stack.pop()
         deepest = max(deepest, level)
         if isinstance(each, Call):
-            waiting.extend((argument, level + 1) for argument in each.arguments)
+            stack.extend((argument, level + 1) for argument in each.arguments)
         elif not isinstance(each, Reference | Literal | Foreign):
             below = _scalars(each)
             deepest = max(deepest, level + bool(below))
-            waiting.extend([(scalar, level + 1) for scalar in below if isinstance(scalar, Call)])
-            waiting.extend([(child, level + 1) for child in children(each)])
+            stack.extend([(scalar, level + 1) for scalar in below if isinstance(scalar, Call)])
+            stack.extend([(child, level + 1) for child in children(each)])
     return deepest

@@ -1,4 +1,4 @@
-"""`Why`: the reason for which ranges prove nothing of an expression, as a value and as a sentence."""
+"""`Why`: why ranges cannot decide an expression, as a value and as a sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Cause", "Why"]
 
 
 class Cause(StrEnum):
-    """The kinds of reasons that something else than this expression would not have."""
+    """Kinds of reasons. `zskip.pruning.reasons` suggests a rewrite by them."""
 
     CASE_FOLDED = "a text in one case"
     ENGINE_CASTS = "a cast that is left to the engine"
@@ -25,7 +25,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """``text``: what a person reads; ``cause``: what code matches on."""
+    """``text``: for users. ``cause``: for code that distinguishes reasons."""
 
     text: str
     cause: Cause = Cause.UNSUPPORTED

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from zskip import types as t
 from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, is_fixed
+from zskip.expr.literals import Refused, has_fixed_offset
 from zskip.expr.tree import Call, Scalar
 from zskip.expr.why import Cause
 from zskip.functions import widths, zones
@@ -45,7 +45,7 @@ def _cast_moment(inner: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar
         return Call("date", (inner,), pa.date32(), (zone,))
     if not t.is_timestamp(target) or target.unit != "us":
         raise Refused(f"a cast of {inner.type} to {target}")
-    if (target.tz is not None) != (zone is not None) and not is_fixed(dialect.timezone):
+    if (target.tz is not None) != (zone is not None) and not has_fixed_offset(dialect.timezone):
         raise Refused(
             f"a cast between types with a zone and without, where clocks change in {dialect.timezone}",
             Cause.CLOCKS_CHANGE,

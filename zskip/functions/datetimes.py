@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from zskip import types as t
-from zskip.expr.literals import Refused, is_fixed, offset_nanoseconds, per_day
+from zskip.expr.literals import Refused, has_fixed_offset, offset_nanoseconds, per_day
 from zskip.expr.tree import Call, Scalar
 from zskip.expr.why import Cause
 from zskip.functions import zones
@@ -36,7 +36,7 @@ def truncate(binding: Arguments, node: exp.Expr) -> Scalar:
             raise Refused(f"date_trunc to {unit} in Spark")
     elif binding.dialect.name != "duckdb":
         raise Refused(f"date_trunc in {binding.dialect.name}")
-    if zone is not None and not is_fixed(zone) and unit not in ("day", "week", "month", "quarter", "year"):
+    if zone is not None and not has_fixed_offset(zone) and unit not in ("day", "week", "month", "quarter", "year"):
         raise Refused(f"date_trunc to {unit} where clocks change", Cause.CLOCKS_CHANGE)
     return Call("truncate", (inner,), pa.timestamp("us", "UTC" if zone else None), (unit, zone))
 
@@ -82,7 +82,9 @@ _FIRST, _LAST = ((date(*day) - date(1970, 1, 1)).days for day in ((1, 1, 8), (99
 def _begins(call: Call, value: pa.Scalar) -> bool:
     """Whether a moment is the beginning of a unit."""
     unit, zone = call.options
-    if unit not in _UNITS or (zone is not None and not (is_fixed(str(zone)) and offset_nanoseconds(str(zone)) == 0)):
+    if unit not in _UNITS or (
+        zone is not None and not (has_fixed_offset(str(zone)) and offset_nanoseconds(str(zone)) == 0)
+    ):
         return True
     moment = value
     if not t.is_date32(value.type):

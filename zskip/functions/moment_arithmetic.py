@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from zskip import types as t
 from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, is_fixed
+from zskip.expr.literals import Refused, has_fixed_offset
 from zskip.expr.tree import Call, Literal, Scalar
 from zskip.functions import zones
 from zskip.functions.function import Arguments, Builder, Function
@@ -39,7 +39,7 @@ def interval(node: exp.Expr) -> tuple[int, int, int]:
 def shifted(inner: Scalar, months: int, days: int, micros: int, dialect: Dialect) -> Scalar:
     """A moment moved by a constant interval."""
     zone = zones.zone_of(inner, dialect)
-    if zone is not None and not is_fixed(zone) and (months or days):
+    if zone is not None and not has_fixed_offset(zone) and (months or days):
         raise Refused(f"days are not all as long in {zone}")
     result = pa.timestamp("us", "UTC" if zone else None)
     if t.is_date(inner.type) and dialect.name == "spark":

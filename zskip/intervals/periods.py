@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from zskip import types as t
-from zskip.expr.literals import is_fixed, offset_nanoseconds, per_day
+from zskip.expr.literals import has_fixed_offset, offset_nanoseconds, per_day
 from zskip.expr.tree import Call
 from zskip.intervals.spans import Span, key_limits
 
@@ -112,7 +112,7 @@ def localised(span: Span, zone: str | None) -> tuple[Ints, Ints]:
     if zone is None:
         return span.lower, span.upper
     scale = 1000 * _DAY // per_day(span.type)
-    if is_fixed(zone):
+    if has_fixed_offset(zone):
         shift = offset_nanoseconds(zone) // scale
         return _add(span.lower, shift), _add(span.upper, shift)
     margin = _WIDEST_OFFSET_HOURS * per_day(span.type) // 24
@@ -142,7 +142,7 @@ def rising(span: Span, call: Call, zone: str | None, compute: Callable[[Ints], I
     first, last = (compute(np.clip(each, least, end - 1)) for each in (lower, upper))
     if from_local and zone is not None:
         margin = _WIDEST_OFFSET_HOURS * 3_600_000_000
-        fixed = offset_nanoseconds(zone) // 1000 if is_fixed(zone) else None
+        fixed = offset_nanoseconds(zone) // 1000 if has_fixed_offset(zone) else None
         first, last = (first - fixed, last - fixed) if fixed is not None else (first - margin, last + margin)
     odd = span.value & (early | late)
     first, last = np.where(early, low, np.clip(first, low, high)), np.where(late, high, np.clip(last, low, high))

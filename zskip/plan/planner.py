@@ -60,7 +60,7 @@ def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
     if predicate.schema is schema or predicate.schema.columns.items() <= schema.columns.items():
         return predicate
     dialect = predicate.dialect
-    return bind(predicate.frozen, schema, dialect=dialect.name, timezone=dialect.timezone, ansi=dialect.ansi)
+    return bind(predicate.bound_text, schema, dialect=dialect.name, timezone=dialect.timezone, ansi=dialect.ansi)
 
 
 def _surviving_shards(index: Index, predicate: Predicate, columns: list[str], budget: Budget) -> np.ndarray:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zskip.binder import bind
-from zskip.binder.workload_sql import TableQuery, in_duckdb, is_query, places_read, table_queries
+from zskip.binder.workload_sql import TableQuery, in_duckdb, is_query, relations_read, table_queries
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
 from zskip.expr.sql_literals import identifier
 from zskip.schema import Schema
@@ -95,7 +95,7 @@ class Collector:
             self.leave_out("no SELECT")
             return
         try:
-            places = places_read(statement, dialect=self._dialect)
+            places = relations_read(statement, dialect=self._dialect)
             if not self.is_table(places):
                 return
             queries = table_queries(statement, self._schema, dialect=self._dialect)

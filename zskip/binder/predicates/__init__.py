@@ -1,8 +1,9 @@
-"""Predicates of SQL as nodes of the tree: which parsed expression is bound by which rule.
+"""The rules that bind SQL predicates to nodes of the tree, by the class of the parsed expression.
 
 ``comparisons``: of values and of rows · ``membership``: BETWEEN, IN · ``logic``: AND, OR, NOT, XOR, IS ·
-``cases``: CASE, IF, COALESCE, NULLIF · ``texts``: LIKE and its kind · ``terms``: what two bound terms say together.
-A rule that raises `Refused` leaves its predicate opaque.
+``cases``: CASE, IF, COALESCE, NULLIF · ``like``: LIKE and other patterns · ``case_folded``: lower(s) = 'text' ·
+``operands``: comparisons of two bound scalars · ``common_type``: the type in which engines compare values.
+A predicate whose rule raises `Refused` becomes opaque.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Rule = Callable[[Binding, exp.Expr], Node]
 
 
 def rule(node: exp.Expr) -> Rule | None:
-    """The rule that binds an expression where a predicate is wanted; None where zskip has none."""
+    """The rule that binds an expression as a predicate; None if there is none."""
     found = _RULES.get(type(node))
     if found is None and isinstance(node, exp.Anonymous):
         return _NAMED.get(node.name.lower())
@@ -72,4 +73,4 @@ ARGUMENTS = (
     "this", "expression", "expressions", "low", "high", "symmetric", "negate", "ifs", "default", "true", "false",
     "query", "unnest", "field",
 )  # fmt: skip
-"""What the rules read of an expression: with anything else, such as flags of a regular expression, it is refused."""
+"""The arguments that the rules read; an expression with others, such as flags of a regular expression, is refused."""

@@ -1,4 +1,4 @@
-"""The one type in which a dialect compares several values."""
+"""The common type to which a dialect casts several values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pyarrow as pa
 from zskip import types as t
 from zskip.binder.case_values import Choice, Value, samples
 from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, fit, is_fixed
+from zskip.expr.literals import Refused, fit, has_fixed_offset
 from zskip.expr.tree import Call, Literal, Scalar
 from zskip.expr.why import Cause
 from zskip.functions.numbers import aligned
 from zskip.functions.widths import is_number, is_wide
 from zskip.functions.zones import zone_of
 
-__all__ = ["one_kind", "one_type"]
+__all__ = ["one_branch_type", "one_type"]
 
 
-def one_kind(values: Sequence[Value], dialect: Dialect) -> list[Value]:
-    """The branches of a choice, as the one type to which the engine casts them. Raises `Refused` where it may round."""
+def one_branch_type(values: Sequence[Value], dialect: Dialect) -> list[Value]:
+    """The branches of a choice, in their common type. Raises `Refused` if the engine's cast may round."""
     scalars = samples(values)
     types = _distinct(each.type for each in scalars if each.type != pa.null())
     exact = all(t.is_integer(each) or t.is_decimal(each) for each in types) and _fits_38(types)
@@ -33,7 +33,7 @@ def one_kind(values: Sequence[Value], dialect: Dialect) -> list[Value]:
 
 
 def _distinct(types: Iterable[pa.DataType]) -> list[pa.DataType]:
-    """The types, each once: by comparison, for not every extension type has a hash."""
+    """The types without duplicates. They are compared, since not every extension type has a hash."""
     found: list[pa.DataType] = []
     for type in types:
         if type not in found:
@@ -42,13 +42,13 @@ def _distinct(types: Iterable[pa.DataType]) -> list[pa.DataType]:
 
 
 def _fits_38(types: Iterable[pa.DataType]) -> bool:
-    """Whether exact numbers find a decimal that holds them all, so that no engine rounds."""
+    """Whether a decimal of 38 digits holds all values of some exact types, so that no engine rounds."""
     sizes = [(each.precision - each.scale, each.scale) if t.is_decimal(each) else (20, 0) for each in types]
     return max((whole for whole, _ in sizes), default=0) + max((scale for _, scale in sizes), default=0) <= 38
 
 
 def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Scalar]:
-    """Two scalars in the type in which the dialect compares them. Raises `Refused` where that is not known."""
+    """Two scalars, cast to the type in which the dialect compares them. Raises `Refused` if that is not known."""
     if left.type == right.type:
         return left, right
     if isinstance(left, Literal):
@@ -94,7 +94,7 @@ def _as_timestamp(scalar: Scalar, target: pa.DataType, dialect: Dialect) -> Scal
     if t.is_timestamp(scalar.type) and scalar.type.unit == "ns":
         raise Refused("nanoseconds beside microseconds")
     if (zone is None) != (target.tz is None):
-        if not is_fixed(dialect.timezone):
+        if not has_fixed_offset(dialect.timezone):
             raise Refused(
                 f"a type with a zone beside one without, where clocks change in {dialect.timezone}", Cause.CLOCKS_CHANGE
             )

@@ -1,4 +1,4 @@
-"""``= <> < <= > >=`` and IS [NOT] DISTINCT FROM, of values and of rows: ``a = 1``, ``(a, b) < (1, 2)``."""
+"""``= <> < <= > >=`` and IS [NOT] DISTINCT FROM, over scalars and row values: ``a = 1``, ``(a, b) < (1, 2)``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from zskip import types as t
-from zskip.binder.case_values import chosen
-from zskip.binder.constants import constant
+from zskip.binder.case_values import distribute
+from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding
-from zskip.binder.predicates.folded import folded
-from zskip.binder.predicates.operands import compared, same
+from zskip.binder.predicates.case_folded import case_folded_equality
+from zskip.binder.predicates.operands import bind_comparison, not_distinct
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused
@@ -23,7 +23,7 @@ __all__ = ["any_row", "comparison", "distinct", "row_of", "row_pairs"]
 
 
 def comparison(op: str) -> Callable[[Binding, exp.Expr], Node]:
-    """The rule of an operator."""
+    """The rule for a comparison operator."""
     return lambda binding, node: _compare(binding, op, node.this, node.expression, node)
 
 
@@ -32,31 +32,35 @@ def _compare(binding: Binding, op: str, left: exp.Expr, right: exp.Expr, whole: 
     try:
         if parts[0] is not None and parts[1] is not None:
             return _rows(binding, op, parts[0], parts[1], whole)
-        return chosen(lambda a, b: compared(binding, op, a, b, whole), binding.value(left), binding.value(right))
+        return distribute(
+            lambda a, b: bind_comparison(binding, op, a, b, whole), binding.value(left), binding.value(right)
+        )
     except Refused as refusal:
         if op != "=":
             return opaque(binding, whole, refusal.why)
-        left, right = (left, right) if constant(left, binding.dialect) is None else (right, left)
-        return folded(binding, left, [right], whole, refusal.why)
+        left, right = (left, right) if literal_value(left, binding.dialect) is None else (right, left)
+        return case_folded_equality(binding, left, [right], whole, refusal.why)
 
 
 def distinct(binding: Binding, node: exp.Expr) -> Node:
     """``a IS [NOT] DISTINCT FROM b`` and Spark's ``a <=> b``."""
-    found = chosen(lambda a, b: same(binding, a, b, node), binding.value(node.this), binding.value(node.expression))
-    return found if isinstance(node, exp.NullSafeEQ) else tree.not_(found)
+    equal = distribute(
+        lambda a, b: not_distinct(binding, a, b, node), binding.value(node.this), binding.value(node.expression)
+    )
+    return equal if isinstance(node, exp.NullSafeEQ) else tree.not_(equal)
 
 
 def _rows(binding: Binding, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
-    """Row values: equal where all their parts are. What they give beside NULL is the dialect's own."""
+    """A comparison of row values. Its outcome beside NULL depends on the dialect, and is left open."""
     pairs = row_pairs(binding, [binding.scalar(each) for each in left], right)
     if op not in ("=", "<>"):
         return _ordered_rows(binding, op, pairs, whole)
-    found = any_row(binding, [pairs], whole)
-    return found if op == "=" else tree.not_(found)
+    equal = any_row(binding, [pairs], whole)
+    return equal if op == "=" else tree.not_(equal)
 
 
 def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> list[tuple[Scalar, Scalar]]:
-    """The parts of two row values, side by side. Raises `Refused`."""
+    """The pairs of corresponding parts of two row values. Raises `Refused`."""
     if len(left) != len(right):
         raise Refused("row values of different lengths")
     pairs = list(zip(left, map(binding.scalar, right), strict=True))
@@ -66,49 +70,49 @@ def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> li
 
 
 def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
-    """TRUE where the parts of any row are equal, side by side; elsewhere FALSE, or NULL."""
-    legs = [tree.and_([_alike(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
-    # What engines say elsewhere, beside NULL, is their own.
+    """TRUE where all pairs of any row are equal; FALSE or NULL elsewhere."""
+    legs = [tree.and_([_equal_parts(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
+    # Elsewhere, beside NULL, engines differ between FALSE and NULL.
     rest = Opaque("", (), Why("a row value beside NULL"), implies=tree.or_([]))
     return tree.choose(tree.or_(legs), tree.and_([]), rest)
 
 
-def _alike(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
-    """TRUE where two parts of row values are equal, or both NULL; elsewhere FALSE, or NULL."""
+def _equal_parts(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+    """TRUE where two parts of row values are equal or both NULL; FALSE or NULL elsewhere."""
     constants = [side.value.is_valid for side in (left, right) if isinstance(side, Literal)]
     if constants and all(constants):
-        return compared(binding, "=", left, right, whole)
-    return same(binding, left, right, whole)
+        return bind_comparison(binding, "=", left, right, whole)
+    return not_distinct(binding, left, right, whole)
 
 
 def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
     """``(a, b) < (1, 2)`` is ``a < 1 OR a = 1 AND b < 2``; where a part is NULL, engines differ."""
     sides = dict.fromkeys(side for pair in pairs for side in pair)
     if any(isinstance(side, Literal) and not side.value.is_valid for side in sides):
-        raise Refused("a row value that holds NULL, compared by something other than =")
+        raise Refused("a row value with NULL, compared by something other than =")
 
     def ordered(test: Callable[[str, Scalar, Scalar], Node]) -> Node:
-        *before, last = pairs
-        found = test(op, *last)
-        for left, right in reversed(before):
-            found = tree.or_([test(op[0], left, right), tree.and_([test("=", left, right), found])])
-        return found
+        *leading, last = pairs
+        node = test(op, *last)
+        for left, right in reversed(leading):
+            node = tree.or_([test(op[0], left, right), tree.and_([test("=", left, right), node])])
+        return node
 
     def part(op: str, left: Scalar, right: Scalar) -> Node:
-        return compared(binding, op, left, right, whole)
+        return bind_comparison(binding, op, left, right, whole)
 
     def part_or_null(op: str, left: Scalar, right: Scalar) -> Node:
         nulls = [tree.IsNull(side) for side in (left, right) if side in nullable]
         return tree.or_([part(op, left, right), *nulls])
 
     nullable = [side for side in sides if not isinstance(side, Literal)]
-    left_open = opaque(binding, whole, "the order of row values beside NULL")
-    beside_null = replace(left_open, implies=ordered(part_or_null))
+    unproved = opaque(binding, whole, "the order of row values beside NULL")
+    beside_null = replace(unproved, implies=ordered(part_or_null))
     return tree.choose(tree.or_([tree.IsNull(side) for side in nullable]), beside_null, ordered(part))
 
 
 def row_of(node: exp.Expr) -> list[exp.Expr] | None:
-    """The parts of a row value; None where the expression is none."""
+    """The parts of a row value; None if the expression is not one."""
     if isinstance(node, exp.Tuple):
         return list(node.expressions)
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("row", "struct"):

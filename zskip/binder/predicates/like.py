@@ -1,4 +1,4 @@
-"""Patterns over texts: LIKE, ILIKE, GLOB, regular expressions, starts_with and their kind."""
+"""Patterns over strings: LIKE, ILIKE, GLOB, regular expressions, starts_with and similar functions."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from dataclasses import replace
 from sqlglot import exp
 
 from zskip import types as t
-from zskip.binder.constants import constant
+from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding
-from zskip.binder.nodes import bare
 from zskip.binder.refusals import opaque
 from zskip.expr import patterns, tree
 from zskip.expr.literals import Refused
-from zskip.expr.required_text import containing, glob_pieces, implied, like_pieces, regex_pieces
-from zskip.expr.tree import Literal, Node, Opaque, Scalar
+from zskip.expr.required_text import and_of_known, contains_conditions, glob_pieces, like_pieces, regex_pieces
+from zskip.expr.tree import Literal, Node, Scalar
 from zskip.functions.parsed_arguments import known
 
 __all__ = ["anywhere", "escaped", "glob", "ilike", "like", "prefix_call", "regex", "starts", "suffix_call"]
 
 
 def like(binding: Binding, node: exp.Expr) -> Node:
-    """``s LIKE 'p%'``, with the escape of the dialect."""
-    escape: str | None = None
-    pattern = bare(node.expression)
-    if isinstance(pattern, exp.Escape):
-        pattern = pattern.this
+    """``s LIKE 'p%'``, with the dialect's default escape character."""
     try:
-        text, subject = binding.scalar(pattern), binding.scalar(node.this)
+        text, subject = binding.scalar(node.expression), binding.scalar(node.this)
     except Refused as refusal:
         return opaque(binding, node, refusal.why)
     if not isinstance(text, Literal):
@@ -37,23 +32,26 @@ def like(binding: Binding, node: exp.Expr) -> Node:
         return tree.unknown()
     if not t.is_string(subject.type) or not t.is_string(text.type):
         return opaque(binding, node, f"LIKE over {subject.type}")
-    if escape is None and binding.dialect.name == "spark":
-        escape = "\\"
-    elif "\\" in text.value.as_py() and binding.dialect.name != "duckdb":
+    if "\\" in text.value.as_py() and binding.dialect.name not in ("duckdb", "spark"):
         return opaque(binding, node, "a pattern with a backslash, which may escape what follows")
+    escape = _default_escape(binding)
     return _matching(binding, node, subject, patterns.like(subject, text.value.as_py(), escape))
+
+
+def _default_escape(binding: Binding) -> str | None:
+    return "\\" if binding.dialect.name == "spark" else None
 
 
 def escaped(binding: Binding, node: exp.Expr) -> Node:
     """``s LIKE 'p#%' ESCAPE '#'``."""
     inner = node.this
-    escape = constant(node.expression, binding.dialect)
+    escape = literal_value(node.expression, binding.dialect)
     if isinstance(inner, exp.Like) and escape is not None and escape.is_valid and len(escape.as_py()) <= 1:
         subject, text = binding.scalar(inner.this), binding.scalar(inner.expression)
         if isinstance(text, Literal) and text.value.is_valid and t.is_string(subject.type):
-            found = patterns.like(subject, text.value.as_py(), escape.as_py() or None)
-            if found is not None:
-                return found
+            matching = patterns.like(subject, text.value.as_py(), escape.as_py() or None)
+            if matching is not None:
+                return matching
     return opaque(binding, node, "a pattern that zskip does not read")
 
 
@@ -70,7 +68,7 @@ def anywhere(binding: Binding, node: exp.Expr) -> Node:
 
 def ilike(binding: Binding, node: exp.Expr) -> Node:
     """``s ILIKE 'p%'``."""
-    escape = "\\" if binding.dialect.name == "spark" else None
+    escape = _default_escape(binding)
     return _implied(
         binding,
         node,
@@ -101,19 +99,19 @@ def glob(binding: Binding, node: exp.Expr) -> Node:
 def prefix_call(binding: Binding, node: exp.Expr) -> Node:
     """``prefix(s, 'p')``."""
     if len(node.expressions) != 2:
-        raise Refused("prefix() of something other than two")
+        raise Refused("prefix() with other than two arguments")
     return starts(binding, exp.StartsWith(this=node.expressions[0], expression=node.expressions[1]))
 
 
 def suffix_call(binding: Binding, node: exp.Expr) -> Node:
     """``suffix(s, 'p')``."""
     if len(node.expressions) != 2:
-        raise Refused("suffix() of something other than two")
+        raise Refused("suffix() with other than two arguments")
     return anywhere(binding, exp.EndsWith(this=node.expressions[0], expression=node.expressions[1]))
 
 
 def _text(binding: Binding, node: exp.Expr) -> tuple[Scalar, str | None]:
-    """The subject of a pattern and the pattern; None for NULL."""
+    """The subject and the text of a pattern; the text is None for NULL. Raises `Refused`."""
     subject, text = binding.scalar(node.this), binding.scalar(node.expression)
     if not isinstance(text, Literal) or not t.is_string(subject.type):
         raise Refused("a pattern that is no constant, or not over a string")
@@ -132,29 +130,31 @@ def _implied(
     *,
     any_case: bool = False,
 ) -> Node:
-    """A pattern of which only a literal beginning is a range, and of whose pieces of text sketches may know."""
+    """A pattern as opaque, with the range of its prefix and the pieces of text that its matches contain.
+
+    ``range_of(subject, text)`` returns the range, and ``pieces_of(text)`` the pieces.
+    """
     known(node, "this", "expression")
     subject, text = _text(binding, node)
     if text is None:
         return tree.unknown()
-    if len(text) > patterns.LONGEST:
+    if len(text) > patterns.MAX_CHARACTERS:
         return _matching(binding, node, subject, None)
-    begins = range_of(subject, text)
-    # Other dialects escape in ways of their own.
+    prefix_range = range_of(subject, text)
+    # The escape characters of other dialects are not known.
     pieces = pieces_of(text) if binding.dialect.name in ("duckdb", "spark") else []
-    implies = implied([begins, *containing(subject, pieces, any_case=any_case)])
+    implies = and_of_known([prefix_range, *contains_conditions(subject, pieces, any_case=any_case)])
     if implies is None:
         return _matching(binding, node, subject, None)
-    reason = patterns.UNPROVED if begins is None else patterns.BEGINNING_ONLY
-    found = opaque(binding, node, reason)
-    return replace(found, implies=implies, strict=True) if isinstance(found, Opaque) else found
+    reason = patterns.NO_LITERAL_PREFIX if prefix_range is None else patterns.ONLY_PREFIX_PROVED
+    return replace(opaque(binding, node, reason), implies=implies, strict=True)
 
 
-def _matching(binding: Binding, node: exp.Expr, subject: Scalar, found: Node | None) -> Node:
-    """What a pattern says; where that is nothing of the order, it is NULL for NULL alone, and never fails."""
-    if found is not None:
-        return found
-    unproved = opaque(binding, node, patterns.UNPROVED)
-    if isinstance(unproved, Opaque) and binding.dialect.name in ("duckdb", "spark"):
+def _matching(binding: Binding, node: exp.Expr, subject: Scalar, matching: Node | None) -> Node:
+    """``matching``, or if it is None, an opaque predicate that is NULL only where the subject is, and never fails."""
+    if matching is not None:
+        return matching
+    unproved = opaque(binding, node, patterns.NO_LITERAL_PREFIX)
+    if binding.dialect.name in ("duckdb", "spark"):
         return replace(unproved, implies=tree.always(subject), strict=True)
     return unproved

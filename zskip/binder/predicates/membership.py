@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from zskip import types as t
-from zskip.binder.case_values import chosen
+from zskip.binder.case_values import distribute
 from zskip.binder.context import Binding
-from zskip.binder.nodes import place
+from zskip.binder.nodes import text_range
+from zskip.binder.predicates.case_folded import case_folded_equality
 from zskip.binder.predicates.comparisons import any_row, row_of, row_pairs
-from zskip.binder.predicates.folded import folded
-from zskip.binder.predicates.operands import compared, fitted, must_compare, rounds
+from zskip.binder.predicates.operands import bind_comparison, fitted, may_round, require_comparable
 from zskip.binder.refusals import opaque
 from zskip.expr import tree
 from zskip.expr.literals import Refused, integer_limits, unified
@@ -23,9 +23,8 @@ from zskip.expr.why import Cause
 
 __all__ = ["among_integers", "between", "in_"]
 
-
-_MOST_TERMS = 1_000
-"""Expressions in a list, each of which has to be proved on its own."""
+_MAX_TERMS = 1_000
+"""Expressions in a list that are not constants: each of them becomes a comparison."""
 
 
 def between(binding: Binding, node: exp.Expr) -> Node:
@@ -34,21 +33,29 @@ def between(binding: Binding, node: exp.Expr) -> Node:
     def bound(term: Scalar, low: Scalar, high: Scalar) -> Node:
         if isinstance(low, Literal) and isinstance(high, Literal) and binding.dialect.name != "spark":
             low, high = (Literal(value) for value in unified([low.value, high.value]))
-        elif binding.dialect.name != "spark" and len({term.type, low.type, high.type}) > 1 and rounds(term, low, high):
+        elif (
+            binding.dialect.name != "spark" and len({term.type, low.type, high.type}) > 1 and may_round(term, low, high)
+        ):
             raise Refused(
                 "BETWEEN over numbers of several types: the dialect casts them all to one", Cause.SEVERAL_TYPES
             )
-        inside = tree.and_([compared(binding, ">=", term, low, node), compared(binding, "<=", term, high, node)])
+        inside = tree.and_(
+            [bind_comparison(binding, ">=", term, low, node), bind_comparison(binding, "<=", term, high, node)]
+        )
         if not node.args.get("symmetric"):
             return inside
-        turned = tree.and_([compared(binding, ">=", term, high, node), compared(binding, "<=", term, low, node)])
-        return tree.or_([inside, turned])
+        swapped = tree.and_(
+            [bind_comparison(binding, ">=", term, high, node), bind_comparison(binding, "<=", term, low, node)]
+        )
+        return tree.or_([inside, swapped])
 
-    return chosen(bound, binding.value(node.this), binding.value(node.args["low"]), binding.value(node.args["high"]))
+    return distribute(
+        bound, binding.value(node.this), binding.value(node.args["low"]), binding.value(node.args["high"])
+    )
 
 
 def in_(binding: Binding, node: exp.Expr) -> Node:
-    """``x IN (…)``, ``(x, y) IN (…)``; NOT IN is the NOT of it."""
+    """``x IN (…)`` and ``(x, y) IN (…)``."""
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
         return opaque(binding, node, "IN over something other than a list")
     row = row_of(node.this)
@@ -60,72 +67,74 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
         return any_row(binding, [row_pairs(binding, left, each) for each in rows if each is not None], node)
     try:
         subject = binding.value(node.this)
-        listed = _long_list(binding, node)
-        if listed is not None:
-            return chosen(lambda term: _in_array(binding, term, listed, node), subject)
-        if sum(not isinstance(each, exp.Literal | exp.Cast | exp.Neg) for each in node.expressions) > _MOST_TERMS:
-            raise Refused(f"IN over more than {_MOST_TERMS:,} expressions that are no constants")
+        values = _long_list(binding, node)
+        if values is not None:
+            return distribute(lambda term: _in_array(binding, term, values, node), subject)
+        if sum(not isinstance(each, exp.Literal | exp.Cast | exp.Neg) for each in node.expressions) > _MAX_TERMS:
+            raise Refused(f"IN over more than {_MAX_TERMS:,} expressions that are no constants")
         scalars = [binding.scalar(each) for each in node.expressions]
-        if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and _bracketed(binding, node):
+        if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and _may_be_list_value(
+            binding, node
+        ):
             raise Refused("IN over a list value with NULL, which is no list of alternatives")
-        return chosen(lambda term: _among(binding, term, scalars, node), subject)
+        return distribute(lambda term: _in_scalars(binding, term, scalars, node), subject)
     except Refused as refusal:
-        return folded(binding, node.this, node.expressions, node, refusal.why)
+        return case_folded_equality(binding, node.this, node.expressions, node, refusal.why)
 
 
 def _long_list(binding: Binding, node: exp.Expr) -> pa.Array | None:
-    """The long list for which the one constant of an IN stands."""
+    """The long list that the single constant of an IN stands for; None if it does not stand for one."""
     only = node.expressions[0] if len(node.expressions) == 1 else None
-    found = binding.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
-    return None if found is None else found.values
+    long_list = binding.source.lists.get(only.this) if isinstance(only, exp.Literal) and not only.is_string else None
+    return None if long_list is None else long_list.values
 
 
 def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) -> Node:
     if isinstance(term, Literal):
-        return _among(binding, term, [Literal(value) for value in values], node)
-    must_compare(binding, term.type, values.type, node, True)
+        return _in_scalars(binding, term, [Literal(value) for value in values], node)
+    require_comparable(binding, term.type, values.type, node, True)
     if term.type == values.type:
         return tree.in_(term, values)
     if t.is_integer(term.type) and t.is_integer(values.type):
         return among_integers(term, values)
     if t.is_decimal(values.type) and isinstance(term, Reference) and t.is_integer(term.type) | t.is_decimal(term.type):
-        fitted(binding, term, values[0])  # the same for all, where it is refused
+        fitted(binding, term, values[0])  # raises `Refused` for one value if it does for all
         exact = pc.equal(pc.round(values, getattr(term.type, "scale", 0), "towards_zero"), values)
-        with suppress(pa.ArrowInvalid):  # some are beyond the term's type: those are found one by one
+        with suppress(pa.ArrowInvalid):  # some do not fit the term's type: fit them one by one below
             return tree.in_(term, values.filter(exact).cast(term.type))
     return _in_list(binding, term, list(values), node)
 
 
 def among_integers(term: Scalar, values: pa.Array) -> Node:
-    """``term IN values``, of an integer and of int64: what the term's type does not hold it never equals."""
+    """``term IN values`` for an integer term and int64 values; values outside the term's type are dropped."""
     low, high = integer_limits(term.type)
     inside = pc.and_(pc.greater_equal(values, max(low, -(2**63))), pc.less_equal(values, min(high, 2**63 - 1)))
     return tree.in_(term, values.filter(inside).cast(term.type))
 
 
-def _bracketed(binding: Binding, node: exp.Expr) -> bool:
-    """Whether the leaf holds a square bracket: the parser reads ``x IN [1, 2]`` as ``x IN (1, 2)``."""
-    start, _ = place(node)
-    return "[" in binding.source.frozen[start:] or (start == 0 and "[" in binding.source.frozen)
+def _may_be_list_value(binding: Binding, node: exp.Expr) -> bool:
+    """Whether the list may be a list value, in square brackets: the parser reads ``x IN [1, 2]`` as ``x IN (1, 2)``."""
+    start, _ = text_range(node)
+    return "[" in binding.source.text[start:] or (start == 0 and "[" in binding.source.text)
 
 
-def _among(binding: Binding, term: Scalar, scalars: list[Scalar], node: exp.Expr) -> Node:
+def _in_scalars(binding: Binding, term: Scalar, scalars: list[Scalar], node: exp.Expr) -> Node:
     if all(isinstance(each, Literal) for each in scalars) and not isinstance(term, Literal):
         return _in_list(binding, term, [each.value for each in scalars if isinstance(each, Literal)], node)
-    if rounds(term, *scalars):
+    if may_round(term, *scalars):
         raise Refused("IN over numbers of several types: the dialect casts them all to one", Cause.SEVERAL_TYPES)
-    return tree.or_([compared(binding, "=", term, each, node) for each in scalars])
+    return tree.or_([bind_comparison(binding, "=", term, each, node) for each in scalars])
 
 
 def _in_list(binding: Binding, term: Scalar, values: list[pa.Scalar], node: exp.Expr) -> Node:
-    kept: list[pa.Scalar] = []
+    floors: list[pa.Scalar] = []
     or_null = False
     for value in unified(values):
         if not value.is_valid:
             or_null = True
             continue
-        must_compare(binding, term.type, value.type, node, True)
-        found = fitted(binding, term, value)
-        if found.exact and found.floor is not None:
-            kept.append(found.floor)
-    return tree.in_(term, pa.array([value.as_py() for value in kept], term.type), or_null)
+        require_comparable(binding, term.type, value.type, node, True)
+        fit = fitted(binding, term, value)
+        if fit.exact and fit.floor is not None:
+            floors.append(fit.floor)
+    return tree.in_(term, pa.array([value.as_py() for value in floors], term.type), or_null)

@@ -1,4 +1,4 @@
-"""One bound term beside another: their comparison, and which types a dialect compares at all."""
+"""Comparisons of two bound scalars, and the types that a dialect compares."""
 
 from __future__ import annotations
 
@@ -20,76 +20,76 @@ from zskip.expr.tree import Call, Literal, Node, Scalar
 from zskip.expr.why import Cause
 from zskip.functions import may_give
 
-__all__ = ["are_comparable", "compared", "fitted", "must_compare", "rounds", "same"]
+__all__ = ["are_comparable", "bind_comparison", "fitted", "may_round", "not_distinct", "require_comparable"]
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def compared(binding: Binding, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
-    """``left op right``. Raises `Refused` where the dialect's rule is unknown, `IncomparableTypes` where none is."""
+def bind_comparison(binding: Binding, op: str, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+    """``left op right``. Raises `Refused` if the dialect's rule is not known, `IncomparableTypes` if it has none."""
     if isinstance(left, Literal) and not isinstance(right, Literal):
-        return compared(binding, _MIRRORED[op], right, left, whole)
+        return bind_comparison(binding, _MIRRORED[op], right, left, whole)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Call) and side.function == "negate" and t.is_floating(side.type) and _may_be_nan(other):
-            raise Refused("NaN beside a negated number: DuckDB moves the sign, which NaN does not have")
+            raise Refused("NaN beside a negated number: DuckDB moves the sign to NaN, which has none")
     if isinstance(right, Literal):
         if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
             return tree.unknown()
-        must_compare(binding, left.type, right.type, whole, isinstance(right, Literal))
-        return literals.compared(op, left, fitted(binding, left, right.value))
-    must_compare(binding, left.type, right.type, whole, False)
+        require_comparable(binding, left.type, right.type, whole, True)
+        return literals.compare_fitted(op, left, fitted(binding, left, right.value))
+    require_comparable(binding, left.type, right.type, whole, False)
     return tree.compare(op, *one_type(left, right, binding.dialect))
 
 
 def _may_be_nan(constant: Scalar) -> bool:
-    """Whether a term without columns may be NaN: a literal that is, and whatever is computed."""
+    """Whether a literal is NaN, or an expression without columns may be."""
     if isinstance(constant, Literal):
         return "nan" in str(constant.value).lower()
     return not any(tree.paths_of(constant))
 
 
-def same(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
-    """``left IS NOT DISTINCT FROM right``: never NULL."""
+def not_distinct(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr) -> Node:
+    """``left IS NOT DISTINCT FROM right``, which is never NULL."""
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Literal) and not side.value.is_valid:
             return tree.IsNull(other)
-    equal = tree.is_(compared(binding, "=", left, right, whole), True)
+    equal = tree.is_(bind_comparison(binding, "=", left, right, whole), True)
     if isinstance(left, Literal) or isinstance(right, Literal):
         return equal
     return tree.or_([equal, tree.and_([tree.IsNull(left), tree.IsNull(right)])])
 
 
 def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
-    """A constant among the values of a term's type. Raises `Refused`."""
+    """A constant converted to a term's type; not exact if the term cannot have this value. Raises `Refused`."""
     if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
-        raise Refused("a text beside a number that was computed: the cast is left to the engine", Cause.ENGINE_CASTS)
-    found = fit(value, term.type, binding.dialect.name, binding.dialect.timezone)
+        raise Refused("a text beside a computed number: the cast is left to the engine", Cause.ENGINE_CASTS)
+    nearest = fit(value, term.type, binding.dialect.name, binding.dialect.timezone)
     if isinstance(term, Call) and t.is_decimal(term.type):
-        # The result may be longer than the digits of its type: a constant near their end is no bound.
-        least, digits = found.floor, max(term.type.precision, 18)
-        if least is None or abs(least.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
-            raise Refused(f"a constant near the end of {digits} digits beside a decimal that was computed")
-    if found.exact and found.floor is not None and not may_give(term, found.floor):
-        return replace(found, exact=False)
-    return found
+        # The result may have more digits than its type, so a constant near the type's limits proves nothing.
+        floor, digits = nearest.floor, max(term.type.precision, 18)
+        if floor is None or abs(floor.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
+            raise Refused(f"a constant of about {digits} digits beside a computed decimal")
+    if nearest.exact and nearest.floor is not None and not may_give(term, nearest.floor):
+        return replace(nearest, exact=False)
+    return nearest
 
 
-def must_compare(binding: Binding, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
-    """Raises `IncomparableTypes`, pointing at the comparison."""
+def require_comparable(binding: Binding, left: pa.DataType, right: pa.DataType, whole: exp.Expr, literal: bool) -> None:
+    """Raises `IncomparableTypes`, pointing at the comparison ``whole``. ``literal``: the right side is one."""
     if not are_comparable(left, right, literal):
         one, other = (type_name(type, binding.dialect.name) for type in (left, right))
-        what = f"{binding.dialect.name} does not compare {one} with {other}."
-        raise IncomparableTypes(what, binding.source.original, span(binding.source, whole))
+        message = f"{binding.dialect.name} does not compare {one} with {other}."
+        raise IncomparableTypes(message, binding.source.original, span(binding.source, whole))
 
 
-def rounds(*scalars: Scalar) -> bool:
-    """Whether floats stand beside other numbers, so that a cast to one type may round."""
+def may_round(*scalars: Scalar) -> bool:
+    """Whether a cast of the scalars to a common type may round: some are floats, and others are other numbers."""
     types = {each.type for each in scalars if _kind(each.type) == "number"}
     return len(types) > 1 and any(t.is_floating(each) for each in types)
 
 
 def are_comparable(left: pa.DataType, right: pa.DataType, literal: bool) -> bool:
-    """Whether a dialect compares two types at all; a text's ``literal`` beside any."""
+    """Whether dialects compare two types; with a ``literal``, a string is comparable to any type."""
     kinds = {_kind(left), _kind(right)}
     return ("string" in kinds and literal) or kinds not in _NEVER_COMPARED
 

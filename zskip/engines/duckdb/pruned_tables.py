@@ -82,7 +82,7 @@ def _survivors(index: Index, predicate: Predicate | None, changes: Changes | Non
     """The files that conditions leave, which the index remembers: statements are often asked again."""
     if changes:
         return survey(index, predicate, changes=changes)
-    meaning = None if predicate is None else (predicate.frozen, predicate.dialect)
+    meaning = None if predicate is None else (predicate.bound_text, predicate.dialect)
     return index.once(("survivors", meaning), lambda: survey(index, predicate), _survivor_bytes)
 
 
