@@ -19,7 +19,7 @@ from zskip.binder import bind, bind_cache
 from zskip.expr.tree import Call, Scalar
 from zskip.functions import FUNCTIONS, NAMED
 from zskip.functions.documentation import predicates_page
-from zskip.functions.function import Arguments, Function
+from zskip.functions.function import ArgumentBinder, Function
 from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
@@ -167,7 +167,7 @@ def test_what_ranges_can_prove_is_skipped(sql: str, lower: object, upper: object
     assert not pruning.outcomes(bound, Statistics(pa.array([9]), {"x": ranges})).may_match.any()
 
 
-def double(binding: Arguments, node: exp.Expr) -> Scalar:
+def double(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     argument = binding.scalar(node.expressions[0])
     return Call("double", (argument,), pa.int64())
 

@@ -168,7 +168,7 @@ def overflow_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def width_of_a_sum_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(widths, "held", lambda scalar, dialect: scalar.type)
+    patch.setattr(widths, "integer_type", lambda scalar, dialect: scalar.type)
 
 
 def factors_are_positive(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Opaque, Scalar
 from zskip.expr.why import Cause
 from zskip.functions import call
-from zskip.functions.parsed_arguments import known
+from zskip.functions.parsed_arguments import require_only
 from zskip.schema import Schema
 
 __all__ = ["Binder"]
@@ -70,7 +70,7 @@ class Binder:
         if bound is None:
             return self._truth(node)
         try:
-            known(node, *ARGUMENTS)
+            require_only(node, *ARGUMENTS)
             found = bound(self, node)
         except Refused as refusal:
             return opaque(self, node, refusal.why)

@@ -1,4 +1,4 @@
-"""``+ - * / // %``."""
+"""The operators ``+ - * / // %``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from zskip.expr.literals import Refused, integer_limits
 from zskip.expr.tree import Call, Literal, Scalar
 from zskip.expr.why import Cause
 from zskip.functions import widths
-from zskip.functions.function import Arguments, Builder, Function
-from zskip.functions.moment_arithmetic import moved
-from zskip.functions.parsed_arguments import known
+from zskip.functions.datetime_arithmetic import shift_by_interval
+from zskip.functions.function import ArgumentBinder, Builder, Function
+from zskip.functions.parsed_arguments import require_only
 from zskip.intervals import interval_arithmetic
 from zskip.intervals.interval_arithmetic import sums_and_products
 from zskip.intervals.wide_numbers import wide_difference, wide_product, wide_sum
@@ -24,26 +24,26 @@ __all__ = ["FUNCTIONS"]
 
 
 def arithmetic(function: str) -> Builder:
-    """``+``, ``-`` and ``*`` over numbers; over dates and timestamps what the dialect makes of them."""
+    """Binds ``+``, ``-`` and ``*`` over numbers, and over datetimes as the dialect defines them."""
 
-    def build(binding: Arguments, node: exp.Expr) -> Scalar:
-        known(node, "this", "expression")
+    def build(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+        require_only(node, "this", "expression")
         if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
-            return moved(binding, node, function)
+            return shift_by_interval(binding, node, function)
         left, right = binding.scalar(node.this), binding.scalar(node.expression)
         if t.is_date(left.type) and function in ("add", "subtract"):
             return _date_arithmetic(left, right, function, binding.dialect)
         wide = any(widths.is_wide(each.type) for each in (left, right))
-        widths.must_be_numbers(*(each for each in (left, right) if not widths.is_wide(each.type)))
+        widths.require_numbers(*(each for each in (left, right) if not widths.is_wide(each.type)))
         if wide:
             return _wide(function, left, right, binding.dialect)
         if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
             type = widths.float_result(left, right, binding.dialect)
             return Call(function, (_as_double(left, right), _as_double(right, left)), type)
         if t.is_integer(left.type) and t.is_integer(right.type):
-            narrow = widths.narrow(left, right, binding.dialect)
-            folded = _folded(function, left, right, narrow)
-            return folded or Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binding.dialect)))
+            engine_type = widths.result_type(left, right, binding.dialect)
+            folded = _constant_folded(function, left, right, engine_type)
+            return folded or Call(function, (left, right), pa.int64(), (engine_type, widths.wraps(binding.dialect)))
         whole, scale = _digits(function, left, right, widths.digits)
         if whole + scale <= 38 and sum(_digits(function, left, right, widths.whole_digits)) <= 18:
             return Call(function, (left, right), pa.decimal128(18, scale))
@@ -53,34 +53,35 @@ def arithmetic(function: str) -> Builder:
 
 
 def _digits(function: str, left: Scalar, right: Scalar, whole: Callable[[Scalar], int]) -> tuple[int, int]:
-    """The digits before and after the point of a result."""
+    """The digits of a result before and after the decimal point; ``whole`` returns those of an operand before it."""
     (a, c), (b, d) = ((whole(each), widths.scale(each)) for each in (left, right))
     return (a + b, c + d) if function == "multiply" else (max(a, b) + 1, max(c, d))
 
 
 def _wide(function: str, left: Scalar, right: Scalar, dialect: Dialect) -> Scalar:
-    """A result past the 18 digits of a word: exact up to 38 digits, past which the engine raises, or says NULL."""
+    """A result of more than 18 digits: exact up to 38 digits, beyond which the engine raises or returns NULL."""
     if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
         raise Refused(f"{left.type} {function} {right.type}: a float beside a number that no double holds")
     whole, scale = _digits(function, left, right, widths.digits)
     if scale > 30 or (dialect.name == "spark" and whole + scale > 38 and scale > 6):
         raise Refused("a decimal of more than 38 digits, which the engine rounds", Cause.ENGINE_ROUNDS)
     type = pa.decimal128(min(38, max(19, whole + scale)), scale)
-    return Call(function, (left, right), type, _held(function, left, right, scale) if dialect.name == "duckdb" else ())
+    overflow_type = _overflow_type(function, left, right, scale) if dialect.name == "duckdb" else ()
+    return Call(function, (left, right), type, overflow_type)
 
 
-def _held(function: str, left: Scalar, right: Scalar, scale: int) -> tuple[pa.DataType, ...]:
-    """The type past which DuckDB raises, where that is not one of 38 digits."""
+def _overflow_type(function: str, left: Scalar, right: Scalar, scale: int) -> tuple[pa.DataType, ...]:
+    """The type beyond whose range DuckDB raises; none if that is a decimal of 38 digits."""
     if all(widths.is_unsigned(one, beside) for one, beside in ((left, right), (right, left))):
         return (pa.uint64(),)
     if function == "multiply" and widths.is_short(left) and widths.is_short(right):
-        # The product of two decimals that a word holds stays in a word.
+        # DuckDB computes the product of two decimals of up to 18 digits in 64 bits.
         return (pa.decimal128(18, scale),) if scale < 18 else ()
     return ()
 
 
 def _as_double(scalar: Scalar, other: Scalar) -> Scalar:
-    """A decimal constant beside doubles as the double that it becomes, where every engine rounds it to the same."""
+    """A decimal constant beside a double, as a double if every engine rounds it alike; any other scalar unchanged."""
     if other.type != pa.float64() or not isinstance(scalar, Literal) or not t.is_decimal(scalar.type):
         return scalar
     value = scalar.value.as_py()
@@ -89,19 +90,19 @@ def _as_double(scalar: Scalar, other: Scalar) -> Scalar:
     return Literal(pa.scalar(float(value), pa.float64()))
 
 
-def _folded(function: str, left: Scalar, right: Scalar, narrow: pa.DataType) -> Literal | None:
-    """``60 * 60`` as the constant that it is; None beside a column, or where the type does not hold the result."""
+def _constant_folded(function: str, left: Scalar, right: Scalar, engine_type: pa.DataType) -> Literal | None:
+    """The value of an expression over constants, such as ``60 * 60``; None for others, and if the result overflows."""
     if not (isinstance(left, Literal) and isinstance(right, Literal) and left.value.is_valid and right.value.is_valid):
         return None
     a, b = left.value.as_py(), right.value.as_py()
     result = a + b if function == "add" else a - b if function == "subtract" else a * b
-    low, high = integer_limits(narrow)
+    low, high = integer_limits(engine_type)
     return Literal(pa.scalar(result, pa.int64())) if low <= result <= high else None
 
 
 def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialect) -> Scalar:
     if left.type != pa.date32():
-        raise Refused(f"days beside {left.type}, which counts milliseconds")
+        raise Refused(f"days beside {left.type}, which is in milliseconds")
     if t.is_integer(right.type) and right.type != pa.uint64() and dialect.name == "duckdb":
         return Call("add_days", (left, right), pa.date32(), (function,))
     if t.is_date(right.type) and function == "subtract" and dialect.name == "duckdb":
@@ -109,32 +110,32 @@ def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialec
     raise Refused(f"{left.type} {function} {right.type}")
 
 
-def divide(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``/``: double division; of integers too."""
+def divide(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``/``: division as floats, of integers too."""
     left, right = binding.scalar(node.this), binding.scalar(node.expression)
-    widths.must_be_numbers(left, right)
+    widths.require_numbers(left, right)
     spark = binding.dialect.name == "spark"
     if spark and any(t.is_decimal(each.type) for each in (left, right)):
         raise Refused("division of decimals, which Spark rounds")
     both = {left.type, right.type}
     single = pa.float32() in both and pa.float64() not in both and not spark
-    failing = "raise" if spark and binding.dialect.ansi else "null" if spark else "infinity"
-    return Call("divide", (left, right), pa.float32() if single else pa.float64(), (failing,))
+    by_zero = "raise" if spark and binding.dialect.ansi else "null" if spark else "infinity"
+    return Call("divide", (left, right), pa.float32() if single else pa.float64(), (by_zero,))
 
 
-def whole(function: str) -> Builder:
-    """``//`` and ``%`` over integers."""
+def integer_division(function: str) -> Builder:
+    """Binds ``//`` and ``%`` over integers."""
 
-    def build(binding: Arguments, node: exp.Expr) -> Scalar:
-        known(node, "this", "expression")
+    def build(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+        require_only(node, "this", "expression")
         left, right = binding.scalar(node.this), binding.scalar(node.expression)
-        widths.must_be_numbers(left, right)
+        widths.require_numbers(left, right)
         if not (t.is_integer(left.type) and t.is_integer(right.type)):
             raise Refused(f"{function} over {left.type} and {right.type}")
         if not isinstance(right, Literal) or not right.value.is_valid or right.value.as_py() == 0:
             raise Refused(f"{function} by something other than a constant")
-        narrow = widths.narrow(left, right, binding.dialect)
-        return Call(function, (left, right), pa.int64(), (narrow, widths.wraps(binding.dialect)))
+        engine_type = widths.result_type(left, right, binding.dialect)
+        return Call(function, (left, right), pa.int64(), (engine_type, widths.wraps(binding.dialect)))
 
     return build
 
@@ -183,7 +184,7 @@ FUNCTIONS = (
         "integers",
         "as for /, cut towards zero",
         interval_arithmetic.divide_whole,
-        {exp.IntDiv: whole("divide_whole")},
+        {exp.IntDiv: integer_division("divide_whole")},
     ),
     Function(
         "modulo",
@@ -191,7 +192,7 @@ FUNCTIONS = (
         "integers, c a constant",
         "rises within one multiple of c; else every remainder",
         interval_arithmetic.modulo,
-        {exp.Mod: whole("modulo")},
+        {exp.Mod: integer_division("modulo")},
         duckdb=("mod",),
     ),
 )

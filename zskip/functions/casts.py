@@ -11,8 +11,8 @@ from zskip.expr.literals import Refused, has_fixed_offset
 from zskip.expr.tree import Call, Scalar
 from zskip.expr.why import Cause
 from zskip.functions import widths, zones
-from zskip.functions.function import Arguments, Function
-from zskip.functions.parsed_arguments import known
+from zskip.functions.function import ArgumentBinder, Function
+from zskip.functions.parsed_arguments import require_only
 from zskip.functions.sql_types import sql_type
 from zskip.intervals import interval_arithmetic, periods
 from zskip.intervals.wide_numbers import wide_cast
@@ -20,9 +20,9 @@ from zskip.intervals.wide_numbers import wide_cast
 __all__ = ["FUNCTIONS"]
 
 
-def cast(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``CAST(x AS type)`` and ``TRY_CAST``."""
-    known(node, "this", "to", "safe")
+def cast(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``CAST(x AS type)`` and ``TRY_CAST``."""
+    require_only(node, "this", "to", "safe")
     inner = binding.scalar(node.this)
     target = sql_type(node.args["to"], binding.dialect)
     if target is None:
@@ -31,30 +31,29 @@ def cast(binding: Arguments, node: exp.Expr) -> Scalar:
         return inner
     safe = bool(node.args.get("safe")) or (isinstance(node, exp.TryCast) and binding.dialect.name == "duckdb")
     if inner.type == pa.date32() or t.is_timestamp(inner.type):
-        return _cast_moment(inner, target, binding.dialect)
-    widths.must_be_numbers(inner)
+        return _cast_datetime(inner, target, binding.dialect)
+    widths.require_numbers(inner)
     if not widths.is_number(target):
         raise Refused(f"a cast of {inner.type} to {target}")
     wraps = widths.wraps(binding.dialect) and not safe
     return Call("cast", (inner,), target, ("null" if safe else "wrap" if wraps else "raise",))
 
 
-def _cast_moment(inner: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar:
+def _cast_datetime(inner: Scalar, target: pa.DataType, dialect: Dialect) -> Scalar:
     zone = zones.zone_of(inner, dialect)
     if t.is_date(target):
         return Call("date", (inner,), pa.date32(), (zone,))
     if not t.is_timestamp(target) or target.unit != "us":
         raise Refused(f"a cast of {inner.type} to {target}")
-    if (target.tz is not None) != (zone is not None) and not has_fixed_offset(dialect.timezone):
+    shifts = (target.tz is not None) != (zone is not None)
+    if shifts and not has_fixed_offset(dialect.timezone):
         raise Refused(
             f"a cast between types with a zone and without, where clocks change in {dialect.timezone}",
             Cause.CLOCKS_CHANGE,
         )
     if t.is_timestamp(inner.type) and inner.type.unit == "ns":
-        raise Refused("a cast that cuts nanoseconds")
-    return Call(
-        "timestamp", (inner,), target, (dialect.timezone if (target.tz is not None) != (zone is not None) else None,)
-    )
+        raise Refused("a cast that truncates nanoseconds")
+    return Call("timestamp", (inner,), target, (dialect.timezone if shifts else None,))
 
 
 FUNCTIONS = (

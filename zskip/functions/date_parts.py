@@ -9,9 +9,9 @@ from zskip import types as t
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Scalar
 from zskip.functions import zones
-from zskip.functions.function import Arguments, Builder, Function
-from zskip.functions.parsed_arguments import known
-from zskip.functions.zones import moment
+from zskip.functions.function import ArgumentBinder, Builder, Function
+from zskip.functions.parsed_arguments import require_only
+from zskip.functions.zones import datetime_argument
 from zskip.intervals import periods
 from zskip.intervals.periods import days_to_months, month_of, months_to_days, part_of_clock, part_of_day, thursday_of
 
@@ -19,60 +19,60 @@ __all__ = ["FUNCTIONS"]
 
 
 def _part(name: str) -> Builder:
-    """``year(x)`` and its kind."""
+    """Binds a function that is named after a part, such as ``year(x)``."""
 
-    def build(binding: Arguments, node: exp.Expr) -> Scalar:
-        known(node, "this")
+    def build(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+        require_only(node, "this")
         inner = node.this
         if isinstance(inner, exp.TsOrDsToDate) and not inner.args.get("safe"):
-            known(inner, "this")
+            require_only(inner, "this")
             inner = inner.this
-        return _of(name, moment(binding, inner), binding)
+        return _part_call(name, datetime_argument(binding, inner), binding)
 
     return build
 
 
-def _of(name: str, inner: Scalar, binding: Arguments) -> Scalar:
-    """A part by one of its spellings, of a date or a timestamp."""
+def _part_call(name: str, inner: Scalar, binding: ArgumentBinder) -> Scalar:
+    """A call for the part of a date or timestamp that is spelled ``name``. Raises `Refused`."""
     spark = binding.dialect.name == "spark"
     part = (_SPARK_SPELLINGS.get(name.lower()) if spark else None) or _SPELLINGS.get(name.lower())
     if part is None:
-        raise Refused(f"the part {name} of a moment")
+        raise Refused(f"the part {name} of a date or timestamp")
     if part in ("hour", "minute", "second") and t.is_date(inner.type) and spark:
-        raise Refused("an hour of a date in Spark")
+        raise Refused(f"the {part} of a date in Spark")
     if part == "second" and spark:
         raise Refused("seconds in Spark, which may hold fractions")
     return Call(part, (inner,), pa.int32() if spark else pa.int64(), (zones.zone_of(inner, binding.dialect),))
 
 
-def _extract(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``extract(part FROM x)``."""
-    known(node, "this", "expression")
+def _extract(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``extract(part FROM x)``."""
+    require_only(node, "this", "expression")
     return _named_part(binding, node.this.name, node.expression)
 
 
-def _date_part(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``date_part('month', x)``."""
+def _date_part(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``date_part('month', x)``."""
     arguments = node.expressions
     if len(arguments) != 2 or not isinstance(arguments[0], exp.Literal):
         raise Refused("date_part of something other than a constant part")
     return _named_part(binding, arguments[0].this, arguments[1])
 
 
-def _named_part(binding: Arguments, name: str, node: exp.Expr) -> Scalar:
+def _named_part(binding: ArgumentBinder, name: str, node: exp.Expr) -> Scalar:
     if name.lower() == "epoch" and binding.dialect.name == "duckdb":
-        return Call("epoch", (moment(binding, node),), pa.float64(), ("second",))
-    return _of(name, moment(binding, node), binding)
+        return Call("epoch", (datetime_argument(binding, node),), pa.float64(), ("second",))
+    return _part_call(name, datetime_argument(binding, node), binding)
 
 
-_MOMENTS = "date, timestamp"
-_DAYS = "rises within {}, else every value"
+_DATETIMES = "date, timestamp"
+_RISES_WITHIN = "rises within {}, else every value"
 
 FUNCTIONS = (
     Function(
         "year",
         "year(x); extract(part FROM x), date_part('part', x) of every part",
-        _MOMENTS,
+        _DATETIMES,
         "rises",
         periods.year,
         {exp.Year: _part("year"), exp.Extract: _extract},
@@ -83,8 +83,8 @@ FUNCTIONS = (
     Function(
         "quarter",
         "quarter(x)",
-        _MOMENTS,
-        _DAYS.format("a year"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a year"),
         part_of_day(lambda day: days_to_months(day) // 12, lambda day: (month_of(day) + 2) // 3, 1, 4),
         {exp.Quarter: _part("quarter")},
         spellings=("quarter", "quarters"),
@@ -93,8 +93,8 @@ FUNCTIONS = (
     Function(
         "month",
         "month(x)",
-        _MOMENTS,
-        _DAYS.format("a year"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a year"),
         part_of_day(lambda day: days_to_months(day) // 12, month_of, 1, 12),
         {exp.Month: _part("month")},
         spellings=("month", "months", "mon", "mons"),
@@ -103,8 +103,8 @@ FUNCTIONS = (
     Function(
         "week",
         "week(x), weekofyear(x)",
-        _MOMENTS,
-        _DAYS.format("a year of weeks"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a year of weeks"),
         part_of_day(
             periods.iso_year, lambda day: (thursday_of(day) - periods.year_start(thursday_of(day))) // 7 + 1, 1, 53
         ),
@@ -115,8 +115,8 @@ FUNCTIONS = (
     Function(
         "day",
         "day(x), dayofmonth(x)",
-        _MOMENTS,
-        _DAYS.format("a month"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a month"),
         part_of_day(days_to_months, lambda day: day - months_to_days(days_to_months(day)) + 1, 1, 31),
         {exp.Day: _part("day"), exp.DayOfMonth: _part("day")},
         spellings=("day", "days", "d", "dayofmonth"),
@@ -125,8 +125,8 @@ FUNCTIONS = (
     Function(
         "dayofyear",
         "dayofyear(x)",
-        _MOMENTS,
-        _DAYS.format("a year"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a year"),
         part_of_day(lambda day: days_to_months(day) // 12, lambda day: day - periods.year_start(day) + 1, 1, 366),
         {exp.DayOfYear: _part("dayofyear")},
         spellings=("dayofyear", "doy"),
@@ -135,8 +135,8 @@ FUNCTIONS = (
     Function(
         "dayofweek",
         "dayofweek(x), weekday(x): Sunday is 0",
-        _MOMENTS,
-        _DAYS.format("a week"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a week"),
         part_of_day(lambda day: (day + 4) // 7, lambda day: (day + 4) % 7, 0, 6),
         {exp.DayOfWeek: _part("dayofweek")},
         spellings=("dayofweek", "dow", "weekday"),
@@ -146,24 +146,24 @@ FUNCTIONS = (
     Function(
         "dayofweek_from_1",
         "dayofweek(x): Sunday is 1",
-        _MOMENTS,
-        _DAYS.format("a week"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a week"),
         part_of_day(lambda day: (day + 4) // 7, lambda day: (day + 4) % 7 + 1, 1, 7),
         dialects=("spark",),
     ),
     Function(
         "weekday_from_monday",
         "extract(weekday FROM x): Monday is 0",
-        _MOMENTS,
-        _DAYS.format("a week"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a week"),
         part_of_day(lambda day: (day + 3) // 7, lambda day: (day + 3) % 7, 0, 6),
         dialects=("spark",),
     ),
     Function(
         "isodow",
         "isodow(x): Monday is 1",
-        _MOMENTS,
-        _DAYS.format("a week"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a week"),
         part_of_day(lambda day: (day + 3) // 7, lambda day: (day + 3) % 7 + 1, 1, 7),
         {exp.DayOfWeekIso: _part("isodow")},
         spellings=("isodow",),
@@ -172,8 +172,8 @@ FUNCTIONS = (
     Function(
         "hour",
         "hour(x)",
-        _MOMENTS,
-        _DAYS.format("a day"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a day"),
         part_of_clock("hour", "day", 24),
         {exp.Hour: _part("hour")},
         spellings=("hour", "hours", "h"),
@@ -182,8 +182,8 @@ FUNCTIONS = (
     Function(
         "minute",
         "minute(x)",
-        _MOMENTS,
-        _DAYS.format("an hour"),
+        _DATETIMES,
+        _RISES_WITHIN.format("an hour"),
         part_of_clock("minute", "hour", 60),
         {exp.Minute: _part("minute")},
         spellings=("minute", "minutes", "min", "m"),
@@ -192,8 +192,8 @@ FUNCTIONS = (
     Function(
         "second",
         "second(x)",
-        _MOMENTS,
-        _DAYS.format("a minute"),
+        _DATETIMES,
+        _RISES_WITHIN.format("a minute"),
         part_of_clock("second", "minute", 60),
         {exp.Second: _part("second")},
         spellings=("second", "seconds", "sec", "s"),
@@ -210,4 +210,4 @@ _SPARK_SPELLINGS = {
     "dow_iso": "isodow",
     "dayofweek_iso": "isodow",
 }
-"""Where Spark counts the days of a week otherwise, or names their parts so."""
+"""Spellings that mean another part in Spark, which numbers the days of a week differently, or that only Spark has."""

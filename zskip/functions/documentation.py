@@ -31,7 +31,7 @@ LANGUAGE: dict[str, str] = {
     **dict(entry.docs for entry in types.entries() if entry.docs is not None),
     "parameters `?`, `$1`, `$name`, `:name`; `now()`, `current_date`": "constants, the same in proof and engine",
 }
-"""What of the language is proved, and how."""
+"""The language elements that are proved, and how."""
 
 
 def predicates_page() -> str:

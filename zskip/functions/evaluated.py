@@ -1,4 +1,4 @@
-"""The functions that DuckDB may evaluate for single values, where no rule exists."""
+"""The functions and types that DuckDB may use to evaluate expressions for single values."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ COMPUTED: dict[str, tuple[str, ...]] = {
     ),
     "choices": ("nullif", "if", "row"),
 }  # fmt: skip
-"""By subject, beside the functions of `zskip.functions.FUNCTIONS`: each gives one answer for one value, always, and
-reads nothing else. The names are those of DuckDB's parser, to which casts, comparisons and CASE are no functions."""
+"""By subject, in addition to `zskip.functions.FUNCTIONS`. Each is deterministic, and reads nothing but its arguments.
+The names are those of DuckDB's parser, which does not represent casts, comparisons and CASE as functions."""
 
 COMPUTED_TYPES: frozenset[str] = frozenset({
     "BOOLEAN", "BOOL", "TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
@@ -49,14 +49,14 @@ COMPUTED_TYPES: frozenset[str] = frozenset({
     "TIMESTAMP WITH TIME ZONE", "INTERVAL", "BLOB",
     "INT1", "INT2", "INT4", "INT8", "INT16", "INT32", "INT64", "FLOAT4", "FLOAT8", "LONG", "SHORT",
 })  # fmt: skip
-"""The types to which such an expression may cast."""
+"""The types to which these expressions may cast."""
 
 
 def is_computable(type: pa.DataType) -> bool:
-    """Whether DuckDB reads a column of this type from Parquet as it reads an Arrow array of it.
+    """Whether DuckDB reads a column of this type from Parquet as the type that it gives an Arrow array.
 
-    Not so binary, which may be a UUID there; timestamps of other units than microseconds; times, which may have an
-    offset; and decimals of more than 38 digits.
+    False for binary, which may be a UUID in Parquet; for timestamps in units other than microseconds; for times, which
+    may have an offset; and for decimals of more than 38 digits.
     """
     if t.is_decimal(type):
         return bool(type.precision <= 38)

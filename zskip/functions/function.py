@@ -1,4 +1,4 @@
-"""`Function`: everything that zskip knows about one SQL function, and the interface that binding offers to it."""
+"""`Function`: the entry of one SQL function, and `ArgumentBinder`, by which it binds its arguments."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from zskip.expr.bound import Dialect
 from zskip.expr.tree import Call, Scalar
 from zskip.intervals.spans import Span
 
-__all__ = ["Arguments", "Bounds", "Builder", "Function", "Image"]
+__all__ = ["ArgumentBinder", "Bounds", "Builder", "Function", "Image"]
 
 
-class Arguments(Protocol):
-    """What the binding of a call may ask of the binding around it."""
+class ArgumentBinder(Protocol):
+    """The interface of the binder that the binding of a call uses."""
 
     dialect: Dialect
 
     def scalar(self, node: exp.Expr) -> Scalar:
-        """The term that an argument is. Raises `Refused` for what zskip does not know."""
+        """Binds an argument. Raises `Refused` for unsupported expressions."""
         ...
 
 
-Builder: TypeAlias = Callable[[Arguments, exp.Expr], Scalar]
-"""The term that a parsed call is, with the type of its result. Raises `Refused`."""
+Builder: TypeAlias = Callable[[ArgumentBinder, exp.Expr], Scalar]
+"""Binds a parsed call to a term with the type of its result. Raises `Refused`."""
 
 Bounds: TypeAlias = Callable[[list[Span], Call], Span]
-"""The span of the result in each unit, from those of the arguments."""
+"""Computes the span of the result in each unit from the spans of the arguments."""
 
 Image: TypeAlias = Callable[[Call, pa.Scalar], bool]
-"""Whether a function may ever give a value, wherever its argument lies."""
+"""Whether a value is in a function's image: whether some argument may yield it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function: how it is bound, how its bounds follow from its arguments', and its line of documentation.
+    """One SQL function.
 
-    ``name``: what a `Call` of it carries. ``parsed``: the parser's expressions that are this function, and ``named``
-    the calls by name that the parser does not know. ``spellings``: of a part of a date, as EXTRACT and DATE_PART name
-    it. ``wide``: the bounds of a decimal result of more than 18 digits. ``may_give``: None where it may give every
-    value between its bounds. ``duckdb``: its names in DuckDB's parser, where DuckDB may compute it for single values.
+    ``name``: in a `Call` · ``spelled``, ``types``, ``rule``: its row in docs/predicates.md · ``bounds``: of the result
+    · ``parsed``: how the parser's expressions for it are bound · ``named``: how calls are bound, by name, for which the
+    parser has no expression · ``spellings``: of a part of a date, in EXTRACT and DATE_PART · ``wide``: the bounds of a
+    decimal result of more than 18 digits · ``in_image``: None if every value between the bounds may occur ·
+    ``dialects``: those that support it · ``duckdb``: its names in DuckDB's parser, if DuckDB may evaluate it
     """
 
     name: str
@@ -55,6 +56,6 @@ class Function:
     named: Mapping[str, Builder] = field(default_factory=dict)
     spellings: tuple[str, ...] = ()
     wide: Bounds | None = None
-    may_give: Image | None = None
+    in_image: Image | None = None
     dialects: tuple[str, ...] = ("duckdb", "spark")
     duckdb: tuple[str, ...] = ()

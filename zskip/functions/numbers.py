@@ -1,4 +1,4 @@
-"""Functions of numbers: abs, floor, round, sqrt, power, least and their kind."""
+"""Functions of numbers, such as abs, floor, round, sqrt, power and least."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, fit
 from zskip.expr.tree import Call, Literal, Scalar
 from zskip.functions import widths
-from zskip.functions.function import Arguments, Builder, Function
-from zskip.functions.parsed_arguments import known, whole_number
+from zskip.functions.function import ArgumentBinder, Builder, Function
+from zskip.functions.parsed_arguments import require_only, whole_number
 from zskip.intervals import extremes, interval_arithmetic
 from zskip.intervals.interval_arithmetic import library_function, rounded
 from zskip.intervals.wide_numbers import wide_negative
@@ -22,16 +22,16 @@ __all__ = ["FUNCTIONS", "aligned"]
 
 
 def unary(function: str, *dialects: str) -> Builder:
-    """Functions of one number."""
+    """Binds a function of one number, in some dialects or in all."""
 
-    def build(binding: Arguments, node: exp.Expr) -> Scalar:
-        known(node, "this", "decimals", "to", "truncate") if function == "round" else known(node, "this")
+    def build(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+        require_only(node, "this", "decimals", "to", "truncate") if function == "round" else require_only(node, "this")
         if dialects and binding.dialect.name not in dialects:
             raise Refused(f"{function}() in {binding.dialect.name}")
         inner = binding.scalar(node.this)
         if function == "negate" and widths.is_wide(inner.type) and not widths.is_unsigned(inner):
             return Call(function, (inner,), inner.type, inner.options if isinstance(inner, Call) else ())
-        widths.must_be_numbers(inner)
+        widths.require_numbers(inner)
         return _unary(function, inner, node, binding.dialect)
 
     return build
@@ -43,13 +43,13 @@ def _unary(function: str, inner: Scalar, node: exp.Expr, dialect: Dialect) -> Sc
         if t.is_unsigned_integer(type) and function == "negate":
             raise Refused("the negative of an unsigned integer")
         if t.is_integer(type):
-            return Call(function, (inner,), pa.int64(), (widths.held(inner, dialect), widths.wraps(dialect)))
+            return Call(function, (inner,), pa.int64(), (widths.integer_type(inner, dialect), widths.wraps(dialect)))
         return Call(function, (inner,), type)
     if function == "sign":
         return Call(function, (inner,), pa.int8())
     if function in ("sqrt", "ln", "exp"):
-        below = "null" if dialect.name == "spark" and function == "ln" else "nan"
-        return Call(function, (inner,), pa.float64(), (below,))
+        below_zero = "null" if dialect.name == "spark" and function == "ln" else "nan"
+        return Call(function, (inner,), pa.float64(), (below_zero,))
     places = 0
     if function == "round" and node.args.get("decimals") is not None:
         if node.args.get("truncate") is not None:
@@ -65,27 +65,27 @@ def _unary(function: str, inner: Scalar, node: exp.Expr, dialect: Dialect) -> Sc
             return Call(function, (inner,), pa.decimal128(18, min(places, type.scale)), (places,))
         return Call(function, (inner,), pa.decimal128(type.precision, min(places, type.scale)), (places,))
     if dialect.name == "spark" and function in ("floor", "ceil"):
-        # Spark's result is a bigint: what does not fit it is clipped, and NaN becomes 0.
+        # Spark returns a bigint: values outside its range are clipped, and NaN becomes 0.
         raise Refused(f"{function}() of a float in Spark")
     return Call(function, (inner,), type, (places,))
 
 
-def power(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``power(x, c)`` with a small whole exponent."""
-    known(node, "this", "expression")
+def power(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``power(x, c)`` with a small positive whole exponent."""
+    require_only(node, "this", "expression")
     exponent = whole_number(node.expression)
     if exponent is None or not 1 <= exponent <= 64:
         raise Refused("power with something other than a whole exponent from 1 to 64")
     inner = binding.scalar(node.this)
-    widths.must_be_numbers(inner)
+    widths.require_numbers(inner)
     return Call("power", (inner,), pa.float64(), (exponent,))
 
 
 def extreme(function: str) -> Builder:
-    """``least`` and ``greatest``."""
+    """Binds ``least`` and ``greatest``."""
 
-    def build(binding: Arguments, node: exp.Expr) -> Scalar:
-        known(node, "this", "expressions", "ignore_nulls")
+    def build(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+        require_only(node, "this", "expressions", "ignore_nulls")
         scalars = [binding.scalar(each) for each in (node.this, *node.expressions)]
         skips = ("skips NULL",) if binding.dialect.name in ("duckdb", "spark") else ()
         return Call(function, tuple(aligned(scalars, binding.dialect)), _one_type(scalars), skips)
@@ -94,29 +94,28 @@ def extreme(function: str) -> Builder:
 
 
 def _one_type(scalars: Sequence[Scalar]) -> pa.DataType:
-    found = next((each.type for each in scalars if not isinstance(each, Literal)), scalars[0].type)
-    if t.is_floating(found) and found != pa.float64():
+    type = next((each.type for each in scalars if not isinstance(each, Literal)), scalars[0].type)
+    if t.is_floating(type) and type != pa.float64():
         raise Refused("values of several float types")
-    return found
+    return type
 
 
 def aligned(scalars: Sequence[Scalar], dialect: Dialect) -> list[Scalar]:
-    """Scalars of one type: constants are taken into it where they fit exactly. Raises `Refused`."""
-    wanted = _one_type(scalars)
+    """The scalars with constants converted to the type of the others. Raises `Refused` if types differ."""
+    type = _one_type(scalars)
     found: list[Scalar] = []
     for scalar in scalars:
-        if isinstance(scalar, Literal) and scalar.type != wanted:
-            if not scalar.value.is_valid:
-                found.append(Literal(pa.scalar(None, wanted)))
-                continue
-            fitted = fit(scalar.value, wanted, dialect.name, dialect.timezone)
-            if not fitted.exact or fitted.floor is None:
-                raise Refused(f"{scalar.value} among values of {wanted}")
-            found.append(Literal(fitted.floor))
-        elif scalar.type != wanted:
-            raise Refused(f"{scalar.type} among values of {wanted}")
-        else:
+        if scalar.type == type:
             found.append(scalar)
+        elif not isinstance(scalar, Literal):
+            raise Refused(f"{scalar.type} among values of {type}")
+        elif not scalar.value.is_valid:
+            found.append(Literal(pa.scalar(None, type)))
+        else:
+            fitted = fit(scalar.value, type, dialect.name, dialect.timezone)
+            if not fitted.exact or fitted.floor is None:
+                raise Refused(f"{scalar.value} among values of {type}")
+            found.append(Literal(fitted.floor))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Arguments of parsed calls: which ones a rule reads, and integer literals."""
+"""Checks of the arguments of parsed calls, and integer literals."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from sqlglot import exp
 
 from zskip.expr.literals import Refused
 
-__all__ = ["known", "whole_number"]
+__all__ = ["require_only", "whole_number"]
 
 
-def known(node: exp.Expr, *names: str) -> None:
-    """Refuses a node that holds an argument besides these: it would mean something else."""
+def require_only(node: exp.Expr, *names: str) -> None:
+    """Raises `Refused` for a node with other arguments than these, which may change its meaning."""
     for name, value in node.args.items():
         if name not in names and value not in (None, False, []):
             raise Refused(f"{node.key.upper()} with {name}")
 
 
 def whole_number(node: exp.Expr) -> int | None:
-    """A whole number that is written out."""
+    """The value of an integer literal, or of a string literal with an integer; None for any other expression."""
     if isinstance(node, exp.Literal) and re.fullmatch(
         r"-?[0-9]{1,18}" if node.is_string else "[0-9]{1,1000}", node.this
     ):

@@ -1,4 +1,4 @@
-"""Types of SQL as types of Arrow."""
+"""SQL types as Arrow types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = exp.DType
 
 
 def sql_type(node: exp.DataType, dialect: Dialect) -> pa.DataType | None:
-    """The Arrow type of a type of SQL; None where there is none."""
+    """The Arrow type of a parsed SQL type; None if zskip does not support it."""
     kind = node.this
     if kind == _T.TIMESTAMP:
         return pa.timestamp("us", "UTC") if dialect.name == "spark" else pa.timestamp("us")
@@ -26,5 +26,5 @@ def sql_type(node: exp.DataType, dialect: Dialect) -> pa.DataType | None:
         return pa.decimal128(precision, scale) if 0 < precision <= 38 and 0 <= scale <= precision else None
     if kind in (_T.VARCHAR, _T.TEXT) and node.expressions and dialect.name != "duckdb":
         return None
-    known = (entry.parsed for entry in t.entries() if dialect.name in entry.dialects)
-    return next((parsed[kind.value] for parsed in known if kind.value in parsed), None)
+    tables = (entry.parsed for entry in t.entries() if dialect.name in entry.dialects)
+    return next((table[kind.value] for table in tables if kind.value in table), None)

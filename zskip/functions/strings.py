@@ -9,16 +9,16 @@ from zskip import types as t
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Literal, Scalar
 from zskip.expr.why import Cause
-from zskip.functions.function import Arguments, Function
-from zskip.functions.parsed_arguments import known, whole_number
+from zskip.functions.function import ArgumentBinder, Function
+from zskip.functions.parsed_arguments import require_only, whole_number
 from zskip.intervals import extremes
 
 __all__ = ["FUNCTIONS"]
 
 
-def prefix(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``left(x, n)`` and ``substr(x, 1, n)``."""
-    known(node, "this", "expression", "start", "length")
+def prefix(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``left(x, n)`` and ``substr(x, 1, n)``."""
+    require_only(node, "this", "expression", "start", "length")
     inner = binding.scalar(node.this)
     if isinstance(node, exp.Substring):
         start, count = (whole_number(node.args[name]) if node.args.get(name) else None for name in ("start", "length"))
@@ -27,13 +27,13 @@ def prefix(binding: Arguments, node: exp.Expr) -> Scalar:
     else:
         count = whole_number(node.expression)
     if not t.is_string(inner.type) or count is None or count < 0 or binding.dialect.name not in ("duckdb", "spark"):
-        raise Refused(f"the beginning of {inner.type}")
+        raise Refused(f"a prefix of {inner.type}")
     return Call("prefix", (inner,), pa.string(), (count,))
 
 
-def concat(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``'p' || x`` and ``concat('p', x)``."""
-    known(node, "this", "expression", "expressions", "safe", "coalesce")
+def concat(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``'p' || x`` and ``concat('p', x)``."""
+    require_only(node, "this", "expression", "expressions", "safe", "coalesce")
     parts = [binding.scalar(each) for each in (node.expressions or (node.this, node.expression))]
     if len(parts) != 2 or not isinstance(parts[0], Literal) or not parts[0].value.is_valid:
         raise Refused("a concatenation that does not begin with a constant")
@@ -43,8 +43,8 @@ def concat(binding: Arguments, node: exp.Expr) -> Scalar:
     return Call("concat", (parts[1],), pa.string(), (parts[0].value.as_py(), skips))
 
 
-def _is_short(call: Call, value: pa.Scalar) -> bool:
-    """Whether a text has no more characters than the beginning that is taken."""
+def _is_short_enough(call: Call, value: pa.Scalar) -> bool:
+    """Whether a string has at most as many characters as the prefix."""
     (count,) = call.options
     return isinstance(count, int) and len(value.as_py()) <= count
 
@@ -57,7 +57,7 @@ FUNCTIONS = (
         "rises",
         extremes.prefix,
         {exp.Left: prefix, exp.Substring: prefix},
-        may_give=_is_short,
+        in_image=_is_short_enough,
         duckdb=("left", "substr", "substring"),
     ),
     Function(

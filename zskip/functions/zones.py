@@ -1,4 +1,4 @@
-"""Date and timestamp arguments: their time zone, and the names of units."""
+"""Date and timestamp arguments, their time zones, and the names of units."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from zskip import types as t
 from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Call, Scalar
-from zskip.functions.function import Arguments
+from zskip.functions.function import ArgumentBinder
 
-__all__ = ["UNITS", "as_date", "moment", "zone_of"]
+__all__ = ["UNITS", "as_date", "datetime_argument", "zone_of"]
 
 UNITS = {
     "year": "year", "yr": "year", "years": "year", "y": "year",
@@ -26,11 +26,11 @@ UNITS = {
     "microsecond": "microsecond", "microseconds": "microsecond", "us": "microsecond",
     "decade": "decade", "century": "century",
 }  # fmt: skip
-"""The units of a truncation or an interval by their spellings."""
+"""The unit of a truncation or an interval, by its spelling."""
 
 
-def moment(binding: Arguments, node: exp.Expr, zone: bool = True) -> Scalar:
-    """An argument that is a date or a timestamp. Raises `Refused`."""
+def datetime_argument(binding: ArgumentBinder, node: exp.Expr, zone: bool = True) -> Scalar:
+    """Binds an argument that is a date or a timestamp; ``zone``: it may have a time zone. Raises `Refused`."""
     inner = binding.scalar(node)
     if not (inner.type == pa.date32() or (t.is_timestamp(inner.type) and (zone or inner.type.tz is None))):
         raise Refused(f"a date function over {inner.type}")
@@ -38,11 +38,11 @@ def moment(binding: Arguments, node: exp.Expr, zone: bool = True) -> Scalar:
 
 
 def zone_of(scalar: Scalar, dialect: Dialect) -> str | None:
-    """The zone in which the parts of a moment are read; None without one."""
+    """The time zone in which the parts of a timestamp are computed; None for dates and timestamps without a zone."""
     return dialect.timezone if t.is_timestamp(scalar.type) and scalar.type.tz is not None else None
 
 
-def as_date(binding: Arguments, node: exp.Expr) -> Scalar:
-    """A moment as a date."""
-    inner = moment(binding, node)
+def as_date(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds a date or timestamp argument, cast to a date. Raises `Refused`."""
+    inner = datetime_argument(binding, node)
     return inner if t.is_date(inner.type) else Call("date", (inner,), pa.date32(), (zone_of(inner, binding.dialect),))

@@ -15,7 +15,7 @@ from zskip.binder.predicates.operands import bind_comparison
 from zskip.expr import tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node
-from zskip.functions.parsed_arguments import known
+from zskip.functions.parsed_arguments import require_only
 
 __all__ = ["case", "value"]
 
@@ -51,7 +51,7 @@ def value(binding: Binding, node: exp.Expr) -> Value:
             last = Choice(condition, result, last)
         return last
     if isinstance(node, exp.Coalesce):
-        known(node, "this", "expressions")
+        require_only(node, "this", "expressions")
         _require_few(node.expressions)
         values = one_branch_type([value(binding, each) for each in (node.this, *node.expressions)], binding.dialect)
         last = values[-1]
@@ -73,9 +73,9 @@ def _require_few(branches: Sequence[exp.Expr]) -> None:
 def _branches(binding: Binding, node: exp.Expr) -> tuple[list[tuple[Node, exp.Expr]], exp.Expr | None]:
     """The conditions and results of a CASE or IF, and the result of its ELSE."""
     if isinstance(node, exp.If):
-        known(node, "this", "true", "false")
+        require_only(node, "this", "true", "false")
         return [(binding.predicate(node.this), node.args["true"])], node.args.get("false")
-    known(node, "this", "ifs", "default")
+    require_only(node, "this", "ifs", "default")
     _require_few(node.args["ifs"])
     branches = []
     for branch in node.args["ifs"]:

@@ -15,7 +15,7 @@ from zskip.expr import patterns, tree
 from zskip.expr.literals import Refused
 from zskip.expr.required_text import and_of_known, contains_conditions, glob_pieces, like_pieces, regex_pieces
 from zskip.expr.tree import Literal, Node, Scalar
-from zskip.functions.parsed_arguments import known
+from zskip.functions.parsed_arguments import require_only
 
 __all__ = ["anywhere", "escaped", "glob", "ilike", "like", "prefix_call", "regex", "starts", "suffix_call"]
 
@@ -86,7 +86,7 @@ def regex(binding: Binding, node: exp.Expr) -> Node:
     subject, text = _text(binding, node)
     exact = None if text is None else patterns.exact_regex(subject, text, whole, binding.dialect.name)
     if exact is not None:
-        known(node, "this", "expression")
+        require_only(node, "this", "expression")
         return exact
     return _implied(binding, node, lambda subject, text: patterns.regex(subject, text, whole), regex_pieces)
 
@@ -134,7 +134,7 @@ def _implied(
 
     ``range_of(subject, text)`` returns the range, and ``pieces_of(text)`` the pieces.
     """
-    known(node, "this", "expression")
+    require_only(node, "this", "expression")
     subject, text = _text(binding, node)
     if text is None:
         return tree.unknown()

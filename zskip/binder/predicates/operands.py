@@ -18,7 +18,7 @@ from zskip.expr.literals import Fit, Refused, fit
 from zskip.expr.render import type_name
 from zskip.expr.tree import Call, Literal, Node, Scalar
 from zskip.expr.why import Cause
-from zskip.functions import may_give
+from zskip.functions import in_image
 
 __all__ = ["are_comparable", "bind_comparison", "fitted", "may_round", "not_distinct", "require_comparable"]
 
@@ -69,7 +69,7 @@ def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
         floor, digits = nearest.floor, max(term.type.precision, 18)
         if floor is None or abs(floor.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
             raise Refused(f"a constant of about {digits} digits beside a computed decimal")
-    if nearest.exact and nearest.floor is not None and not may_give(term, nearest.floor):
+    if nearest.exact and nearest.floor is not None and not in_image(term, nearest.floor):
         return replace(nearest, exact=False)
     return nearest
 

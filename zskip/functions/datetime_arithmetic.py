@@ -1,4 +1,4 @@
-"""Moments shifted by intervals, and differences of moments: date_add, add_months, datediff, epoch."""
+"""Datetimes plus intervals, differences of datetimes, and seconds since the epoch: date_add, datediff, epoch."""
 
 from __future__ import annotations
 
@@ -10,54 +10,56 @@ from zskip.expr.bound import Dialect
 from zskip.expr.literals import Refused, has_fixed_offset
 from zskip.expr.tree import Call, Literal, Scalar
 from zskip.functions import zones
-from zskip.functions.function import Arguments, Builder, Function
-from zskip.functions.parsed_arguments import known, whole_number
-from zskip.functions.zones import UNITS, as_date, moment
+from zskip.functions.function import ArgumentBinder, Builder, Function
+from zskip.functions.parsed_arguments import require_only, whole_number
+from zskip.functions.zones import UNITS, as_date, datetime_argument
 from zskip.intervals import periods
 
-__all__ = ["FUNCTIONS", "moved"]
+__all__ = ["FUNCTIONS", "shift_by_interval"]
 
-_INTERVALS = {
+_UNIT_LENGTHS = {
     "year": (12, 0, 0), "quarter": (3, 0, 0), "month": (1, 0, 0), "week": (0, 7, 0), "day": (0, 1, 0),
     "hour": (0, 0, 3_600_000_000), "minute": (0, 0, 60_000_000), "second": (0, 0, 1_000_000),
     "millisecond": (0, 0, 1_000), "microsecond": (0, 0, 1),
 }  # fmt: skip
+"""The length of each unit in months, days and microseconds."""
 
 
 def interval(node: exp.Expr) -> tuple[int, int, int]:
-    """Months, days and microseconds of an interval that is written out. Raises `Refused`."""
+    """The months, days and microseconds of a constant interval. Raises `Refused`."""
     if not isinstance(node, exp.Interval) or node.args.get("unit") is None:
-        raise Refused("an interval that is no constant")
-    known(node, "this", "unit")
+        raise Refused("an interval that is not a constant")
+    require_only(node, "this", "unit")
     count = whole_number(node.this)
-    unit = _INTERVALS.get(UNITS.get(node.args["unit"].name.lower(), ""))
+    unit = _UNIT_LENGTHS.get(UNITS.get(node.args["unit"].name.lower(), ""))
     if count is None or unit is None or abs(count) > 100_000:
         raise Refused("an interval that zskip does not read")
     return unit[0] * count, unit[1] * count, unit[2] * count
 
 
 def shifted(inner: Scalar, months: int, days: int, micros: int, dialect: Dialect) -> Scalar:
-    """A moment moved by a constant interval."""
+    """A datetime plus a constant interval. Raises `Refused`."""
     zone = zones.zone_of(inner, dialect)
     if zone is not None and not has_fixed_offset(zone) and (months or days):
-        raise Refused(f"days are not all as long in {zone}")
+        raise Refused(f"days differ in length in {zone}")
     result = pa.timestamp("us", "UTC" if zone else None)
     if t.is_date(inner.type) and dialect.name == "spark":
         if micros:
             raise Refused("a date and a time of day in Spark")
         result = pa.date32()
     if t.is_timestamp(inner.type) and inner.type.unit == "ns":
-        raise Refused("an interval beside nanoseconds, which are cut")
+        raise Refused("an interval beside nanoseconds, which are truncated")
     return Call("shift", (inner,), result, (months, days, micros, zone))
 
 
-def moved(binding: Arguments, node: exp.Expr, function: str) -> Scalar:
+def shift_by_interval(binding: ArgumentBinder, node: exp.Expr, function: str) -> Scalar:
+    """Binds ``x + INTERVAL …``, ``INTERVAL … + x`` and ``x - INTERVAL …``. Raises `Refused`."""
     base, amount = node.this, node.expression
     if isinstance(base, exp.Interval):
         if function != "add":
-            raise Refused("something taken from an interval")
+            raise Refused("something subtracted from an interval")
         base, amount = amount, base
-    inner = moment(binding, base)
+    inner = datetime_argument(binding, base)
     sign = -1 if function == "subtract" else 1
     if function == "multiply":
         raise Refused("a product with an interval")
@@ -65,15 +67,15 @@ def moved(binding: Arguments, node: exp.Expr, function: str) -> Scalar:
     return shifted(inner, months, days, micros, binding.dialect)
 
 
-def date_add(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``date_add(x, INTERVAL …)`` of DuckDB."""
-    known(node, "this", "expression")
-    return shifted(moment(binding, node.this), *interval(node.expression), binding.dialect)
+def date_add(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds DuckDB's ``date_add(x, INTERVAL …)``."""
+    require_only(node, "this", "expression")
+    return shifted(datetime_argument(binding, node.this), *interval(node.expression), binding.dialect)
 
 
-def spark_date_add(binding: Arguments, node: exp.Expr) -> Scalar:
-    """Spark's ``date_add(x, n)`` and ``date_sub(x, n)``: a date."""
-    known(node, "this", "expression", "unit")
+def spark_date_add(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds Spark's ``date_add(x, n)`` and ``date_sub(x, n)``, which return a date."""
+    require_only(node, "this", "expression", "unit")
     amount, sign = node.expression, 1
     if isinstance(amount, exp.Mul) and isinstance(amount.expression, exp.Neg):
         amount, sign = amount.this, -1
@@ -87,18 +89,18 @@ def spark_date_add(binding: Arguments, node: exp.Expr) -> Scalar:
     return Call("add_days", (as_date(binding, node.this), Literal(pa.scalar(sign * count))), pa.date32(), ("add",))
 
 
-def add_months(binding: Arguments, node: exp.Expr) -> Scalar:
-    """Spark's ``add_months(x, n)``."""
-    known(node, "this", "expression")
+def add_months(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds Spark's ``add_months(x, n)``."""
+    require_only(node, "this", "expression")
     count = whole_number(node.expression)
     if binding.dialect.name != "spark" or count is None or abs(count) > 100_000:
         raise Refused("add_months with something other than a constant")
     return Call("shift", (as_date(binding, node.this),), pa.date32(), (count, 0, 0, None))
 
 
-def date_diff(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``date_diff('unit', x, y)``: the borders of units between x and y."""
-    known(node, "this", "expression", "unit", "date_part_boundary")
+def date_diff(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``date_diff('unit', x, y)``, the number of unit boundaries between x and y."""
+    require_only(node, "this", "expression", "unit", "date_part_boundary")
     unit = UNITS.get(node.args["unit"].name.lower()) if node.args.get("unit") else "day"
     later, earlier = node.this, node.expression
     if binding.dialect.name == "spark":
@@ -110,20 +112,25 @@ def date_diff(binding: Arguments, node: exp.Expr) -> Scalar:
     if unit is None or unit in ("millisecond", "microsecond", "decade", "century"):
         raise Refused("date_diff in that unit")
     type = pa.int32() if binding.dialect.name == "spark" else pa.int64()
-    return Call("difference", (moment(binding, earlier, False), moment(binding, later, False)), type, (unit,))
+    return Call(
+        "difference",
+        (datetime_argument(binding, earlier, False), datetime_argument(binding, later, False)),
+        type,
+        (unit,),
+    )
 
 
-def epoch(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``epoch(x)``: seconds, as a double."""
-    known(node, "this")
+def epoch(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``epoch(x)``, which returns seconds as a double."""
+    require_only(node, "this")
     if binding.dialect.name != "duckdb":
         raise Refused("epoch")
-    return Call("epoch", (moment(binding, node.this),), pa.float64(), ("second",))
+    return Call("epoch", (datetime_argument(binding, node.this),), pa.float64(), ("second",))
 
 
-def from_epoch(binding: Arguments, node: exp.Expr) -> Scalar:
-    """``to_timestamp(x)``; or ``epoch_ms`` of a timestamp, which the parser calls by the same name."""
-    known(node, "this", "scale")
+def from_epoch(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+    """Binds ``to_timestamp(x)``, and ``epoch_ms`` of a timestamp, which the parser gives the same class."""
+    require_only(node, "this", "scale")
     inner = binding.scalar(node.this)
     if binding.dialect.name != "duckdb":
         raise Refused("to_timestamp")
@@ -138,13 +145,13 @@ def from_epoch(binding: Arguments, node: exp.Expr) -> Scalar:
 
 
 def unix(unit: str, type: pa.DataType) -> Builder:
-    """Spark's ``unix_seconds(x)``, ``unix_date(x)``."""
+    """Binds Spark's ``unix_seconds(x)`` and ``unix_date(x)``."""
 
-    def build(binding: Arguments, node: exp.Expr) -> Scalar:
-        known(node, "this")
-        inner = moment(binding, node.this)
+    def build(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
+        require_only(node, "this")
+        inner = datetime_argument(binding, node.this)
         if binding.dialect.name != "spark" or (unit == "second" and (t.is_date(inner.type) or inner.type.tz is None)):
-            raise Refused("unix time of a moment without a zone")
+            raise Refused("unix time of a date, or of a timestamp without a zone")
         if unit == "day" and not t.is_date(inner.type):
             raise Refused("unix_date of a timestamp")
         return Call("epoch", (inner,), type, (unit,))
@@ -152,13 +159,13 @@ def unix(unit: str, type: pa.DataType) -> Builder:
     return build
 
 
-_MOMENTS = "date, timestamp"
+_DATETIMES = "date, timestamp"
 
 FUNCTIONS = (
     Function(
         "shift",
         "x + INTERVAL …, x - INTERVAL …, date_add, date_sub, add_months",
-        _MOMENTS,
+        _DATETIMES,
         "rises; the 31st becomes the month's last day",
         periods.shift,
         {exp.DateAdd: date_add, exp.AddMonths: add_months},
@@ -177,7 +184,7 @@ FUNCTIONS = (
     Function(
         "epoch",
         "epoch(x), epoch_ms, epoch_us, unix_timestamp, unix_seconds, unix_date",
-        _MOMENTS,
+        _DATETIMES,
         "rises",
         periods.epoch,
         {
