@@ -1,6 +1,6 @@
 """The bound tree: typed nodes for predicates over a table's columns.
 
-Scalars:     `Reference` · `Literal` · `Call` · `Foreign` (an expression that zskip does not know)
+Scalars:     `Reference` · `Literal` · `Call`
 Predicates:  `Compare` · `In` · `IsNull` · `Contains` · `And` · `Or` · `Not` · `Is` · `Choose` · `Opaque` · `Computable`
 
 The lower-case constructors normalise: ``a > b`` is built as ``b < a``, and nested ANDs are flattened. Predicates
@@ -28,7 +28,6 @@ __all__ = [
     "Compare",
     "Computable",
     "Contains",
-    "Foreign",
     "In",
     "Is",
     "IsNull",
@@ -94,17 +93,7 @@ class Call:
         return Call, (self.function, self.arguments, self.type, self.options)
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """An expression of which zskip knows only the columns that it reads: its text, and why."""
-
-    sql: str
-    paths: tuple[str, ...]
-    reason: str
-    type: pa.DataType
-
-
-Scalar = Reference | Literal | Call | Foreign
+Scalar = Reference | Literal | Call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,8 +327,6 @@ def paths_of(scalar: Scalar) -> Iterator[str]:
                 yield path
             case Call(_, arguments, _, _):
                 stack.extend(arguments)
-            case Foreign(paths=paths):
-                yield from paths
 
 
 def columns(node: Node) -> frozenset[str]:
@@ -380,8 +367,7 @@ def size(node: Node) -> int:
 def has_call_or_opaque(node: Node) -> bool:
     """Whether a predicate holds a function call or an opaque part, of which ranges may not show everything."""
     return any(
-        isinstance(each, Opaque) or any(isinstance(scalar, Call | Foreign) for scalar in _scalars(each))
-        for each in walk(node)
+        isinstance(each, Opaque) or any(isinstance(scalar, Call) for scalar in _scalars(each)) for each in walk(node)
     )
 
 
@@ -394,7 +380,7 @@ def depth(node: Node) -> int:
         deepest = max(deepest, level)
         if isinstance(each, Call):
             stack.extend((argument, level + 1) for argument in each.arguments)
-        elif not isinstance(each, Reference | Literal | Foreign):
+        elif not isinstance(each, Reference | Literal):
             below = _scalars(each)
             deepest = max(deepest, level + bool(below))
             stack.extend([(scalar, level + 1) for scalar in below if isinstance(scalar, Call)])

@@ -18,7 +18,6 @@ from zskip.expr.tree import (
     Compare,
     Computable,
     Contains,
-    Foreign,
     In,
     Is,
     IsNull,
@@ -194,9 +193,8 @@ class _Room:
 def _with_trials(proof: Proof) -> Proof:
     """The proof, with a trial around each part that reads one column in more than one way, or through a function, and
     around each of several columns that DuckDB computes."""
-    terms = frozenset(_terms(proof))
-    columns = {column for term in terms for column in _references(term)}
-    if len(columns) == 1 and not any(isinstance(each, Foreign) for each in terms):
+    columns = {column for term in frozenset(_terms(proof)) for column in _references(term)}
+    if len(columns) == 1:
         (column,) = columns
         plain = isinstance(proof, Steps) and proof.term == column
         worth = _asks(proof) or (can_be_tried(column.type) and not plain)
@@ -243,8 +241,8 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
         case Computed(_, question):
             yield from question.columns
         case Opaque(paths=paths):
-            for path in paths:
-                yield Foreign("", (path,), "", pa.null())
+            # Without a type, of which no values can be enumerated.
+            yield from (Reference(path, pa.null()) for path in paths)
         case _:
             for part in children(proof):
                 yield from _terms(part)
@@ -262,9 +260,6 @@ def _references(term: Scalar) -> Iterator[Reference]:
         case Call(_, arguments, _, _):
             for argument in arguments:
                 yield from _references(argument)
-        case Foreign(paths=paths, type=type):
-            for path in paths:
-                yield Reference(path, type)
 
 
 _BEYOND = Opaque("", (), Why("too many conditions"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from zskip.expr.tree import Call, Foreign, Literal, Reference, Scalar
+from zskip.expr.tree import Call, Literal, Reference, Scalar
 from zskip.functions import FUNCTIONS
 from zskip.intervals.spans import Span, key_family, of_column
 from zskip.pruning.budget import Budget
@@ -76,8 +76,6 @@ class Terms:
                 function = FUNCTIONS[name]
                 wide = function.wide if key_family(term.type) == "bytes" else None
                 return (wide or function.bounds)([self[argument] for argument in arguments], term)
-            case Foreign(type=type):
-                return Span.anything(type, len(self))
 
     def _constant(self, value: pa.Scalar) -> Span:
         """A constant in every unit, unless its copies would fill the memory."""
