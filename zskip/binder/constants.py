@@ -49,7 +49,7 @@ def number_value(text: str, negative: bool = False) -> pa.Scalar:
         return pa.scalar(Decimal(text), pa.decimal128(precision, scale))
     if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d+", text):
         return pa.scalar(float(text), pa.float64())
-    raise Refused(f"the number {text[:50]} has a form that zskip does not read")
+    raise Refused(f"the number {text[:50]} is in an unsupported form")
 
 
 def literal_value(node: exp.Expr, dialect: Dialect) -> pa.Scalar | None:
@@ -131,11 +131,11 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
         try:
             return pa.scalar(date.fromisoformat(text))
         except ValueError as error:
-            raise Refused(f"the text {text!r} is no date: the engine raises") from error
+            raise Refused(f"the string {text!r} is not a date: the engine raises") from error
     if t.is_timestamp(target):
         moment = timestamp(text, target.tz is not None, dialect.timezone, dialect.name)
         if target.unit == "ns" and moment.type.unit == "us" and abs(moment.value) > 2**63 // 1000:
-            raise Refused(f"the text {text!r} is outside the years that {target} holds: the engine raises")
+            raise Refused(f"the string {text!r} is outside the years that {target} holds: the engine raises")
         if target.unit == "ns":
             return moment.cast(target)
         return moment if target.unit == moment.type.unit == "us" else None
@@ -150,7 +150,7 @@ def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | 
         try:
             return pa.scalar(int(text), target)
         except (OverflowError, pa.ArrowInvalid) as error:
-            raise Refused(f"the text {text!r} does not fit {target}: the engine raises") from error
+            raise Refused(f"the string {text!r} does not fit {target}: the engine raises") from error
     if t.is_decimal(target) and re.fullmatch(r"[+-]?\d{1,38}(\.\d{1,38})?", text):
         value = Decimal(text)
         scale = -int(value.as_tuple().exponent)

@@ -90,12 +90,12 @@ class Binder:
             if t.is_boolean(value.type):
                 return tree.and_([]) if value.as_py() else tree.or_([])
             require_condition(self, node, value.type)
-            return opaque(self, node, f"a constant of type {value.type} where a predicate is wanted")
+            return opaque(self, node, f"a constant of type {value.type} used as a predicate")
         if isinstance(node, exp.Column):
             scalar = self.names.reference(node)
             if not t.is_boolean(scalar.type):
                 require_condition(self, node, scalar.type)
-                return opaque(self, node, f"a column of type {scalar.type} where a predicate is wanted")
+                return opaque(self, node, f"a column of type {scalar.type} used as a predicate")
             return tree.compare("=", scalar, Literal(pa.scalar(True)))
         return opaque(self, node, f"{name_as_written(self, node)} is not a predicate that zskip knows")
 

@@ -90,7 +90,7 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
         return _fit_float(constant, type, dialect)
     if t.is_integer(type) or t.is_decimal(type):
         if dialect == "spark" and t.is_integer(type) and t.is_decimal(source) and abs(constant.as_py()) >= 2**63:
-            raise Refused("Spark returns TRUE or FALSE beside a constant that no BIGINT holds, even for NULL")
+            raise Refused("a constant outside BIGINT: Spark returns TRUE or FALSE for it even beside NULL")
         return _fit_number(constant, type)
     if t.is_date(type) or t.is_timestamp(type):
         return _fit_datetime(constant, type, timezone)
@@ -98,7 +98,7 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
         unit = UNIT_NANOSECONDS[type.unit]
         floor, rest = divmod(constant.value * UNIT_NANOSECONDS[source.unit], unit)
         return Fit(pa.scalar(floor, pa.int64() if type.bit_width == 64 else pa.int32()).cast(type), rest == 0)
-    raise Refused(f"a constant of type {source} beside {type}")
+    raise Refused(f"a constant of type {source} compared with {type}")
 
 
 def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
@@ -136,7 +136,7 @@ def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> p
     if t.is_timestamp(type):
         moment = timestamp(text, type.tz is not None, timezone, dialect)
         if moment.value * UNIT_NANOSECONDS[moment.type.unit] % UNIT_NANOSECONDS[type.unit]:
-            raise Refused(f"the text {text!r} is finer than {type}: readers round or cut it")
+            raise Refused(f"the string {text!r} is finer than {type}: readers round or cut it")
         return moment
     if t.is_time(type) and (time := time_of_day(text, dialect)) is not None:
         return time
@@ -144,7 +144,7 @@ def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> p
         return pa.scalar(text.encode(), pa.binary())
     if (value := string_value(text, type, dialect)) is not None:
         return value
-    raise Refused(f"the text {text!r} beside {type}: the cast is left to the engine", Cause.ENGINE_CASTS)
+    raise Refused(f"the string {text!r} compared with {type}: the cast is left to the engine", Cause.ENGINE_CASTS)
 
 
 def string_value(text: str, type: pa.DataType, dialect: str) -> pa.Scalar | None:
@@ -185,15 +185,15 @@ def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
         r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
     )
     if parts is None:
-        raise Refused(f"the text {text!r} as a timestamp: the cast is left to the engine", Cause.ENGINE_CASTS)
+        raise Refused(f"the string {text!r} as a timestamp: the cast is left to the engine", Cause.ENGINE_CASTS)
     year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
     try:
         moment = datetime(year, month, day, hour, minute, second)
     except ValueError as error:
-        raise Refused(f"the text {text!r} is no timestamp: the engine raises") from error
+        raise Refused(f"the string {text!r} is not a timestamp: the engine raises") from error
     offset = parts.group(8)
     if offset and not zoned:
-        raise Refused(f"the text {text!r} has an offset and the type has none")
+        raise Refused(f"the string {text!r} has an offset and the type has none")
     nanoseconds = int((parts.group(7) or "").ljust(9, "0"))
     if zoned:
         moment = _to_utc(moment, offset, timezone, dialect)
@@ -203,7 +203,7 @@ def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
     if total % 1000 == 0:
         return pa.scalar(total // 1000, pa.timestamp("us", zone))
     if not -(2**63) <= total < 2**63:
-        raise Refused("nanoseconds outside of the years 1677 to 2262")
+        raise Refused("nanoseconds outside the years 1677 to 2262")
     return pa.scalar(total, pa.timestamp("ns", zone))
 
 
@@ -220,7 +220,7 @@ def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> da
     early, late = local.utcoffset(), local.replace(fold=1).utcoffset()
     if early is None or early != late:
         # Engines differ on a wall-clock time that occurs twice or never.
-        raise Refused(f"{moment} is not one moment in {zone}: clocks change there", Cause.AMBIGUOUS_MOMENT)
+        raise Refused(f"{moment} occurs twice or never in {zone}, where clocks change", Cause.AMBIGUOUS_MOMENT)
     return moment - early
 
 
@@ -231,7 +231,7 @@ def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
         return None
     hour, minute, second = (int(part or 0) for part in parts.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
-        raise Refused(f"the text {text!r} is no time of day: the engine raises")
+        raise Refused(f"the string {text!r} is not a time of day: the engine raises")
     micros = int((parts.group(4) or "").ljust(6, "0"))
     return pa.scalar(((hour * 60 + minute) * 60 + second) * 10**6 + micros, pa.int64()).cast(pa.time64("us"))
 
@@ -240,13 +240,13 @@ def _date(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError as error:
-        raise Refused(f"the text {text!r} is no date: the engine raises") from error
+        raise Refused(f"the string {text!r} is not a date: the engine raises") from error
 
 
 def _fit_boolean(constant: pa.Scalar, dialect: str) -> Fit:
     if dialect == "duckdb" and t.is_integer(constant.type) and constant.as_py() in (0, 1):
         return Fit(pa.scalar(bool(constant.as_py())), True)
-    raise Refused(f"a boolean beside {constant.type}")
+    raise Refused(f"a boolean compared with {constant.type}")
 
 
 def _is_number(type: pa.DataType) -> bool:
@@ -256,7 +256,7 @@ def _is_number(type: pa.DataType) -> bool:
 def _fit_float(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
     source = constant.type
     if not _is_number(source):
-        raise Refused(f"a constant of type {source} beside {type}")
+        raise Refused(f"a constant of type {source} compared with {type}")
     value = constant.as_py()
     try:
         number = float(value)
@@ -307,9 +307,9 @@ def _next_below(number: float, type: pa.DataType) -> float:
 def _fit_number(constant: pa.Scalar, type: pa.DataType) -> Fit:
     source = constant.type
     if t.is_boolean(source):
-        raise Refused(f"a boolean beside {type}")
+        raise Refused(f"a boolean compared with {type}")
     if not _is_number(source):
-        raise Refused(f"a constant of type {source} beside {type}")
+        raise Refused(f"a constant of type {source} compared with {type}")
     if t.is_integer(source) and t.is_integer(type):
         whole, (least, greatest) = constant.as_py(), integer_limits(type)
         if least <= whole <= greatest:
@@ -346,7 +346,7 @@ def _digits_together(left: pa.DataType, right: pa.DataType) -> int:
 def _double_floor(value: float, scale: int) -> tuple[int, bool]:
     """The greatest unscaled decimal whose double is <= value: the engine compares as doubles."""
     if abs(value) * 10**scale >= _EXACT_DOUBLE or scale > 22:
-        raise Refused("a double beyond 2^53 beside an exact number: the engine rounds", Cause.ENGINE_ROUNDS)
+        raise Refused("a double beyond 2^53 compared with an exact number: the engine rounds", Cause.ENGINE_ROUNDS)
     start = math.floor(Fraction(value) * 10**scale)
     best = max(k for k in (start - 1, start, start + 1) if k / 10**scale <= value)
     return best, best / 10**scale == value
@@ -372,17 +372,19 @@ def epoch_nanoseconds(constant: pa.Scalar) -> int:
 def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
     source = constant.type
     if not (t.is_date(source) or t.is_timestamp(source)):
-        raise Refused(f"a constant of type {source} beside {type}")
+        raise Refused(f"a constant of type {source} compared with {type}")
     if t.is_timestamp(source) and source.unit == "ns" and (t.is_date(type) or type.unit != "ns"):
-        raise Refused(f"the engine casts {type} to nanoseconds, and raises outside of the years 1677 to 2262")
+        raise Refused(f"the engine casts {type} to nanoseconds, and raises outside the years 1677 to 2262")
     from_zone, to_zone = t.is_timestamp(source) and source.tz is not None, t.is_timestamp(type) and type.tz is not None
     moment = epoch_nanoseconds(constant)
     if to_zone and not from_zone and type.unit == "ns":
-        raise Refused(f"{source} beside nanoseconds with a zone: engines differ on the zone of the constant")
+        raise Refused(f"{source} compared with nanoseconds with a zone: engines differ on the zone of the constant")
     if from_zone != to_zone:
         if from_zone:
             if not has_fixed_offset(zone):
-                raise Refused(f"an instant beside a column without zone: clocks change in {zone}", Cause.CLOCKS_CHANGE)
+                raise Refused(
+                    f"a timestamp with a zone compared with one without: clocks change in {zone}", Cause.CLOCKS_CHANGE
+                )
             moment += offset_nanoseconds(zone)
         else:
             naive = datetime(1970, 1, 1) + timedelta(microseconds=moment // 1000)

@@ -61,7 +61,7 @@ def _digits(function: str, left: Scalar, right: Scalar, whole: Callable[[Scalar]
 def _wide(function: str, left: Scalar, right: Scalar, dialect: Dialect) -> Scalar:
     """A result of more than 18 digits: exact up to 38 digits, beyond which the engine raises or returns NULL."""
     if not (widths.is_exact(left.type) and widths.is_exact(right.type)):
-        raise Refused(f"{left.type} {function} {right.type}: a float beside a number that no double holds")
+        raise Refused(f"{left.type} {function} {right.type}: a float and a number that no double holds")
     whole, scale = _digits(function, left, right, widths.digits)
     if scale > 30 or (dialect.name == "spark" and whole + scale > 38 and scale > 6):
         raise Refused("a decimal of more than 38 digits, which the engine rounds", Cause.ENGINE_ROUNDS)
@@ -102,7 +102,7 @@ def _constant_folded(function: str, left: Scalar, right: Scalar, engine_type: pa
 
 def _date_arithmetic(left: Scalar, right: Scalar, function: str, dialect: Dialect) -> Scalar:
     if left.type != pa.date32():
-        raise Refused(f"days beside {left.type}, which is in milliseconds")
+        raise Refused(f"days and {left.type}, which is in milliseconds")
     if t.is_integer(right.type) and right.type != pa.uint64() and dialect.name == "duckdb":
         return Call("add_days", (left, right), pa.date32(), (function,))
     if t.is_date(right.type) and function == "subtract" and dialect.name == "duckdb":

@@ -33,7 +33,7 @@ def interval(node: exp.Expr) -> tuple[int, int, int]:
     count = whole_number(node.this)
     unit = _UNIT_LENGTHS.get(UNITS.get(node.args["unit"].name.lower(), ""))
     if count is None or unit is None or abs(count) > 100_000:
-        raise Refused("an interval that zskip does not read")
+        raise Refused("an interval of an unsupported unit or length")
     return unit[0] * count, unit[1] * count, unit[2] * count
 
 
@@ -45,10 +45,10 @@ def shifted(inner: Scalar, months: int, days: int, micros: int, dialect: Dialect
     result = pa.timestamp("us", "UTC" if zone else None)
     if t.is_date(inner.type) and dialect.name == "spark":
         if micros:
-            raise Refused("a date and a time of day in Spark")
+            raise Refused("a time of day added to a date in Spark")
         result = pa.date32()
     if t.is_timestamp(inner.type) and inner.type.unit == "ns":
-        raise Refused("an interval beside nanoseconds, which are truncated")
+        raise Refused("an interval and nanoseconds, which are truncated")
     return Call("shift", (inner,), result, (months, days, micros, zone))
 
 
@@ -108,7 +108,7 @@ def date_diff(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
             raise Refused("datediff with a unit in Spark, which counts whole units")
         later, earlier = (each.this if isinstance(each, exp.TsOrDsToDate) else each for each in (later, earlier))
     elif binding.dialect.name != "duckdb":
-        raise Refused("datediff in this dialect")
+        raise Refused(f"datediff() in {binding.dialect.name}")
     if unit is None or unit in ("millisecond", "microsecond", "decade", "century"):
         raise Refused("date_diff in that unit")
     type = pa.int32() if binding.dialect.name == "spark" else pa.int64()
@@ -124,7 +124,7 @@ def epoch(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     """Binds ``epoch(x)``, which returns seconds as a double."""
     require_only(node, "this")
     if binding.dialect.name != "duckdb":
-        raise Refused("epoch")
+        raise Refused(f"epoch() in {binding.dialect.name}")
     return Call("epoch", (datetime_argument(binding, node.this),), pa.float64(), ("second",))
 
 
@@ -133,7 +133,7 @@ def from_epoch(binding: ArgumentBinder, node: exp.Expr) -> Scalar:
     require_only(node, "this", "scale")
     inner = binding.scalar(node.this)
     if binding.dialect.name != "duckdb":
-        raise Refused("to_timestamp")
+        raise Refused(f"to_timestamp() in {binding.dialect.name}")
     scale = whole_number(node.args["scale"]) if node.args.get("scale") else None
     if t.is_timestamp(inner.type) or t.is_date(inner.type):
         if scale != 3 or inner.type == pa.date64():

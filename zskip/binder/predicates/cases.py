@@ -67,7 +67,7 @@ def value(binding: Binding, node: exp.Expr) -> Value:
 
 def _require_few(branches: Sequence[exp.Expr]) -> None:
     if len(branches) > _MAX_BRANCHES:
-        raise Refused(f"a choice among more than {_MAX_BRANCHES}")
+        raise Refused(f"a choice among more than {_MAX_BRANCHES} values")
 
 
 def _branches(binding: Binding, node: exp.Expr) -> tuple[list[tuple[Node, exp.Expr]], exp.Expr | None]:

@@ -64,7 +64,7 @@ def one_type(left: Scalar, right: Scalar, dialect: Dialect) -> tuple[Scalar, Sca
         zoned = any(zone_of(each, dialect) is not None for each in (left, right))
         target = pa.timestamp("us", "UTC" if zoned else None)
         return _as_timestamp(left, target, dialect), _as_timestamp(right, target, dialect)
-    raise Refused(f"{left.type} beside {right.type}")
+    raise Refused(f"{left.type} compared with {right.type}")
 
 
 def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.DataType:
@@ -74,7 +74,7 @@ def _number_type(left: pa.DataType, right: pa.DataType, dialect: Dialect) -> pa.
         return pa.int64()
     if any(t.is_floating(each) for each in types):
         if wide:
-            raise Refused(f"{left} beside {right}, which a double does not hold")
+            raise Refused(f"{left} compared with {right}, which a double does not hold")
         with_decimal = dialect.name == "spark" and any(t.is_decimal(each) for each in types)
         return pa.float64() if pa.float64() in types or with_decimal else pa.float32()
     scale = max(each.scale if t.is_decimal(each) else 0 for each in types)
@@ -92,11 +92,12 @@ def _as_timestamp(scalar: Scalar, target: pa.DataType, dialect: Dialect) -> Scal
         return scalar
     zone = zone_of(scalar, dialect)
     if t.is_timestamp(scalar.type) and scalar.type.unit == "ns":
-        raise Refused("nanoseconds beside microseconds")
+        raise Refused("nanoseconds compared with microseconds")
     if (zone is None) != (target.tz is None):
         if not has_fixed_offset(dialect.timezone):
             raise Refused(
-                f"a type with a zone beside one without, where clocks change in {dialect.timezone}", Cause.CLOCKS_CHANGE
+                f"a type with a zone compared with one without, where clocks change in {dialect.timezone}",
+                Cause.CLOCKS_CHANGE,
             )
         return Call("timestamp", (scalar,), target, (dialect.timezone,))
     return Call("timestamp", (scalar,), target, (None,))

@@ -65,7 +65,7 @@ def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> li
         raise Refused("row values of different lengths")
     pairs = list(zip(left, map(binding.scalar, right), strict=True))
     if any(t.is_string(a.type) != t.is_string(b.type) for a, b in pairs):
-        raise Refused("a row value with a text beside another type: engines may compare both as texts")
+        raise Refused("a row value with a string compared with another type: engines may compare both as strings")
     return pairs
 
 
@@ -73,7 +73,7 @@ def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: ex
     """TRUE where all pairs of any row are equal; FALSE or NULL elsewhere."""
     legs = [tree.and_([_equal_parts(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
     # Elsewhere, beside NULL, engines differ between FALSE and NULL.
-    rest = Opaque("", (), Why("a row value beside NULL"), implies=tree.or_([]))
+    rest = Opaque("", (), Why("a row value compared with NULL"), implies=tree.or_([]))
     return tree.choose(tree.or_(legs), tree.and_([]), rest)
 
 
@@ -106,7 +106,7 @@ def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]],
         return tree.or_([part(op, left, right), *nulls])
 
     nullable = [side for side in sides if not isinstance(side, Literal)]
-    unproved = opaque(binding, whole, "the order of row values beside NULL")
+    unproved = opaque(binding, whole, "the order of row values with NULL")
     beside_null = replace(unproved, implies=ordered(part_or_null))
     return tree.choose(tree.or_([tree.IsNull(side) for side in nullable]), beside_null, ordered(part))
 

@@ -27,7 +27,7 @@ def like(binding: Binding, node: exp.Expr) -> Node:
     except Refused as refusal:
         return opaque(binding, node, refusal.why)
     if not isinstance(text, Literal):
-        return opaque(binding, node, "LIKE with a pattern that is no constant")
+        return opaque(binding, node, "LIKE with a pattern that is not a constant")
     if not text.value.is_valid:
         return tree.unknown()
     if not t.is_string(subject.type) or not t.is_string(text.type):
@@ -52,7 +52,7 @@ def escaped(binding: Binding, node: exp.Expr) -> Node:
             matching = patterns.like(subject, text.value.as_py(), escape.as_py() or None)
             if matching is not None:
                 return matching
-    return opaque(binding, node, "a pattern that zskip does not read")
+    return opaque(binding, node, "an unsupported pattern")
 
 
 def starts(binding: Binding, node: exp.Expr) -> Node:
@@ -114,7 +114,7 @@ def _text(binding: Binding, node: exp.Expr) -> tuple[Scalar, str | None]:
     """The subject and the text of a pattern; the text is None for NULL. Raises `Refused`."""
     subject, text = binding.scalar(node.this), binding.scalar(node.expression)
     if not isinstance(text, Literal) or not t.is_string(subject.type):
-        raise Refused("a pattern that is no constant, or not over a string")
+        raise Refused("a pattern that is not a constant, or not over a string")
     if not text.value.is_valid:
         return subject, None
     if not t.is_string(text.type):

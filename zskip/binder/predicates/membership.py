@@ -71,12 +71,12 @@ def in_(binding: Binding, node: exp.Expr) -> Node:
         if values is not None:
             return distribute(lambda term: _in_array(binding, term, values, node), subject)
         if sum(not isinstance(each, exp.Literal | exp.Cast | exp.Neg) for each in node.expressions) > _MAX_TERMS:
-            raise Refused(f"IN over more than {_MAX_TERMS:,} expressions that are no constants")
+            raise Refused(f"IN over more than {_MAX_TERMS:,} expressions that are not constants")
         scalars = [binding.scalar(each) for each in node.expressions]
         if any(isinstance(each, Literal) and not each.value.is_valid for each in scalars) and _may_be_list_value(
             binding, node
         ):
-            raise Refused("IN over a list value with NULL, which is no list of alternatives")
+            raise Refused("IN over a list value that contains NULL")
         return distribute(lambda term: _in_scalars(binding, term, scalars, node), subject)
     except Refused as refusal:
         return case_folded_equality(binding, node.this, node.expressions, node, refusal.why)

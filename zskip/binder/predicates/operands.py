@@ -31,7 +31,7 @@ def bind_comparison(binding: Binding, op: str, left: Scalar, right: Scalar, whol
         return bind_comparison(binding, _MIRRORED[op], right, left, whole)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, Call) and side.function == "negate" and t.is_floating(side.type) and _may_be_nan(other):
-            raise Refused("NaN beside a negated number: DuckDB moves the sign to NaN, which has none")
+            raise Refused("NaN compared with a negated number: DuckDB moves the sign to NaN, which has none")
     if isinstance(right, Literal):
         if not right.value.is_valid or (isinstance(left, Literal) and not left.value.is_valid):
             return tree.unknown()
@@ -62,13 +62,13 @@ def not_distinct(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr)
 def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
     """A constant converted to a term's type; not exact if the term cannot have this value. Raises `Refused`."""
     if isinstance(term, Call) and t.is_string(value.type) and _kind(term.type) == "number":
-        raise Refused("a text beside a computed number: the cast is left to the engine", Cause.ENGINE_CASTS)
+        raise Refused("a string compared with a computed number: the cast is left to the engine", Cause.ENGINE_CASTS)
     nearest = fit(value, term.type, binding.dialect.name, binding.dialect.timezone)
     if isinstance(term, Call) and t.is_decimal(term.type):
         # The result may have more digits than its type, so a constant near the type's limits proves nothing.
         floor, digits = nearest.floor, max(term.type.precision, 18)
         if floor is None or abs(floor.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
-            raise Refused(f"a constant of about {digits} digits beside a computed decimal")
+            raise Refused(f"a constant of about {digits} digits compared with a computed decimal")
     if nearest.exact and nearest.floor is not None and not in_image(term, nearest.floor):
         return replace(nearest, exact=False)
     return nearest
