@@ -88,7 +88,7 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an error's message; other libraries put stacks of their own below it.
 
     >>> first_line(ValueError("no such file\\n  at line 5"))

@@ -8,9 +8,11 @@ files. Where another writer commits meanwhile, the commit is retried as long as 
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ import pyarrow.parquet as pq
 from zskip import hive
 from zskip.binder import bind
 from zskip.engines.arrow import to_batches
-from zskip.errors import CommitConflict, InvalidOption
+from zskip.errors import CommitConflict, InvalidOption, TableNotFound, UncertainCommit
 from zskip.plan import survey
 from zskip.plan.survivors import Survivors
 from zskip.receipts import Clustered
@@ -34,7 +36,7 @@ from zskip.sources.delta import DeltaSource
 from zskip.sources.iceberg import IcebergSource
 from zskip.storage import Storage, abandon
 from zskip.storage.local import LocalStorage
-from zskip.tablelog import Index, LayoutRecord, commit
+from zskip.tablelog import Index, LayoutRecord, Snapshot, commit
 from zskip.writer import WriteOptions
 from zskip.writer.append import recorded, routing_of
 from zskip.writer.row_source import of_reader
@@ -42,6 +44,7 @@ from zskip.writer.write import Written, write_files
 
 __all__ = ["cluster"]
 
+_LOG = logging.getLogger("zskip")
 _ATTEMPTS = 5
 _RUN = re.compile(r"-([0-9a-f]{16})(?:-\d+)*\.parquet$")
 
@@ -70,12 +73,12 @@ def cluster(
     by = [column.path for column in snapshot.schema.orderable(options.by)]
     known = snapshot.layout if snapshot.layout is not None and list(snapshot.layout.options["by"]) == by else None
     runs: list[str] = [] if known is None or full else list(known.options["runs"])
-    chosen = _chosen(index, where, runs, max_bytes)
+    with _unless_changed(source):
+        chosen = _chosen(index, where, runs, max_bytes)
     size = int(pc.sum(chosen.sizes, min_count=0).as_py())
     version = int(snapshot.details["version"])
     if dry_run or not len(chosen):
         return Clustered(version, len(chosen), size, None if dry_run else 0, dry_run)
-    paths = index.paths(chosen.numbers)
     options = replace(options, by=by, partition_by=snapshot.partition_by)
     routing, rows_per_file = routing_of(index.parts, snapshot) if runs else (None, None)
 
@@ -85,27 +88,39 @@ def cluster(
         return write_files(rows, into, _plain(scan.schema), options, routing, rows_per_file)
 
     if isinstance(source, DeltaSource):
-        delta_commit.require_replaceable(source, index, chosen.numbers)
-        written = laid_out(source.storage)
-        try:
-            count = _commit_delta(source, index, paths, written)
-            runs += sorted({match[1] for path in written.files.path.to_pylist() if (match := _RUN.search(path))})
-        except CommitConflict:
-            abandon(source.storage, written.files.path.to_pylist())
-            raise
+        with _unless_changed(source):
+            delta_commit.require_replaceable(source, index, chosen.numbers)
+            written = laid_out(source.storage)
+            version = _commit_delta(source, index, index.paths(chosen.numbers), written)
+        count = len(written.files)
+        runs += sorted({match[1] for path in written.files.path.to_pylist() if (match := _RUN.search(path))})
     elif isinstance(source, IcebergSource):
         iceberg_commit.require_replaceable(source)
         options = replace(options, partition_by=())
-        with tempfile.TemporaryDirectory(dir=options.temp_directory) as folder:
+        run = uuid4()
+        with _unless_changed(source), tempfile.TemporaryDirectory(dir=options.temp_directory) as folder:
             written = laid_out(LocalStorage(Path(folder)))
             files = [str(Path(folder) / path) for path in written.files.path.to_pylist()]
-            run = uuid4()
             count = iceberg_commit.replace_files(source, index, chosen.numbers, map(pq.read_table, files), run)
-            runs.append(str(run))
+        source = source.moved_on()
+        version = source.snapshot_id(source.opened())
+        runs.append(str(run))
     else:
         raise InvalidOption(f"{source.format} tables cannot be laid out.")
-    now = _recorded(source, recorded(written, options), runs)
-    return Clustered(int(now.snapshot.details["version"]), len(chosen), size, count)
+    _record(source, snapshot.details["table"], recorded(written, options), runs)
+    return Clustered(version, len(chosen), size, count)
+
+
+@contextmanager
+def _unless_changed(source: Source) -> Iterator[None]:
+    """Raise `CommitConflict` in place of the errors of a table that others have changed, deleted or vacuumed."""
+    try:
+        yield
+    except (CommitConflict, TableNotFound) as error:
+        raise CommitConflict(
+            f"{source.home.uri} was changed by others while it was being laid out: {error} Nothing was changed here. "
+            "Run it again."
+        ) from error
 
 
 def _chosen(index: Index, where: str | None, runs: Sequence[str], max_bytes: int | None) -> Survivors:
@@ -127,27 +142,28 @@ def _plain(schema: Schema) -> Schema:
 
 
 def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, written: Written) -> int:
-    """Replace the files in the newest version in which all of them are live."""
-    values = [_partition_values(path, index.snapshot.partition_by) for path in written.files.path.to_pylist()]
-    for attempt in range(_ATTEMPTS):
-        names = index.paths(np.arange(len(index)))
-        gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
-        if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
-            raise CommitConflict(
-                f"{source.storage.uri}: another writer changed files that were being laid out. Nothing was changed. "
-                "Run it again."
-            )
-        try:
-            delta_commit.replace_files(source, index, gone, written.files, values)
-            return len(written.files)
-        except CommitConflict:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            fresh = index_of(source)
-            if fresh.snapshot.schema != index.snapshot.schema:
-                raise
-            index = fresh
-    raise AssertionError
+    """Replace the files in the newest version in which all of them are live. Returns the version that does."""
+    before = index.snapshot
+    values = [_partition_values(path, before.partition_by) for path in written.files.path.to_pylist()]
+    try:
+        for _ in range(_ATTEMPTS):
+            names = index.paths(np.arange(len(index)))
+            gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
+            if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
+                raise CommitConflict("Another writer changed files that were being laid out.")
+            try:
+                return delta_commit.replace_files(source, index, gone, written.files, values)
+            except CommitConflict as error:
+                conflict = error
+            index = index_of(source)
+            if index.snapshot.details["table"] != before.details["table"] or index.snapshot.schema != before.schema:
+                break
+        raise conflict
+    except UncertainCommit:
+        raise
+    except BaseException:
+        abandon(source.storage, written.files.path.to_pylist())
+        raise
 
 
 def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, str | None]:
@@ -155,16 +171,32 @@ def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, st
     return {name: texts[name] for name in partition_by}
 
 
-def _recorded(source: Source, record: LayoutRecord, runs: Sequence[str]) -> Index:
-    """The index of the current table, with the layout and the runs that followed it recorded."""
-    index = index_of(source.moved_on() if isinstance(source, IcebergSource) else source)
+def _record(source: Source, table: str, record: LayoutRecord, runs: Sequence[str]) -> None:
+    """Record the layout, and the runs that followed it, in the index of what the table holds now.
+
+    Without the record, the next call only lays out more files than it needs to.
+    """
     kept: dict[str, Any] = {**record.options, "runs": list(runs)}
-    snapshot = commit(
-        index.parts,
-        index.snapshot,
-        "cluster",
-        layout=replace(record, options=kept),
-        managed=False,
-        details=index.snapshot.details,
-    )
-    return Index(index.storage, snapshot, parts=index.parts)
+    for _ in range(_ATTEMPTS):
+        index = index_of(source)
+        if index.snapshot.details["table"] != table:  # another table, made in its place
+            return
+        try:
+            commit(
+                index.parts,
+                index.snapshot,
+                "cluster",
+                layout=replace(record, options=kept),
+                managed=False,
+                details=index.snapshot.details,
+                still=_refuse,
+            )
+        except CommitConflict:
+            continue
+        return
+    _LOG.warning("The layout of %s was not recorded: other processes update its index.", source.home.uri)
+
+
+def _refuse(newest: Snapshot) -> None:
+    # The details of an older version on a newer one would take commits for unread.
+    raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile.")

@@ -40,7 +40,7 @@ from zskip.types import is_orderable, logical_type
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["DeltaSource", "is_delta", "log_versions"]
+__all__ = ["DeltaSource", "commit_path", "is_delta", "log_versions"]
 
 _FEATURES = frozenset(
     {
@@ -112,7 +112,7 @@ class DeltaSource:
                 raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version} now.") from error
             raise TableNotFound(f"There is no Delta table at {self.storage.uri}: {error}") from error
         except (TableError, OverflowError) as error:
-            if version is None or self.storage.exists(_commit(version)):
+            if version is None or self.storage.exists(commit_path(version)):
                 raise
             raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version}.") from error
         return table
@@ -141,7 +141,7 @@ class DeltaSource:
         if any(other < version for other in log_versions(self.storage)):
             return
         asked = int(moment.timestamp() * 1000)
-        committed = self.storage.size_and_modified([_commit(version)]).modified[0].as_py()
+        committed = self.storage.size_and_modified([commit_path(version)]).modified[0].as_py()
         if committed is None or committed // 1_000_000 <= asked:
             return
         # The time that the commit itself gives, which history() shows, may be earlier than that of its file.
@@ -151,9 +151,9 @@ class DeltaSource:
 
     def _time_in(self, version: int) -> int | None:
         """The time that a commit gives of itself, in milliseconds."""
-        if not self.storage.exists(_commit(version)):
+        if not self.storage.exists(commit_path(version)):
             return None
-        for line in self.storage.read(_commit(version)).splitlines():
+        for line in self.storage.read(commit_path(version)).splitlines():
             commit_info = json.loads(line).get("commitInfo", {})
             if commit_info:
                 return cast("int | None", commit_info.get("inCommitTimestamp", commit_info.get("timestamp")))
@@ -163,9 +163,9 @@ class DeltaSource:
 
     def is_current(self, state: Mapping[str, Any]) -> bool:
         version, mark = int(state["version"]), state["mark"]
-        if isinstance(self.fixed, datetime) or self._mark(version) != mark:
+        if isinstance(self.fixed, datetime) or self.mark(version) != mark:
             return False
-        return self.fixed is not None or (mark != "" and not self.storage.exists(_commit(version + 1)))
+        return self.fixed is not None or (mark != "" and not self.storage.exists(commit_path(version + 1)))
 
     def read(self) -> Content:
         table = self.table()
@@ -181,20 +181,20 @@ class DeltaSource:
                 "source": "delta",
                 "table": str(table.metadata().id),
                 "version": version,
-                "mark": self._mark(version),
+                "mark": self.mark(version),
                 "head": _head(table),
             }
             return _content(table, schema, partition_by, deleted, None, state)
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         version, mark = int(state["version"]), state["mark"]
-        if self.fixed is not None or not mark or self._mark(version) != mark:
+        if self.fixed is not None or not mark or self.mark(version) != mark:
             return None
         added: dict[str, dict[str, Any]] = {}
         removed: dict[str, None] = {}
-        while self.storage.exists(_commit(version + 1)):
+        while self.storage.exists(commit_path(version + 1)):
             version += 1
-            actions = _actions(self.storage.read(_commit(version)))
+            actions = _actions(self.storage.read(commit_path(version)))
             if actions is None:
                 return None
             # A file whose deletes change is removed and added in one commit, in any order.
@@ -205,7 +205,7 @@ class DeltaSource:
             added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
         if any((add.get("deletionVector") or {}).get("storageType") == "p" for add in added.values()):
             return None  # of any address: deltalake reads it
-        with reading(self.storage.uri_of(_commit(version)), "of the log of a Delta table"):
+        with reading(self.storage.uri_of(commit_path(version)), "of the log of a Delta table"):
             deleted = {
                 unquote(path): rows
                 for path, add in added.items()
@@ -225,13 +225,13 @@ class DeltaSource:
                 return None
             schema = pa.schema(table.schema().to_arrow())
             partition_by = tuple(table.metadata().partition_columns)
-            news = {**state, "version": version, "mark": self._mark(version)}
+            news = {**state, "version": version, "mark": self.mark(version)}
             gone = tuple(map(unquote, removed))
             return _content(table, schema, partition_by, deleted, gone, news)
 
-    def _mark(self, version: int) -> str:
+    def mark(self, version: int) -> str:
         """What tells a commit from another of that number, of a table that was made anew; empty where it is gone."""
-        found = self.storage.size_and_modified([_commit(version)])
+        found = self.storage.size_and_modified([commit_path(version)])
         if found.size.null_count:
             return ""
         return f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
@@ -250,7 +250,8 @@ def _require_whole(storage: Storage, path: str) -> None:
             pq.read_table(pa.BufferReader(storage.read(path)))
 
 
-def _commit(version: int) -> str:
+def commit_path(version: int) -> str:
+    """The file of a version in the log."""
     return f"_delta_log/{version:020}.json"
 
 

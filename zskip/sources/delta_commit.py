@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from zskip import types as t
-from zskip.errors import CommitConflict, UnsupportedFormat
+from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
 from zskip.schema import Schema
-from zskip.sources.delta import DeltaSource
+from zskip.sources.delta import DeltaSource, commit_path
 from zskip.sources.source import FIELD_ID, STORED_AS
 from zskip.stats import DataFiles
+from zskip.storage import Storage
 from zskip.tablelog import Index
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 __all__ = ["replace_files", "require_replaceable"]
 
@@ -73,17 +74,20 @@ def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) ->
 
 def replace_files(
     source: DeltaSource, index: Index, gone: np.ndarray, files: DataFiles, values: Sequence[Mapping[str, str | None]]
-) -> None:
+) -> int:
     """Commit that ``files`` stand in the place of those of ``gone``, on the version that the index has.
 
-    ``values``: the partition values of each new file, as texts. Raises `CommitConflict` where the table has moved on.
+    ``values``: the partition values of each new file, as texts. Returns the new version.
+    Raises `CommitConflict` where the table has moved on, was replaced by another one, or a vacuum took the files:
+    nothing was changed then; and `UncertainCommit` where the commit may have been made.
     """
-    from deltalake import CommitProperties, DeltaTable
-    from deltalake.exceptions import CommitFailedError
+    from deltalake import CommitProperties
+    from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.transaction import AddAction, RemoveAction
 
-    version = int(index.snapshot.details["version"])
-    table: DeltaTable = DeltaTable(source.storage.uri, version, dict(source.options) or None)
+    uri, state = source.storage.uri, index.snapshot.details
+    version, run = int(state["version"]), uuid4().hex
+    table = replace(source, fixed=version).table()
     now = int(time.time() * 1000)
     stats = _stats(files, index.snapshot.schema, index.snapshot.partition_by)
     adds = [
@@ -91,6 +95,9 @@ def replace_files(
         for path, size, value, text in zip(files.path.to_pylist(), files.size.to_pylist(), values, stats, strict=True)
     ]
     removes = [RemoveAction(path, False, now) for path in index.paths(gone).to_pylist()]
+    _require_base(source, state)
+    _require_files(source, files)
+    properties = CommitProperties(max_commit_retries=0, custom_metadata={"writtenBy": "zskip", "run": run})
     try:
         # Without a limit of 0 a stale table's commit is accepted, and brings back what others deleted meanwhile.
         table.create_write_transaction(
@@ -98,10 +105,66 @@ def replace_files(
             "append",
             table.schema(),
             list(index.snapshot.partition_by),
-            commit_properties=CommitProperties(max_commit_retries=0, custom_metadata={"writtenBy": "zskip"}),
+            commit_properties=properties,
         )
     except CommitFailedError as error:
-        raise CommitConflict(f"{source.storage.uri}: version {version} is no longer the newest ({error}).") from error
+        raise CommitConflict(f"{uri}: version {version} is no longer the newest ({error}).") from error
+    except DeltaError as error:
+        if not _is_of(source.storage, version + 1, run):
+            raise CommitConflict(f"{uri}: deltalake refuses the commit: {first_line(error)}") from error
+        _look_again(source, state, files, run)
+        raise UncertainCommit(
+            f"{uri}: version {version + 1} was made, and then deltalake failed: {first_line(error)}"
+        ) from error
+    _look_again(source, state, files, run)
+    return version + 1
+
+
+def _look_again(source: DeltaSource, state: Mapping[str, Any], files: DataFiles, run: str) -> None:
+    """Withdraw a commit whose base, or whose files, were removed while it was made: raises `CommitConflict` then."""
+    storage, version = source.storage, int(state["version"]) + 1
+    try:
+        _require_base(source, state)
+        _require_files(source, files)
+    except CommitConflict as error:
+        if storage.exists(commit_path(version + 1)):
+            raise UncertainCommit(
+                f"{error} Version {version} names the files all the same, and others have committed after it: go back "
+                f"to version {version - 1} with deltalake's restore."
+            ) from error
+        if _is_of(storage, version, run):
+            storage.delete([commit_path(version)])
+            storage.remove_empty("_delta_log")
+        raise
+
+
+def _require_base(source: DeltaSource, state: Mapping[str, Any]) -> None:
+    """Raise `CommitConflict` where the version that a change is based on is no longer the table's."""
+    mark = source.mark(int(state["version"]))
+    if mark and mark == state["mark"]:
+        return
+    if not mark:  # a clean-up of the log may have removed it, behind a checkpoint
+        try:
+            if source.table().metadata().id == state["table"]:
+                return
+        except TableError:
+            pass
+    raise CommitConflict(f"The table at {source.storage.uri} was deleted, or replaced by another one.")
+
+
+def _require_files(source: DeltaSource, files: DataFiles) -> None:
+    found = source.storage.size_and_modified(files.path.to_pylist())
+    if found.size.null_count:
+        gone = found.path.filter(pc.is_null(found.size))
+        raise CommitConflict(
+            f"{source.storage.uri_of(gone[0].as_py())} was removed, as by a vacuum, before it was used."
+        )
+
+
+def _is_of(storage: Storage, version: int, run: str) -> bool:
+    """Whether a commit is the one that was just made."""
+    path = commit_path(version)
+    return storage.exists(path) and run.encode() in storage.read(path)
 
 
 def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> list[str]:

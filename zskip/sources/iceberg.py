@@ -191,6 +191,11 @@ class IcebergSource:
             raise TableNotFound(f"The Iceberg table at {self.metadata} has no snapshot {self.fixed}.")
         return found
 
+    def snapshot_id(self, table: Table) -> int:
+        """The id of the chosen snapshot; 0 for a table without any."""
+        snapshot = self._snapshot(table)
+        return 0 if snapshot is None else snapshot.snapshot_id
+
     # --- content ---
 
     def _relative(self, address: str) -> str:
@@ -227,10 +232,9 @@ class IcebergSource:
             if column.orderable and column.parts in ids
         }
         size = pa.array([file.file_size_in_bytes for file in files], pa.int64())
-        snapshot = self._snapshot(table)
         state = {
             "source": "iceberg",
-            "version": 0 if snapshot is None else snapshot.snapshot_id,
+            "version": self.snapshot_id(table),
             "metadata": self.metadata,
             "mark": self.mark,
             "table": str(table.metadata.table_uuid),

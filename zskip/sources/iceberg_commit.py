@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, UnsupportedFormat
+from zskip.errors import CommitConflict, UncertainCommit, UnsupportedFormat, first_line
 from zskip.sources.iceberg import IcebergSource, manifest_entries
 from zskip.sources.iceberg_paths import path_in
+from zskip.sources.locate import index_of
+from zskip.sources.source import reading
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 __all__ = ["replace_files", "require_replaceable"]
+
+_ATTEMPTS = 5
 
 
 def require_replaceable(source: IcebergSource) -> Table:
@@ -39,27 +45,91 @@ def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: I
     """Write each table of rows as a file, and commit that they stand in the place of the files of ``gone``.
 
     pyiceberg writes the files, with the field ids, bounds and partitions of the table, and ``run`` in their names.
-    Returns how many they are.
-    Raises `CommitConflict` where the table has moved on since the index followed it.
+    Returns how many they are. Where another writer commits first, it is tried again as long as the files are live, with
+    the same deletes.
+    Raises `CommitConflict` where they are not, and where the table was dropped or made anew: nothing was changed then;
+    and `UncertainCommit` where its catalog does not say whether it committed.
     """
-    from pyiceberg.exceptions import CommitFailedException, ValidationException
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 
     table = require_replaceable(source)
-    paths = set(index.paths(gone).to_pylist())
-    replaced = [one for one in _data_files(table) if path_in(source.storage, one.file_path) in paths]
-    if len(replaced) < len(gone) or table.current_snapshot() is None:
-        raise CommitConflict(f"{source.metadata}: files that were to be replaced are no longer in the table.")
-    numbers = itertools.count()
-    written = [file for part in rows for file in _written(table, part, run, numbers)]
+    paths, deletes, columns = index.paths(gone), index.deletes(gone), index.snapshot.schema
+    written: list[DataFile] = []
     try:
-        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
+        replaced = _replaced(source, table, paths)
+        numbers = itertools.count()
+        for part in rows:
+            written += _written(table, part, run, numbers)
+        for attempt in range(_ATTEMPTS):
+            for file in written:
+                if not table.io.new_input(file.file_path).exists():
+                    raise CommitConflict(f"{file.file_path} was removed, as by a clean-up of orphans, before its use.")
+            try:
+                _commit(table, replaced, written)
+                return len(written)
+            except CommitFailedException:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            table.refresh()
+            fresh = index_of(source.moved_on())
+            found = np.flatnonzero(np.asarray(pc.is_in(fresh.paths(np.arange(len(fresh))), value_set=paths)))
+            if fresh.snapshot.schema != columns or fresh.paths(found) != paths or fresh.deletes(found) != deletes:
+                raise CommitConflict("Another writer changed files that were being laid out.")
+            replaced = _replaced(source, table, paths)
+    except UncertainCommit:
+        raise
+    except BaseException as error:
+        _abandon(table, written)
+        refused = isinstance(error, CommitFailedException | ValidationException | NoSuchTableError)
+        if refused or _of_another(error):
+            raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
+        raise
+    raise AssertionError
+
+
+def _commit(table: Table, replaced: Sequence[DataFile], written: Sequence[DataFile]) -> None:
+    """Replace the files in one snapshot on the one that the table is at, and on no later one."""
+    from pyiceberg.exceptions import RESTError
+    from pyiceberg.table import Table, TableProperties
+
+    # Left to try again, pyiceberg would not ask whether rows of the replaced files were deleted meanwhile.
+    once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    metadata = table.metadata.model_copy(update={"properties": once})
+    tried = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+    try:
+        with tried.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
             for file in replaced:
                 snapshot.delete_data_file(file)
             for file in written:
                 snapshot.append_data_file(file)
-    except (CommitFailedException, ValidationException) as error:
-        raise CommitConflict(f"{source.metadata}: the table was changed meanwhile ({error}).") from error
-    return len(written)
+    except FileNotFoundError as error:
+        raise CommitConflict(f"{error} is gone.") from error
+    except (RESTError, OSError) as error:
+        raise UncertainCommit(
+            f"{table.metadata_location}: its catalog does not say whether it committed ({first_line(error)}). Load the "
+            "table again: it did if the newest snapshot is an overwrite of this time."
+        ) from error
+    table.metadata, table.metadata_location = tried.metadata, tried.metadata_location
+
+
+def _of_another(error: BaseException) -> bool:
+    """Whether pyiceberg tells by an error that a table was made anew under its name."""
+    return isinstance(error, ValueError) and "UUID does not match" in str(error)
+
+
+def _replaced(source: IcebergSource, table: Table, paths: pa.StringArray) -> list[DataFile]:
+    """The entries of files in the table as it was loaded. Raises `CommitConflict` where some are no longer in it."""
+    wanted = set(paths.to_pylist())
+    found = [one for one in _data_files(table) if path_in(source.storage, one.file_path) in wanted]
+    if len(found) < len(paths):
+        raise CommitConflict(f"{source.metadata}: files that were to be replaced are no longer in the table.")
+    return found
+
+
+def _abandon(table: Table, written: Sequence[DataFile]) -> None:
+    for file in written:
+        with suppress(OSError):  # a clean-up of orphans takes it then
+            table.io.delete(file.file_path)
 
 
 def _written(table: Table, rows: pa.Table, run: UUID, numbers: itertools.count[int]) -> Iterable[DataFile]:
@@ -72,6 +142,10 @@ def _written(table: Table, rows: pa.Table, run: UUID, numbers: itertools.count[i
 
 def _data_files(table: Table) -> Iterator[DataFile]:
     snapshot = table.current_snapshot()
-    for manifest in [] if snapshot is None else snapshot.manifests(table.io):
+    if snapshot is None:
+        return
+    with reading(snapshot.manifest_list, "a list of manifests of an Iceberg table"):
+        manifests = snapshot.manifests(table.io)
+    for manifest in manifests:
         if manifest.content.name == "DATA":
             yield from (entry.data_file for entry in manifest_entries(table, manifest))
