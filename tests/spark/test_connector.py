@@ -17,9 +17,11 @@ import zskip
 from tests.spark.files import files_read
 from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
-from zskip.spark import connector
+from zskip.spark import connector, pruned_scan
 from zskip.spark.handoff import setting
+from zskip.spark.jvm import Jvm
 from zskip.spark.runtime_keys import parsed
+from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.table import Table
 
 _FILES, _ROWS = 20, 400
@@ -52,7 +54,10 @@ def _fact() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
-    """``fact`` through zskip, ``plain`` over its files, and ``dim``: a few rows of it, to be filtered by ``keep``."""
+    """``fact`` through zskip, ``plain`` over its files, and ``dim``: a few rows of it, to be filtered by ``keep``.
+
+    Keys of joins are asked for although so few files do not pay for it.
+    """
     folder = tmp_path_factory.mktemp("connector")
     built = build_table(folder / "fact", _fact(), files=_FILES)
     rows = zs.register(spark, "fact", Table(built.storage, built.snapshot), connector=True)
@@ -60,7 +65,9 @@ def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     taken = _fact().take(pa.array([row if row is None or row < _ROWS else None for row in _CHOSEN]))
     pq.write_table(taken.append_column("keep", pa.array([1] * len(taken))), folder / "dim.parquet")
     spark.read.parquet(str(folder / "dim.parquet")).createOrReplaceTempView("dim")
-    yield rows
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pruned_scan, "_A_KEY_QUERY", 0.0)
+        yield rows
     for name in ("fact", "plain", "dim"):
         spark.catalog.dropTempView(name)
 
@@ -245,6 +252,33 @@ def test_without_the_connector_filters_prune_still(
     assert files_read(rows.where("row = 25")) == 1
     assert rows.join(spark.table("dim").where("keep > 0"), "i").count() == 2
     assert rows.select("_metadata.file_name").distinct().count() == _FILES
+
+
+def test_few_files_are_not_worth_a_query_for_keys(
+    spark: SparkSession, fact: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = "SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0"
+    assert "dynamicpruning" in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
+    monkeypatch.setattr(pruned_scan, "_A_KEY_QUERY", 0.1)
+    assert "dynamicpruning" not in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
+
+
+def test_batches_of_columns_are_promised_where_the_reader_gives_them(
+    spark: SparkSession, fact: DataFrame, tmp_path: Path
+) -> None:
+    rows = pa.table({"i": [1, 2], "s": [{"x": 1, "y": [2]}] * 2})
+    built = build_table(tmp_path / "t", rows, files=2)
+    files = SnapshotFiles(Jvm(spark), built, rows.schema)
+    reader = "spark.sql.parquet.enableVectorizedReader"
+    nested = "spark.sql.parquet.enableNestedColumnVectorizedReader"
+    promised = []
+    for chosen in [{}, {reader: "false"}, {nested: "false"}, {"spark.sql.codegen.maxFields": "1"}]:
+        with setting(spark, chosen):
+            scan = connector.Table(files).newScanBuilder(None).build()
+            given = scan.toBatch().createReaderFactory().supportColumnarReads(None)
+            assert (str(scan.columnarSupportMode()) == "SUPPORTED") is given, chosen
+            promised.append(given)
+    assert promised == [True, False, False, False]
 
 
 def test_keys_that_cannot_be_told_for_certain_are_not_used() -> None:

@@ -101,10 +101,10 @@ class Table(Proxy):
         return self._columns
 
     def partitioning(self) -> Any:
-        return self._jvm.array(f"{CONNECTOR}.expressions.Transform", [])
+        return self._jvm.array(f"{CONNECTOR}.expressions.Transform")
 
     def constraints(self) -> Any:
-        return self._jvm.array(f"{CONNECTOR}.catalog.constraints.Constraint", [])
+        return self._jvm.array(f"{CONNECTOR}.catalog.constraints.Constraint")
 
     def properties(self) -> Any:
         return self._jvm.class_("java.util.Collections").emptyMap()

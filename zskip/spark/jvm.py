@@ -40,6 +40,7 @@ class Jvm:
         self._root: Any = context._jvm
         self._gateway: Any = context._gateway
         self._classes: dict[str, Any] = {}
+        self._empty_arrays: dict[str, Any] = {}
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types there
 
     def class_(self, name: str) -> Any:
@@ -67,8 +68,12 @@ class Jvm:
             raise Unsupported(f"this Spark has no {_MANIFEST_READERS[0]}")
         return found
 
-    def array(self, class_name: str, values: Sequence[Any]) -> Any:
-        """A Java array of a class."""
+    def array(self, class_name: str, values: Sequence[Any] = ()) -> Any:
+        """A Java array of a class. Spark's planner asks for empty ones hundreds of times: they are shared."""
+        if not values:
+            if class_name not in self._empty_arrays:
+                self._empty_arrays[class_name] = self._gateway.new_array(self.class_(class_name), 0)
+            return self._empty_arrays[class_name]
         made = self._gateway.new_array(self.class_(class_name), len(values))
         for place, value in enumerate(values):
             made[place] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from zskip.expr import Predicate, conjunction
@@ -14,6 +15,9 @@ from zskip.spark.snapshot_files import SnapshotFiles
 
 __all__ = ["PrunedScan", "ScanDefaults", "spark_builder"]
 
+# Seconds on a common machine: what Spark takes for a file and for a byte of the columns that it reads of it, and what
+# it takes at least to plan and run a query for the keys of a join.
+_A_FILE, _A_BYTE, _A_KEY_QUERY = 1e-3, 2e-8, 0.1
 _BUILDER = "org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder"
 
 
@@ -29,13 +33,13 @@ class ScanDefaults(Proxy):
         self._jvm = jvm
 
     def columnarSupportMode(self) -> Any:  # noqa: N802
-        return self._jvm.class_(f"{CONNECTOR}.read.Scan$ColumnarSupportMode").PARTITION_DEFINED
+        return self._jvm.class_(f"{CONNECTOR}.read.Scan$ColumnarSupportMode").UNSUPPORTED
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self._jvm.array(f"{CONNECTOR}.metric.CustomMetric", [])
+        return self._jvm.array(f"{CONNECTOR}.metric.CustomMetric")
 
     def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self._jvm.array(f"{CONNECTOR}.metric.CustomTaskMetric", [])
+        return self._jvm.array(f"{CONNECTOR}.metric.CustomTaskMetric")
 
 
 class PrunedScan(ScanDefaults):
@@ -57,14 +61,51 @@ class PrunedScan(ScanDefaults):
         # a query, each with keys of its own.
         self._keys = threading.local()
 
+    # Spark's planner asks for these hundreds of times in a query with joins.
+
+    @cached_property
+    def _schema(self) -> Any:
+        return self._native.readSchema()
+
+    @cached_property
+    def _statistics(self) -> Any:
+        return self._native.estimateStatistics()
+
+    @cached_property
+    def _description(self) -> str:
+        left, total = len(self._survivors), len(self._files.index)
+        return f"{left:,} of {total:,} files, {self._native.description()}"
+
+    @cached_property
+    def _columnar(self) -> Any:
+        """Whether the reader gives batches of columns. Spark would plan all partitions and make a reader to know it."""
+        jvm, execution = self._jvm, "org.apache.spark.sql.execution"
+        modes, conf = jvm.class_(f"{CONNECTOR}.read.Scan$ColumnarSupportMode"), jvm.session.sessionState().conf()
+        batches = (
+            jvm.class_(f"{execution}.datasources.parquet.ParquetFileFormat")().supportBatch(jvm.session, self._schema)
+            and conf.wholeStageEnabled()
+            and not jvm.class_(f"{execution}.WholeStageCodegenExec").isTooManyFields(conf, self._schema)
+        )
+        return modes.SUPPORTED if batches else modes.PARTITION_DEFINED
+
+    @cached_property
+    def _key_columns(self) -> Any:
+        seconds = len(self._survivors) * _A_FILE + self._statistics.sizeInBytes().getAsLong() * _A_BYTE
+        names = [] if self._is_cut or seconds < _A_KEY_QUERY else list(self._schema.fieldNames())
+        worth = [name for name in names if seconds * self._files.share_without(name) >= _A_KEY_QUERY]
+        reference = self._jvm.class_(f"{CONNECTOR}.expressions.FieldReference")
+        return self._jvm.array(f"{CONNECTOR}.expressions.NamedReference", [*map(reference.column, worth)])
+
     # --- what Spark calls; the names are its own ---
 
     def readSchema(self) -> Any:  # noqa: N802
-        return self._native.readSchema()
+        return self._schema
 
     def description(self) -> str:
-        left, total = len(self._survivors), len(self._files.index)
-        return f"{left:,} of {total:,} files, {self._native.description()}"
+        return self._description
+
+    def columnarSupportMode(self) -> Any:  # noqa: N802
+        return self._columnar
 
     def toBatch(self) -> Any:  # noqa: N802
         keys, self._keys.pending = getattr(self._keys, "pending", []), []
@@ -72,10 +113,7 @@ class PrunedScan(ScanDefaults):
 
     def filterAttributes(self) -> Any:  # noqa: N802
         """Columns of which keys of a join may leave out files."""
-        names = [] if self._is_cut else list(self._native.readSchema().fieldNames())
-        reference = self._jvm.class_(f"{CONNECTOR}.expressions.FieldReference")
-        found = [reference.column(name) for name in names if self._files.prunes_by(name)]
-        return self._jvm.array(f"{CONNECTOR}.expressions.NamedReference", found)
+        return self._key_columns
 
     def filter(self, predicates: Any) -> None:
         """Only rows are needed for which these are TRUE: keys that the other side of a join has."""
@@ -90,10 +128,10 @@ class PrunedScan(ScanDefaults):
         return False
 
     def pushedPredicates(self) -> Any:  # noqa: N802
-        return self._jvm.array(f"{CONNECTOR}.expressions.filter.Predicate", [])
+        return self._jvm.array(f"{CONNECTOR}.expressions.filter.Predicate")
 
     def estimateStatistics(self) -> Any:  # noqa: N802
-        return self._native.estimateStatistics()
+        return self._statistics
 
     def estimateSizeInBytes(self) -> Any:  # noqa: N802
         return self._jvm.class_("java.util.OptionalLong").empty()

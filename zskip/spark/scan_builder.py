@@ -51,7 +51,7 @@ class ScanBuilder(Proxy):
         return self._files.jvm.seq([]) if known and survivors.all_match.all() else left
 
     def pushedFilters(self) -> Any:  # noqa: N802
-        return self._files.jvm.array(f"{CONNECTOR}.expressions.filter.Predicate", [])
+        return self._files.jvm.array(f"{CONNECTOR}.expressions.filter.Predicate")
 
     def pruneColumns(self, required: Any) -> None:  # noqa: N802
         self._required = required

@@ -26,8 +26,6 @@ from zskip.tablelog import Index
 __all__ = ["SnapshotFiles"]
 
 _KEPT_READERS = 16
-# A key that is in most files of a column leaves out too few of them.
-_WORTHWHILE_SLICES = 1.5
 
 
 class SnapshotFiles:
@@ -71,12 +69,12 @@ class SnapshotFiles:
         size = self.index.snapshot.totals.bytes
         return size if size is not None else sum(self.survivors(None).scan.sizes)
 
-    def prunes_by(self, name: str) -> bool:
-        """Whether a key in the column of that name is worth leaving files out for."""
+    def share_without(self, name: str) -> float:
+        """The share of the files that lack a key of the column of that name; 0 where keys cannot be looked up."""
         column = self.index.snapshot.schema.find([name], case_sensitive=True)
         if column is None or not is_key_type(column.type):
-            return False
-        return file_slices(self.index, column.path) >= _WORTHWHILE_SLICES
+            return 0.0
+        return 1 - 1 / file_slices(self.index, column.path)
 
     def predicate(self, expressions: Sequence[Any]) -> tuple[Predicate | None, bool]:
         """What Catalyst's expressions say of the rows, as far as it can be read, and whether all of it could be."""
