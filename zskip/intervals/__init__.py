@@ -1,1 +1,2 @@
-"""Spans of terms, and the spans of functions of them: numbers, dates, strings, and decimals of more than 18 digits."""
+"""Intervals: the values that a term may have in each unit, and interval arithmetic for functions of numbers, dates and
+strings."""

@@ -6,8 +6,8 @@
     strings, binary, UUIDs                                                Arrow binary
     longer decimals                                                       Arrow binary, big-endian, sign bit flipped
 
-An unknown bound is the least or the greatest value of its type, so that no rule needs a special case for it. Only the
-upper bound of binary has no greatest value: there an Arrow null says so.
+An unknown bound is the least or the greatest value of its type, so that no rule needs a special case for it. Binary
+alone has no greatest value: its unknown upper bound is an Arrow null.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zskip.stats import Ranges
 __all__ = ["Bools", "Keys", "Span", "key_family", "key_limits", "keys", "values_of"]
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
-"""A flag a unit."""
+"""One flag per unit."""
 
 Keys: TypeAlias = Any
 """A numpy array of int64 or float64, or an Arrow array of binary."""
@@ -36,7 +36,11 @@ _INT64 = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Every value of the term that is neither NULL nor NaN lies in [lower, upper]. The flags say what may be there."""
+    """Every value of the term that is neither NULL nor NaN lies in [lower, upper], in each unit.
+
+    ``value``, ``null``, ``nan``: whether the term may have such a value, NULL or NaN · ``fail``: whether evaluating it
+    may raise an error.
+    """
 
     type: pa.DataType
     lower: Keys
@@ -51,14 +55,14 @@ class Span:
 
     @staticmethod
     def anything(type: pa.DataType, units: int, fail: bool = True) -> Span:
-        """Nothing is known."""
+        """The span of a term about which nothing is known. ``fail``: whether evaluating it may raise an error."""
         yes = np.ones(units, bool)
         lower, upper = _unknown(type, units)
         return Span(type, lower, upper, yes, yes, np.full(units, t.is_floating(type)), np.full(units, fail))
 
     @staticmethod
     def constant(value: pa.Scalar, units: int) -> Span:
-        """One value in every unit."""
+        """The span of a constant."""
         no = np.zeros(units, bool)
         if not value.is_valid or key_family(value.type) is None:
             lower, upper = _unknown(value.type, units)
@@ -86,15 +90,18 @@ def key_family(type: pa.DataType) -> t.Form | None:
 
 
 def key_limits(type: pa.DataType) -> tuple[int, int]:
-    """The least and the greatest key of a type of the family "integer"."""
+    """The least and the greatest key of a type of the family "integer". Raises `TypeError` for another type."""
     limits = t.of(type).limits
     if limits is None:
-        raise TypeError(f"{type} is not counted in integers")
+        raise TypeError(f"values of {type} have no integer keys")
     return (_INT64.min, _INT64.max) if type == pa.uint64() else limits(type)
 
 
 def keys(values: pa.Array) -> Keys:
-    """Arrow values as keys that compare as the values do. A null becomes any key (a null, in binary)."""
+    """Arrow values as keys that compare as the values do. A null becomes an arbitrary key, or a null in binary.
+
+    Raises `TypeError` for a type without order.
+    """
     type = values.type
     if t.is_decimal(type):
         return _decimal_keys(values)
@@ -110,37 +117,37 @@ def keys(values: pa.Array) -> Keys:
     raise TypeError(f"{type} has no order")
 
 
-def values_of(found: Keys, type: pa.DataType) -> pa.Array:
+def values_of(key_values: Keys, type: pa.DataType) -> pa.Array:
     """The Arrow values of a type that have these keys: the inverse of `keys`.
 
     >>> values_of(keys(pa.array([3, 250], pa.uint8())), pa.uint8()).to_pylist()
     [3, 250]
     """
     if t.is_decimal(type):
-        return _decimals(found, type)
+        return _decimals(key_values, type)
     match key_family(type):
         case "float":
-            return pa.array(found.astype(type.to_pandas_dtype()), type)
+            return pa.array(key_values.astype(type.to_pandas_dtype()), type)
         case "bytes":
-            return found.cast(type)
+            return key_values.cast(type)
     if t.is_boolean(type):
-        return pa.array(found.astype(bool))
+        return pa.array(key_values.astype(bool))
     if type == pa.uint64():
-        found = found ^ _INT64.min
-    raw = pa.py_buffer(np.ascontiguousarray(found.astype(f"<i{type.bit_width // 8}")))
-    return pa.Array.from_buffers(type, len(found), [None, raw])
+        key_values = key_values ^ _INT64.min
+    raw = pa.py_buffer(np.ascontiguousarray(key_values.astype(f"<i{type.bit_width // 8}")))
+    return pa.Array.from_buffers(type, len(key_values), [None, raw])
 
 
-def _decimals(found: Keys, type: pa.DataType) -> pa.Array:
+def _decimals(key_values: Keys, type: pa.DataType) -> pa.Array:
     width = type.bit_width // 8
     if type.precision <= 18:
-        limbs = np.empty((len(found), max(1, width // 8)), f"<i{min(width, 8)}")
-        limbs[:, 0] = found
-        limbs[:, 1:] = (found >> 63)[:, None]
-        return pa.Array.from_buffers(type, len(found), [None, pa.py_buffer(limbs)])
-    raw = np.frombuffer(b"".join(found.to_pylist()), np.uint8).reshape(-1, width)[:, ::-1].copy()
+        limbs = np.empty((len(key_values), max(1, width // 8)), f"<i{min(width, 8)}")
+        limbs[:, 0] = key_values
+        limbs[:, 1:] = (key_values >> 63)[:, None]
+        return pa.Array.from_buffers(type, len(key_values), [None, pa.py_buffer(limbs)])
+    raw = np.frombuffer(b"".join(key_values.to_pylist()), np.uint8).reshape(-1, width)[:, ::-1].copy()
     raw[:, -1] ^= 0x80
-    return pa.Array.from_buffers(type, len(found), [None, pa.py_buffer(raw)])
+    return pa.Array.from_buffers(type, len(key_values), [None, pa.py_buffer(raw)])
 
 
 def _integer_keys(values: pa.Array) -> np.ndarray:
@@ -190,7 +197,7 @@ def _unknown(type: pa.DataType, units: int) -> tuple[Keys, Keys]:
 
 
 def of_column(ranges: Ranges | None, type: pa.DataType, units: int) -> Span:
-    """The span of a column. No ranges, or ranges of another type: anything, but reading a column never fails."""
+    """The span of a column; unknown without ranges of its type. Reading a column never fails."""
     if ranges is None or ranges.lower.type != type:
         return Span.anything(type, units, fail=False)
     if "span" not in ranges.derived:
@@ -206,21 +213,21 @@ def _of_ranges(ranges: Ranges, type: pa.DataType, units: int) -> Span:
         return Span(type, *_unknown(type, units), value, null, nan, fail)
     if family == "bytes":
         low, high = keys(ranges.lower), keys(ranges.upper)
-        reversed_ = pc.fill_null(pc.less(high, low), False)
-        low = pc.if_else(reversed_, b"", pc.fill_null(low, b""))
-        return Span(type, low, pc.if_else(reversed_, pa.scalar(None, pa.binary()), high), value, null, nan, fail)
+        is_reversed = pc.fill_null(pc.less(high, low), False)
+        low = pc.if_else(is_reversed, b"", pc.fill_null(low, b""))
+        return Span(type, low, pc.if_else(is_reversed, pa.scalar(None, pa.binary()), high), value, null, nan, fail)
     low, high = keys(ranges.lower), keys(ranges.upper)
     no_lower, no_upper = _is_null(ranges.lower), _is_null(ranges.upper)
     if family == "float":
-        # NaN is no bound, and some row may be NaN; the other bound holds, as the Parquet format has it.
-        no_number = ~no_lower & np.isnan(low), ~no_upper & np.isnan(high)
-        nan = nan | no_number[0] | no_number[1]
-        no_lower, no_upper = no_lower | no_number[0], no_upper | no_number[1]
+        # By the Parquet format, a bound that is NaN is unknown, the other bound holds, and some row may be NaN.
+        nan_lower, nan_upper = ~no_lower & np.isnan(low), ~no_upper & np.isnan(high)
+        nan = nan | nan_lower | nan_upper
+        no_lower, no_upper = no_lower | nan_lower, no_upper | nan_upper
     else:
         nan = fail
     with np.errstate(invalid="ignore"):
-        broken = ~no_lower & ~no_upper & (low > high)
-    no_lower, no_upper = no_lower | broken, no_upper | broken
+        is_reversed = ~no_lower & ~no_upper & (low > high)
+    no_lower, no_upper = no_lower | is_reversed, no_upper | is_reversed
     if no_lower.any() or no_upper.any():
         lower, upper = _unknown(type, units)
         low, high = np.where(no_lower, lower, low), np.where(no_upper, upper, high)
@@ -234,7 +241,7 @@ def _is_null(values: pa.Array) -> Bools:
 
 
 def _possible(flag: pa.BooleanArray) -> Bools:
-    """A flag that is not surely False."""
+    """Whether each flag may be True: an unknown one may."""
     if flag.null_count == 0:
         return np.asarray(flag.to_numpy(zero_copy_only=False), bool)
     return np.asarray(pc.fill_null(flag, True).to_numpy(zero_copy_only=False), bool)

@@ -1,7 +1,7 @@
-"""Interval arithmetic over exact numbers of more than 18 digits, and unsigned ones of 64 bits: computed in 256 bits.
+"""Interval arithmetic over decimals of more than 18 digits and unsigned 64-bit integers, computed in 256 bits.
 
-A bound is a decimal of 256 bits here, or null where it is unknown. Within 38 digits a sum or a product is exact in
-every engine that does not round it; past them the engine raises, or makes NULL of it, and the bound is unknown.
+A bound is a 256-bit decimal, or null where it is unknown. Up to 38 digits a sum or a product is exact in every engine
+that does not round it; beyond these the engine raises or returns NULL, and the bound is unknown.
 
     bound       10**38 - 1        b null
     b + 1       null              null
@@ -25,14 +25,14 @@ from zskip.intervals.spans import Bools, Keys, Span, key_family, keys
 __all__ = ["wide_cast", "wide_difference", "wide_negative", "wide_product", "wide_sum"]
 
 Exact: TypeAlias = pa.Decimal256Array
-"""One bound a unit; null where it is unknown."""
+"""One bound per unit; null where it is unknown."""
 
 _END = Decimal(10) ** 38
 _BYTES = 16
 
 
 def _exact(type: pa.DataType, bounds: Keys) -> Exact:
-    """Keys as the numbers that they stand for, at the scale of their type."""
+    """The numbers that keys represent, at the scale of their type."""
     if key_family(type) == "integer":
         low = np.ascontiguousarray(bounds)
         unsigned = type == pa.uint64()
@@ -48,13 +48,16 @@ def _exact(type: pa.DataType, bounds: Keys) -> Exact:
     raw[:, -1] ^= 0x80
     halves = raw.view("<i8")
     limbs = np.concatenate([halves, np.repeat(halves[:, 1:] >> 63, 2, axis=1)], axis=1)
-    found = _numbers(limbs, _scale(type), known)
-    # Beyond 38 digits, as an engine's widest integers may be: not computed with.
-    return pc.if_else(_within(found), found, pa.scalar(None, found.type))
+    numbers = _numbers(limbs, _scale(type), known)
+    # An engine's widest integers may have more than 38 digits, which are unknown here.
+    return pc.if_else(_within(numbers), numbers, pa.scalar(None, numbers.type))
 
 
 def _numbers(limbs: np.ndarray, scale: int, known: pa.BooleanArray | None) -> Exact:
-    """From four limbs of 64 bits each, the lowest first. Of 37 digits, it is said, so that two may be multiplied."""
+    """Numbers from four limbs of 64 bits each, the lowest first.
+
+    Their declared precision is 37 digits, so that the product of two fits in a 256-bit decimal.
+    """
     mask = None if known is None else pa.array(np.asarray(known.to_numpy(zero_copy_only=False))).buffers()[1]
     raw = pa.py_buffer(np.ascontiguousarray(limbs, "<i8").tobytes())
     return pa.Array.from_buffers(pa.decimal256(37, scale), len(limbs), [mask, raw])
@@ -65,54 +68,56 @@ def _scale(type: pa.DataType) -> int:
 
 
 def _within(numbers: Exact) -> pa.BooleanArray:
-    """Whether 38 digits hold them; null where they are unknown."""
+    """Whether each number has at most 38 digits; null where it is unknown."""
     end = pa.scalar(_END.scaleb(-numbers.type.scale), pa.decimal256(76, numbers.type.scale))
     return pc.and_(pc.less(numbers, end), pc.greater(numbers, pc.negate(end)))
 
 
 def _bounds(span: Span, scale: int | None = None) -> tuple[Exact, Exact]:
-    """The bounds of a span, at a scale that is not smaller than its own."""
+    """The bounds of a span, at its own scale or at a greater one."""
     lower, upper = _exact(span.type, span.lower), _exact(span.type, span.upper)
     wide = lower.type if scale is None else pa.decimal256(75, scale)
     return lower.cast(wide), upper.cast(wide)
 
 
 def _span(spans: list[Span], call: Call, lower: Exact, upper: Exact) -> Span:
-    """The result. It may fail, or be NULL, where it may be beyond the type in which the engine holds it."""
+    """A result with these bounds. Where it may overflow a type of ``call.options``, it may fail or be NULL."""
     value, null, nan, fail = spans[0].value, spans[0].null, spans[0].nan, spans[0].fail
     for span in spans[1:]:
         value, null, fail = value & span.value, null | span.null, fail | span.fail
-    beyond = value & ~(_surely(_within(lower)) & _surely(_within(upper)))
-    for held in call.options:
-        least, most = (pa.scalar(end, pa.decimal256(76, lower.type.scale)) for end in _limits(held))
-        beyond |= value & ~(_surely(pc.greater_equal(lower, least)) & _surely(pc.less_equal(upper, most)))
+    beyond = value & ~(_certain(_within(lower)) & _certain(_within(upper)))
+    for result_type in call.options:
+        least, most = (pa.scalar(end, pa.decimal256(76, lower.type.scale)) for end in _limits(result_type))
+        beyond |= value & ~(_certain(pc.greater_equal(lower, least)) & _certain(pc.less_equal(upper, most)))
     return Span(call.type, pc.fill_null(_keys(lower), b""), _keys(upper), value, null | beyond, nan, fail | beyond)
 
 
-def _limits(held: pa.DataType) -> tuple[Decimal, Decimal]:
-    if held == pa.uint64():
+def _limits(result_type: pa.DataType) -> tuple[Decimal, Decimal]:
+    """The least and the greatest number of an engine's type."""
+    if result_type == pa.uint64():
         return Decimal(0), Decimal(2**64 - 1)
-    most = Decimal(10**held.precision - 1).scaleb(-held.scale)
+    most = Decimal(10**result_type.precision - 1).scaleb(-result_type.scale)
     return -most, most
 
 
 def _rescaled(spans: list[Span], scale: int) -> tuple[list[Span], list[tuple[Exact, Exact]]]:
-    """Arguments at one scale. An engine that brings them there first may fail at it, even beside NULL."""
+    """Arguments and their bounds at one scale. An engine that rescales them first may fail, even beside a NULL."""
     bounds = [_bounds(span, scale) for span in spans]
     beyond = [
-        span.value & ~(_surely(_within(lower)) & _surely(_within(upper)))
+        span.value & ~(_certain(_within(lower)) & _certain(_within(upper)))
         for span, (lower, upper) in zip(spans, bounds, strict=True)
     ]
-    return [replace(span, fail=span.fail | past) for span, past in zip(spans, beyond, strict=True)], bounds
+    return [replace(span, fail=span.fail | overflows) for span, overflows in zip(spans, beyond, strict=True)], bounds
 
 
-def _surely(flags: pa.BooleanArray) -> Bools:
+def _certain(flags: pa.BooleanArray) -> Bools:
+    """Whether each flag is known to be True."""
     return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False), bool)
 
 
 def _keys(numbers: Exact) -> pa.BinaryArray:
-    """Keys of the numbers as decimals of 38 digits; null where they are unknown, or beyond."""
-    within = pa.array(_surely(_within(numbers)))
+    """The keys of numbers as decimals of 38 digits; null where a number is unknown or has more digits."""
+    within = pa.array(_certain(_within(numbers)))
     low = np.frombuffer(numbers.buffers()[1], np.uint8).reshape(-1, 32)[numbers.offset :][: len(numbers), :_BYTES]
     kind = pa.decimal128(38, numbers.type.scale)
     return keys(
@@ -149,5 +154,5 @@ def wide_negative(spans: list[Span], call: Call) -> Span:
 
 
 def wide_cast(spans: list[Span], call: Call) -> Span:
-    """A cast to more digits."""
+    """A cast to a decimal of more digits."""
     return _span(spans, replace(call, options=()), *_bounds(spans[0], call.type.scale))
