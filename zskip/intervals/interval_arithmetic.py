@@ -93,7 +93,7 @@ def as_floats(span: Span) -> tuple[Floats, Floats]:
 
 
 def widened(lower: Floats, upper: Floats, relative: float) -> tuple[Floats, Floats]:
-    """Bounds moved apart by a relative error. An infinite bound counts as the greatest finite number on its side."""
+    """Bounds moved apart by a relative error. An overflowed bound, lower inf or upper -inf, becomes finite."""
     most = np.finfo(np.float64).max
     lower, upper = np.minimum(lower, most), np.maximum(upper, -most)
     with np.errstate(over="ignore", invalid="ignore"):
