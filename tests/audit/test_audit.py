@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
 
 import zskip
 from zskip import tablelog
@@ -146,3 +148,23 @@ def test_doctor_looks_at_the_newest_version_of_a_table(tmp_path: Path) -> None:
     part = tmp_path / table.snapshot.shards[0].file_part.path
     part.write_bytes(part.read_bytes()[:-1])
     assert any("--repair" in advice for advice in doctor(tmp_path).advice)
+
+
+def test_doctor_leaves_out_files_that_a_log_has_removed(tmp_path: Path) -> None:
+    """They were counted as part of the table."""
+    path = tmp_path / "delta"
+    write_deltalake(path, pa.table({"a": range(100)}))
+    write_deltalake(path, pa.table({"a": range(10)}), mode="overwrite")
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=pa.schema({"a": pa.int64()}))
+    table.append(pa.table({"a": range(100)}))
+    table.overwrite(pa.table({"a": range(10)}))
+    for folder in (path, tmp_path / "n" / "t"):
+        found = doctor(folder)
+        assert (found.files, found.rows) == (1, 10)
+        assert any("more files are not part of the table's newest version" in one for one in found.advice)
+    (path / "_delta_log" / f"{0:020}.json").write_text("{broken")
+    found = doctor(path)
+    assert (found.files, found.rows) == (2, 110)
+    assert any(f"{0:020}.json" in one for one in found.advice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import time
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
@@ -217,8 +220,64 @@ def test_an_error_names_the_file_of_delta(tmp_path: Path) -> None:
             zskip.open(tmp_path / "t")
         (log / name).write_bytes(whole)
     (log / "00000000000000000004.json").unlink()
-    with pytest.raises(UnsupportedFormat, match="checkpoint version 3 and next commit 5"):
+    with pytest.raises(TableNotFound, match=r"00000000000000000004\.json.* is gone\. Restore it"):
         zskip.open(tmp_path / "t")
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_an_error_names_the_missing_part_of_a_checkpoint(gone: int, tmp_path: Path) -> None:
+    """deltalake only says which commit it looked for."""
+    table = delta_table(tmp_path / "t")
+    log = table / "_delta_log"
+    whole = log / "00000000000000000003.checkpoint.parquet"
+    rows = pq.read_table(whole)
+    for part, few in enumerate((rows.slice(0, 3), rows.slice(3)), 1):
+        pq.write_table(few, log / f"00000000000000000003.checkpoint.{part:010}.0000000002.parquet")
+    for path in (whole, log / "_last_checkpoint", *(log / f"{version:020}.json" for version in range(4))):
+        path.unlink()
+    assert len(delta_rows(table)) == 19
+    name = f"00000000000000000003.checkpoint.{gone:010}.0000000002.parquet"
+    (log / name).unlink()
+    with pytest.raises(TableNotFound, match=f"{name}.* is gone. Restore it"):
+        zskip.open(table)
+
+
+def with_side_car(table: Path) -> Path:
+    """A Delta table whose checkpoint is one of JSON that names its files in a side-car. Returns the side-car."""
+    log = table / "_delta_log"
+    whole = log / "00000000000000000003.checkpoint.parquet"
+    adds = pq.read_table(whole, columns=["add"])
+    side_car = log / "_sidecars" / "3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet"
+    side_car.parent.mkdir()
+    pq.write_table(adds.filter(pc.is_valid(adds.column("add"))), side_car)
+    first = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
+    actions: list[dict[str, Any]] = [
+        {"checkpointMetadata": {"version": 3}},
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        *({"metaData": one["metaData"]} for one in first if "metaData" in one),
+        {
+            "sidecar": {
+                "path": side_car.name,
+                "sizeInBytes": side_car.stat().st_size,
+                "modificationTime": 1_700_000_000_000,
+            }
+        },
+    ]
+    v2 = log / "00000000000000000003.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    v2.write_text("\n".join(map(json.dumps, actions)))
+    for path in (whole, log / "_last_checkpoint", *(log / f"{version:020}.json" for version in range(4))):
+        path.unlink()
+    return side_car
+
+
+def test_an_error_names_the_missing_side_car_of_a_checkpoint(tmp_path: Path) -> None:
+    table = delta_table(tmp_path / "t")
+    side_car = with_side_car(table)
+    assert len(delta_rows(table)) == 19
+    side_car.unlink()
+    with pytest.raises(TableNotFound, match=f"{side_car.name}.* is gone. Restore it"):
+        zskip.open(table)
 
 
 def test_a_moved_iceberg_table_names_the_file_outside(tmp_path: Path) -> None:
@@ -230,7 +289,7 @@ def test_a_moved_iceberg_table_names_the_file_outside(tmp_path: Path) -> None:
 # --- versions and times ---
 
 
-@pytest.mark.parametrize("version", [-1, 99, 10**30])
+@pytest.mark.parametrize("version", [-1, 99, 2**31, 10**30])
 def test_a_version_that_is_not_there(version: int, tmp_path: Path) -> None:
     for table in (delta_table(tmp_path / "t"), iceberg_table(tmp_path)):
         with pytest.raises(TableNotFound, match=str(version)):
@@ -279,3 +338,23 @@ def test_a_time_without_a_zone_is_in_utc(tmp_path: Path, monkeypatch: pytest.Mon
         zskip.open(table, as_of=now - timedelta(hours=2))
     monkeypatch.undo()
     time.tzset()
+
+
+@TABLES
+def test_a_log_that_is_replaced_by_one_of_its_size_and_time_is_read_anew(
+    make: Callable[[Path], Path], read: Callable[[Path], pa.Table], tmp_path: Path
+) -> None:
+    """The rows of the table that was there came from the index."""
+    table = make(tmp_path / "a")
+    before = zskip.open(table).count()
+    newest = max(path for path in log_files(table) if path.suffix == ".json")
+    status, data = newest.stat(), newest.read_bytes()
+    newest.write_bytes(b" " * len(data))
+    os.utime(newest, ns=(status.st_atime_ns, status.st_mtime_ns))
+    if read is delta_rows:  # takes it for a commit without actions
+        assert zskip.open(table).count() == len(read(table)) != before
+    else:
+        with pytest.raises(CorruptFile, match=newest.name):
+            zskip.open(table)
+    newest.write_bytes(data)
+    assert zskip.open(table).count() == before

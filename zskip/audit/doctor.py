@@ -13,12 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip.errors import CorruptFile, DamagedIndex, NoParquet, SchemaMismatch, TableNotFound, UnsupportedFormat
+from zskip.errors import (
+    CorruptFile,
+    DamagedIndex,
+    MissingDependency,
+    NoParquet,
+    SchemaMismatch,
+    TableError,
+    TableNotFound,
+    UnsupportedFormat,
+)
 from zskip.schema import Column
+from zskip.sources import source_of
 from zskip.stats import ColumnStatistics, DataFiles, footers
 from zskip.stats.trust import Writer, doubt, writer
 from zskip.storage import Storage, open_storage
-from zskip.tablelog import Index, load
+from zskip.tablelog import SOURCE_FORMATS, Index, load
 from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["ColumnDiagnosis", "Diagnosis", "doctor"]
@@ -76,12 +86,12 @@ class Footer:
 def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Diagnosis:
     """Report which bounds the footers below a path have, which of them can be trusted, and what that costs.
 
-    Reads only footers, changes nothing, and needs no index. Of a table that zskip wrote, only the files of the newest
-    version are read. A file that cannot be read is part of the report. Raises `NoParquet`.
+    Reads only footers, changes nothing, and needs no index. Of a table of zskip's, Delta or Iceberg, only the files of
+    the newest version are read. A file that cannot be read is part of the report. Raises `NoParquet`.
     """
     storage = open_storage(path, storage_options)
     paths = storage.list(hidden=False).parquet().path.to_pylist()
-    named, doubt = named_files(storage)
+    named, doubt = named_files(path, storage, storage_options)
     others = 0 if named is None else len(set(paths) - named)
     paths = [name for name in paths if named is None or name in named]
     if not paths:
@@ -150,24 +160,32 @@ def readable(storage: Storage, names: Sequence[str], unreadable: dict[str, str])
         yield from names
 
 
-def named_files(storage: Storage) -> tuple[set[str] | None, tuple[str, ...]]:
-    """The files of the newest version, None where zskip did not write the table; and advice on a damaged index."""
+def named_files(
+    path: str | os.PathLike[str], storage: Storage, options: Mapping[str, Any] | None
+) -> tuple[set[str] | None, tuple[str, ...]]:
+    """The files of the newest version, None where no log says which they are; and advice on a log that is not read."""
     try:
         index = Index(storage, load(storage))
-        if not index.snapshot.managed:
+        if index.snapshot.managed:
+            return set(index.paths(np.arange(len(index), dtype=np.int64)).to_pylist()), ()
+        if index.snapshot.details.get("source") not in SOURCE_FORMATS:
             return None, ()
-        return set(index.paths(np.arange(len(index), dtype=np.int64)).to_pylist()), ()
     except TableNotFound:
-        return None, ()
+        pass
     except (DamagedIndex, UnsupportedFormat) as error:
         return None, (f"The index cannot be read, so all files of the folder were looked at. {error}",)
+    try:
+        source = source_of(path, storage_options=options)
+        return None if source is None else set(source.read().files.path.to_pylist()), ()
+    except (TableError, MissingDependency) as error:
+        return None, (f"The table's log cannot be read, so all files of the folder were looked at. {error}",)
 
 
 def advice_on_others(others: int) -> Iterator[str]:
     if others:
         yield (
             f"{others:,} more files are not part of the table's newest version: they belong to older versions, which "
-            "`zskip vacuum` removes in time, or to other writers."
+            "`zskip vacuum`, or that of Delta or Iceberg, removes in time, or to other writers."
         )
 
 

@@ -16,12 +16,12 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from zskip import types as t
 from zskip.errors import MissingDependency, TableError, TableNotFound, UnsupportedFormat, first_line
 from zskip.schema import Schema, join_path
 from zskip.sources.deletion_vectors import positions
+from zskip.sources.delta_log import commit_path, require_log
 from zskip.sources.source import (
     FIELD_ID,
     STORED_AS,
@@ -29,6 +29,7 @@ from zskip.sources.source import (
     content_files,
     deleted_rows,
     live_statistics,
+    mark_of,
     plain_field,
     reading,
 )
@@ -40,7 +41,7 @@ from zskip.types import is_orderable, logical_type
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["DeltaSource", "commit_path", "is_delta", "log_versions"]
+__all__ = ["DeltaSource", "is_delta", "log_versions"]
 
 _FEATURES = frozenset(
     {
@@ -101,6 +102,9 @@ class DeltaSource:
                 "character, and looks for another folder. Rename the folder."
             )
         version = self.fixed if isinstance(self.fixed, int) else None
+        if version is not None and is_delta(self.storage) and version > max(log_versions(self.storage), default=-1):
+            # deltalake looks for every commit up to this one.
+            raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version} yet.")
         try:
             with self._naming():
                 table = deltalake.DeltaTable(self.storage.uri, version, dict(self.options) or None)
@@ -127,10 +131,7 @@ class DeltaSource:
         except TableNotFoundError:
             raise
         except DeltaError as error:
-            names = sorted(self.storage.names("_delta_log"))
-            checkpoint = max((n for n, name in enumerate(names) if ".checkpoint" in name), default=0)
-            for name in names[checkpoint:]:
-                _require_whole(self.storage, f"_delta_log/{name}")
+            require_log(self.storage, self.fixed if isinstance(self.fixed, int) else None)
             raise UnsupportedFormat(
                 f"deltalake cannot read the Delta table at {self.storage.uri}: {first_line(error)}. "
                 "Read it with an engine that can, or open an earlier version with version=."
@@ -231,28 +232,10 @@ class DeltaSource:
 
     def mark(self, version: int) -> str:
         """What tells a commit from another of that number, of a table that was made anew; empty where it is gone."""
-        found = self.storage.size_and_modified([commit_path(version)])
-        if found.size.null_count:
-            return ""
-        return f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
+        return mark_of(self.storage, commit_path(version))
 
 
 # --- the log ---
-
-
-def _require_whole(storage: Storage, path: str) -> None:
-    """Raise `CorruptFile` for a commit or a checkpoint that cannot be read as such."""
-    with reading(storage.uri_of(path), "of the log of a Delta table"):
-        if path.endswith(".json"):
-            for line in storage.read(path).splitlines():
-                json.loads(line)
-        elif path.endswith(".parquet"):
-            pq.read_table(pa.BufferReader(storage.read(path)))
-
-
-def commit_path(version: int) -> str:
-    """The file of a version in the log."""
-    return f"_delta_log/{version:020}.json"
 
 
 def _actions(commit: bytes) -> list[dict[str, Any]] | None:

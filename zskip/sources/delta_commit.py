@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from zskip import types as t
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
 from zskip.schema import Schema
-from zskip.sources.delta import DeltaSource, commit_path
+from zskip.sources.delta import DeltaSource
+from zskip.sources.delta_log import commit_path
 from zskip.sources.source import FIELD_ID, STORED_AS
 from zskip.stats import DataFiles
 from zskip.storage import Storage

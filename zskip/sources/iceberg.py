@@ -25,6 +25,7 @@ from zskip.sources.source import (
     content_files,
     deleted_rows,
     live_statistics,
+    mark_of,
     plain_field,
     reading,
 )
@@ -80,9 +81,7 @@ class IcebergSource:
     ) -> IcebergSource:
         """The table whose metadata file has this address."""
         path = path_in(storage, metadata)
-        found = storage.size_and_modified([path])
-        mark = f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
-        return IcebergSource(storage, storage.uri_of(path), mark, table, fixed, folder)
+        return IcebergSource(storage, storage.uri_of(path), mark_of(storage, path), table, fixed, folder)
 
     @staticmethod
     def of(

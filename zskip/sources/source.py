@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "content_files",
     "deleted_rows",
     "live_statistics",
+    "mark_of",
     "plain_field",
     "reading",
 ]
@@ -83,6 +85,19 @@ class Source(Protocol):
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
         """What was committed since that state; None where only `read` can tell."""
+
+
+def mark_of(storage: Storage, path: str) -> str:
+    """What tells a file from another one that has its name, now or later; empty where there is none."""
+    if storage.local is not None:
+        try:
+            status = os.stat(storage.uri_of(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        # The time of the last change of status is no one's to set, as that of the last modification is.
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    found = storage.size_and_modified([path])
+    return "" if found.size.null_count else f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
 
 
 def live_statistics(statistics: ColumnStatistics, rows: pa.Int64Array, live: pa.Int64Array) -> ColumnStatistics:
