@@ -112,6 +112,13 @@ PREDICATES = {
     "nothing but parentheses": "( " * 200_000,
     "three thousand regular expressions": " OR ".join(f"regexp_matches(w, 'a{i}.*b')" for i in range(3_000)),
     "a CASE of five thousand": f"CASE {' '.join(f'WHEN n = {i} THEN {i + 1}' for i in range(5_000))} END = 3",
+    "a hundred thousand ORs": " OR ".join(f"n = {i}" for i in range(100_000)),
+    "a hundred thousand texts": " OR ".join(f"w = 'a{i}'" for i in range(100_000)),
+    "14,000 in pairs": " OR ".join(f"n = {i} AND m = {i * 3}" for i in range(7_000)),
+    "14,000 of two columns": " OR ".join(f"n = {i} OR w = 'a{i}'" for i in range(7_000)),
+    "8,000 BETWEENs": " OR ".join(f"n BETWEEN {i * 3} AND {i * 3 + 1}" for i in range(8_000)),
+    "1,500 sums and 7,000 plain": " OR ".join(f"n = {i} OR m < {i}" for i in range(3_500))
+    + "".join(f" OR n + {i} = 3" for i in range(1_500)),
     "forty thousand decimals": f"n IN ({', '.join(f'{i}.5' for i in range(40_000))})",
 }
 

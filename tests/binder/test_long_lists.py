@@ -207,7 +207,7 @@ LONG_TEXTS = {
     "functions": " OR ".join(f"abs(i + {number}) = 3" for number in range(10_000)),
     "arguments": f"greatest({', '.join(f'i + {number}' for number in range(21_000))}) = 1",
     "characters": "i = 1" + " " * 3_000_000,
-    "words": " OR ".join(["i=1"] * 150_000),
+    "words": " OR ".join(["i=1 OR t=2"] * 75_000),
 }
 
 

@@ -3,8 +3,9 @@
 A text passes through the modules in this order:
 
 1. ``bind``: the entry point · ``bind_cache``: predicates that were bound before
-2. ``sql_text``: a text with parts replaced, and the mapping back · ``lists``: long lists, read without the parser ·
-   ``bind_constants``: parameters and now() become constants · ``split``: the skeleton of AND, OR, NOT and parentheses
+2. ``sql_text``: a text with parts replaced, and the mapping back · ``lists``, ``chains``: long lists and long
+   chains of one comparison, read without the parser · ``bind_constants``: parameters and now() become constants ·
+   ``split``: the skeleton of AND, OR, NOT and parentheses
 3. ``leaf_binder``: one leaf of the skeleton becomes a node of the tree, by the rules of ``predicates/`` and
    ``functions/`` · ``fast_path``: the most common leaves, without the parser · ``computable``: leaves that DuckDB may
    evaluate

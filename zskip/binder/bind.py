@@ -12,10 +12,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip.binder import bind_cache
+from zskip.binder import bind_cache, chains
 from zskip.binder.bind_constants import bind_constants, reads_clock
 from zskip.binder.leaf_binder import Binder
-from zskip.binder.lists import listed_constants, shortened, stands_for_lists
+from zskip.binder.lists import SHORTEST, listed_constants, shortened, stands_for_lists
 from zskip.binder.names import Names, RecordedName
 from zskip.binder.parser_quirks import keywords_as_columns, without_parser_warnings
 from zskip.binder.refusals import opaque
@@ -32,10 +32,14 @@ from zskip.schema import Schema
 
 __all__ = ["bind"]
 
-MOST_CHARACTERS, MOST_TOKENS, MOST_PARSED = 2_000_000, 20_000, 10_000
+MOST_CHARACTERS, MOST_TOKENS, MOST_COSTLY, MOST_PARSED = 2_000_000, 60_000, 20_000, 10_000
 """What a predicate may hold beside lists of constants: characters, tokens (words, signs and constants), and of these
-the ones that only the parser reads, of conditions that are more than a column beside constants. A predicate of that
-size is planned in less than half a second."""
+the ones of conditions that are more than a column beside constants, for which the parser is needed; of those again the
+ones that it reads, since conditions that differ in their constants alone are read once. A predicate of that size is
+planned in about half a second."""
+
+_PLAIN_SHARE = MOST_TOKENS // MOST_COSTLY
+"""A column beside constants is bound in so much less time than other conditions of as many tokens."""
 
 _MOST_LEAVES = 300
 """Conditions that are bound one by one after the parser has read them; the others in a chain are left to the engine."""
@@ -125,7 +129,9 @@ def _zone(name: str) -> str:
 
 def _read(source: SourceText, parser: sqlglot.Dialect, names: Names) -> tuple[SourceText, list[Token]]:
     """The text with its long lists taken out, and its tokens."""
-    short = shortened(source, names.dialect.name)
+    short = source
+    if len(source.text) >= SHORTEST:
+        short = shortened(chains.joined(source, names), names.dialect.name)
     tokens = _tokens(parser, short, names)
     if short is not source and not stands_for_lists(tokens, short):
         return source, _tokens(parser, source, names)
@@ -136,7 +142,7 @@ def _tokens(parser: sqlglot.Dialect, source: SourceText, names: Names) -> list[T
     sql = source.text
     if len(sql) > MOST_CHARACTERS:
         raise _too_long(source.original, f"{MOST_CHARACTERS:,} characters")
-    if has_more_tokens(sql, 2 * MOST_TOKENS):  # the tokenizer needs a microsecond for each
+    if has_more_tokens(sql, MOST_TOKENS + MOST_TOKENS // 8):  # the tokenizer needs a microsecond for each
         raise _too_long(source.original, _WORDS)
     try:
         tokens = parser.tokenize(sql)
@@ -151,6 +157,7 @@ def _tokens(parser: sqlglot.Dialect, source: SourceText, names: Names) -> list[T
 
 
 _WORDS = f"{MOST_TOKENS:,} words, signs and constants"
+_WHERE = "in conditions that are more than a column beside constants"
 
 
 def _too_long(sql: str, limit: str) -> UnsupportedSql:
@@ -187,6 +194,7 @@ class _Binding:
         self.source, self.tokens, self.parser, self.schema, self.dialect = source, tokens, parser, schema, dialect
         self.binder = Binder(schema, dialect, source, case_sensitive)
         self.parsed = self.leaves = 0
+        self.cost = 0.0
         self.forms: dict[tuple[tuple[TokenType, bool | str], ...], tuple[Sequence[str], Sequence[RecordedName]]] = {}
 
     def predicate(self, part: Part) -> Predicate:
@@ -203,12 +211,13 @@ class _Binding:
         match part.kind:
             case "and" | "or":
                 joined = tree.and_ if part.kind == "and" else tree.or_
-                return self._chain(part) or joined(list(self._nodes(part.parts)))
+                return joined(list(self._nodes(part.parts)))
             case "not":
                 return tree.not_(self._node(part.parts[0]))
         plain = self._plain(part)
         if plain is not None:
             return plain
+        self._spend(self._words(part))
         self.leaves += 1
         parsed = self._parse(part)
         tokens = self.tokens[part.start : part.end]
@@ -218,7 +227,19 @@ class _Binding:
         return self.binder.leaf(parsed, lambda: self._frozen(part))
 
     def _plain(self, part: Part) -> Node | None:
-        return self.binder.plain(self.tokens[part.start : part.end]) if part.kind == "leaf" else None
+        found = self.binder.plain(self.tokens[part.start : part.end]) if part.kind == "leaf" else None
+        if found is not None:
+            self._spend((part.end - part.start) / _PLAIN_SHARE)
+        return found
+
+    def _spend(self, tokens: float) -> None:
+        self.cost += tokens
+        if self.cost > MOST_COSTLY:
+            raise _too_long(self.source.original, f"{MOST_COSTLY:,} words, signs and constants {_WHERE}")
+
+    def _words(self, part: Part) -> int:
+        """The tokens of a part, beside lists of constants."""
+        return part.end - part.start - listed_constants(self.tokens[part.start : part.end])
 
     def _nodes(self, parts: Sequence[Part]) -> Iterator[Node]:
         """The nodes of parts side by side; past `_MOST_LEAVES`, one for all neighbours that the parser has to read."""
@@ -226,6 +247,7 @@ class _Binding:
         for part in parts:
             node = self._plain(part)
             if node is None and self.leaves >= _MOST_LEAVES:
+                self._spend(self._words(part))
                 unread.append(part)
                 continue
             if unread:
@@ -251,17 +273,11 @@ class _Binding:
         reason = Why(f"more than {_MOST_LEAVES:,} conditions")
         return Opaque(self._frozen(whole), tuple(sorted(paths)), reason)
 
-    def _chain(self, part: Part) -> Node | None:
-        if any(each.kind != "leaf" for each in part.parts):
-            return None
-        return self.binder.chain([self.tokens[each.start : each.end] for each in part.parts], part.kind == "and")
-
     def _parse(self, part: Part) -> exp.Expr:
         tokens = self.tokens[part.start : part.end]
         self.parsed += len(tokens) - listed_constants(tokens)
         if self.parsed > MOST_PARSED:
-            where = "in conditions that are more than a column beside constants"
-            raise _too_long(self.source.original, f"{MOST_PARSED:,} words, signs and constants {where}")
+            raise _too_long(self.source.original, f"{MOST_PARSED:,} words, signs and constants {_WHERE}")
         try:
             with without_parser_warnings():
                 found: list[Any] = self.parser.parser().parse(tokens, self.source.text)

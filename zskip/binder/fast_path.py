@@ -1,4 +1,4 @@
-"""A column beside constants, the commonest leaf of all, and chains of it: bound from tokens, without the parser."""
+"""A column beside constants, the commonest leaf of all: bound from tokens, without the parser."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from zskip import types as t
 from zskip.binder.constants import number_value
 from zskip.binder.context import Binding
 from zskip.binder.names import Names
-from zskip.binder.predicates.membership import among_integers
 from zskip.binder.predicates.operands import are_comparable, fitted
 from zskip.expr import literals, patterns, tree
 from zskip.expr.literals import Refused
 from zskip.expr.tree import Literal, Node, Reference
 from zskip.schema import Column
 
-__all__ = ["Plain", "plain_column"]
+__all__ = ["NO_NAMES", "Plain", "plain_column"]
 
 _SIGNS: dict[TokenType, str] = {
     TokenType.EQ: "=",
@@ -33,10 +32,7 @@ _SIGNS: dict[TokenType, str] = {
 }
 
 
-_CHAIN = 100
-"""Terms that are worth a look at whether they are all alike."""
-
-_NO_NAMES = {"ANY", "CASE", "CONNECT_BY_ROOT", "IF", "MAP", "NEXT", "PRIOR"}
+NO_NAMES = {"ANY", "CASE", "CONNECT_BY_ROOT", "IF", "MAP", "NEXT", "PRIOR"}
 """Words that begin something other than a column's name, though the tokens do not tell."""
 
 
@@ -130,36 +126,6 @@ class Plain:
     def _note(self, name: Token, column: Reference) -> None:
         self.binding.names.record(name.start, name.end + 1, self.binding.schema.columns[column.path])
 
-    def chain(self, terms: Sequence[Sequence[Token]], conjunction: bool) -> Node | None:
-        """``c = 1 OR c = 2 …`` as one IN, ``c <> 1 AND c <> 2 …`` as one NOT IN; None for everything else.
-
-        Of whole numbers beside an integer and texts beside a text: a hundred thousand bind as fast as a list of them.
-        """
-        if len(terms) < _CHAIN or len(terms[0]) != 3 or self.binding.dialect.name not in ("duckdb", "spark"):
-            return None
-        (first, _, constant), sign = terms[0], TokenType.NEQ if conjunction else TokenType.EQ
-        alike = (first.token_type, first.text, sign, constant.token_type)
-        if any(len(each) != 3 or _form(*each) != alike for each in terms):
-            return None
-        column, texts = self._term(first), [each[2].text for each in terms]
-        if column is None:
-            return None
-        if constant.token_type is TokenType.NUMBER and t.is_integer(column.type):
-            if not all(
-                len(text) <= 18 and text.isdecimal() and text not in self.binding.source.lists for text in texts
-            ):
-                return None
-            found = among_integers(column, pa.array([int(text) for text in texts], pa.int64()))
-        elif constant.token_type is TokenType.STRING and t.is_string(column.type):
-            if any("\\" in text for text in texts):
-                return None
-            found = tree.in_(column, pa.array(texts, pa.string()))
-        else:
-            return None
-        for name, _, _ in terms:
-            self._note(name, column)
-        return tree.not_(found) if conjunction else found
-
     def _term(self, name: Token) -> Reference | None:
         key = (name.token_type, name.text)
         if key not in self._terms:
@@ -168,11 +134,7 @@ class Plain:
         return self._terms[key]
 
 
-def _form(name: Token, sign: Token, constant: Token) -> tuple[TokenType, str, TokenType, TokenType]:
-    return name.token_type, name.text, sign.token_type, constant.token_type
-
-
 def plain_column(names: Names, token: Token) -> Column | None:
     """The column that one token names, and can only name; None for every other token."""
-    bare = token.token_type is TokenType.VAR and token.text.upper() not in _NO_NAMES
+    bare = token.token_type is TokenType.VAR and token.text.upper() not in NO_NAMES
     return names.find([token.text]) if bare or token.token_type is TokenType.IDENTIFIER else None

@@ -48,10 +48,6 @@ class Binder:
         """Binds a leaf without the parser; None if that is not possible."""
         return self._plain.leaf(tokens)
 
-    def chain(self, terms: Sequence[Sequence[Token]], conjunction: bool) -> Node | None:
-        """Binds an AND or OR of leaves of the same form without the parser; None if that is not possible."""
-        return self._plain.chain(terms, conjunction)
-
     def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
         """Binds a parsed leaf of the skeleton; ``text`` returns its SQL with exact names."""
         found = self.predicate(node)

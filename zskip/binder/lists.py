@@ -20,7 +20,16 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.sql_text import LongList, SourceText
 
-__all__ = ["array_of", "listed_constants", "shortened", "stand_ins", "stands_for_lists"]
+__all__ = [
+    "FEWEST",
+    "READERS",
+    "SHORTEST",
+    "array_of",
+    "listed_constants",
+    "shortened",
+    "stand_ins",
+    "stands_for_lists",
+]
 
 SHORTEST = 1000
 """The length of a text, in characters, from which it is searched for long lists."""
@@ -57,7 +66,7 @@ def _dates(text: str) -> pa.Array:
     return _texts(text).cast(pa.date32())
 
 
-_READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
+READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
     "numbers": (r"(?:-?\d{1,18}|\(-\d{1,18}\))", _numbers),
     "decimals": (r"-?\d{1,18}\.\d{1,18}", _decimals),
     "doubles": (r"CAST\('[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?' AS DOUBLE\)", _doubles),
@@ -68,7 +77,7 @@ _READERS: dict[str, tuple[str, Callable[[str], pa.Array]]] = {
 
 _LIST = re.compile(
     r"\bIN\s*\(\s*(?:"
-    + "|".join(rf"(?P<{kind}>{one}(?:\s*+,\s*+{one}){{{FEWEST - 1},}}+)" for kind, (one, _) in _READERS.items())
+    + "|".join(rf"(?P<{kind}>{one}(?:\s*+,\s*+{one}){{{FEWEST - 1},}}+)" for kind, (one, _) in READERS.items())
     + r")\s*\)",
     re.IGNORECASE,
 )
@@ -96,7 +105,7 @@ def array_of(values: Collection[object]) -> pa.Array | None:
 def shortened(source: SourceText, dialect: str) -> SourceText:
     """The text with a number in place of each long list; the text itself if there are none."""
     text = source.text
-    if len(text) < SHORTEST or dialect not in ("duckdb", "spark"):
+    if dialect not in ("duckdb", "spark"):
         return source
     replacements: list[tuple[int, int, str]] = []
     lists: dict[str, LongList] = {}
@@ -104,7 +113,7 @@ def shortened(source: SourceText, dialect: str) -> SourceText:
     for match in _LIST.finditer(text):
         kind = str(match.lastgroup)
         try:
-            values = _READERS[kind][1](match[kind])
+            values = READERS[kind][1](match[kind])
         except pa.ArrowInvalid:
             continue  # an invalid date, for which the binder raises its own error
         number = next(numbers)

@@ -20,6 +20,9 @@ _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CA
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 
 
+_NESTING = _OPEN | {TokenType.NOT, TokenType.DCOLON} | Parser.NESTED_TYPE_TOKENS
+
+
 class Part(NamedTuple):
     """Tokens ``start`` to ``end`` (half open). ``kind``: "leaf", "and", "or" or "not"."""
 
@@ -47,6 +50,8 @@ _ENDS_CASTS = {TokenType.AND, TokenType.OR, TokenType.COMMA, TokenType.EQ, Token
 def nesting(tokens: Sequence[Token]) -> int:
     """The greatest depth of brackets and CASEs, of types in types, of NOTs in a row, and of subscripts, methods and
     casts in a row: ``x[1][2]``, ``x.trim().lower()``, ``x::INT::TEXT``."""
+    if _NESTING.isdisjoint([token.token_type for token in tokens]):
+        return 0
     deepest = nots = chain = types = casts = 0
     open_: list[int] = []  # for each open bracket, the levels of the chain before it
     last = None
@@ -75,6 +80,8 @@ def nesting(tokens: Sequence[Token]) -> int:
 def parses_exponentially(tokens: Sequence[Token]) -> bool:
     """Whether the parser would read some tokens again and again: twice as often with each bracket behind a type's name,
     as in ``DATE(DATE(x))``, which it first takes for a type and then for a call."""
+    if Parser.TYPE_TOKENS.isdisjoint([token.token_type for token in tokens]):
+        return False
     repeated = types = 0
     open_: list[bool] = []  # for each open bracket, whether it stands behind a type's name
     last = None

@@ -21,7 +21,7 @@ from zskip.expr.literals import Refused, integer_limits, unified
 from zskip.expr.tree import Literal, Node, Reference, Scalar
 from zskip.expr.why import Cause
 
-__all__ = ["among_integers", "between", "in_"]
+__all__ = ["between", "in_"]
 
 _MAX_TERMS = 1_000
 """Expressions in a list that are not constants: each of them becomes a comparison."""
@@ -96,7 +96,7 @@ def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) 
     if term.type == values.type:
         return tree.in_(term, values)
     if t.is_integer(term.type) and t.is_integer(values.type):
-        return among_integers(term, values)
+        return _among_integers(term, values)
     if t.is_decimal(values.type) and isinstance(term, Reference) and t.is_integer(term.type) | t.is_decimal(term.type):
         fitted(binding, term, values[0])  # raises `Refused` for one value if it does for all
         exact = pc.equal(pc.round(values, getattr(term.type, "scale", 0), "towards_zero"), values)
@@ -105,7 +105,7 @@ def _in_array(binding: Binding, term: Scalar, values: pa.Array, node: exp.Expr) 
     return _in_list(binding, term, list(values), node)
 
 
-def among_integers(term: Scalar, values: pa.Array) -> Node:
+def _among_integers(term: Scalar, values: pa.Array) -> Node:
     """``term IN values`` for an integer term and int64 values; values outside the term's type are dropped."""
     low, high = integer_limits(term.type)
     inside = pc.and_(pc.greater_equal(values, max(low, -(2**63))), pc.less_equal(values, min(high, 2**63 - 1)))
