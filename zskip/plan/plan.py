@@ -171,7 +171,11 @@ class Plan:
         return engine("duckdb").to_duckdb(self.scan, con, self._chosen(columns))  # type: ignore[no-any-return]
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-        """The matching rows as a DataFrame of pandas."""
+        """The matching rows as a DataFrame of pandas. Raises `MissingDependency` without pandas."""
+        try:
+            import pandas  # noqa: F401  # pyarrow's own error does not say what to install
+        except ImportError as error:
+            raise MissingDependency("This needs pandas: pip install pandas") from error
         return self.to_arrow(columns).to_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
@@ -179,7 +183,7 @@ class Plan:
         try:
             import polars
         except ImportError as error:
-            raise MissingDependency("This needs the package polars: pip install polars.") from error
+            raise MissingDependency('This needs polars: pip install "zskip[polars]"') from error
         return polars.DataFrame(self.to_arrow(columns))
 
     def to_spark(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:

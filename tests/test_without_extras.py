@@ -1,0 +1,50 @@
+"""Where an optional package is missing, what needs it names the package, and says what to install."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import zskip
+from zskip.errors import MissingDependency
+
+CALLS: dict[str, tuple[str, Callable[[zskip.Table, Path], Any], str]] = {
+    "to_pandas": ("pandas", lambda table, _: table.plan("x = 2").to_pandas(), "pip install pandas"),
+    "read into pandas": ("pandas", lambda table, _: zskip.read(table.uri, into="pandas"), "pip install pandas"),
+    "to_polars": ("polars", lambda table, _: table.plan("x = 2").to_polars(), r"zskip\[polars\]"),
+    "read into polars": ("polars", lambda table, _: zskip.read(table.uri, into="polars"), r"zskip\[polars\]"),
+    "zskip.polars": ("polars", lambda *_: importlib.import_module("zskip.polars"), r"zskip\[polars\]"),
+    "plot": ("altair", lambda table, _: table.plot("x", "y"), r"zskip\[plot\]"),
+    "explore": ("bokeh", lambda table, folder: table.explore(folder / "page.html"), r"zskip\[plot\]"),
+    "a Delta table": ("deltalake", lambda _, folder: zskip.open(made(folder / "_delta_log" / "0.json")), r"\[delta\]"),
+    "an Iceberg table": (
+        "pyiceberg",
+        lambda _, folder: zskip.open(made(folder / "metadata" / "v1.metadata.json")),
+        r"zskip\[iceberg\]",
+    ),
+    "a profile": ("boto3", lambda *_: zskip.open("s3://b/t", storage_options={"profile": "p"}), "pip install boto3"),
+}
+
+
+def made(file: Path) -> Path:
+    """The table's folder, in which the file makes it one of another format."""
+    file.parent.mkdir(parents=True)
+    file.write_text("{}", encoding="utf-8")
+    return file.parents[1]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_missing_package_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, call, advice = CALLS[name]
+    table = zskip.write(pa.table({"x": [1, 2, 3], "y": [1, 2, 3]}), tmp_path / "t", by=["x"], files=2)
+    for module in [known for known in sys.modules if known.split(".")[0] == package] + ["zskip.polars"]:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
+    with pytest.raises(MissingDependency, match=advice):
+        call(table, tmp_path / "other")
