@@ -111,9 +111,9 @@ def test_partitions_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_tiny_files_that_deletes_leave_are_merged(tmp_path: Path) -> None:
-    table = zskip.write(rows_of(300_000, 1), tmp_path / "t", by=["a"], layout="linear", files=30)
-    for first in range(0, 1000, 20):
-        table.delete(f"a BETWEEN {first} AND {first + 19} AND id % 500 <> 0")
+    table = zskip.write(rows_of(100_000, 1), tmp_path / "t", by=["a"], layout="linear", files=30)
+    for first in range(0, 1000, 50):
+        table.delete(f"a BETWEEN {first} AND {first + 49} AND id % 500 <> 0")
     before = ids(table)
     done = table.optimize()
     assert done.files_after is not None

@@ -158,7 +158,7 @@ def evidence_of(table: Units, random: Random | None, skipping: str | None = None
     return Held(values, random)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_every_outcome_that_duckdb_shows_is_foreseen(random: Random) -> None:
     table = random_units(random, units=5)

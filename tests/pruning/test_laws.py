@@ -22,7 +22,7 @@ from zskip.stats import Statistics
 
 BITS = ("can_be_true", "can_be_false", "can_be_null")
 randoms = st.randoms(use_true_random=False)
-examples = settings(max_examples=80, derandomize=True)
+examples = settings(max_examples=40, derandomize=True)
 # Of these no range is decided by trying its values, which may be tighter for one spelling than for another.
 UNCOUNTABLE = [name for name in DUCKDB_KINDS if KINDS[name].family not in ("integer", "date")]
 

@@ -22,7 +22,7 @@ from zskip.binder import bind
 from zskip.errors import SqlError
 
 CASES = int(os.environ.get("ZSKIP_FUZZ_CASES", "24000"))
-PARTS = 16
+PARTS = 32
 PLAIN_KINDS = ("i32", "i64", "f64", "n18_3", "s", "b", "d", "tus")
 
 
@@ -36,7 +36,7 @@ def test_every_outcome_that_duckdb_shows_is_foreseen(part: int) -> None:
     assert tally.cases["residuals"] > CASES // PARTS / 10
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False))
 def test_every_outcome_that_the_reference_shows_is_foreseen(random: Random) -> None:
     """Against a walk of one row at a time that shares no code with zskip."""

@@ -89,7 +89,9 @@ def test_foreign_files_give_the_rows_of_duckdb(tmp_path: Path, seed: int) -> Non
     assert len(table.plan(f"u < '{some}'").files) == 5
 
 
-@pytest.mark.parametrize("layout", ["auto", "tree", "hilbert", "zorder", "linear"])
+@pytest.mark.parametrize(
+    "layout", ["auto", "hilbert", *(pytest.param(one, marks=pytest.mark.slow) for one in ("tree", "zorder", "linear"))]
+)
 def test_a_table_is_clustered_by_a_uuid(tmp_path: Path, layout: str) -> None:
     dice = random.Random(layout)
     rows = rows_of(dice, 800)

@@ -49,10 +49,10 @@ def asking(random: Random, table: Units) -> str:
     return f"{random.choice(['', 'NOT '])}({left} {random.choice(['=', '<>', '<', '<=', '>', '>='])} {right})"
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 def test_every_outcome_that_duckdb_shows_is_foreseen(seed: int) -> None:
     random, oracle, decided, outcomes_known = Random(seed), DuckDBOracle(), 0, 0
-    for _ in range(25):
+    for _ in range(12):
         table = random_units(random, kinds=KINDS, columns=4, units=5)
         if not table.unit:
             continue

@@ -29,7 +29,7 @@ KINDS = ("i8", "i16", "i32", "i64", "f32", "f64", "n5_2", "n15_1", "n18_3", "n38
 ZONES = ("UTC", "America/Sao_Paulo", "Europe/Berlin", "Australia/Lord_Howe")
 # Fewer in ANSI mode, in which many predicates raise, and that costs more than an answer.
 TABLES = {True: 8, False: 16}
-PARTS = 4
+PARTS = 8
 MORE = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1"))
 PREDICATES = 80
 LOOSENESS = (0.0, None, None)

@@ -68,7 +68,13 @@ def harm(storage: Storage, path: str, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "how"), [("local", "flipped"), ("local", "cut short"), ("local", "removed"), ("memory", "flipped")]
+    ("place", "how"),
+    [
+        ("local", "flipped"),
+        pytest.param("local", "cut short", marks=pytest.mark.slow),
+        ("local", "removed"),
+        pytest.param("memory", "flipped", marks=pytest.mark.slow),
+    ],
 )
 def test_every_part_is_made_again(place: str, how: str, tmp_path: Path) -> None:
     url = str(tmp_path / "t") if place == "local" else f"memory://{tmp_path.name}/t"

@@ -355,7 +355,7 @@ def test_entries_that_hold_nonsense_under_a_right_checksum_are_damage(storage: S
         {"row_groups": 1 << 31},
         {"rows": 1 << 62},
         {"bytes": True},
-        {"twice": 100_000},
+        {"twice": 20_000},
     ],
 )
 def test_a_snapshot_of_absurd_size_is_refused_before_it_fills_the_memory(

@@ -14,11 +14,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="whether a proce
 
 
 def test_writers_that_stop_and_go_on_lose_nothing(tmp_path: Path) -> None:
-    assert stalls(str(tmp_path), None, rounds=8).stopped
+    assert stalls(str(tmp_path), None, rounds=5).stopped
 
 
 def test_writers_that_stop_and_go_on_lose_nothing_over_a_store() -> None:
     if missing := unavailable("s3"):
         pytest.skip(missing)
     with STORES["s3"]() as (url, options):
-        assert stalls(url, options, rounds=4).stopped
+        assert stalls(url, options, rounds=3).stopped
