@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_arg
 import numpy as np
 import pyarrow as pa
 
-from zskip import advisor, engine_registry, sources, tablelog
+from zskip import engine_registry, sources, tablelog
 from zskip import plan as planning
-from zskip.advisor import Advice, Weigh
 from zskip.binder import Parameters, bind
 from zskip.binder.expressions import expression_sql
 from zskip.byte_sizes import bytes_of
 from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
-from zskip.compaction import tend as tending
 from zskip.compaction.cluster_folder import cluster_folder
 from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableExists, TableNotFound, UnsupportedFormat, nearest
@@ -33,7 +31,6 @@ from zskip.layouts.depth import Clustering, depths
 from zskip.option_checks import check_options, refuse
 from zskip.plan import Plan, Survivors
 from zskip.progress import Progress, unreported
-from zskip.query_logs import LoggedQueries, TableNames, from_duckdb_log, from_spark_event_log
 from zskip.receipts import (
     Appended,
     Clustered,
@@ -69,8 +66,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyiceberg.table import Table as IcebergTable
 
+    from zskip.advisor import Advice, Weigh
     from zskip.audit import Verification
     from zskip.engines.dataset import PrunedDataset
+    from zskip.query_logs import LoggedQueries
 
 __all__ = [
     "Table",
@@ -405,6 +404,8 @@ def advise(
     if found is None:
         raise InvalidOption("The source has no rows to advise on.")
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
+    from zskip import advisor
+
     return advisor.advise(
         found,
         queries_of(workload),
@@ -444,6 +445,8 @@ def _logged(
     log_name: str | None,
 ) -> LoggedQueries:
     check_options(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
+    from zskip.query_logs import TableNames, from_duckdb_log, from_spark_event_log
+
     names = TableNames.of(address, *([] if log_name is None else [log_name]))
     if duckdb_log is not None and spark_event_log is None:
         return from_duckdb_log(duckdb_log, schema, names)
@@ -847,6 +850,8 @@ class Table:
                 followed = self.refresh()
                 step = replace(step, done=f"follows version {followed.version} of the table's log", receipt=followed)
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
+        from zskip.compaction import tend as tending
+
         done = tending.tend(
             self._storage,
             given,
@@ -924,6 +929,8 @@ class Table:
         started = time.perf_counter()
         rows, today, read = self._sample(seed, progress)
         total = self.snapshot.totals.rows or read
+        from zskip import advisor
+
         return advisor.advise(
             rows,
             queries_of(workload),

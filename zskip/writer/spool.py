@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
-import psutil
 import pyarrow as pa
 
 from zskip.errors import naming
@@ -90,6 +89,8 @@ def _popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
 
 def free_memory() -> int:
     """Bytes of free memory, within the limit of the control group."""
+    import psutil
+
     free = int(psutil.virtual_memory().available)
     try:
         with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from zskip import types as t
 from zskip.engines.duckdb.connection_settings import require_planned_meaning
 from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped
-from zskip.engines.duckdb.remote_files import KnownFile, register_storage
 from zskip.engines.duckdb.stored_form import stored_form
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, UnsupportedSql
@@ -114,6 +113,8 @@ def readable_paths(scan: Scan, con: duckdb.DuckDBPyConnection) -> list[str]:
     """The survivors' names on this connection; a remote table is made readable there."""
     if scan.storage.local is not None:
         return scan.paths
+    from zskip.engines.duckdb.remote_files import KnownFile, register_storage
+
     known = map(KnownFile, scan.sizes, scan.files.column("modified").to_pylist())
     prefix = register_storage(con, scan.storage, dict(zip(scan.relative_paths, known, strict=True)))
     return [prefix + path for path in scan.relative_paths]
