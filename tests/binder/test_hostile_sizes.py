@@ -149,7 +149,7 @@ def test_the_remembered_predicates_have_a_size() -> None:
     for number in range(40):
         bind(f"n = {number} AND w <> '{'x' * 150_000}'", SCHEMA)
     kept = sum(len(each.text) for each in bind_cache._cache.values())
-    assert 0 < kept <= bind_cache.MOST_CHARACTERS
+    assert 0 < kept <= bind_cache.CAPACITY
 
 
 @pytest.mark.parametrize("subscripts", ["[1]", "[1:2]", "[(1)]", "[w[1][1]]"])

@@ -1,4 +1,4 @@
-"""Constants that a function never gives: whatever DuckDB gives is none of them."""
+"""The image of a function contains every value that DuckDB returns for it, and leaves out others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def call(function: str, type: pa.DataType, *options: object) -> Call:
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("rows", [MOMENTS, INFINITE])
-def test_a_beginning_is_given(unit: str, rows: str) -> None:
+def test_a_beginning_of_a_unit_is_in_the_image(unit: str, rows: str) -> None:
     term = call("truncate", pa.timestamp("us"), unit, None)
     with duckdb.connect() as con:
         found = con.sql(f"SELECT x, date_trunc('{unit}', x) FROM ({rows})").to_arrow_table()
@@ -34,7 +34,7 @@ def test_a_beginning_is_given(unit: str, rows: str) -> None:
         assert not any(in_image(term, value) for value in others)
 
 
-def test_a_last_day_is_given() -> None:
+def test_a_last_day_is_in_the_image() -> None:
     term = call("last_day", pa.date32(), None)
     with duckdb.connect() as con:
         found = con.sql(f"SELECT x::DATE, last_day(x) FROM ({MOMENTS} UNION ALL {INFINITE})").to_arrow_table()
@@ -43,7 +43,7 @@ def test_a_last_day_is_given() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
-def test_a_beginning_of_a_text_is_given(count: int) -> None:
+def test_a_prefix_is_in_the_image(count: int) -> None:
     term = call("prefix", pa.string(), count)
     texts = ["", "a", "äö", "a\u0308bc", "𝄞𝄞𝄞", "👩‍👩‍👧", "abcdef"]
     with duckdb.connect() as con:
@@ -52,7 +52,7 @@ def test_a_beginning_of_a_text_is_given(count: int) -> None:
     assert not in_image(term, pa.scalar("x" * (count + 1)))
 
 
-def test_what_is_not_known_may_be_given() -> None:
+def test_values_of_unrestricted_terms_are_in_the_image() -> None:
     assert in_image(Reference("x", pa.int64()), pa.scalar(5))
     assert in_image(call("abs", pa.int64()), pa.scalar(-5))
     zoned = pa.timestamp("us", "UTC")

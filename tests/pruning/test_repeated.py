@@ -103,8 +103,8 @@ def test_what_fails_fails_again() -> None:
 def test_only_so_many_are_kept() -> None:
     for number in range(300):
         bind(f"x = {number}", SCHEMA)
-    assert len(bind_cache._cache) == bind_cache.MOST_CHARACTERS // bind_cache.LEAST
-    long = "s = '" + "a" * bind_cache.LONGEST + "'"
+    assert len(bind_cache._cache) == bind_cache.CAPACITY // bind_cache.MIN_SIZE
+    long = "s = '" + "a" * bind_cache.MAX_CHARACTERS + "'"
     assert bind(long, SCHEMA) is not bind(long, SCHEMA)
 
 

@@ -1,6 +1,6 @@
 """A cache of bound predicates, by text, settings, parameters and schema.
 
-Predicates that read the clock are not cached. Schemas are compared by identity; a cached predicate holds its own.
+Predicates that read the clock are not cached. Schemas are compared by identity, and an entry keeps its schema alive.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from zskip.schema import Schema
 
 __all__ = ["find", "keep", "key"]
 
-LONGEST = 200_000
+MAX_CHARACTERS = 200_000
 """The longest text, and the longest parameters, that are cached, in characters."""
 
-MOST_CHARACTERS = 2_000_000
+CAPACITY = 2_000_000
 """The capacity of the cache, in characters of SQL text."""
 
-LEAST = 8_000
+MIN_SIZE = 8_000
 """The size that a short text counts as, in characters, so that at most 250 predicates are cached."""
 
 Key: TypeAlias = tuple[object, ...]
 
 _lock = threading.Lock()
-_cache: LRUCache[Key, Predicate] = LRUCache(MOST_CHARACTERS, lambda predicate: max(LEAST, len(predicate.bound_text)))
+_cache: LRUCache[Key, Predicate] = LRUCache(CAPACITY, lambda predicate: max(MIN_SIZE, len(predicate.bound_text)))
 
 
 def key(
@@ -42,7 +42,7 @@ def key(
     case_sensitive: bool,
 ) -> Key | None:
     """The cache key; None if the predicate is not to be cached."""
-    if len(sql) > LONGEST:
+    if len(sql) > MAX_CHARACTERS:
         return None
     parameters: tuple[object, ...] = ()
     if params is not None:
@@ -53,7 +53,7 @@ def key(
             parameters = (names, *(literal(value, settings.name) for value in values))
         except UnknownParameter:
             return None
-        if sum(len(str(text)) for text in parameters) > LONGEST:
+        if sum(len(str(text)) for text in parameters) > MAX_CHARACTERS:
             return None
     return (sql, settings, id(schema), case_sensitive, parameters)
 

@@ -18,7 +18,7 @@ from zskip.functions.sql_types import sql_type
 __all__ = ["cast_value", "literal_value", "number_value"]
 
 
-_MOST_DIGITS = 1_000
+_MAX_DIGITS = 1_000
 """Digits of a number that is parsed: Python refuses to parse more than 4,300."""
 
 
@@ -31,7 +31,7 @@ def number_value(text: str, negative: bool = False) -> pa.Scalar:
     if len(text) <= 18 and text.isascii() and text.isdigit():
         return pa.scalar(-int(text) if negative else int(text), pa.int64())
     text = ("-" if negative else "") + text.replace("_", "")
-    if len(text) > _MOST_DIGITS:
+    if len(text) > _MAX_DIGITS:
         raise Refused(f"the number {text[:50]}… has more digits than an exact type")
     if re.fullmatch(r"-?\d+", text):
         value = int(text)

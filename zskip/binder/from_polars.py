@@ -47,7 +47,7 @@ def conjuncts(expression: Any, schema: Schema) -> list[str | None]:
 
 
 def _parts(node: Any, schema: Schema) -> Iterator[str | None]:
-    kind, body = _kind(node)
+    kind, body = _tagged(node)
     if kind == "BinaryExpr" and _LOGIC.get(body["op"]) == "AND":
         yield from _parts(body["left"], schema)
         yield from _parts(body["right"], schema)
@@ -58,7 +58,7 @@ def _parts(node: Any, schema: Schema) -> Iterator[str | None]:
         yield None  # Not an error: the JSON is internal to polars, and its form may change between releases.
 
 
-def _kind(node: Any) -> tuple[str, Any]:
+def _tagged(node: Any) -> tuple[str, Any]:
     """The tag and the content of a tagged JSON value; the tag is empty for other values."""
     if not isinstance(node, dict) or len(node) != 1:
         return "", node
@@ -67,7 +67,7 @@ def _kind(node: Any) -> tuple[str, Any]:
 
 def _condition(node: Any, schema: Schema) -> str:
     """A boolean expression as SQL."""
-    kind, body = _kind(node)
+    kind, body = _tagged(node)
     if kind == "BinaryExpr":
         left, right, operator = body["left"], body["right"], body["op"]
         if operator in _LOGIC:
@@ -85,12 +85,12 @@ def _condition(node: Any, schema: Schema) -> str:
 
 
 def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> str:
-    if _kind(left)[0] == "Literal":
+    if _tagged(left)[0] == "Literal":
         left, right, operator = right, left, _MIRRORED[operator]
     name, type = _column(left, schema)
     if t.is_dictionary(type) and operator not in ("Eq", "NotEq"):
         raise _Unsupported  # A categorical may be ordered by its categories.
-    if _kind(right)[0] == "Literal":
+    if _tagged(right)[0] == "Literal":
         other = _constant(right, type)
     else:
         other, other_type = _column(right, schema)
@@ -100,13 +100,13 @@ def _comparison(operator: str, left: Any, right: Any, schema: Schema) -> str:
 
 
 def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
-    family, which = _kind(function)
+    family, which = _tagged(function)
     if family == "Boolean":
         if which == "Not":
             return f"(NOT {_condition(arguments[0], schema)})"
         if isinstance(which, str) and which in _TESTS:
             return _TESTS[which].format(_column(arguments[0], schema)[0])
-        name, options = _kind(which)
+        name, options = _tagged(which)
         if name == "IsBetween":
             column, type = _column(arguments[0], schema)
             if t.is_dictionary(type):
@@ -119,7 +119,7 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
     if family == "StringExpr":
         test = _text_test(which)
         column, type = _column(arguments[0], schema)
-        text = _kind(arguments[1])[1].get("Scalar", {}).get("String")
+        text = _tagged(arguments[1])[1].get("Scalar", {}).get("String")
         if test is not None and text is not None and t.is_string(type):
             return f"{test}({column}, {literal(text, 'duckdb')})"
     raise _Unsupported
@@ -128,13 +128,13 @@ def _call(arguments: list[Any], function: Any, schema: Schema) -> str:
 def _text_test(which: Any) -> str | None:
     if isinstance(which, str):
         return _TEXT_TESTS.get(which)
-    name, options = _kind(which)
+    name, options = _tagged(which)
     return "contains" if name == "Contains" and options["literal"] else None
 
 
 def _membership(subject: Any, list_: Any, schema: Schema) -> str:
     name, type = _column(subject, schema)
-    data = _kind(list_)[1].get("Scalar", {}).get("List")
+    data = _tagged(list_)[1].get("Scalar", {}).get("List")
     if data is None:
         raise _Unsupported
     values = pa.ipc.open_stream(bytes(data)).read_all().column(0).combine_chunks()
@@ -151,12 +151,12 @@ def _membership(subject: Any, list_: Any, schema: Schema) -> str:
 
 def _column(node: Any, schema: Schema) -> tuple[str, pa.DataType]:
     """A column's quoted name, and its type as polars reads it."""
-    kind, body = _kind(node)
+    kind, body = _tagged(node)
     if kind == "Column" and body in schema.arrow.names:
         type = schema.arrow.field(body).type
         return identifier(body), pa.string() if t.is_large_string(type) or t.is_string_view(type) else type
-    if kind == "Function" and _kind(body["function"])[0] == "StructExpr":
-        which, field = _kind(body["function"]["StructExpr"])
+    if kind == "Function" and _tagged(body["function"])[0] == "StructExpr":
+        which, field = _tagged(body["function"]["StructExpr"])
         name, type = _column(body["input"][0], schema)
         if which == "FieldByName" and t.is_struct(type) and type.get_field_index(field) >= 0:
             return f"{name}.{identifier(field)}", type.field(field).type
@@ -165,11 +165,11 @@ def _column(node: Any, schema: Schema) -> tuple[str, pa.DataType]:
 
 def _constant(node: Any, type: pa.DataType) -> str:
     """A literal as SQL, if polars compares it with a column of this type without changing its value."""
-    kind, body = _kind(node)
+    kind, body = _tagged(node)
     if kind != "Literal":
         raise _Unsupported
-    form, tagged = _kind(body)
-    name, value = _kind(tagged)
+    form, tagged = _tagged(body)
+    name, value = _tagged(tagged)
     if form not in ("Dyn", "Scalar") or value is None or value == "Null":
         raise _Unsupported
     if (form == "Dyn" and name == "Int") or name in _INTEGERS:
