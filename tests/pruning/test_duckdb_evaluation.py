@@ -33,7 +33,7 @@ WORDS = ["Ab", "b", None]
 def evaluated(sql: str, parts: tuple[str, ...] = ("s",)) -> list[int] | None:
     """What DuckDB is asked, and says, of three strings."""
     question = Computable(Opaque(sql, (), ""), (Reference(".".join(parts), pa.string()),), sql, "UTC")
-    found = duckdb_evaluation._answer(question, [pa.array(WORDS, pa.string())], Budget(60))
+    found = duckdb_evaluation._outcome_codes(question, [pa.array(WORDS, pa.string())], Budget(60))
     return None if found is None else found.tolist()
 
 
@@ -200,18 +200,18 @@ def test_threads_get_the_answers_of_their_own_questions() -> None:
     with ThreadPoolExecutor(8) as pool:
         for number, found in enumerate(pool.map(ask, range(100))):
             assert found == [size == number % 4 for size in range(4)]
-    assert len(duckdb_evaluation._answers) <= duckdb_evaluation._KEPT
+    assert len(duckdb_evaluation._answers) <= duckdb_evaluation._MAX_CACHED
 
 
 def test_many_values_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    right = duckdb_evaluation._answer
+    right = duckdb_evaluation._outcome_codes
 
     def counted(question: Computable, values: list[pa.Array], budget: Budget) -> np.ndarray | None:
         asked.append(len(values[0]))
         return right(question, values, budget)
 
-    monkeypatch.setattr(duckdb_evaluation, "_answer", counted)
+    monkeypatch.setattr(duckdb_evaluation, "_outcome_codes", counted)
     random = Random(1)
     words = [random.choice(["de", "fr", "Nl"]) for _ in range(10_000)]
     found = pruning.outcomes(bind("upper(s) = 'NL'", SCHEMA), single(words, pa.string()))
@@ -255,7 +255,7 @@ def test_what_could_take_long_is_not_begun(sql: str) -> None:
 )
 def test_what_is_usual_is_tried_in_large_batches(sql: str) -> None:
     evaluator = Evaluator("UTC")
-    expression = evaluator._harmless(sql, [("s",)])
+    expression = evaluator._allowed_expression(sql, [("s",)])
     assert expression is not None
     assert cost(expression, {("s",): 60}).batch >= 20
 
@@ -330,13 +330,13 @@ def test_evaluations_do_not_wait_for_one_another() -> None:
 
 def test_a_wrong_answer_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fuzz bites on what is computed: answers that are turned round break the law."""
-    right = duckdb_evaluation._answer
+    right = duckdb_evaluation._outcome_codes
 
     def turned(question: Computable, values: list[pa.Array], budget: Budget) -> np.ndarray | None:
         found = right(question, values, budget)
         return None if found is None else np.where(found < 2, 1 - np.abs(found), found)
 
-    monkeypatch.setattr(duckdb_evaluation, "_answer", turned)
+    monkeypatch.setattr(duckdb_evaluation, "_outcome_codes", turned)
     oracles: dict[str, DuckDBOracle] = {}
     assert any(failure for seed in range(8) for failure in table_failures(seed, oracles, Counter()))
 
@@ -397,13 +397,13 @@ def test_names_that_differ_in_case_alone_are_not_computed() -> None:
 
 def test_too_many_combinations_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    right = duckdb_evaluation._answer
+    right = duckdb_evaluation._outcome_codes
 
     def counted(question: Computable, values: list[pa.Array], budget: Budget) -> np.ndarray | None:
         asked.append(len(values[0]))
         return right(question, values, budget)
 
-    monkeypatch.setattr(duckdb_evaluation, "_answer", counted)
+    monkeypatch.setattr(duckdb_evaluation, "_outcome_codes", counted)
     no, yes = pa.array([False] * 3), pa.array([True] * 3)
     widths = {"i": [30, 33, 40], "j": [30, 31, 10_000]}
     columns = {

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zskip.pruning import rank_search
-from zskip.pruning.rank_search import Places, TextCuts
+from zskip.pruning.rank_search import RankIndex, TextCuts
 
 ENDS = np.iinfo(np.int64)
 INTEGERS = st.one_of(
@@ -60,7 +60,7 @@ def test_of_bytes(cuts: list[bytes], bounds: list[bytes | None], skipped: int) -
 
 def _agree(cuts: np.ndarray, bounds: np.ndarray) -> None:
     cuts = np.unique(cuts)
-    assert Places(cuts).at_most(bounds).tolist() == np.searchsorted(cuts, bounds, side="right").tolist()
+    assert RankIndex(cuts).at_most(bounds).tolist() == np.searchsorted(cuts, bounds, side="right").tolist()
 
 
 def test_many_texts() -> None:
@@ -70,12 +70,12 @@ def test_many_texts() -> None:
     texts = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 20, "0").cast(pa.binary())
     asked = pc.utf8_lpad(pa.array(np.abs(bounds)).cast(pa.string()), 20, "0").cast(pa.binary())
     expected = np.searchsorted(np.array(texts.to_pylist(), "S20"), np.array(asked.to_pylist(), "S20"), side="right")
-    assert Places(texts).at_most(asked).tolist() == expected.tolist()
+    assert RankIndex(texts).at_most(asked).tolist() == expected.tolist()
 
 
 def test_a_text_that_ends_where_others_have_zero_bytes() -> None:
     cuts = [b"ke", b"ke\0", *(b"ke\0\0" + bytes([last]) for last in b"abcdefghij")]
-    found = Places(pa.array(cuts, pa.binary()))
+    found = RankIndex(pa.array(cuts, pa.binary()))
     assert found.at_most(pa.array([b"k", b"ke", b"ke\0", b"ke\0\0", b"ke\0\0a", b"kf"], pa.binary())).tolist() == [
         0, 1, 2, 2, 3, len(cuts)
     ]  # fmt: skip
@@ -87,5 +87,5 @@ def test_long_cuts_are_shortened_without_a_change(cuts: list[bytes], bounds: lis
     cuts = sorted(cuts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_search, "LONG", 1)
-        found = Places(pa.array(cuts, pa.binary())).at_most(pa.array(bounds, pa.binary()))
+        found = RankIndex(pa.array(cuts, pa.binary())).at_most(pa.array(bounds, pa.binary()))
     assert found.tolist() == [sum(cut <= bound for cut in cuts) for bound in bounds]

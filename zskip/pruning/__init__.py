@@ -1,12 +1,12 @@
-"""What a predicate can be in each unit: one evaluation for all units at once.
+"""Pruning: the outcomes that a predicate can have in each unit, evaluated for all units at once.
 
-``outcomes``: the three values · ``spans``, ``term_spans``: ranges of columns and of the functions around them ·
-``constant_comparison``: a column or function of it against constants · ``column_comparison``: against another column
-· ``row_values``: rows of constants · ``evaluate``: a bound tree becomes a proof, which is evaluated for all units ·
-``evidence``: what is known beyond ranges · ``candidates``: the units that it leaves · ``enumeration``: ranges of few
-values, tried one by one within a ``budget`` · ``duckdb_evaluation``: what DuckDB computes for single values, where
-``evaluation_cost`` bounds it · ``residuals``: what is left of a predicate where parts of it are proved · ``reasons``:
-what removed how much, and what could not.
+``evaluate``: compiles a bound tree to a proof, and evaluates it · ``outcomes``: sets of TRUE, FALSE and NULL ·
+``term_spans``: the ranges of columns and of functions of them · ``merge_conditions``: combines conditions on one term ·
+``constant_comparison``: a term against constants, by ``rank_search`` · ``column_comparison``: against another term ·
+``row_values``: rows of constants · ``evidence``: what is known beyond ranges · ``candidates``: the units that evidence
+alone leaves · ``enumeration``: evaluation of each value of a small range, within a ``budget`` · ``duckdb_evaluation``:
+expressions without a rule, for single values, at a cost that ``evaluation_cost`` bounds · ``residuals``: the conjuncts
+that are not proved · ``reasons``: what each conjunct removes, and what proves nothing
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ SECONDS = 0.1
 
 
 class Budget:
-    """Seconds of processor time that are left for enumeration; units that are not reached are kept.
+    """Seconds of processor time that are left for enumeration. Units that are not evaluated in time are kept.
 
-    Time is counted inside a ``with`` block, on its thread. Processor time makes pruning independent of other load.
+    Time counts inside a ``with`` block, on its thread. It is processor time, so pruning does not depend on other load.
 
     >>> Budget(0).is_spent
     True
@@ -36,13 +36,13 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time is left."""
         running = 0.0 if self._started is None else time.thread_time() - self._started
         return running >= self._left
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Do not count work that is done once per process and not in every plan."""
+        """Does not count the time of the block, for work that is done once per process and not in every plan."""
         before = time.thread_time()
         try:
             yield

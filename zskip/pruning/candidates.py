@@ -1,4 +1,4 @@
-"""`candidates`: the units that evidence alone leaves, found without a look at the ranges of all others."""
+"""`candidates`: the units that evidence alone leaves, found without reading the ranges of all units."""
 
 from __future__ import annotations
 
@@ -13,36 +13,35 @@ from zskip.expr import Predicate
 from zskip.expr.tree import Contains, Scalar
 from zskip.intervals.spans import values_of
 from zskip.pruning.constant_comparison import Steps
-from zskip.pruning.evaluate import Chosen, Computed, Implied, Joint, Proof, Tested, Tried, proof_for
+from zskip.pruning.evaluate import Chosen, Computed, Enumerated, Implied, Joint, Proof, Tested, proof_for
 from zskip.pruning.evidence import Ints, UnitSearch
 from zskip.pruning.outcomes import TRUE
 from zskip.pruning.row_values import Rows
 
 __all__ = ["candidates"]
 
-_MOST_VALUES = 1 << 13
-"""Constants of one condition that are searched for; of more, ranges leave about as much."""
+_MAX_VALUES = 1 << 13
+"""Constants of one condition that are searched for; with more of them, ranges leave about as few units."""
 
 
 def candidates(predicate: Predicate, search: UnitSearch) -> Ints | None:
-    """The numbers of all units that may hold a match, ascending, and perhaps of others; None where evidence alone rules
-    out none.
+    """The ascending numbers of the units that may hold a match by evidence alone; None if evidence rules out no unit.
 
-        uid = 'a'                  units that may hold 'a'
-        uid = 'a' AND n < 7        the same: `outcomes` of these units narrows them further
-        uid = 'a' OR ip = 'b'      units that may hold either
-        uid = 'a' OR n < 7         None
+    uid = 'a'                  units that may hold 'a'
+    uid = 'a' AND n < 7        the same: `outcomes` of these units narrows them further
+    uid = 'a' OR ip = 'b'      units that may hold either
+    uid = 'a' OR n < 7         None
     """
     try:
-        return _found(proof_for(predicate, 0), search)
-    except RecursionError:  # of a caller deep in its own stack
+        return _candidates(proof_for(predicate, 0), search)
+    except RecursionError:  # the caller may be deep in its own stack
         return None
 
 
-def _found(proof: Proof, search: UnitSearch) -> Ints | None:
+def _candidates(proof: Proof, search: UnitSearch) -> Ints | None:
     match proof:
-        case Tried(part, _) | Computed(part, _) | Tested(part, True) | Implied(_, part):
-            return _found(part, search)
+        case Enumerated(part, _) | Computed(part, _) | Tested(part, True) | Implied(_, part):
+            return _candidates(part, search)
         case Contains():
             return search.containing(proof)
         case Steps():
@@ -52,12 +51,12 @@ def _found(proof: Proof, search: UnitSearch) -> Ints | None:
             columns = zip(proof.terms, proof.before, strict=True)
             return _all_of([_holding(term, values_of(cuts.cuts, term.type), search) for term, cuts in columns])
         case Joint(True, parts):
-            return _all_of([_found(part, search) for part in parts])
+            return _all_of([_candidates(part, search) for part in parts])
         case Joint(False, parts):
-            return _any_of(_found(part, search) for part in parts)
+            return _any_of(_candidates(part, search) for part in parts)
         case Chosen(condition, then, otherwise):
-            taken = _all_of([_found(condition, search), _found(then, search)])
-            return _any_of([taken, _found(otherwise, search)])
+            taken = _all_of([_candidates(condition, search), _candidates(then, search)])
+            return _any_of([taken, _candidates(otherwise, search)])
     return None
 
 
@@ -76,15 +75,15 @@ def _any_of(found: Iterable[Ints | None]) -> Ints | None:
 
 
 def _true_values(steps: Steps) -> pa.Array | None:
-    """All values for which a condition is TRUE; None where it is for NULL, or for too many."""
+    """All values for which a condition is TRUE; None if it is TRUE for NULL, or for too many values."""
     if steps.null & TRUE:
         return None
-    nothing = pa.array([], steps.term.type)
-    values = steps.points(TRUE) if (steps.cells & TRUE).any() else nothing
+    no_values = pa.array([], steps.term.type)
+    values = steps.points(TRUE) if (steps.cells & TRUE).any() else no_values
     if values is None or not (steps.nan & TRUE and t.is_floating(steps.term.type)):
         return values
     return pa.concat_arrays([values, values_of(np.array([np.nan]), steps.term.type)])
 
 
 def _holding(term: Scalar, values: pa.Array | None, search: UnitSearch) -> Ints | None:
-    return None if values is None or len(values) > _MOST_VALUES else search.holding(term, values)
+    return None if values is None or len(values) > _MAX_VALUES else search.holding(term, values)

@@ -1,4 +1,4 @@
-"""Comparison of two spans, column against column.
+"""Comparison of two spans, such as those of two columns.
 
 x < y   TRUE   possible where x.lower < y.upper
         FALSE  possible where x.upper >= y.lower
@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from zskip.intervals.spans import Keys, Span, key_family
 from zskip.pruning.outcomes import Bools, Outcomes
 
-__all__ = ["compared", "single"]
+__all__ = ["compare_spans", "is_single"]
 
 
-def compared(op: str, left: Span, right: Span) -> Outcomes:
+def compare_spans(op: str, left: Span, right: Span) -> Outcomes:
     """``left op right`` for ``<``, ``<=`` and ``=``. NaN equals itself and is above every number."""
     fail = left.fail | right.fail
     null = left.null & (right.value | right.nan | right.null) | right.null & (left.value | left.nan | left.null)
@@ -32,21 +32,20 @@ def compared(op: str, left: Span, right: Span) -> Outcomes:
         return Outcomes(less | below, more_equal | above | same, null, fail)
     if op == "<=":
         return Outcomes(less_equal | below | same, more | above, null, fail)
-    different = both & ~(single(left) & single(right) & less_equal & more_equal)
+    different = both & ~(is_single(left) & is_single(right) & less_equal & more_equal)
     return Outcomes(less_equal & more_equal | same, different | below | above, null, fail)
 
 
 def _less(left: Keys, right: Keys) -> Bools:
-    """Whether left may be below right; an unknown upper bound (null) is above everything."""
+    """Whether ``left < right``, where a null stands for an unknown upper bound, above every value."""
     if isinstance(left, np.ndarray):
         return np.asarray(left < right)
     known = pc.less(left, right)
-    # left null: it is an unknown upper bound, below nothing. right null: above everything.
     return np.asarray(pc.if_else(left.is_null(), False, pc.fill_null(known, True)).to_numpy(zero_copy_only=False), bool)
 
 
-def single(span: Span) -> Bools:
-    """Where the range holds one value."""
+def is_single(span: Span) -> Bools:
+    """Whether the range holds a single value."""
     if isinstance(span.lower, np.ndarray):
         return np.asarray(span.lower == span.upper)
     return np.asarray(pc.fill_null(pc.equal(span.lower, span.upper), False).to_numpy(zero_copy_only=False), bool)

@@ -23,7 +23,7 @@ from zskip.expr.tree import Scalar
 from zskip.intervals.spans import Keys, Span, key_family, key_limits, keys, values_of
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Bools, Outcomes
-from zskip.pruning.rank_search import Places
+from zskip.pruning.rank_search import RankIndex
 
 __all__ = ["Steps", "cuts_at", "is_nan"]
 
@@ -64,10 +64,10 @@ class Steps:
     cells: Masks
     nan: int
     null: int
-    places: Places = field(init=False, repr=False)
+    ranks: RankIndex = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "places", Places(self.cuts))
+        object.__setattr__(self, "ranks", RankIndex(self.cuts))
 
     # ── making ──
 
@@ -165,7 +165,7 @@ class Steps:
 
     def outcomes(self, span: Span, evidence: Evidence | None = None) -> Outcomes:
         """The outcomes of all units at once; ``evidence`` of the same units takes away what needs a value they lack."""
-        first, last = self.places.at_most(span.lower), self.places.at_most(span.upper)
+        first, last = self.ranks.at_most(span.lower), self.ranks.at_most(span.upper)
         answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
             has = (self.cells & bit) != 0

@@ -1,8 +1,8 @@
-"""Evaluate expressions without a rule of their own by DuckDB, on single values.
+"""Evaluate expressions that have no rule by DuckDB, for single values.
 
-The text comes from a user and is not trusted. DuckDB's own parser reads it as data (`json_serialize_sql`); it is
-evaluated only if it is a single expression of known deterministic functions over its columns, and only in a private
-in-memory database that can open no file, load no extension and change no setting.
+The SQL comes from a user and is not trusted. DuckDB's parser first parses it as data (`json_serialize_sql`). It is
+evaluated only if it is a single expression of allowed deterministic functions over its columns, in a private in-memory
+database that cannot open files, load extensions or change settings.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["computed"]
 
 _TRUE, _FALSE, _NULL, _RAISED = 1, 0, 2, -1
 
-_LONGEST = 4096
-"""Bytes of a string that is computed with."""
+_MAX_STRING = 4096
+"""The longest string, in bytes, for which an expression is evaluated."""
 
-_KEPT = 64
-"""Answers that are remembered: a plan asks the same of shards, files and row groups, and once more for its reasons."""
+_MAX_CACHED = 64
+"""Cached evaluations. A plan repeats them for shards, files and row groups, and for its reasons."""
 
-_IDLE = 4
-"""Connections that are kept for later, of each time zone; and time zones that have any."""
+_MAX_IDLE = 4
+"""Idle connections of a time zone, and time zones with idle connections."""
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
@@ -53,25 +53,26 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _lock = threading.Lock()
-_answers: LRUCache[tuple[str, str, bytes], np.ndarray] = LRUCache(_KEPT)
+_answers: LRUCache[tuple[str, str, bytes], np.ndarray] = LRUCache(_MAX_CACHED)
 _idle: dict[tuple[str, int], list[Evaluator]] = {}
 
 
-def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Array], budget: Budget) -> Outcomes:
-    """``found``, whose units are these values of the question's columns, narrowed by what DuckDB computes for each.
+def computed(found: Outcomes, computable: Computable, values: Mapping[str, pa.Array], budget: Budget) -> Outcomes:
+    """``found``, whose units are single values of the expression's columns, narrowed by DuckDB's result for each value.
 
-    A value for which it raises stays as it was found, and so does one that the budget does not reach.
+    The outcomes of a value stay as they are if DuckDB raises an error for it, or the budget runs out before it.
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
-    for column in question.columns:
+    for column in computable.columns:
         each = values[column.path]
         if t.is_string(each.type):
-            unsure &= _lengths(each) <= _LONGEST
-    asked = np.flatnonzero(unsure)
-    answer = None
-    if len(asked) and not budget.is_spent:
-        answer = _answer(question, [values[column.path].take(pa.array(asked)) for column in question.columns], budget)
-    if answer is None:
+            unsure &= _lengths(each) <= _MAX_STRING
+    units = np.flatnonzero(unsure)
+    codes = None
+    if len(units) and not budget.is_spent:
+        columns = [values[column.path].take(pa.array(units)) for column in computable.columns]
+        codes = _outcome_codes(computable, columns, budget)
+    if codes is None:
         return found
     narrowed = []
     for mask, outcome in (
@@ -81,7 +82,7 @@ def computed(found: Outcomes, question: Computable, values: Mapping[str, pa.Arra
         (found.can_fail, _RAISED),
     ):
         mask = mask.copy()
-        mask[asked] &= (answer == outcome) | (answer == _RAISED)
+        mask[units] &= (codes == outcome) | (codes == _RAISED)
         narrowed.append(mask)
     return Outcomes(*narrowed)
 
@@ -90,22 +91,22 @@ def _lengths(texts: pa.StringArray) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False))
 
 
-def _answer(question: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
-    """TRUE, FALSE, NULL or an error for each value; also an error for values that the budget does not reach.
+def _outcome_codes(computable: Computable, values: Sequence[pa.Array], budget: Budget) -> np.ndarray | None:
+    """The outcome of each value: TRUE, FALSE, NULL, or an error, also for values that the budget does not reach.
 
-    None where DuckDB does not evaluate the expression.
+    None if DuckDB may not evaluate the expression.
     """
-    named = {split_path(column.path): each for column, each in zip(question.columns, values, strict=True)}
+    named = {split_path(column.path): each for column, each in zip(computable.columns, values, strict=True)}
     rows = pa.table(_nested(named))
-    key = (question.sql, question.timezone, _digest(rows))
+    key = (computable.sql, computable.timezone, _digest(rows))
     with _lock:
         known = _answers.get(key)
     if known is not None:
         return known
     with budget.paused():
-        evaluator = _borrowed(question.timezone)
-    answer = evaluator.answer(question.sql, named, rows, budget)
-    _give_back(evaluator)
+        evaluator = _take_evaluator(computable.timezone)
+    answer = evaluator.answer(computable.sql, named, rows, budget)
+    _return_evaluator(evaluator)
     if answer is not None and len(answer) == len(rows):
         with _lock:
             _answers[key] = answer
@@ -114,19 +115,19 @@ def _answer(question: Computable, values: Sequence[pa.Array], budget: Budget) ->
     return answer
 
 
-def _borrowed(timezone: str) -> Evaluator:
-    """An evaluator for exclusive use, so that threads do not wait for one another."""
+def _take_evaluator(timezone: str) -> Evaluator:
+    """Takes an idle evaluator or makes a new one, so that threads do not wait for one another."""
     try:
         return _idle[timezone, os.getpid()].pop()
     except (KeyError, IndexError):
         return Evaluator(timezone)
 
 
-def _give_back(evaluator: Evaluator) -> None:
+def _return_evaluator(evaluator: Evaluator) -> None:
     idle = _idle.setdefault((evaluator.timezone, os.getpid()), [])
     idle.append(evaluator)
-    del idle[_IDLE:]
-    if len(_idle) > _IDLE:
+    del idle[_MAX_IDLE:]
+    if len(_idle) > _MAX_IDLE:
         _idle.pop(next(iter(list(_idle))), None)
 
 
@@ -139,7 +140,7 @@ class Evaluator:
         self.timezone = timezone
         self.con = duckdb.connect(":memory:", config=_SETTINGS)
         self.con.execute("SET TimeZone = ?", [timezone]).fetchall()
-        # It would move constants across a comparison, and x + 10 < 0 would no longer raise where the sum overflows.
+        # The optimizer moves constants across comparisons: x + 10 < 0 would no longer raise where the sum overflows.
         self.con.execute("PRAGMA disable_optimizer").fetchall()
         self.con.execute("SET lock_configuration = true").fetchall()
         self.functions = _functions(self.con)
@@ -147,14 +148,14 @@ class Evaluator:
     def answer(
         self, sql: str, columns: Mapping[tuple[str, ...], pa.Array], rows: pa.Table, budget: Budget
     ) -> np.ndarray | None:
-        """What the expression gives for the first rows, as many as the budget allows; None where it is refused."""
+        """The outcomes for as many of the first rows as the budget allows; None if the expression is refused."""
         import duckdb
 
         lengths = {
             name: int(_lengths(each).max(initial=0)) if t.is_string(each.type) else 64 for name, each in columns.items()
         }
         try:
-            expression = self._harmless(sql, columns)
+            expression = self._allowed_expression(sql, columns)
             if expression is None:
                 return None
             batch = cost(expression, lengths).batch
@@ -164,7 +165,7 @@ class Evaluator:
                     break
                 answers.append(self._answer_batch(sql, rows.slice(start, batch)))
         except (duckdb.Error, TooCostly, RecursionError):
-            # It is no predicate over this type, or too large a one: its engine will say so, if it comes to that.
+            # It is not a predicate over these types, or too costly; the engine that runs an invalid one will raise.
             return None
         return np.concatenate(answers)
 
@@ -179,9 +180,8 @@ class Evaluator:
             self.con.unregister("zskip_values")
         return np.asarray(found)
 
-    def _harmless(self, sql: str, columns: Collection[tuple[str, ...]]) -> dict[str, Any] | None:
-        """DuckDB's own reading of the text, where it is one expression over the columns, of functions that it may be
-        asked for."""
+    def _allowed_expression(self, sql: str, columns: Collection[tuple[str, ...]]) -> dict[str, Any] | None:
+        """DuckDB's syntax tree of the SQL, if it is a single expression of allowed functions over the columns."""
         if sql.count("(") > 200:
             return None
         read = json.loads(self.con.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0])
@@ -198,8 +198,8 @@ class Evaluator:
         ):
             return None
         expression: dict[str, Any] = select["select_list"][0]
-        known = all(_is_known(each, columns, self.functions) for each in _expressions(expression))
-        return expression if known else None
+        allowed = all(_is_allowed(each, columns, self.functions) for each in _expressions(expression))
+        return expression if allowed else None
 
 
 def _digest(rows: pa.Table) -> bytes:
@@ -210,30 +210,30 @@ def _digest(rows: pa.Table) -> bytes:
 
 
 def _nested(values: Mapping[tuple[str, ...], pa.Array]) -> dict[str, pa.Array]:
-    """The values as columns, or as fields inside of them."""
-    inside: dict[str, dict[tuple[str, ...], pa.Array]] = {}
+    """The values of leaves as columns, with structs for the paths of nested ones."""
+    by_column: dict[str, dict[tuple[str, ...], pa.Array]] = {}
     for parts, each in values.items():
-        inside.setdefault(parts[0], {})[parts[1:]] = each
-    found = {}
-    for name, fields in inside.items():
+        by_column.setdefault(parts[0], {})[parts[1:]] = each
+    columns = {}
+    for name, fields in by_column.items():
         if () in fields:
-            found[name] = fields[()]
+            columns[name] = fields[()]
         else:
             below = _nested(fields)
-            found[name] = pa.StructArray.from_arrays(list(below.values()), list(below))
-    return found
+            columns[name] = pa.StructArray.from_arrays(list(below.values()), list(below))
+    return columns
 
 
 def _functions(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """The functions of `evaluated_by_duckdb` that this DuckDB also declares deterministic and free of side effects."""
-    unsteady = con.execute(
+    """The functions of `evaluated_by_duckdb` that this DuckDB declares deterministic and free of side effects."""
+    excluded = con.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type NOT IN ('scalar', 'macro') OR stability <> 'CONSISTENT' OR has_side_effects"
     ).fetchall()
-    return frozenset(evaluated_by_duckdb()) - {name for (name,) in unsteady}
+    return frozenset(evaluated_by_duckdb()) - {name for (name,) in excluded}
 
 
-# ── what may be asked ──
+# ── which expressions are allowed ──
 
 _CLASSES = {
     "COMPARISON",
@@ -265,14 +265,14 @@ _EMPTY: dict[str, object] = {"where_clause": None, "having": None, "qualify": No
 
 def _expressions(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every expression of DuckDB's syntax tree."""
-    waiting = [root]
-    while waiting:
-        each = waiting.pop()
+    stack = [root]
+    while stack:
+        each = stack.pop()
         yield each
-        waiting.extend(children(each))
+        stack.extend(children(each))
 
 
-def _is_known(expression: dict[str, Any], named: Collection[tuple[str, ...]], allowed: frozenset[str]) -> bool:
+def _is_allowed(expression: dict[str, Any], named: Collection[tuple[str, ...]], allowed: frozenset[str]) -> bool:
     kind = expression["class"]
     if kind not in _CLASSES or expression.get("alias"):
         return False

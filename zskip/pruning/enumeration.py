@@ -1,9 +1,9 @@
-"""Enumeration: where a range holds few values, evaluate the predicate on all of them.
+"""Enumeration: if a range holds few values, evaluate the predicate on each of them.
 
-Every value, or combination of the values of several columns, is a unit of its own, so the same proof answers for all of
-them at once; a unit's outcomes are those of the values in its range, and of NULL. So ``month(d) = 7 AND day(d) = 4``
-and ``x * 2 = 5`` are exact over dates and small integers, and what no rule knows, as ``upper(s) = 'DE'``, over units
-that hold one value.
+Each value, or combination of values of several columns, becomes a unit of its own, so that one evaluation of the proof
+covers them all. The outcomes of a real unit are those of the values in its range, and of NULL. This makes
+``month(d) = 7 AND day(d) = 4`` and ``x * 2 = 5`` exact over dates and small integers, and expressions without a rule,
+such as ``upper(s) = 'DE'``, over units of a single value.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from zskip.intervals.spans import Span
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Ranges, Statistics
 
-__all__ = ["Points", "can_be_tried", "narrowed_by_values"]
+__all__ = ["Points", "is_enumerable", "narrowed_by_values"]
 
 WIDEST = 1024
-"""Values in a unit's range, or combinations of them in its ranges."""
+"""The most values in a unit's range, or combinations of values in its ranges."""
 
 MOST = 1 << 17
-"""Values of all units together, counted once where units hold but one."""
+"""The most values of all units together; for units of a single value, distinct values."""
 
 MOST_BYTES = 1 << 24
-"""Bytes of all single strings together."""
+"""The most bytes of the values of units of a single string."""
 
 _MASKS = ("can_be_true", "can_be_false", "can_be_null", "can_fail")
 
 
-def can_be_tried(type: pa.DataType) -> bool:
-    """Types whose values can be counted: dates and integers."""
+def is_enumerable(type: pa.DataType) -> bool:
+    """Whether the values in a range of a type can be enumerated: those of dates and integers."""
     return bool(type == pa.date32() or (t.is_integer(type) and type != pa.uint64()))
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Units of one row each, by the values of their columns."""
+    """Units of one row each: ``values`` holds the value of each column in each unit."""
 
     values: Mapping[str, pa.Array]
 
     @property
     def statistics(self) -> Statistics:
-        """What is known of each: everything."""
+        """Exact statistics of the units."""
         columns = {}
         for path, values in self.values.items():
             null, no = values.is_null(), pa.array(np.zeros(len(values), bool))
@@ -57,9 +57,9 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
-    """Units whose values of a column are few: each holds nothing but ``values[first:last]``, and NULL, which stands
-    at the end of ``values``."""
+class FewValues:
+    """Units that hold few values of a column: of each, only ``values[first:last]`` and NULL, which is the last of
+    ``values``."""
 
     units: np.ndarray
     first: np.ndarray
@@ -67,8 +67,8 @@ class Few:
     values: pa.Array
 
     @classmethod
-    def no_units(cls, column: Reference) -> Few:
-        """None, and NULL as the only value."""
+    def no_units(cls, column: Reference) -> FewValues:
+        """No units, and NULL as the only value."""
         none = np.zeros(0, np.int64)
         return cls(none, none, none, pa.nulls(1, column.type))
 
@@ -78,18 +78,21 @@ def narrowed_by_values(
     spans: Sequence[Span],
     statistics: Statistics,
     columns: Sequence[Reference],
-    ask: Callable[[Points], Outcomes],
+    evaluate: Callable[[Points], Outcomes],
 ) -> Outcomes:
-    """``found``, narrowed in the units whose ranges of the columns hold few values, or none but NULL."""
+    """``found``, narrowed in the units whose ranges of the columns hold few values, or only NULL.
+
+    ``evaluate`` returns the outcomes of single values.
+    """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
     for span in spans:
-        # What may be NaN besides has no range.
+        # Ranges leave out NaN.
         unsure &= ~span.nan
     if not unsure.any():
         return found
     if len(columns) == 1:
-        return _of_one(found, unsure, spans[0], statistics, columns[0], ask)
-    return _of_several(found, unsure, spans, statistics, columns, ask)
+        return _of_one(found, unsure, spans[0], statistics, columns[0], evaluate)
+    return _of_several(found, unsure, spans, statistics, columns, evaluate)
 
 
 def _of_one(
@@ -98,19 +101,19 @@ def _of_one(
     span: Span,
     statistics: Statistics,
     column: Reference,
-    ask: Callable[[Points], Outcomes],
+    evaluate: Callable[[Points], Outcomes],
 ) -> Outcomes:
-    valueless = unsure & ~span.value
-    few = _few(unsure & span.value, span, statistics, column)
-    if not len(few.units) and not valueless.any():
+    only_null = unsure & ~span.value
+    few = _few_values(unsure & span.value, span, statistics, column)
+    if not len(few.units) and not only_null.any():
         return found
-    each = ask(Points({column.path: few.values}))
+    each = evaluate(Points({column.path: few.values}))
     narrowed = {}
     for name in _MASKS:
         of_value, mask = getattr(each, name), getattr(found, name).copy()
         sums = np.concatenate([[0], np.cumsum(of_value[:-1])])
         mask[few.units] &= (sums[few.last] > sums[few.first]) | (span.null[few.units] & of_value[-1])
-        mask[valueless] &= span.null[valueless] & of_value[-1]
+        mask[only_null] &= span.null[only_null] & of_value[-1]
         narrowed[name] = mask
     return Outcomes(**narrowed)
 
@@ -121,13 +124,13 @@ def _of_several(
     spans: Sequence[Span],
     statistics: Statistics,
     columns: Sequence[Reference],
-    ask: Callable[[Points], Outcomes],
+    evaluate: Callable[[Points], Outcomes],
 ) -> Outcomes:
-    """Every combination of the columns' values is tried, and NULL among them; each once, in however many units."""
+    """Evaluates each distinct combination of the columns' values, including NULL, once for all units."""
     choices = []
     sizes = np.ones(len(unsure), np.int64)
     for span, column in zip(spans, columns, strict=True):
-        choice = _Choice.of(_few(unsure & span.value, span, statistics, column), unsure, span)
+        choice = _ColumnValues.of(_few_values(unsure & span.value, span, statistics, column), unsure, span)
         unsure = choice.known
         sizes = np.minimum(sizes * (choice.count + choice.null), WIDEST + 1)
         choices.append(choice)
@@ -137,40 +140,40 @@ def _of_several(
         return found
     counts = sizes[units]
     owner = np.repeat(np.arange(len(units)), counts)
-    # Which combination of its unit each one is, and of that a digit for every column.
+    # The number of each combination in its unit, and of that number a digit for each column.
     rest = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     combination = np.zeros(len(owner), np.int64)
-    places = []
+    indices = []
     for choice in choices:
-        rest, place = choice.places(units[owner], rest)
-        combination = np.unique(combination * len(choice.values) + place, return_inverse=True)[1].reshape(-1)
-        places.append(place)
-    _, shown, combination = np.unique(combination, return_index=True, return_inverse=True)
-    places = [place[shown] for place in places]
-    if sum(_bytes(choice.values, place) for choice, place in zip(choices, places, strict=True)) > MOST_BYTES:
+        rest, index = choice.split_index(units[owner], rest)
+        combination = np.unique(combination * len(choice.values) + index, return_inverse=True)[1].reshape(-1)
+        indices.append(index)
+    _, distinct, combination = np.unique(combination, return_index=True, return_inverse=True)
+    indices = [index[distinct] for index in indices]
+    if sum(_bytes(choice.values, index) for choice, index in zip(choices, indices, strict=True)) > MOST_BYTES:
         return found
-    each = ask(
+    each = evaluate(
         Points(
             {
-                column.path: choice.values.take(pa.array(place))
-                for column, choice, place in zip(columns, choices, places, strict=True)
+                column.path: choice.values.take(pa.array(index))
+                for column, choice, index in zip(columns, choices, indices, strict=True)
             }
         )
     )
     narrowed = {}
     for name in _MASKS:
-        mask, hit = getattr(found, name).copy(), np.zeros(len(units), bool)
-        hit[owner[getattr(each, name)[combination.reshape(-1)]]] = True
-        mask[units] &= hit
+        mask, possible = getattr(found, name).copy(), np.zeros(len(units), bool)
+        possible[owner[getattr(each, name)[combination.reshape(-1)]]] = True
+        mask[units] &= possible
         narrowed[name] = mask
     return Outcomes(**narrowed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
-    """For each unit, the values that a column may have: ``values[first:first + count]``, and NULL where ``null``.
+class _ColumnValues:
+    """The values that a column may have in each unit: ``values[first:first + count]``, and NULL where ``null`` is set.
 
-    Only in the units that are ``known``.
+    They are valid only where ``known`` is set.
     """
 
     known: np.ndarray
@@ -180,37 +183,42 @@ class _Choice:
     values: pa.Array
 
     @classmethod
-    def of(cls, few: Few, unsure: np.ndarray, span: Span) -> _Choice:
+    def of(cls, few: FewValues, unsure: np.ndarray, span: Span) -> _ColumnValues:
         known, first, count = unsure & ~span.value, np.zeros(len(span), np.int64), np.zeros(len(span), np.int64)
         known[few.units] = True
         first[few.units], count[few.units] = few.first, few.last - few.first
         return cls(known, first, count, span.null, few.values)
 
-    def places(self, units: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The places in ``values`` that numbers of combinations stand for, and what of the numbers is left."""
+    def split_index(self, units: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Takes this column's digit off the numbers of combinations; returns the remaining numbers, and the indices in
+        ``values`` that the digits stand for."""
         choices = self.count[units] + self.null[units]
-        rest, digit = np.divmod(rest, choices)
+        rest, digit = np.divmod(numbers, choices)
         return rest, np.where(digit < self.count[units], self.first[units] + digit, len(self.values) - 1)
 
 
-def _bytes(values: pa.Array, places: np.ndarray) -> int:
-    """The bytes of the values at these places."""
+def _bytes(values: pa.Array, indices: np.ndarray) -> int:
+    """The size of the values at some indices, in bytes."""
     if not t.is_string(values.type):
-        return len(places) * 8
+        return len(indices) * 8
     lengths = np.asarray(pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False))
-    return int(lengths[places].sum())
+    return int(lengths[indices].sum())
 
 
-def _few(unsure: np.ndarray, span: Span, statistics: Statistics, column: Reference) -> Few:
+def _few_values(unsure: np.ndarray, span: Span, statistics: Statistics, column: Reference) -> FewValues:
     few = None
     if unsure.any():
-        few = _counted(unsure, span, column) if can_be_tried(column.type) else _single(unsure, statistics, column)
-    return few or Few.no_units(column)
+        few = (
+            _enumerated_range(unsure, span, column)
+            if is_enumerable(column.type)
+            else _single_values(unsure, statistics, column)
+        )
+    return few or FewValues.no_units(column)
 
 
-def _counted(unsure: np.ndarray, span: Span, column: Reference) -> Few | None:
+def _enumerated_range(unsure: np.ndarray, span: Span, column: Reference) -> FewValues | None:
     """The units whose range of an integer or a date holds few values."""
-    # Far from zero doubles are too coarse to count by, and integers could wrap: first the one, then the other.
+    # Doubles are inexact far from zero, and integers may wrap: doubles find the ranges that are narrow enough.
     near = np.abs(span.upper.astype(np.float64) - span.lower) < 8 * WIDEST
     width = np.where(near, span.upper - span.lower, WIDEST)
     units = np.flatnonzero(unsure & (width >= 0) & (width < WIDEST))
@@ -224,11 +232,11 @@ def _counted(unsure: np.ndarray, span: Span, column: Reference) -> Few | None:
     first, last = np.searchsorted(values, span.lower[units]), np.searchsorted(values, span.upper[units], side="right")
     raw = pa.array(values, pa.int64())
     typed = raw.cast(pa.int32()).cast(column.type) if t.is_date(column.type) else raw.cast(column.type)
-    return Few(units, first, last, pa.concat_arrays([typed, pa.nulls(1, column.type)]))
+    return FewValues(units, first, last, pa.concat_arrays([typed, pa.nulls(1, column.type)]))
 
 
-def _single(unsure: np.ndarray, statistics: Statistics, column: Reference) -> Few | None:
-    """The units whose bounds are equal: between them lies one value, however its file wrote them."""
+def _single_values(unsure: np.ndarray, statistics: Statistics, column: Reference) -> FewValues | None:
+    """The units whose bounds are equal, so that they hold a single value."""
     ranges = statistics.columns.get(column.path)
     if ranges is None or ranges.lower.type != column.type:
         return None
@@ -237,24 +245,24 @@ def _single(unsure: np.ndarray, statistics: Statistics, column: Reference) -> Fe
     if not len(units):
         return None
     encoded = ranges.lower.take(pa.array(units)).dictionary_encode()
-    values, place = encoded.dictionary, encoded.indices.to_numpy()
-    if len(values) > MOST or values.nbytes > MOST_BYTES or not _is_whole(values):
+    values, index = encoded.dictionary, encoded.indices.to_numpy()
+    if len(values) > MOST or values.nbytes > MOST_BYTES or not _is_utf8(values):
         return None
-    first, last = place, place + 1
+    first, last = index, index + 1
     if t.is_floating(column.type):
-        # 0.0 and -0.0 are one value to compare, and two to a function: both are tried.
+        # 0.0 and -0.0 are equal, but functions tell them apart: evaluate both.
         zeros = pc.equal(values, 0.0)
         if pc.any(zeros).as_py():
             rest = values.filter(pc.invert(zeros))
             values = pa.concat_arrays([pa.array([-0.0, 0.0], column.type), rest])
             code = np.cumsum(~np.asarray(zeros.to_numpy(zero_copy_only=False), bool)) + 1
-            is_zero = np.asarray(zeros.to_numpy(zero_copy_only=False), bool)[place]
-            first, last = np.where(is_zero, 0, code[place]), np.where(is_zero, 2, code[place] + 1)
-    return Few(units, first, last, pa.concat_arrays([values, pa.nulls(1, column.type)]))
+            is_zero = np.asarray(zeros.to_numpy(zero_copy_only=False), bool)[index]
+            first, last = np.where(is_zero, 0, code[index]), np.where(is_zero, 2, code[index] + 1)
+    return FewValues(units, first, last, pa.concat_arrays([values, pa.nulls(1, column.type)]))
 
 
-def _is_whole(values: pa.Array) -> bool:
-    """Whether strings are UTF-8: a bound may have been cut inside a character."""
+def _is_utf8(values: pa.Array) -> bool:
+    """Whether strings are valid UTF-8: a bound may have been truncated inside a character."""
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:

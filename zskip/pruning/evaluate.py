@@ -32,10 +32,10 @@ from zskip.expr.tree import (
 from zskip.expr.why import Why
 from zskip.intervals.spans import key_family
 from zskip.pruning.budget import Budget
-from zskip.pruning.column_comparison import compared
+from zskip.pruning.column_comparison import compare_spans
 from zskip.pruning.constant_comparison import Steps
 from zskip.pruning.duckdb_evaluation import computed
-from zskip.pruning.enumeration import can_be_tried, narrowed_by_values
+from zskip.pruning.enumeration import is_enumerable, narrowed_by_values
 from zskip.pruning.evidence import Evidence, EvidenceOfUnits
 from zskip.pruning.merge_conditions import merged_by_term, split_ranges, split_row_values
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Outcomes, all_of, any_of
@@ -48,13 +48,13 @@ __all__ = ["outcomes"]
 ANYTHING = TRUE | FALSE | NULL | FAIL
 
 MOST_PROVED = 2_000
-"""Conditions that are proved each on its own, after all of one term are merged; what is beyond them is kept."""
+"""Conditions that are proved one by one, after all conditions on one term are merged; any others prove nothing."""
 
 FEWER_PROVED = ((2_500, 200),)
-"""Beyond so many units, so many: the time of a proof grows with both."""
+"""Lower limits above a number of units, since the time of a proof grows with both."""
 
 _MANY = 1 << 12
-"""Units of which it pays to leave some out."""
+"""Units from which it pays to evaluate the parts of an AND only for the units that its first part leaves."""
 
 
 def outcomes(
@@ -63,12 +63,12 @@ def outcomes(
     evidence: Evidence | None = None,
     *,
     budget: Budget | None = None,
-    computing: bool = True,
+    use_duckdb: bool = True,
 ) -> Outcomes:
     """The outcomes that the predicate can have for the rows of each unit: a superset of the actual ones.
 
     ``evidence``: used for the units that ranges leave undecided · ``budget``: the time for enumeration, if several
-    calls share it · ``computing``: whether DuckDB may evaluate expressions without a rule.
+    calls share it · ``use_duckdb``: whether DuckDB may evaluate expressions that have no rule.
 
     >>> import pyarrow as pa
     >>> from zskip.binder import bind
@@ -82,16 +82,16 @@ def outcomes(
     ([False, True], [False, True])
     """
     budget = budget or Budget()
-    terms = Terms(statistics, budget, computing=computing)
+    terms = Terms(statistics, budget, use_duckdb=use_duckdb)
     try:
-        found = _ask_in_turn(proof_for(predicate, len(terms)), terms)
+        found = _evaluate_in_turn(proof_for(predicate, len(terms)), terms)
         left = np.flatnonzero(found.may_match & ~found.all_match)
         if evidence is not None and len(left):
             narrower = EvidenceOfUnits(evidence, left)
-            few = Terms(statistics.take(left), budget, computing=computing, evidence=narrower)
-            found = found.updated(left, _ask(proof_for(predicate, len(few)), few))
+            few = Terms(statistics.take(left), budget, use_duckdb=use_duckdb, evidence=narrower)
+            found = found.updated(left, _evaluate(proof_for(predicate, len(few)), few))
     except RecursionError:
-        # Kept, because a caller deep in its own stack leaves too little of it for a proof.
+        # Kept, because a caller deep in its own stack leaves too little of it for the recursion.
         return Outcomes.of(ANYTHING, len(terms))
     has_rows = np.asarray(pc.fill_null(statistics.row_count, 1)) != 0
     return found if has_rows.all() else found.where(has_rows)
@@ -99,7 +99,7 @@ def outcomes(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joint:
-    """AND or OR of proofs about different terms."""
+    """The AND or OR of proofs about different terms."""
 
     conjunction: bool
     parts: tuple[Proof, ...]
@@ -125,7 +125,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Implied:
-    """An opaque predicate that is TRUE only where ``implies`` is."""
+    """An opaque predicate, which is TRUE only where ``implies`` is."""
 
     opaque: Opaque
     implies: Proof
@@ -136,91 +136,96 @@ class Computed:
     """A proof, and the expression that DuckDB evaluates for single values of its columns."""
 
     part: Proof
-    question: Computable
+    expression: Computable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tried:
-    """A proof that is evaluated for each value of its columns where a unit's ranges hold few."""
+class Enumerated:
+    """A proof that is evaluated for each value of its columns in the units whose ranges hold few values."""
 
     part: Proof
     columns: tuple[Reference, ...]
 
 
-Proof = Computed | Tried | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
+Proof = Computed | Enumerated | Steps | Rows | Joint | Negated | Tested | Chosen | Implied | Compare | Opaque | Contains
 
 
 _proofs: WeakKeyDictionary[Predicate, dict[int, Proof]] = WeakKeyDictionary()
-"""By how many conditions they may hold. Proofs live as long as their predicate: they hold as much as that does."""
+"""The proofs of each predicate that is still in use, by the limit on their conditions."""
 
-_cut_short: WeakKeyDictionary[Predicate, set[int]] = WeakKeyDictionary()
+_truncated: WeakKeyDictionary[Predicate, set[int]] = WeakKeyDictionary()
+"""The limits at which the proof of a predicate leaves out conditions."""
 
 
-def _most_proved(units: int) -> int:
+def _max_proved(units: int) -> int:
     return min([MOST_PROVED, *(most for above, most in FEWER_PROVED if units > above)])
 
 
 def proof_for(predicate: Predicate, units: int) -> Proof:
-    most, proofs = _most_proved(units), _proofs.setdefault(predicate, {})
+    """The proof of a predicate for some number of units, compiled once."""
+    most, proofs = _max_proved(units), _proofs.setdefault(predicate, {})
     found = proofs.get(most)
     if found is None:
-        room = _Room(most)
-        found = proofs[most] = _with_trials(proof_of(predicate.tree, room))
-        if room.is_exceeded:
-            _cut_short.setdefault(predicate, set()).add(most)
+        limit = _Limit(most)
+        found = proofs[most] = _with_enumeration(proof_of(predicate.tree, limit))
+        if limit.is_exceeded:
+            _truncated.setdefault(predicate, set()).add(most)
     return found
 
 
 def conditions_proved(predicate: Predicate, units: int) -> int | None:
-    """The number of conditions that `outcomes` proves over so many units, where a predicate holds more; else None."""
-    most = _most_proved(units)
-    return most if most in _cut_short.get(predicate, ()) else None
+    """The limit on the conditions that `outcomes` proves over some number of units, if a predicate exceeds it."""
+    most = _max_proved(units)
+    return most if most in _truncated.get(predicate, ()) else None
 
 
-class _Room:
-    """How many more conditions of a predicate are proved."""
+class _Limit:
+    """The number of further conditions of a predicate that may be proved."""
 
     __slots__ = ("is_exceeded", "left")
 
     def __init__(self, most: int) -> None:
         self.left, self.is_exceeded = most, False
 
-    def is_full(self) -> bool:
+    def is_reached(self) -> bool:
+        """Whether no further condition may be proved; then the limit counts as exceeded."""
         self.is_exceeded |= self.left <= 0
         return self.left <= 0
 
 
-def _with_trials(proof: Proof) -> Proof:
-    """The proof, with a trial around each part that reads one column in more than one way, or through a function, and
-    around each of several columns that DuckDB computes."""
+def _with_enumeration(proof: Proof) -> Proof:
+    """The proof with an `Enumerated` around each part that reads a single column of few values or is evaluated by
+    DuckDB, and around each expression over several columns that DuckDB evaluates."""
     columns = {column for term in frozenset(_terms(proof)) for column in _references(term)}
     if len(columns) == 1:
         (column,) = columns
-        plain = isinstance(proof, Steps) and proof.term == column
-        worth = _asks(proof) or (can_be_tried(column.type) and not plain)
-        return Tried(proof, (column,)) if worth else proof
+        is_exact = isinstance(proof, Steps) and proof.term == column
+        may_narrow = _uses_duckdb(proof) or (is_enumerable(column.type) and not is_exact)
+        return Enumerated(proof, (column,)) if may_narrow else proof
     if isinstance(proof, Joint):
         groups: dict[frozenset[Reference], list[Proof]] = {}
         for part in proof.parts:
             groups.setdefault(frozenset(c for term in _terms(part) for c in _references(term)), []).append(part)
         parts: list[Proof] = []
-        for found, group in groups.items():
-            joined = len(found) == 1 and 1 < len(group) < len(proof.parts)
-            parts += [_with_trials(Joint(proof.conjunction, tuple(group)))] if joined else map(_with_trials, group)
+        for read, group in groups.items():
+            joined = len(read) == 1 and 1 < len(group) < len(proof.parts)
+            parts += (
+                [_with_enumeration(Joint(proof.conjunction, tuple(group)))] if joined else map(_with_enumeration, group)
+            )
         return Joint(proof.conjunction, tuple(parts))
     if isinstance(proof, Negated):
-        return Negated(_with_trials(proof.part))
+        return Negated(_with_enumeration(proof.part))
     if isinstance(proof, Computed):
-        return Tried(Computed(_with_trials(proof.part), proof.question), proof.question.columns)
+        return Enumerated(Computed(_with_enumeration(proof.part), proof.expression), proof.expression.columns)
     return proof
 
 
 def children(proof: Proof) -> tuple[Proof, ...]:
-    """The proofs directly under one."""
+    """The proofs directly under a proof."""
     match proof:
         case Joint(_, parts):
             return parts
-        case Negated(part) | Tested(part, _) | Tried(part, _) | Computed(part, _):
+        case Negated(part) | Tested(part, _) | Enumerated(part, _) | Computed(part, _):
             return (part,)
         case Chosen(condition, then, otherwise):
             return (condition, then, otherwise)
@@ -238,8 +243,8 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
             yield from proof.terms
         case Compare(_, left, right):
             yield from (left, right)
-        case Computed(_, question):
-            yield from question.columns
+        case Computed(_, expression):
+            yield from expression.columns
         case Opaque(paths=paths):
             # Without a type, of which no values can be enumerated.
             yield from (Reference(path, pa.null()) for path in paths)
@@ -248,9 +253,9 @@ def _terms(proof: Proof) -> Iterator[Scalar]:
                 yield from _terms(part)
 
 
-def _asks(proof: Proof) -> bool:
-    """Whether DuckDB may be asked anything."""
-    return isinstance(proof, Computed) or any(map(_asks, children(proof)))
+def _uses_duckdb(proof: Proof) -> bool:
+    """Whether DuckDB evaluates a part of a proof."""
+    return isinstance(proof, Computed) or any(map(_uses_duckdb, children(proof)))
 
 
 def _references(term: Scalar) -> Iterator[Reference]:
@@ -262,23 +267,23 @@ def _references(term: Scalar) -> Iterator[Reference]:
                 yield from _references(argument)
 
 
-_BEYOND = Opaque("", (), Why("too many conditions"))
+_UNPROVED = Opaque("", (), Why("too many conditions"))
 
 
-def proof_of(node: Node, room: _Room | None = None) -> Proof:
-    """The proof of a node: all conditions on one term become one step function. Beyond the ``room``, units are kept."""
-    room = room or _Room(MOST_PROVED)
-    if room.is_full():
-        return _BEYOND
+def proof_of(node: Node, limit: _Limit | None = None) -> Proof:
+    """Compiles a node; all conditions on one term become one step function. Those past the ``limit`` prove nothing."""
+    limit = limit or _Limit(MOST_PROVED)
+    if limit.is_reached():
+        return _UNPROVED
     match node:
         case Compare(op, left, right):
-            room.left -= 1
+            limit.left -= 1
             return _comparison(op, left, right, node)
         case In(term, values, or_null):
-            room.left -= 1
+            limit.left -= 1
             return Steps.among(term, values, or_null) if key_family(term.type) else _opaque(term, node)
         case IsNull(term):
-            room.left -= 1
+            limit.left -= 1
             return Steps.is_null(term)
         case And(parts) | Or(parts):
             conjunction = isinstance(node, And)
@@ -288,31 +293,31 @@ def proof_of(node: Node, room: _Room | None = None) -> Proof:
             points: list[Proof] = [Rows.among(terms, constants) for terms, constants in rows.items()]
             if conjunction:
                 steps, points = [each.negated() for each in steps], [Negated(each) for each in points]
-            return _joint(conjunction, [*_proofs_of(rest, room), *steps, *points])
+            return _joint(conjunction, [*_proofs_of(rest, limit), *steps, *points])
         case Not(part):
-            inner = proof_of(part, room)
+            inner = proof_of(part, limit)
             return inner.negated() if isinstance(inner, Steps) else Negated(inner)
         case Is(part, outcome):
-            inner = proof_of(part, room)
+            inner = proof_of(part, limit)
             return inner.tested(outcome) if isinstance(inner, Steps) else Tested(inner, outcome)
         case Choose(condition, then, otherwise):
-            return Chosen(proof_of(condition, room), proof_of(then, room), proof_of(otherwise, room))
+            return Chosen(proof_of(condition, limit), proof_of(then, limit), proof_of(otherwise, limit))
         case Contains():
-            room.left -= 1
+            limit.left -= 1
             return node
         case Opaque(implies=implies):
-            room.left -= 1
-            return node if implies is None else Implied(node, proof_of(implies, room))
+            limit.left -= 1
+            return node if implies is None else Implied(node, proof_of(implies, limit))
         case Computable(part):
-            return Computed(proof_of(part, room), node)
+            return Computed(proof_of(part, limit), node)
 
 
-def _proofs_of(parts: Sequence[Node], room: _Room) -> Iterator[Proof]:
-    """The proofs of the parts, as far as there is room; one that may yield anything stands for the others."""
+def _proofs_of(parts: Sequence[Node], limit: _Limit) -> Iterator[Proof]:
+    """The proofs of the parts up to the limit, followed by one that may yield anything, for the others."""
     for part in parts:
-        yield proof_of(part, room)
-        if room.is_exceeded:
-            yield _BEYOND
+        yield proof_of(part, limit)
+        if limit.is_exceeded:
+            yield _UNPROVED
             return
 
 
@@ -339,7 +344,7 @@ def _comparison(op: str, left: Scalar, right: Scalar, node: Compare) -> Proof:
 
 
 def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
-    """AND or OR: all steps of one term are merged first."""
+    """The AND or OR of proofs, with all step functions of one term merged."""
     by_term: dict[Scalar, list[Steps]] = {}
     others: list[Proof] = []
     for part in parts:
@@ -354,38 +359,38 @@ def _joint(conjunction: bool, parts: Sequence[Proof]) -> Proof:
     return Joint(conjunction, (*merged, *others))
 
 
-def _ask_in_turn(proof: Proof, terms: Terms) -> Outcomes:
-    """The outcomes of a whole predicate; of many units only those that the first part of an AND leaves are asked of the
-    others. Of units that cannot match, no more is proved than that."""
+def _evaluate_in_turn(proof: Proof, terms: Terms) -> Outcomes:
+    """The outcomes of a whole predicate. Over many units, the parts of an AND are evaluated only for the units that the
+    first part leaves; the others may have any outcome but TRUE."""
     if not isinstance(proof, Joint) or not proof.conjunction or len(terms) < _MANY:
-        return _ask(proof, terms)
-    # What is tried, value by value, comes last.
-    first, *others = sorted(proof.parts, key=lambda part: isinstance(part, Tried))
-    found = _ask(first, terms)
+        return _evaluate(proof, terms)
+    # Enumeration is the most expensive, and comes last.
+    first, *others = sorted(proof.parts, key=lambda part: isinstance(part, Enumerated))
+    found = _evaluate(first, terms)
     left = np.flatnonzero(found.can_be_true)
     if len(left) > len(terms) // 8:
-        return all_of([found, *(_ask(part, terms) for part in others)])
-    rest = terms.take(left)
-    among = all_of([found.take(left), *(_ask(part, rest) for part in others)])
-    return Outcomes.of(FALSE | NULL | FAIL, len(terms)).updated(left, among)
+        return all_of([found, *(_evaluate(part, terms) for part in others)])
+    terms_left = terms.take(left)
+    outcomes_left = all_of([found.take(left), *(_evaluate(part, terms_left) for part in others)])
+    return Outcomes.of(FALSE | NULL | FAIL, len(terms)).updated(left, outcomes_left)
 
 
-def _ask(proof: Proof, terms: Terms) -> Outcomes:
+def _evaluate(proof: Proof, terms: Terms) -> Outcomes:
     match proof:
-        case Tried(part, columns):
-            found = _ask(part, terms)
+        case Enumerated(part, columns):
+            found = _evaluate(part, terms)
             if terms.points is not None or terms.budget.is_spent:
                 return found
             spans = [terms[column] for column in columns]
             with terms.budget:
                 return narrowed_by_values(
-                    found, spans, terms.statistics, columns, lambda points: _ask(part, terms.at(points))
+                    found, spans, terms.statistics, columns, lambda points: _evaluate(part, terms.at(points))
                 )
-        case Computed(part, question):
-            found = _ask(part, terms)
-            if terms.points is None or not terms.computing:
+        case Computed(part, expression):
+            found = _evaluate(part, terms)
+            if terms.points is None or not terms.use_duckdb:
                 return found
-            return computed(found, question, terms.points.values, terms.budget)
+            return computed(found, expression, terms.points.values, terms.budget)
         case Steps():
             return proof.outcomes(terms[proof.term], terms.evidence)
         case Rows():
@@ -395,17 +400,17 @@ def _ask(proof: Proof, terms: Terms) -> Outcomes:
         case Joint(conjunction, parts):
             if not parts:
                 return Outcomes.of(TRUE if conjunction else FALSE, len(terms))
-            return (all_of if conjunction else any_of)([_ask(part, terms) for part in parts])
+            return (all_of if conjunction else any_of)([_evaluate(part, terms) for part in parts])
         case Negated(part):
-            return _ask(part, terms).negated()
+            return _evaluate(part, terms).negated()
         case Tested(part, outcome):
-            return _ask(part, terms).tested(outcome)
+            return _evaluate(part, terms).tested(outcome)
         case Chosen(condition, then, otherwise):
-            return _ask(condition, terms).chosen(_ask(then, terms), _ask(otherwise, terms))
+            return _evaluate(condition, terms).chosen(_evaluate(then, terms), _evaluate(otherwise, terms))
         case Compare(op, left, right):
-            return compared(op, terms[left], terms[right])
+            return compare_spans(op, terms[left], terms[right])
         case Implied(opaque, implies):
-            return _implied(opaque, _ask(implies, terms), terms)
+            return _implied(opaque, _evaluate(implies, terms), terms)
         case Opaque():
             return Outcomes.of(ANYTHING, len(terms))
     raise TypeError(f"no proof: {proof}")
@@ -425,7 +430,7 @@ def _implied(opaque: Opaque, implied: Outcomes, terms: Terms) -> Outcomes:
     everything = np.ones(len(terms), bool)
     if not opaque.strict:
         return Outcomes(implied.can_be_true, everything, everything, everything)
-    # NULL only where a column is, and then what is implied is NULL as well.
+    # It is NULL only where a column is, and there the implied predicate is NULL as well.
     return Outcomes(
         implied.can_be_true, implied.can_be_true | implied.can_be_false, implied.can_be_null, implied.can_fail
     )

@@ -1,11 +1,11 @@
-"""What an expression may cost DuckDB for one value, bounded before it runs.
+"""Upper bounds for the cost of evaluating an expression in DuckDB for one value.
 
-DuckDB cannot be interrupted inside a batch of rows, and what strings take there counts against no memory limit. So no
-batch is begun that could take long: its size follows from these bounds, each the worst that was measured.
+DuckDB cannot be interrupted inside a batch of rows, and its memory limit does not cover strings there. So the size of a
+batch is chosen by these bounds, each the worst that was measured, so that no batch can take long.
 
-| what                                   | bytes of the result            | nanoseconds                              |
+| expression                             | bytes of the result            | nanoseconds                              |
 | -------------------------------------- | ------------------------------ | ---------------------------------------- |
-| any function                           | those of its arguments, and 64 | 2,000, and as for a naive search         |
+| any function                           | those of its arguments, and 64 | 2,000, and those of a naive search       |
 | `upper`, `hex`, a cast, …              | 2 to 8 times the argument      |                                          |
 | `replace`, `regexp_replace`            | argument times replacement     |                                          |
 | `nfc_normalize`, `strip_accents`       | 4 times the argument           | quadratic: combining marks are sorted    |
@@ -22,23 +22,23 @@ from typing import Any
 __all__ = ["MOST_BYTES", "MOST_NANOSECONDS", "Cost", "TooCostly", "children", "cost"]
 
 MOST_BYTES = 4 << 20
-"""Of all results for one batch of values. DuckDB holds a few copies of them."""
+"""The most bytes of all results for one batch of values, of which DuckDB holds a few copies."""
 
 MOST_NANOSECONDS = 10_000_000
-"""For one batch of values."""
+"""The most time for one batch of values."""
 
 _FIXED = 64
-"""Bytes of a number, a date or an interval, also as text."""
+"""The most bytes of a number, a date or an interval, also as text."""
 
 
 class TooCostly(Exception):
-    """One value alone may cost more than a batch should, or how much cannot be told."""
+    """A single value may cost more than a batch is allowed to, or its cost has no known bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Upper bounds for one value: bytes of the result, bytes of all results that it is made of, nanoseconds;
-    ``once`` the nanoseconds of each batch, whatever its size."""
+    """Upper bounds for one value. ``length``: bytes of the result · ``memory``: bytes of all intermediate results ·
+    ``time``: nanoseconds · ``once``: nanoseconds of a batch of any size"""
 
     length: int
     memory: int
@@ -47,7 +47,7 @@ class Cost:
 
     @property
     def batch(self) -> int:
-        """How many values one batch may hold."""
+        """The number of values that one batch may hold."""
         return max(1, min(MOST_BYTES // self.memory, (MOST_NANOSECONDS - self.once) // self.time, 1 << 14))
 
 
@@ -58,15 +58,15 @@ _GROWTH: dict[str, int] = {
     **dict.fromkeys(("bin", "to_binary"), 8),
     **dict.fromkeys(("strftime", "concat_ws"), _FIXED),
 }
-"""By how much a result may be longer than the arguments together."""
+"""The factor by which a result may be longer than all arguments together."""
 
 _PATTERNS = frozenset({"regexp_matches", "regexp_full_match", "regexp_extract", "regexp_replace"})
 
 
 def cost(expression: Mapping[str, Any], lengths: Mapping[tuple[str, ...], int]) -> Cost:
-    """What an expression of DuckDB's syntax tree may cost, where columns hold values of at most so many bytes.
+    """The cost of an expression of DuckDB's syntax tree; ``lengths`` are the most bytes of a value of each column.
 
-    Raises `TooCostly` where one value may cost more than a batch should.
+    Raises `TooCostly` if a single value may cost more than a batch is allowed to.
     """
     parts = [cost(child, lengths) for child in children(expression)]
     match expression["class"]:
@@ -78,12 +78,12 @@ def cost(expression: Mapping[str, Any], lengths: Mapping[tuple[str, ...], int]) 
             length = len(text) if _is_string(expression) else max(len(text), _FIXED)
             found = Cost(length, length, 1)
         case "FUNCTION":
-            found = _call(expression, parts)
+            found = _function_cost(expression, parts)
         case "CAST":
-            # A BLOB as text has four characters for a byte.
-            found = _joined(4 * parts[0].length + _FIXED, 10 * parts[0].length, parts)
+            # A BLOB as text has four characters per byte.
+            found = _sum(4 * parts[0].length + _FIXED, 10 * parts[0].length, parts)
         case _:
-            found = _joined(sum(part.length for part in parts) + _FIXED, sum(part.length for part in parts), parts)
+            found = _sum(sum(part.length for part in parts) + _FIXED, sum(part.length for part in parts), parts)
     if found.memory > MOST_BYTES or found.time + found.once > MOST_NANOSECONDS:
         raise TooCostly
     return found
@@ -91,19 +91,19 @@ def cost(expression: Mapping[str, Any], lengths: Mapping[tuple[str, ...], int]) 
 
 def children(expression: object) -> Iterator[dict[str, Any]]:
     """The expressions directly below a node of DuckDB's syntax tree."""
-    waiting = list(expression.values()) if isinstance(expression, Mapping) else [expression]
-    while waiting:
-        each = waiting.pop(0)
+    queue = list(expression.values()) if isinstance(expression, Mapping) else [expression]
+    while queue:
+        each = queue.pop(0)
         if isinstance(each, dict):
             if "class" in each:
                 yield each
             else:
-                waiting.extend(each.values())
+                queue.extend(each.values())
         elif isinstance(each, list):
-            waiting.extend(each)
+            queue.extend(each)
 
 
-def _joined(length: int, time: int, parts: list[Cost], memory: int = 0, once: int = 0) -> Cost:
+def _sum(length: int, time: int, parts: list[Cost], memory: int = 0, once: int = 0) -> Cost:
     return Cost(
         length,
         length + memory + sum(part.memory for part in parts),
@@ -112,36 +112,36 @@ def _joined(length: int, time: int, parts: list[Cost], memory: int = 0, once: in
     )
 
 
-def _call(expression: Mapping[str, Any], parts: list[Cost]) -> Cost:
+def _function_cost(expression: Mapping[str, Any], parts: list[Cost]) -> Cost:
     name = expression["function_name"]
     lengths = [part.length for part in parts]
     total = sum(lengths)
     first, second, third = (*lengths, 0, 0, 0)[:3]
-    # As for a naive search of the one in the other.
+    # The time of a naive search of one argument in the other.
     time = 10 * total + first * second
     if name in _PATTERNS:
-        return _matched(expression, parts)
+        return _regex_cost(expression, parts)
     if name == "replace":
-        return _joined((first + 1) * (1 + third), time, parts)
+        return _sum((first + 1) * (1 + third), time, parts)
     if name == "split_part":
-        return _joined(first, 100 * first + time, parts, memory=40 * first)
+        return _sum(first, 100 * first + time, parts, memory=40 * first)
     if name in ("nfc_normalize", "strip_accents"):
         time += 4 * first * first
-    return _joined(_GROWTH.get(name, 1) * total + _FIXED, time, parts)
+    return _sum(_GROWTH.get(name, 1) * total + _FIXED, time, parts)
 
 
-def _matched(expression: Mapping[str, Any], parts: list[Cost]) -> Cost:
-    """A regular expression: its pattern must be a constant, for else nothing bounds it."""
+def _regex_cost(expression: Mapping[str, Any], parts: list[Cost]) -> Cost:
+    """The cost of a regular expression. Raises `TooCostly` unless the pattern is a constant."""
     pattern = _text(expression["arguments"][1]["expression"]) if len(parts) > 1 else None
     if pattern is None:
         raise TooCostly
     steps, length = program_steps(pattern), parts[0].length
     once = 2_000 * steps
     if expression["function_name"] == "regexp_replace":
-        # A match at every byte, each behind a look at all that follows.
+        # At worst there is a match at every byte, each found after scanning all bytes that follow.
         replaced = (length + 1) * (1 + 2 * parts[2].length) if len(parts) > 2 else length
-        return _joined(replaced, 2 * steps * length * length + 5 * steps * length, parts, once=once)
-    return _joined(length + _FIXED, 5 * steps * length, parts, once=once)
+        return _sum(replaced, 2 * steps * length * length + 5 * steps * length, parts, once=once)
+    return _sum(length + _FIXED, 5 * steps * length, parts, once=once)
 
 
 _TOKEN = re.compile(r"\\[pP]|\\.|\[\^?\]?(?:\\.|\[:\w*:\]|[^\]\\])*\]|\{\d*,?\d*\}|.", re.DOTALL)
@@ -149,14 +149,14 @@ _CLASS, _UNICODE_CLASS = 12, 1500
 
 
 def program_steps(pattern: str) -> int:
-    """More steps than a regular expression is compiled to: counted repetitions are written out, classes are ranges.
+    """An upper bound for the steps of a compiled regular expression, in which counted repetitions are written out.
 
-    Raises `TooCostly` where that cannot be told, or is far too much.
+    Raises `TooCostly` if no bound is known, or it is far too large.
 
     >>> program_steps("^ab"), program_steps("^(ab){3}$")
     (3, 14)
     """
-    groups, last = [0], 0  # the steps of each open group, and of what a repetition would repeat
+    groups, last = [0], 0  # the steps of each open group, and of the atom that a repetition would repeat
     for token in _TOKEN.findall(pattern):
         if token == "(":
             groups.append(2)
@@ -188,7 +188,7 @@ def _is_string(expression: Mapping[str, Any]) -> bool:
 
 
 def _text(expression: Mapping[str, Any]) -> str | None:
-    """The text of a constant; None for what is none."""
+    """The text of a constant; None for any other expression."""
     if expression["class"] != "CONSTANT":
         return None
     literal = expression.get("literal")

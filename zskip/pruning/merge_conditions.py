@@ -1,12 +1,12 @@
-"""Combine many comparisons of one term with constants: a hundred thousand terms of an OR become one IN.
+"""Combine comparisons of one term with constants: a hundred thousand parts of an OR become one IN.
 
 x = 1 OR x = 5 OR x IN (7, 9)      x IN (1, 5, 7, 9)
 x <> 1 AND x <> 5                  x NOT IN (1, 5)
 x < 3 OR x < 7                     x < 7
 x < 3 AND x < 7                    x < 3
 
-And many ranges of one term, as of BETWEEN or LIKE 'p%', become arrays of their ends; many rows of constants, as
-of (a = 1 AND b = 2) OR (a = 3 AND b = 4), an array for each column.
+Many ranges of one term, such as those of BETWEEN or LIKE 'p%', become arrays of their bounds. Many rows of constants,
+such as (a = 1 AND b = 2) OR (a = 3 AND b = 4), become an array for each column.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from zskip.pruning.constant_comparison import is_nan
 __all__ = ["merged_by_term", "split_ranges", "split_row_values"]
 
 _FEWEST = 4
-"""Parts that are worth it."""
+"""The number of parts from which they are combined."""
 
 _Key = tuple[str, Scalar]
 
 
 def merged_by_term(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
-    """Parts of an AND or an OR that say the same together, as few as may be."""
+    """The parts of an AND or OR, with the comparisons of each term combined."""
     if len(parts) < _FEWEST:
         return parts
     constants: dict[_Key, list[pa.Scalar]] = {}
@@ -58,7 +58,7 @@ def merged_by_term(parts: Sequence[Node], conjunction: bool) -> Sequence[Node]:
 
 
 def _member(part: Node, conjunction: bool) -> tuple[_Key, pa.Scalar | pa.Array] | None:
-    """``x = c`` and ``x IN (…)`` in an OR; their opposites in an AND."""
+    """The term and constants of ``x = c`` or ``x IN (…)`` in an OR, or of the negation of these in an AND."""
     if conjunction:
         if not isinstance(part, Not):
             return None
@@ -72,7 +72,7 @@ def _member(part: Node, conjunction: bool) -> tuple[_Key, pa.Scalar | pa.Array] 
 
 
 def _bound(part: Node) -> tuple[_Key, pa.Scalar | pa.Array] | None:
-    """``x < c``, ``x <= c`` and the same from above: ``>`` stands for a constant on the left."""
+    """The operator, term and constant of ``x < c``, ``x <= c``, ``c < x`` (``>``) or ``c <= x`` (``>=``)."""
     match part:
         case Compare("<" | "<=" as op, term, Literal(value)) if not isinstance(term, Literal) and not is_nan(value):
             return (op, term), value
@@ -85,7 +85,7 @@ def _merged(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> No
     if op == "in":
         found = tree.in_(term, constants)
         return tree.not_(found) if conjunction else found
-    # Of upper bounds the least counts in an AND, and the greatest in an OR; of lower bounds the other one.
+    # Of upper bounds, the least decides an AND, and the greatest an OR; of lower bounds it is the other way round.
     least = op.startswith("<") == conjunction
     order = pc.sort_indices(constants)
     return tree.compare(op, term, Literal(constants[order[0 if least else -1].as_py()]))
@@ -94,10 +94,10 @@ def _merged(op: str, term: Scalar, constants: pa.Array, conjunction: bool) -> No
 def split_ranges(
     parts: Sequence[Node], conjunction: bool
 ) -> tuple[dict[Scalar, tuple[pa.Array, pa.Array, np.ndarray]], Sequence[Node]]:
-    """The ranges among the parts of an OR, by term, as their lows, their highs, and whether the high belongs to each;
-    and all other parts.
+    """The ranges among the parts of an OR, by term, as their lower bounds, upper bounds, and whether each includes its
+    upper bound; and all other parts.
 
-    Of an AND, the ranges that it leaves out.
+    Of an AND, the negated ranges.
     """
     ends: dict[Scalar, tuple[list[pa.Scalar], list[pa.Scalar], list[bool]]] = {}
     others: list[Node] = []
@@ -117,7 +117,7 @@ def split_ranges(
 
 
 def _range(part: Node, conjunction: bool) -> tuple[Scalar, pa.Scalar, pa.Scalar, bool] | None:
-    """``low <= x AND x < high``, or ``x <= high``; its opposite in an AND."""
+    """The term and bounds of ``low <= x AND x < high``, or ``x <= high``; in an AND, of the negation of it."""
     if conjunction:
         if not isinstance(part, Not):
             return None
@@ -139,7 +139,7 @@ def split_row_values(
 ) -> tuple[dict[tuple[Reference, ...], list[pa.Array]], Sequence[Node]]:
     """The rows of constants among the parts of an OR, by the columns that they are compared with; and all other parts.
 
-    Of an AND, the rows that it leaves out.
+    Of an AND, the negated rows.
     """
     if len(parts) < _FEWEST:
         return {}, parts
@@ -161,7 +161,7 @@ def split_row_values(
 
 
 def _row(part: Node, conjunction: bool) -> dict[Reference, pa.Scalar] | None:
-    """``a = 1 AND b = 2``, of two columns or more; its opposite, as ``a <> 1 OR b <> 2``, in an AND."""
+    """The constants of ``a = 1 AND b = 2`` by column; in an AND, of its negation, such as ``a <> 1 OR b <> 2``."""
     match part:
         case And(parts) if not conjunction:
             pass

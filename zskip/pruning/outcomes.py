@@ -1,4 +1,4 @@
-"""`Outcomes`: what a predicate may yield for the rows of each unit, and the three-valued logic over them."""
+"""`Outcomes`: what a predicate may yield for the rows of each unit, and three-valued logic over them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["FAIL", "FALSE", "NULL", "TRUE", "Bools", "Outcomes", "all_of", "any_
 
 
 TRUE, FALSE, NULL, FAIL = 1, 2, 4, 8
-"""The bits of a mask of outcomes; FAIL: the engine may raise instead."""
+"""The bits of a mask of outcomes. FAIL: the engine may raise an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """Every outcome that some row of the unit can have; possibly more. One slot per unit.
 
-    ``can_fail``: some row may make the engine raise. It forbids the claim that all rows match.
+    ``can_fail``: some row may make the engine raise an error, so it is not certain that all rows match.
 
     | the unit                    | can_be_true | can_be_false | can_be_null |
     | --------------------------- | ----------- | ------------ | ----------- |
@@ -41,12 +41,12 @@ class Outcomes:
 
     @property
     def may_match(self) -> Bools:
-        """Must the unit be kept? False is a proof that no row makes the predicate TRUE."""
+        """Whether a unit must be kept. False is a proof that no row makes the predicate TRUE."""
         return self.can_be_true
 
     @property
     def all_match(self) -> Bools:
-        """Does every row make the predicate TRUE? True is a proof: the filter can go, and counting needs no reading."""
+        """Whether every row makes the predicate TRUE. True is a proof: no filter is needed, nor rows to count them."""
         return ~(self.can_be_false | self.can_be_null | self.can_fail)
 
     @staticmethod
@@ -55,19 +55,19 @@ class Outcomes:
         return Outcomes(*(np.full(units, bool(mask & bit)) for bit in (TRUE, FALSE, NULL, FAIL)))
 
     def where(self, units: Bools) -> Outcomes:
-        """No outcome at all in the other units."""
+        """These outcomes in ``units``, and no outcome at all in the others."""
         return Outcomes(
             *(mask & units for mask in (self.can_be_true, self.can_be_false, self.can_be_null, self.can_fail))
         )
 
     def take(self, units: npt.NDArray[np.int64]) -> Outcomes:
-        """Those of some units, by number."""
+        """The outcomes of some units, by number."""
         return Outcomes(
             self.can_be_true[units], self.can_be_false[units], self.can_be_null[units], self.can_fail[units]
         )
 
     def updated(self, units: npt.NDArray[np.int64], other: Outcomes) -> Outcomes:
-        """With the outcomes of ``other``, slot by slot, in some of the units."""
+        """These outcomes, with those of ``other`` in ``units``, in their order."""
         masks = []
         for name in ("can_be_true", "can_be_false", "can_be_null", "can_fail"):
             mask = getattr(self, name).copy()
@@ -76,7 +76,7 @@ class Outcomes:
         return Outcomes(*masks)
 
     def negated(self) -> Outcomes:
-        """NOT: TRUE and FALSE change places, and nothing is rewritten."""
+        """NOT: swaps TRUE and FALSE."""
         return Outcomes(self.can_be_false, self.can_be_true, self.can_be_null, self.can_fail)
 
     def tested(self, outcome: bool | None) -> Outcomes:
@@ -86,7 +86,7 @@ class Outcomes:
         return Outcomes(wanted[outcome], others[0] | others[1], np.zeros(len(self), bool), self.can_fail)
 
     def within(self, other: Outcomes) -> Outcomes:
-        """What both allow: for two sound answers to the same question."""
+        """The intersection with the outcomes of another sound proof of the same predicate."""
         return Outcomes(
             self.can_be_true & other.can_be_true,
             self.can_be_false & other.can_be_false,
@@ -106,9 +106,9 @@ class Outcomes:
 
 
 def all_of(parts: Sequence[Outcomes]) -> Outcomes:
-    """AND of parts about which nothing more is known together than each alone.
+    """AND of parts that are evaluated independently.
 
-    NULL needs one part NULL and no part FALSE; which is why only TRUE and NULL may stand beside it.
+    It can be NULL if a part can be NULL while every other part can be TRUE or NULL.
     """
     first = parts[0]
     true, false, null, fail = (

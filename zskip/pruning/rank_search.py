@@ -1,10 +1,10 @@
-"""`Places`: where the bounds of units stand among sorted cuts, be they ten or a hundred thousand.
+"""`RankIndex`: the ranks of the bounds of units among sorted cuts, be they ten or a hundred thousand.
 
-Numbers are searched by numpy. Texts are numbers too, of the eight bytes behind the prefix with which most cuts begin;
-only those that share these bytes with some cut are compared as texts.
+Numbers are searched by numpy. For strings, so are the eight bytes after the prefix with which most cuts begin, as
+numbers; only bounds that share these bytes with a cut are compared as strings.
 
     cuts     key-0001  key-0007  key-0012…    prefix  key-00
-    words          01        07        12     a bound key-0009 stands behind two of them: no text is compared
+    words          01        07        12     a bound key-0009 has rank 2: no string is compared
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import pyarrow.compute as pc
 from zskip.intervals.spans import Keys
 from zskip.pruning.outcomes import Bools
 
-__all__ = ["Places"]
+__all__ = ["RankIndex"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 FEW = 8
-"""Cuts that are compared one by one."""
+"""The number of cuts up to which all bounds are compared with each cut."""
 
 LONG = 1024
-"""Bytes of the longest prefix, and of a cut from which on cuts are shortened before they are compared with bounds."""
+"""The most bytes of the prefix, and the length of a cut in bytes above which cuts are truncated for comparisons."""
 
 _KEPT = np.array([0, *(2**64 - 2 ** (64 - 8 * length) for length in range(1, 9))], np.uint64)
-"""Of a word of eight bytes, those before a length."""
+"""For each length, a mask of the first bytes of a word of eight bytes."""
 
 
-class Places:
-    """Ascending cuts without repetition, and how many of them are at most as large as a bound.
+class RankIndex:
+    """Distinct ascending cuts, with a search for the number of them that are at most as large as a bound.
 
-    >>> Places(np.array([3, 5, 8])).at_most(np.array([2, 3, 7, 9])).tolist()
+    >>> RankIndex(np.array([3, 5, 8])).at_most(np.array([2, 3, 7, 9])).tolist()
     [0, 1, 2, 3]
     """
 
@@ -49,7 +49,7 @@ class Places:
         return len(self.cuts)
 
     def at_most(self, bounds: Keys) -> Ints | npt.NDArray[np.uint8]:
-        """For each bound, how many cuts are <= it. A null bound is above every cut."""
+        """For each bound, the number of cuts <= it. A null bound is above every cut."""
         if len(self) <= FEW:
             return _one_by_one(self.cuts, bounds)
         if isinstance(self.cuts, np.ndarray):
@@ -62,7 +62,7 @@ class Places:
 
 
 def _one_by_one(cuts: Keys, bounds: Keys) -> npt.NDArray[np.uint8]:
-    """In bytes: planning a million files waits for memory, and eight times as much of it for 64 bits."""
+    """The ranks, as bytes: a plan of a million files is bound by memory access, and 64 bits take 8 times as much."""
     found = np.full(len(bounds), len(cuts), np.uint8)
     for cut in cuts:
         if isinstance(cuts, np.ndarray):
@@ -97,10 +97,9 @@ def _bisected(cuts: Keys, bounds: Keys, low: Ints, high: Ints) -> Ints:
 
 
 def _shortened(cuts: pa.BinaryArray, bounds: pa.BinaryArray) -> pa.BinaryArray:
-    """The cuts, none longer than the longest bound and a byte: each stands to each bound as it did.
+    """The cuts, truncated to one byte more than the longest bound, which keeps their order relative to the bounds.
 
-    A step takes a cut for each bound, which for a text of a megabyte would be gigabytes. What is cut off is behind a
-    byte that no bound has, so that no comparison reaches it.
+    A step of the search copies a cut for each bound, which would be gigabytes for a string of a megabyte.
     """
     longest = _longest(cuts)
     room = max(LONG, 1 + _longest(bounds)) if longest > LONG else longest
@@ -113,10 +112,10 @@ def _longest(texts: pa.BinaryArray) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextCuts:
-    """Sorted texts, and the eight bytes of each behind a prefix that most of them have, as numbers.
+    """Sorted strings, with the eight bytes of each after the prefix that most of them share, as a number.
 
-    ``words``: these numbers, ascending, each once; ``first[i]``: how many cuts are before those of
-    the i-th. Cuts before ``first[0]`` and from ``first[-1]`` on do not begin with the prefix.
+    ``words``: the distinct numbers, ascending. ``first[i]``: the number of cuts before the first one of the i-th word.
+    Cuts before ``first[0]`` and from ``first[-1]`` on do not begin with the prefix.
     """
 
     cuts: pa.BinaryArray
@@ -126,24 +125,24 @@ class TextCuts:
 
     @staticmethod
     def of(cuts: pa.BinaryArray) -> TextCuts:
-        """Of ascending cuts without repetition."""
-        prefix = _shared(cuts[len(cuts) // 4].as_py(), cuts[len(cuts) * 3 // 4].as_py())[:LONG]
-        below, above = _beside(cuts, prefix)
+        """From distinct ascending cuts."""
+        prefix = _common_prefix(cuts[len(cuts) // 4].as_py(), cuts[len(cuts) * 3 // 4].as_py())[:LONG]
+        below, above = _outside_prefix(cuts, prefix)
         start, end = int(below.sum()), len(cuts) - int(above.sum())
         words = _words(cuts[start:end], len(prefix))
         new = np.append(True, words[1:] != words[:-1])
         return TextCuts(cuts, prefix, words[new], start + np.append(np.flatnonzero(new), end - start))
 
     def at_most(self, bounds: pa.BinaryArray) -> Ints:
-        """For each bound, how many cuts are <= it."""
-        below, above = _beside(bounds, self.prefix)
+        """For each bound, the number of cuts <= it."""
+        below, above = _outside_prefix(bounds, self.prefix)
         if bounds.null_count:
             above |= np.asarray(bounds.is_null().to_numpy(zero_copy_only=False))
             below &= ~above
         words = _words(bounds, len(self.prefix))
         rank = np.searchsorted(self.words, words, side="right")
         last = np.maximum(rank - 1, 0)
-        # Texts of the same word may be on either side of one another.
+        # Strings with the same word may be in either order.
         same = (self.words.take(last) == words) & (rank > 0)
         low, high = self.first.take(np.where(same, last, rank)), self.first.take(rank)
         low[below], high[below] = 0, self.first[0]
@@ -151,15 +150,15 @@ class TextCuts:
         return _bisected(self.cuts, bounds, low, high)
 
 
-def _shared(first: bytes, last: bytes) -> bytes:
-    """How both begin, and so all texts between them."""
+def _common_prefix(first: bytes, last: bytes) -> bytes:
+    """The common prefix of two strings, and so of all strings between them."""
     pairs = enumerate(zip(first, last, strict=False))
     length = next((at for at, (one, other) in pairs if one != other), min(len(first), len(last)))
     return first[:length]
 
 
-def _beside(values: pa.BinaryArray, prefix: bytes) -> tuple[Bools, Bools]:
-    """Which values are below, and which above, all that begin with a prefix."""
+def _outside_prefix(values: pa.BinaryArray, prefix: bytes) -> tuple[Bools, Bools]:
+    """Which values are below, and which above, all strings that begin with a prefix."""
     below, above = np.zeros(len(values), bool), np.zeros(len(values), bool)
     for at in range(0, len(prefix), 8):
         word = int.from_bytes(prefix[at : at + 8].ljust(8, b"\0"))
@@ -171,7 +170,7 @@ def _beside(values: pa.BinaryArray, prefix: bytes) -> tuple[Bools, Bools]:
 
 
 def _words(values: pa.BinaryArray, at: int) -> Words:
-    """Eight bytes of each value from a place on, zeros behind its end, as a number of the same order."""
+    """Eight bytes of each value from a position on, padded with zeros, as a number of the same order."""
     if not len(values):
         return np.zeros(0, np.uint64)
     _, ends, data = values.buffers()

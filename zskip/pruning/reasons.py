@@ -1,4 +1,4 @@
-"""Why: per conjunct, how many units it removes alone, and what in it could not prove anything."""
+"""The reasons of a plan: for each conjunct, how many units it removes alone, and which of its parts prove nothing."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ REWRITES: dict[Cause, str] = {
     Cause.ENGINE_ROUNDS: "write the constant as an exact decimal of the column's scale",
     Cause.SEVERAL_TYPES: "write all constants in one type",
 }
-"""What would prune instead, by the cause for which something could not."""
+"""For each cause that keeps something from pruning, what would prune instead."""
 
 
 class Obstacle(NamedTuple):
-    """A part of a predicate that proves nothing: its text, or a column's path, and why."""
+    """A part of a predicate that proves nothing: its text, or the path of a column, and why."""
 
     sql: str
     why: Why
@@ -43,9 +43,11 @@ class Obstacle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One conjunct: its text, the units that it removes alone (of ``units``), those in which it is proved for every
-    row, what in it is opaque and why, the rewrite that would prune where there is one, the units of which DuckDB told
-    more than ranges do, and those (of ``removed``) that only other evidence removes."""
+    """One conjunct. ``removed``: the units that it removes alone, of ``units`` · ``proved``: those in which every row
+    makes it TRUE · ``opaque``: its parts that prove nothing · ``rewrite``: what would prune instead, if known ·
+    ``computed``: the units that DuckDB's evaluation narrowed · ``by_evidence``: those, of ``removed``, that only
+    evidence beyond ranges removes
+    """
 
     text: str
     units: int
@@ -58,7 +60,7 @@ class Reason:
 
 
 def reasons(predicate: Predicate, statistics: Statistics, evidence: Evidence | None = None) -> list[Reason]:
-    """One `Reason` per conjunct, in their order."""
+    """One `Reason` for each conjunct, in their order."""
     budget = Budget()
     return [_reason(part, statistics, evidence, budget) for part in predicate.conjuncts]
 
@@ -89,10 +91,10 @@ def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, 
 
 
 def _computed(part: Predicate, found: Outcomes, statistics: Statistics, budget: Budget) -> int:
-    """The units of which less were known without DuckDB."""
+    """The number of units whose outcomes DuckDB's evaluation narrowed."""
     if not any(isinstance(node, Computable) for node in walk(part.tree)):
         return 0
-    by_ranges = outcomes(part, statistics, budget=budget, computing=False)
+    by_ranges = outcomes(part, statistics, budget=budget, use_duckdb=False)
     narrowed = (
         (by_ranges.can_be_true & ~found.can_be_true)
         | (by_ranges.can_be_false & ~found.can_be_false)
@@ -102,7 +104,7 @@ def _computed(part: Predicate, found: Outcomes, statistics: Statistics, budget: 
 
 
 def _is_unknown(path: str, statistics: Statistics) -> bool:
-    """Whether no unit has a bound, or knows that it holds no value, for a column."""
+    """Whether every unit lacks bounds of a column, and the knowledge whether it holds values."""
     ranges = statistics.columns.get(path)
     if ranges is None:
         return True

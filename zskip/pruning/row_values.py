@@ -1,4 +1,4 @@
-"""`Rows`: an OR of many rows of constants, ``(a, b) IN ((1, 2), (3, 4), …)``, asked of all units at once.
+"""`Rows`: an OR of many rows of constants, ``(a, b) IN ((1, 2), (3, 4), …)``, evaluated for all units at once.
 
     (a = 1 AND b = 2) OR (a = 3 AND b = 4)         b │     2│
                                                      │  ┌───┼──┐      a unit's ranges are a box;
@@ -6,9 +6,9 @@
                                                      │  └───┼──┘
                                                      └──────┴────── a
 
-A row may be TRUE only in a unit whose box holds its point, and column by column that is not to be seen: the ranges of a
-and of b may each hold constants, of different rows. In two columns the points of a box are counted by a wavelet matrix
-(Claude & Navarro 2012): as many steps as the number of constants has bits, each for all units at once.
+A row can be TRUE only in a unit whose box contains its point. Ranges of single columns do not show that: those of a and
+b may contain constants of different rows. Over two columns, a wavelet matrix counts the points in a box (Claude &
+Navarro 2012), in as many steps as the number of constants has bits, each for all units at once.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ import pyarrow.compute as pc
 
 from zskip.expr.tree import Reference
 from zskip.intervals.spans import Span, values_of
-from zskip.pruning.column_comparison import single
+from zskip.pruning.column_comparison import is_single
 from zskip.pruning.constant_comparison import cuts_at
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import Bools, Outcomes
-from zskip.pruning.rank_search import Places
+from zskip.pruning.rank_search import RankIndex
 
 __all__ = ["Rows"]
 
 AT_ONCE = 1 << 20
-"""Points that are looked at in one step, where there are more columns than two."""
+"""Points that are tested in one step, over more than two columns."""
 
 MOST = 1 << 24
-"""Points that are looked at in all; the units that are left then are kept."""
+"""The most points that are tested in all; units that are undecided then are kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """``(terms) IN rows``, without NULL and NaN among the constants: TRUE where a row of constants is equal, NULL where
-    NULL hides whether one is.
+    """``(terms) IN rows``, without NULL and NaN among the constants: TRUE if a row of constants is equal, NULL if
+    that depends on a NULL.
 
-    ``before`` and ``after`` hold, by column, the cuts around its distinct constants, ascending; ``points`` the number
-    of each row's constant among them.
+    ``before``, ``after``: for each column, the cuts around its distinct constants, ascending · ``points``: for each
+    column, the rank of each row's constant among them
     """
 
     terms: tuple[Reference, ...]
-    before: tuple[Places, ...]
-    after: tuple[Places, ...]
+    before: tuple[RankIndex, ...]
+    after: tuple[RankIndex, ...]
     points: np.ndarray
-    counted: tuple[Counted, ...]
+    counts: tuple[PointCounts, ...]
 
     @staticmethod
     def among(terms: Sequence[Reference], columns: Sequence[pa.Array]) -> Rows:
-        """Of the constants, column by column, each of its term's type."""
+        """From an array of constants for each term, of the term's type."""
         before, after, points = [], [], []
         for term, constants in zip(terms, columns, strict=True):
             encoded = constants.dictionary_encode()
@@ -64,15 +64,15 @@ class Rows:
             rank = np.empty(len(order), np.int64)
             rank[order.to_numpy()] = np.arange(len(order))
             points.append(rank[encoded.indices.to_numpy()])
-            before.append(Places(cuts_at(term.type, distinct, False)))
-            after.append(Places(cuts_at(term.type, distinct, True)))
-        counted = tuple(Counted.of(one, other) for one, other in pairwise(points))
+            before.append(RankIndex(cuts_at(term.type, distinct, False)))
+            after.append(RankIndex(cuts_at(term.type, distinct, True)))
+        counted = tuple(PointCounts.of(one, other) for one, other in pairwise(points))
         return Rows(tuple(terms), tuple(before), tuple(after), np.stack(points), counted)
 
     def outcomes(self, spans: Sequence[Span], evidence: Evidence | None = None) -> Outcomes:
-        """The outcomes of all units at once, no wider than those of an OR that asks row by row.
+        """The outcomes of all units at once, no wider than those of an OR over the rows.
 
-        ``evidence`` of the same units takes TRUE from those that lack a constant of every row.
+        ``evidence`` of the same units excludes TRUE in units that lack a constant of every row.
 
         TRUE    a point is inside the box, and every column has values
         NULL    some column has NULL, and a point is inside the box that such columns do not bound
@@ -88,13 +88,13 @@ class Rows:
         if evidence is not None:
             true = self._held(true, first, last, evidence)
         false: Bools = np.logical_or.reduce(value | nan)
-        pinned = np.logical_and.reduce((np.stack([single(span) for span in spans]) | ~value) & ~nan) & false
+        pinned = np.logical_and.reduce((np.stack([is_single(span) for span in spans]) | ~value) & ~nan) & false
         false &= ~self._inside(np.where(value, first, 0), np.where(value, last, all_of), pinned, False)
         hidden = self._inside(np.where(null, 0, first), np.where(null, all_of, last), np.logical_or.reduce(null), True)
         return Outcomes(true, false, hidden, np.logical_or.reduce([span.fail for span in spans]))
 
     def _held(self, possible: Bools, first: np.ndarray, last: np.ndarray, evidence: Evidence) -> Bools:
-        """The possible units of which evidence leaves a row whose constants are all inside the box."""
+        """The possible units in which, by evidence, some row inside the box may have all its constants."""
         units = np.flatnonzero(possible)
         rows = self.points.shape[1]
         left: np.ndarray | None = None  # unit * rows + row
@@ -118,21 +118,21 @@ class Rows:
         return possible & held
 
     def _inside(self, first: np.ndarray, last: np.ndarray, asked: Bools, unsure: bool) -> Bools:
-        """In which of the units that are asked of some point lies in [first, last), column by column.
+        """In which of the ``asked`` units some point lies in [first, last) of every column.
 
-        ``unsure`` is what is said of those for which that would take too long.
+        ``unsure``: the result for units for which that would take too long.
         """
         found = asked & (first < last).all(axis=0)
-        for column, counted in enumerate(self.counted):
+        for column, counted in enumerate(self.counts):
             units = np.flatnonzero(found)
             found[units] = counted.any(*(ends[at, units] for at in (column, column + 1) for ends in (first, last)))
         units = np.flatnonzero(found)
         if len(self.terms) > 2 and len(units):
-            found[units] = self._looked_at(first[:, units], last[:, units], unsure)
+            found[units] = self._tested(first[:, units], last[:, units], unsure)
         return found
 
-    def _looked_at(self, first: np.ndarray, last: np.ndarray, unsure: bool) -> Bools:
-        """Whether some point lies inside, from a look at each of those that the narrowest column leaves."""
+    def _tested(self, first: np.ndarray, last: np.ndarray, unsure: bool) -> Bools:
+        """Whether some point lies inside; tests each point that is inside by the narrowest column."""
         orders = np.argsort(self.points, axis=1, kind="stable")
         ordered = np.take_along_axis(self.points, orders, axis=1)
         ends = [
@@ -157,33 +157,33 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class PointCounts:
     """Points (x, y), ordered by x, with a wavelet matrix over y.
 
-    ``zeros[bit][i]``: how many of the first i points have no such bit in y, after a stable sort by all higher bits.
+    ``zeros[bit][i]``: how many of the first i points lack the bit in y, after a stable sort by all higher bits.
     """
 
     x: np.ndarray
     zeros: tuple[np.ndarray, ...]
 
     @staticmethod
-    def of(x: np.ndarray, y: np.ndarray) -> Counted:
-        """Of the points' two coordinates, none below zero."""
+    def of(x: np.ndarray, y: np.ndarray) -> PointCounts:
+        """From the non-negative coordinates of the points."""
         order = np.argsort(x, kind="stable")
         rest, zeros = y[order], []
         for bit in reversed(range(int(y.max()).bit_length() + 1)):
             has = (rest >> bit & 1).astype(bool)
             zeros.append(np.concatenate([[0], np.cumsum(~has)]))
             rest = np.concatenate([rest[~has], rest[has]])
-        return Counted(x[order], tuple(zeros))
+        return PointCounts(x[order], tuple(zeros))
 
     def any(self, left: np.ndarray, right: np.ndarray, low: np.ndarray, high: np.ndarray) -> Bools:
-        """For each box [left, right) × [low, high), whether it holds a point. Bounds are at most the greatest + 1."""
+        """For each box [left, right) × [low, high), whether it contains a point. Bounds may be the greatest + 1."""
         first, last = np.searchsorted(self.x, left), np.searchsorted(self.x, right)
         return self._below(first, last, high) > self._below(first, last, low)
 
     def _below(self, first: np.ndarray, last: np.ndarray, bound: np.ndarray) -> np.ndarray:
-        """How many of the points from ``first`` to ``last`` have y < bound."""
+        """The number of points from ``first`` to ``last`` with y < bound."""
         count = np.zeros(len(bound), np.int64)
         for bit, zeros in zip(reversed(range(len(self.zeros))), self.zeros, strict=True):
             has = (bound >> bit & 1).astype(bool)

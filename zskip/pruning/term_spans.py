@@ -16,21 +16,21 @@ from zskip.stats import Statistics
 __all__ = ["Terms"]
 
 
-_REMEMBERED = 64
-"""Terms whose spans are kept for another look: those of a predicate with thousands would fill the memory."""
+_MAX_CACHED = 64
+"""Terms whose spans are cached: those of a predicate with thousands of terms would fill the memory."""
 
 _LONG_TEXT, _TEXTS = 1 << 10, 1 << 24
-"""Bytes of a constant, and of its copies for all units: a longer one is taken for any text."""
+"""Bytes of a constant, and of its copies for all units. A constant above both limits may be any value."""
 
 _MANY_ARGUMENTS, _ARGUMENTS = 64, 1 << 20
-"""Arguments of a call, and their spans in all units: of more, the result is taken for any value."""
+"""Arguments of a call, and their spans in all units. The result of a call above both limits may be any value."""
 
 
 class Terms:
     """The spans of scalars over the units of some statistics.
 
-    ``points`` where each unit is a single value, for which DuckDB may compute where ``computing``; ``budget`` for
-    trying values; ``evidence`` of the units where there is any.
+    ``points``: the values, if each unit is a single value; ``use_duckdb``: whether DuckDB may evaluate expressions for
+    them. ``budget``: the time for enumeration. ``evidence``: of the units, if there is any.
     """
 
     def __init__(
@@ -39,30 +39,30 @@ class Terms:
         budget: Budget,
         *,
         points: Points | None = None,
-        computing: bool = True,
+        use_duckdb: bool = True,
         evidence: Evidence | None = None,
     ) -> None:
-        self.statistics, self.budget, self.points, self.computing = statistics, budget, points, computing
+        self.statistics, self.budget, self.points, self.use_duckdb = statistics, budget, points, use_duckdb
         self.evidence = evidence
-        self._known: dict[Scalar, Span] = {}
+        self._cache: dict[Scalar, Span] = {}
 
     def at(self, points: Points) -> Terms:
-        """The same terms over single values."""
-        return Terms(points.statistics, self.budget, points=points, computing=self.computing)
+        """The terms over units of single values."""
+        return Terms(points.statistics, self.budget, points=points, use_duckdb=self.use_duckdb)
 
     def take(self, units: np.ndarray) -> Terms:
-        """The same terms over some of the units, by number; without evidence, whose units have other numbers."""
-        return Terms(self.statistics.take(units), self.budget, points=self.points, computing=self.computing)
+        """The terms over some of the units, by number; without evidence, which numbers all units."""
+        return Terms(self.statistics.take(units), self.budget, points=self.points, use_duckdb=self.use_duckdb)
 
     def __len__(self) -> int:
         return len(self.statistics)
 
     def __getitem__(self, term: Scalar) -> Span:
-        if term not in self._known:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[term] = self._span(term)
-        return self._known[term]
+        if term not in self._cache:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            self._cache[term] = self._span(term)
+        return self._cache[term]
 
     def _span(self, term: Scalar) -> Span:
         match term:
@@ -78,7 +78,7 @@ class Terms:
                 return (wide or function.bounds)([self[argument] for argument in arguments], term)
 
     def _constant(self, value: pa.Scalar) -> Span:
-        """A constant in every unit, unless its copies would fill the memory."""
+        """The span of a constant, or of any value if copies of the constant for all units would fill the memory."""
         if value.is_valid and key_family(value.type) == "bytes":
             size = len(value.as_buffer()) if hasattr(value, "as_buffer") else 0
             if size > _LONG_TEXT and size * len(self) > _TEXTS:
