@@ -13,7 +13,7 @@ import pytest
 
 from zskip import pruning
 from zskip.binder import bind, bind_cache
-from zskip.binder.bind import _Binding
+from zskip.binder.bind import _PredicateBuilder
 from zskip.errors import SqlError
 from zskip.expr.tree import Opaque
 from zskip.pruning import evaluate
@@ -100,8 +100,8 @@ def test_of_many_conditions_those_past_three_hundred_are_kept(link: str) -> None
 def test_conditions_of_one_form_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight thousand sums took 0.8 s, of which the parser took most."""
     parsed: list[object] = []
-    parse = _Binding._parse
-    monkeypatch.setattr(_Binding, "_parse", lambda self, part: parsed.append(part) or parse(self, part))
+    parse = _PredicateBuilder._parse
+    monkeypatch.setattr(_PredicateBuilder, "_parse", lambda self, part: parsed.append(part) or parse(self, part))
     link = " OR "
     sql = link.join(f"n + {i} = 3{link}abs(N) = {i}{link}upper(w) = '{i}'" for i in range(900))
     bound = bind(sql, SCHEMA)

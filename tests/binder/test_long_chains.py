@@ -69,7 +69,7 @@ def rows(count: int = 300) -> pa.Table:
 @pytest.mark.parametrize("sql", [pytest.param(sql, id=str(at)) for at, sql in enumerate(TAKEN + LEFT)])
 def test_a_chain_means_what_its_terms_mean(sql: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = bound(sql, dialect)
-    monkeypatch.setattr(chains, "joined", lambda source, names: source)
+    monkeypatch.setattr(chains, "chains_as_lists", lambda source, names: source)
     by_term = bound(sql, dialect)
     if isinstance(found, str) or isinstance(by_term, str):
         assert found == by_term
@@ -150,7 +150,7 @@ def test_a_leaf_without_the_parser_means_what_the_parser_makes_of_it(
 ) -> None:
     leaves = [f"NOT ({sql.format(c=column)}) OR i > 2" for column in [*TYPES, '"Mixed Case"']]
     quick = [bound(each, dialect) for each in leaves]
-    monkeypatch.setattr(fast_path.Plain, "leaf", lambda self, tokens: None)
+    monkeypatch.setattr(fast_path.FastPath, "leaf", lambda self, tokens: None)
     for found, slow in zip(quick, [bound(each, dialect) for each in leaves], strict=True):
         if isinstance(found, str) or isinstance(slow, str):
             assert found == slow

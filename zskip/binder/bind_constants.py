@@ -170,7 +170,7 @@ def _parameters(
             )
         text = literal(value, dialect)
         if not is_unicode(text):
-            message = f"The parameter {written} holds half of a surrogate pair, which is no character."
+            message = f"The parameter {written} contains half of a surrogate pair, not a character."
             raise UnknownParameter(message, source.original, span)
         values = array_of(value) if isinstance(value, _LISTS) and dialect in ("duckdb", "spark") else None
         if values is not None:

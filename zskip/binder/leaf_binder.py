@@ -13,7 +13,7 @@ from zskip import types as t
 from zskip.binder.case_values import Value
 from zskip.binder.computable import computable
 from zskip.binder.constants import literal_value
-from zskip.binder.fast_path import Plain
+from zskip.binder.fast_path import FastPath
 from zskip.binder.names import Names
 from zskip.binder.nodes import without_parentheses
 from zskip.binder.predicates import ARGUMENTS, cases, rule
@@ -42,11 +42,11 @@ class Binder:
         self.schema, self.dialect, self.source = schema, dialect, source
         self.names = Names(schema, dialect, source, case_sensitive)
         self.checked: dict[int, exp.Expr] = {}
-        self._plain = Plain(self)
+        self._fast_path = FastPath(self)
 
     def plain(self, tokens: Sequence[Token]) -> Node | None:
         """Binds a leaf without the parser; None if that is not possible."""
-        return self._plain.leaf(tokens)
+        return self._fast_path.leaf(tokens)
 
     def leaf(self, node: exp.Expr, text: Callable[[], str]) -> Node:
         """Binds a parsed leaf of the skeleton; ``text`` returns its SQL with exact names."""

@@ -26,9 +26,9 @@ __all__ = [
     "SHORTEST",
     "array_of",
     "listed_constants",
-    "shortened",
+    "lists_are_intact",
     "stand_ins",
-    "stands_for_lists",
+    "without_long_lists",
 ]
 
 SHORTEST = 1000
@@ -102,7 +102,7 @@ def array_of(values: Collection[object]) -> pa.Array | None:
         return None
 
 
-def shortened(source: SourceText, dialect: str) -> SourceText:
+def without_long_lists(source: SourceText, dialect: str) -> SourceText:
     """The text with a number in place of each long list; the text itself if there are none."""
     text = source.text
     if dialect not in ("duckdb", "spark"):
@@ -141,7 +141,7 @@ def listed_constants(tokens: Sequence[Token]) -> int:
     return count
 
 
-def stands_for_lists(tokens: Sequence[Token], source: SourceText) -> bool:
+def lists_are_intact(tokens: Sequence[Token], source: SourceText) -> bool:
     """Whether every number that stands for a list is a token of its own, alone between the parentheses of an IN."""
     count = 0
     for index, token in enumerate(tokens):

@@ -43,7 +43,7 @@ class Names:
             if position <= first and last <= end:
                 pieces += [self.source.text[position:first], name]
                 position = last
-        return self.source.with_lists("".join([*pieces, self.source.text[position:end]]))
+        return self.source.expand_lists("".join([*pieces, self.source.text[position:end]]))
 
     def reference(self, node: exp.Expr) -> Reference:
         """The column that an expression names. Raises `UnknownColumn`, or `Refused` for a name that is not a leaf."""

@@ -1,7 +1,7 @@
-"""The structure of a predicate, AND, OR, NOT and parentheses, found in its tokens.
+"""Split the tokens of a predicate at AND, OR, NOT and parentheses, before it is parsed.
 
-The parser sees only the leaves, so a hundred thousand terms or a thousand parentheses make no deep tree, and every
-part of the predicate keeps its own place in the text.
+The parser sees only the leaves. So a hundred thousand terms or a thousand parentheses do not make a deep tree, and each
+part of the predicate keeps its own range of the text.
 """
 
 from __future__ import annotations
@@ -32,34 +32,32 @@ class Part(NamedTuple):
     parts: tuple[Part, ...] = ()
 
 
-_SUBSCRIPT = 50
-"""Levels that each further subscript of ``x[1][2][3]`` counts as: the parser's time grows with the square of them."""
+_SUBSCRIPT_LEVELS = 50
+"""Levels of each further subscript of ``x[1][2][3]``: the parser's time is quadratic in their number."""
 
+_TYPE_LEVELS = 4
+"""Levels of each type within ``MAP<INT, MAP<INT, …>>``: the parser's time is cubic in their number."""
 
-_MOST_TYPES = 12
-"""Brackets behind types' names in one another that are read in any text: the parser then needs a tenth of a second."""
-
-_TYPE = 4
-"""Levels that each type within ``MAP<INT, MAP<INT, …>>`` counts as: the parser's time grows with the cube of them."""
-
+_MAX_TYPE_BRACKETS = 12
+"""Nested brackets after names of types that are allowed in any text: the parser takes a tenth of a second for them."""
 
 _ENDS_CASTS = {TokenType.AND, TokenType.OR, TokenType.COMMA, TokenType.EQ, TokenType.PLUS, TokenType.DASH}
-"""What begins another operand than the one that is cast."""
+"""Tokens after which a cast applies to another operand."""
 
 
 def nesting(tokens: Sequence[Token]) -> int:
-    """The greatest depth of brackets and CASEs, of types in types, of NOTs in a row, and of subscripts, methods and
-    casts in a row: ``x[1][2]``, ``x.trim().lower()``, ``x::INT::TEXT``."""
+    """The depth of nesting: the greatest number of nested brackets and CASEs, of nested types, and of consecutive NOTs,
+    subscripts, methods and casts: ``x[1][2]``, ``x.trim().lower()``, ``x::INT::TEXT``."""
     if _NESTING.isdisjoint([token.token_type for token in tokens]):
         return 0
     deepest = nots = chain = types = casts = 0
-    open_: list[int] = []  # for each open bracket, the levels of the chain before it
+    open_: list[int] = []  # for each open bracket, the levels of the subscripts and methods before it
     last = None
     for index, token in enumerate(tokens):
         kind = token.token_type
         if kind in _OPEN:
             if kind is TokenType.L_BRACKET and last is TokenType.R_BRACKET:
-                open_.append(chain + _SUBSCRIPT)
+                open_.append(chain + _SUBSCRIPT_LEVELS)
             else:
                 open_.append(chain + 1 if _is_method_of_call(tokens, index) else 0)
             deepest = max(deepest, len(open_), open_[-1])
@@ -67,7 +65,7 @@ def nesting(tokens: Sequence[Token]) -> int:
             chain = open_.pop()
         elif kind is TokenType.LT and last in Parser.NESTED_TYPE_TOKENS:
             types += 1
-            deepest = max(deepest, types * _TYPE)
+            deepest = max(deepest, types * _TYPE_LEVELS)
         elif kind is TokenType.GT:
             types = max(0, types - 1)
         casts = 0 if kind in _ENDS_CASTS else casts + (kind is TokenType.DCOLON)
@@ -78,12 +76,12 @@ def nesting(tokens: Sequence[Token]) -> int:
 
 
 def parses_exponentially(tokens: Sequence[Token]) -> bool:
-    """Whether the parser would read some tokens again and again: twice as often with each bracket behind a type's name,
-    as in ``DATE(DATE(x))``, which it first takes for a type and then for a call."""
+    """Whether the parser would take exponential time: it reads the brackets after the name of a type twice, as in
+    ``DATE(DATE(x))``, first as a type and then as a call."""
     if Parser.TYPE_TOKENS.isdisjoint([token.token_type for token in tokens]):
         return False
     repeated = types = 0
-    open_: list[bool] = []  # for each open bracket, whether it stands behind a type's name
+    open_: list[bool] = []  # for each open bracket, whether it follows the name of a type
     last = None
     for token in tokens:
         kind = token.token_type
@@ -92,9 +90,9 @@ def parses_exponentially(tokens: Sequence[Token]) -> bool:
             types += open_[-1]
         elif kind in _CLOSE and open_:
             types -= open_.pop()
-        repeated += 1 << min(types, _MOST_TYPES) if types > 1 else 0
+        repeated += 1 << min(types, _MAX_TYPE_BRACKETS) if types > 1 else 0
         last = kind
-    return repeated > (1 << _MOST_TYPES) + 4 * len(tokens)
+    return repeated > (1 << _MAX_TYPE_BRACKETS) + 4 * len(tokens)
 
 
 def _is_method_of_call(tokens: Sequence[Token], opening: int) -> bool:
@@ -106,22 +104,22 @@ def _is_method_of_call(tokens: Sequence[Token], opening: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """By token: what it is; for an opening bracket its closing one, and for all others the token itself; and the first
-    token from here on that is a bracket, a connective, or no part of a predicate."""
+    """For each token: its type; the index of its closing token if it opens a bracket, else its own index; and the index
+    of the first token from it on that is in `_MARKED`."""
 
     kinds: list[TokenType]
     partners: list[int]
     following: list[int]
 
 
-_UNLIKE = {TokenType.COMMA, TokenType.SELECT, TokenType.XOR, TokenType.WITH, TokenType.ARROW}
-"""What tells that brackets hold a list, a query, or something unknown."""
+_NOT_IN_PREDICATES = {TokenType.COMMA, TokenType.SELECT, TokenType.XOR, TokenType.WITH, TokenType.ARROW}
+"""Tokens that show that brackets contain a list, a query, or something unknown."""
 
-_MARKED = _OPEN | _UNLIKE | {TokenType.AND, TokenType.OR, TokenType.BETWEEN}
+_MARKED = _OPEN | _NOT_IN_PREDICATES | {TokenType.AND, TokenType.OR, TokenType.BETWEEN}
 
 
 def skeleton(tokens: Sequence[Token]) -> Part:
-    """The predicate as a tree of leaves. Text that does not add up is one leaf: the parser says what is wrong."""
+    """The predicate as a tree of parts; one leaf, for which the parser raises, if brackets are unbalanced."""
     kinds = [token.token_type for token in tokens]
     partners = _partners(kinds)
     if partners is None:
@@ -133,33 +131,33 @@ def skeleton(tokens: Sequence[Token]) -> Part:
 
 
 def _partners(kinds: Sequence[TokenType]) -> list[int] | None:
-    """For each opening token its closing one; None where they do not match."""
+    """The index of the closing token for each opening one, else the token's own; None if they do not match."""
     partners = list(range(len(kinds)))
-    waiting: list[int] = []
+    open_: list[int] = []
     for index, kind in enumerate(kinds):
         if kind in _OPEN:
-            waiting.append(index)
+            open_.append(index)
         elif kind in _CLOSE:
-            if not waiting or (kinds[waiting[-1]] is TokenType.CASE) != (kind is TokenType.END):
+            if not open_ or (kinds[open_[-1]] is TokenType.CASE) != (kind is TokenType.END):
                 return None
-            partners[waiting.pop()] = index
-    return None if waiting else partners
+            partners[open_.pop()] = index
+    return None if open_ else partners
 
 
 def _part(marks: _Marks, start: int, end: int) -> Part:
     kinds = marks.kinds
-    cut = None
+    split = None
     while start < end and kinds[start] is TokenType.L_PAREN and marks.partners[start] == end - 1:
-        cut = _split_level(marks, start + 1, end - 1)
-        if cut is None:
+        split = _split_level(marks, start + 1, end - 1)
+        if split is None:
             return Part("leaf", start, end)
         start, end = start + 1, end - 1
-    cut = cut or _split_level(marks, start, end)
-    if cut is None:
+    split = split or _split_level(marks, start, end)
+    if split is None:
         return Part("leaf", start, end)
-    kind, places = cut
+    kind, connectives = split
     if kind:
-        edges = [start - 1, *places, end]
+        edges = [start - 1, *connectives, end]
         spans = [(left + 1, right) for left, right in itertools.pairwise(edges)]
         if any(left >= right for left, right in spans):
             return Part("leaf", start, end)
@@ -170,8 +168,8 @@ def _part(marks: _Marks, start: int, end: int) -> Part:
 
 
 def _split_level(marks: _Marks, start: int, end: int) -> tuple[str, list[int]] | None:
-    """Where the loosest connective stands at this level: ``("", [])`` where there is none, None where it is no
-    predicate but a list, a query or something unknown."""
+    """The connective that binds most loosely outside brackets, "or" or "and", and its indices; ``("", [])`` if there is
+    none, None for tokens that are not a predicate but a list, a query or something unknown."""
     if start >= end:
         return None
     ands: list[int] = []
@@ -187,7 +185,7 @@ def _split_level(marks: _Marks, start: int, end: int) -> tuple[str, list[int]] |
                 ands.append(index)
         elif kind is TokenType.OR:
             ors.append(index)
-        elif kind in _UNLIKE:
+        elif kind in _NOT_IN_PREDICATES:
             return None
         elif kind is TokenType.BETWEEN:
             betweens += 1

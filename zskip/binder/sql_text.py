@@ -93,7 +93,7 @@ class SourceText:
         next_start = self.pieces[index + 1][1]
         return next_start if as_end else previous_start
 
-    def with_lists(self, text: str) -> str:
+    def expand_lists(self, text: str) -> str:
         """A part of ``text`` with the numbers that stand for lists replaced by the lists."""
         if not self.lists:
             return text
