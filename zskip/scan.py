@@ -1,4 +1,4 @@
-"""`Scan`: which files and row groups to read, as a closed value that any engine reads and that other processes take."""
+"""`Scan`: the files and row groups to read, as a self-contained value for any engine and for other processes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ FILE_FIELDS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Surviving row groups of files that match in part, ascending by ``file``, the place of their file in the scan.
+    """Surviving row groups of files that match in part, ascending by ``file``, the position of their file in the scan.
 
-    ``number``: in its file · ``first_row``: how many rows of the file stand before it, −1 where unknown · ``rows``:
-    −1 where unknown · ``all_match``: every row matches · ``of_file``: how many row groups its file has.
+    ``number``: in its file · ``first_row``: the number of rows of the file before it, −1 if unknown · ``rows``: −1 if
+    unknown · ``all_match``: whether every row matches · ``of_file``: the number of row groups in its file
     """
 
     file: np.ndarray
@@ -45,35 +45,35 @@ class Groups:
 
     @classmethod
     def none(cls) -> Groups:
-        """No row group was looked at."""
-        nothing = np.zeros(0, np.int64)
-        return cls(nothing, nothing, nothing, nothing, np.zeros(0, bool), nothing)
+        """No row groups."""
+        empty = np.zeros(0, np.int64)
+        return cls(empty, empty, empty, empty, np.zeros(0, bool), empty)
 
     def take(self, chosen: np.ndarray) -> Groups:
-        """Some of them, by mask or by number."""
+        """Some of the row groups, by mask or by index."""
         return Groups(*(getattr(self, name)[chosen] for name in self.__slots__))
 
     def of_files(self, kept: np.ndarray) -> Groups:
-        """Those of the kept files (one flag a file), whose places are counted anew."""
+        """The row groups of the files with a flag in ``kept``, with the positions of the files among these."""
         chosen = self.take(kept[self.file])
         return replace(chosen, file=(np.cumsum(kept) - 1)[chosen.file])
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """The rows that a predicate selects, and the files that hold them; never planned again.
+    """The rows that a predicate selects, and the files that hold them. A scan is never planned again.
 
-    ``files``: one row a file, in the table's order. ``path`` in the table · ``size`` in bytes · ``modified`` in
-    nanoseconds since the epoch · ``rows`` of the whole file · ``all_match``: every row of it matches. What is not
-    known is null. ``groups``: the row groups to read, of files that are read in part · ``deletes``: by path, the
+    ``files``: one row per file, in the table's order: ``path`` in the table · ``size`` in bytes · ``modified`` in
+    nanoseconds since the epoch · ``rows`` of the whole file · ``all_match``: whether every row of it matches. A null
+    means unknown. ``groups``: the row groups to read, of files that are read in part · ``deletes``: by path, the
     ascending numbers (int64) of rows that another format has deleted.
-    ``table_id``, ``version`` and ``commit_id`` name the snapshot. ``managed``: zskip wrote the files, so that they
-    never change; a file of someone else's may be replaced after it was planned.
-    ``added``: columns that some files may lack. ``source``: the other format whose table it is, "delta" or "iceberg" ·
-    ``values``: what its log says of each file's partition columns, by name.
+    ``table_id``, ``version`` and ``commit_id`` identify the snapshot. ``managed``: whether zskip wrote the files, so
+    that they never change; other files may be replaced after planning.
+    ``added``: columns that some files may lack. ``source``: the other format of the table, "delta" or "iceberg" ·
+    ``values``: by name, each file's values of partition columns in the log of that format.
 
-    It pickles: the storage as its address and options, so that a pickle of a table that was opened with explicit
-    credentials holds them.
+    It can be pickled. The pickle contains the storage's address and options, and so the credentials of a table that was
+    opened with explicit ones.
     """
 
     storage: Storage
@@ -110,7 +110,7 @@ class Scan:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The files' sizes in bytes; the storage is asked where one is not known."""
+        """The files' sizes in bytes; those that are not known are looked up in the storage."""
         known = self.files.column("size")
         if known.null_count:
             listed = self.storage.size_and_modified(self.relative_paths)
@@ -120,12 +120,12 @@ class Scan:
 
     @property
     def plain(self) -> bool:
-        """Whether the files hold the table's rows as they are: none is deleted, no value or name stands elsewhere."""
+        """Whether the files hold the table's rows as they are: without deleted rows, and with all values and names."""
         return self.source is None or not (self.deletes or self.values or _marked(self.schema.arrow))
 
     @property
     def rows(self) -> int | None:
-        """How many rows the files hold; None where that is not known of one of them."""
+        """The number of rows in the files; None if it is not known for one of them."""
         return pc.sum(self.files.column("rows"), skip_nulls=False, min_count=0).as_py()  # type: ignore[no-any-return]
 
     @cached_property
@@ -135,9 +135,9 @@ class Scan:
 
     @cached_property
     def filter(self) -> Predicate | None:
-        """What is left to ask of the rows; None where every row matches.
+        """The predicate by which the rows must be filtered; None if every row matches.
 
-        The filter stays over files of someone else's: they may be replaced until they are read.
+        Files that others write are always filtered, since they may be replaced before they are read.
         """
         return self.predicate if not self.all_match or not self.managed else None
 
@@ -146,7 +146,7 @@ class Scan:
         return self.files.column("all_match").to_numpy()  # type: ignore[no-any-return]
 
     def narrowed(self, kept: np.ndarray) -> Scan:
-        """The scan of only some of its files: one flag a file."""
+        """The scan of only some of its files, by a flag for each file."""
         files = self.files.filter(pa.array(kept))
         paths = set(files.column("path").to_pylist()) if self.deletes else set()
         return replace(
@@ -158,18 +158,18 @@ class Scan:
         )
 
     def split(self, most_bytes: int) -> list[Scan]:
-        """The scan in runs of its files, each of about that many bytes of files; none where no file is left."""
+        """The scan split into scans of consecutive files, each of about so many bytes; none if there are no files."""
         run = np.cumsum(np.array(self.sizes, np.int64)) // most_bytes
         return [self.narrowed(run == one) for one in np.unique(run)]
 
     def unfiltered(self) -> Scan:
-        """All rows of the same files and row groups, whether or not they match."""
+        """The scan of all rows of the same files and row groups, whether or not they match."""
         every = pa.array(np.ones(len(self), bool))
         files = self.files.set_column(self.files.schema.get_field_index("all_match"), "all_match", every)
         return replace(self, predicate=None, files=files)
 
     def without_counted(self) -> tuple[int, Scan]:
-        """How many rows match for certain, in files whose every match is proved, and the scan of the other files."""
+        """The number of matching rows in files of which it is proved, and the scan of the other files."""
         known = self.files.column("rows").fill_null(0).to_numpy()
         counted = self._all_match & self.files.column("rows").is_valid().to_numpy()
         if self.deletes:
@@ -186,7 +186,7 @@ class Scan:
         return int(rows[counted].sum()), self.narrowed(~counted)
 
     def _unchanged(self, kept: np.ndarray) -> np.ndarray:
-        """Of the kept files (one flag a file), whether each still has the size and the time of its plan."""
+        """For each file with a flag in ``kept``, whether it still has the size and modification time of the plan."""
         planned = self.files.filter(pa.array(kept))
         now = self.storage.size_and_modified(planned.column("path").to_pylist())
         same_size = pc.fill_null(pc.equal(planned.column("size"), now.size), False)
@@ -194,7 +194,7 @@ class Scan:
         return np.asarray(pc.and_(same_size, same_time))
 
     def row_groups_of(self, file: int) -> tuple[int, ...] | None:
-        """The row groups to read of the file at this place; None for all."""
+        """The row groups to read of the file at a position; None for all."""
         first, last = np.searchsorted(self.groups.file, [file, file + 1])
         if first == last or self.groups.of_file[first] == last - first:
             return None
@@ -212,5 +212,5 @@ class Scan:
 
 
 def _marked(fields: Iterable[pa.Field]) -> bool:
-    """Whether a field, or one inside of it, has other metadata than none: its name or id in the files."""
+    """Whether a field, or one inside it, has metadata: its name or id in the files."""
     return any(field.metadata or _marked(field.type.field(n) for n in range(field.type.num_fields)) for field in fields)

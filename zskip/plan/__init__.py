@@ -1,4 +1,4 @@
-"""What a query need not read: statistics are judged level by level, and the survivors handed to engines.
+"""Planning: which files and row groups a query must read, and the hand-off of these to engines.
 
 ``planner``: shard → file → row group · ``survivors``, ``shares``: what is left, and how much is skipped · ``explain``:
 why · ``plan``: what a user holds.

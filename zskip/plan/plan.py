@@ -30,9 +30,9 @@ __all__ = ["Plan", "PlannedFile"]
 class PlannedFile:
     """A file that a plan reads.
 
-    ``path``: absolute, or a URL · ``row_groups``: the numbers of those that may hold a match, None for all · ``rows``
-    and ``bytes``: of the whole file, None where unknown · ``residual``: what is left of the predicate to ask of the
-    file's rows; None where every row of the file matches.
+    ``path``: absolute, or a URL · ``row_groups``: the numbers of those that may hold a match, None for all · ``rows``,
+    ``bytes``: of the whole file, None if unknown · ``residual``: the part of the predicate by which the file's rows
+    must be filtered, None if every row of the file matches
     """
 
     path: str
@@ -43,7 +43,7 @@ class PlannedFile:
 
 
 class PlannedFiles(Sequence[PlannedFile]):
-    """The files of a plan, each made when it is looked at."""
+    """The files of a plan, created on access."""
 
     def __init__(self, survivors: Survivors) -> None:
         self._survivors = survivors
@@ -80,10 +80,10 @@ class PlannedFiles(Sequence[PlannedFile]):
 
 
 class Plan:
-    """The files that may hold a row for which a predicate is TRUE. Any engine reads it.
+    """The files that may hold a row for which a predicate is TRUE, and their hand-off to engines.
 
-    It has an Arrow stream: `pyarrow.table`, `polars.DataFrame`, `pandas.DataFrame.from_arrow` and DuckDB take it as it
-    is, and read the rows that match. Tasks on other machines are sent its `scan`, which pickles.
+    A plan is an Arrow stream of the matching rows: `pyarrow.table`, `polars.DataFrame`, `pandas.DataFrame.from_arrow`
+    and DuckDB accept it directly. Its `scan` can be pickled, for tasks on other machines.
     """
 
     def __init__(self, survivors: Survivors, columns: Sequence[str] | None = None) -> None:
@@ -111,39 +111,39 @@ class Plan:
 
     @property
     def predicate(self) -> Predicate | None:
-        """What was asked for; None for every row."""
+        """The predicate of the plan; None for all rows."""
         return self._survivors.predicate
 
     @property
     def paths(self) -> list[str]:
-        """The survivors' paths or URLs, in the table's order."""
+        """The paths or URLs of the files to read, in the table's order."""
         return self._survivors.paths
 
     @property
     def files(self) -> Sequence[PlannedFile]:
-        """The survivors, each with its row groups and what is left to ask of its rows."""
+        """The files to read, each with its row groups and residual predicate."""
         return PlannedFiles(self._survivors)
 
     @property
     def scan(self) -> Scan:
-        """The plan as a closed value: what engines read, and what other processes are sent."""
+        """The plan as a self-contained value, which engines read and which can be sent to other processes."""
         return self._survivors.scan
 
     @property
     def skipped(self) -> Skipped:
-        """Files, row groups, rows and bytes that need not be read, each with its total.
+        """The files, row groups, rows and bytes that need not be read, each with its total.
 
-        Bytes are those of skipped files; rows and row groups also those skipped in files that are read in part. Of a
-        folder that has changed since it was indexed only the files can be counted.
+        Bytes are those of skipped files. Rows and row groups include those skipped in files that are read in part. If a
+        folder has changed since it was indexed, only its files can be counted.
         """
         return self._survivors.skipped
 
     def explain(self, file: str | None = None) -> str:
-        """Why files were skipped or kept, as text: by conjunct, or of one file beside its ranges."""
+        """Why files were skipped or kept, as text: by conjunct, or for one file with its ranges."""
         return explaining.explain(self._survivors, file)
 
     def as_dict(self, file: str | None = None) -> Mapping[str, Any]:
-        """What `explain` says, in plain values that JSON takes."""
+        """The content of `explain` as plain values that can be written as JSON."""
         return explaining.facts(self._survivors, file)
 
     # --- to the engines ---
@@ -153,7 +153,7 @@ class Plan:
         return Plan(self._survivors, engine("arrow").output_schema(self.scan, columns).names)
 
     def count(self) -> int:
-        """How many rows match. Files and row groups that match wholly are counted without being read."""
+        """The number of matching rows. Files and row groups in which all rows match are not read."""
         return engine("arrow").count(self.scan)  # type: ignore[no-any-return]
 
     def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -167,7 +167,7 @@ class Plan:
     def to_duckdb(
         self, con: duckdb.DuckDBPyConnection | None = None, columns: Sequence[str] | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """The matching rows as a relation of this connection; of DuckDB's default one where it is None."""
+        """The matching rows as a relation of a connection, by default DuckDB's default connection."""
         return engine("duckdb").to_duckdb(self.scan, con, self._chosen(columns))  # type: ignore[no-any-return]
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
@@ -189,7 +189,7 @@ class Plan:
     def to_spark(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
         """The matching rows as a DataFrame of this Spark session.
 
-        The session's time zone and ANSI mode decide what the predicate means there, so the files are chosen by them.
+        The predicate has the meaning that it has in the session's time zone and ANSI mode, also for pruning.
         """
         return engine("spark").to_spark(self._survivors, spark, self._chosen(columns))  # type: ignore[no-any-return]
 

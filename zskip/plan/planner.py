@@ -1,7 +1,7 @@
-"""Planning: shards, then the files of surviving shards, then the row groups of surviving files.
+"""Planning: prune shards, then the files of the shards that are left, then the row groups of the files that are left.
 
-Each level is judged by the same evaluation over arrays, so that the cost of a selective plan follows its survivors
-and not the table. The levels are small materialized aggregates (Moerkotte 1998) of one another.
+Each level is pruned by the same evaluation over arrays, so the cost of a selective plan depends on what is left and not
+on the size of the table. Each level holds small materialized aggregates (Moerkotte 1998) of the one below.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from zskip.tablelog import Changes, FileUnits, Index, sketches_of
 __all__ = ["plan", "survey"]
 
 _SHARDS_AT_ONCE = 16
-"""260,000 files: enough that a judgement costs nothing beside them, few enough for the processor's caches."""
+"""260,000 files are evaluated at a time: enough to amortise the cost of a call, few enough for the caches of a CPU."""
 
 _MANY_FILES, _LEAST_SAVING = 1 << 12, 8
-"""Files of which it pays to ask sketches first, and how many times fewer they then have to name."""
+"""Files from which it pays to ask sketches first, and the factor by which these must reduce the files."""
 
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
-    """The plan of a predicate over an index: `survey` as its users see it."""
+    """The `Plan` of a predicate over an index: the result of `survey` for users."""
     return Plan(survey(index, predicate, changes=changes))
 
 
 def survey(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
-    """The files and row groups that may hold a row for which the predicate is TRUE; all of them where it is None.
+    """The files and row groups that may hold a row for which the predicate is TRUE; all of them if it is None.
 
     ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known
     of them; files that are gone are left out. Raises `SqlError` where the predicate was bound to another table's
@@ -56,7 +56,7 @@ def survey(index: Index, predicate: Predicate | None, *, changes: Changes | None
 
 
 def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:
-    """The predicate, bound again if it was bound to other columns: its constants were fitted to their types."""
+    """The predicate, bound again if it was bound to columns of other types, to which its constants were fitted."""
     if predicate.schema is schema or predicate.schema.columns.items() <= schema.columns.items():
         return predicate
     dialect = predicate.dialect
@@ -84,7 +84,7 @@ def _surviving_files(
 
 
 def _files_to_judge(index: Index, predicate: Predicate, columns: list[str], shards: np.ndarray) -> Iterator[FileUnits]:
-    """The files of these shards; of many, only those that sketches name, where they name few."""
+    """The files of some shards; of many files, only those that sketches leave, if these are few."""
     first, end = index.first_file[shards], index.first_file[shards + 1]
     count = int((end - first).sum())
     if count >= _MANY_FILES:
@@ -100,7 +100,7 @@ def _files_to_judge(index: Index, predicate: Predicate, columns: list[str], shar
 def _surviving_groups(
     index: Index, predicate: Predicate, columns: list[str], files: np.ndarray, budget: Budget
 ) -> Groups | None:
-    """The row groups of these files that may hold a match; None where row groups have no statistics of their own."""
+    """The row groups of some files that may hold a match; None if row groups have no statistics of their own."""
     if not len(files) or not index.has_row_groups:
         return None
     units = index.row_groups(files, columns)

@@ -8,7 +8,7 @@ __all__ = ["Share", "Skipped", "rest"]
 
 
 class Share(NamedTuple):
-    """How much of a whole. None where a count is not known.
+    """A part of a whole. A count that is not known is None.
 
     >>> str(Share(9_950, 10_000))
     '9,950 of 10,000 (99.5 %)'
@@ -19,7 +19,7 @@ class Share(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """From 0 to 1; nothing of nothing is 0, and so is what is not known."""
+        """The part as a fraction from 0 to 1; 0 if the whole is 0, or a count is not known."""
         return self.part / self.whole if self.part and self.whole else 0.0
 
     def __str__(self) -> str:
@@ -41,12 +41,12 @@ class Skipped(NamedTuple):
 
 
 def rest(total: int | None, read: int | None) -> Share:
-    """What is left of a total after what is read; unknown where either is."""
+    """The part of a total that is not read; unknown if either count is."""
     return Share(None if total is None or read is None else total - read, total)
 
 
 def percent(fraction: float) -> str:
-    """A percentage that never rounds up to all, nor down to nothing."""
+    """A percentage as text, in which a part never rounds to 0 % or 100 %."""
     if fraction in (0.0, 1.0):
         return f"{fraction:.0%}".replace("%", " %")
     digits = 1

@@ -1,4 +1,4 @@
-"""`Survivors`: the files and row groups of an index that a predicate leaves, by number; and what was skipped."""
+"""`Survivors`: the numbers of the files and row groups of an index that a predicate leaves, and what was skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Survivors", "surviving_groups"]
 
 
 def surviving_groups(units: RowGroupUnits, may_match: np.ndarray, all_match: np.ndarray) -> Groups:
-    """Those of all row groups of some files that may match; ``file`` is the number of each one's file."""
+    """The row groups of some files that may match; their ``file`` is the file's number."""
     known = pc.is_valid(units.statistics.row_count).to_numpy(zero_copy_only=False)
     rows = np.where(known, np.asarray(pc.fill_null(units.statistics.row_count, 0)), 0)
     starts = np.flatnonzero(np.diff(units.file, prepend=-1))
@@ -44,11 +44,11 @@ def surviving_groups(units: RowGroupUnits, may_match: np.ndarray, all_match: np.
 
 @dataclass(frozen=True, eq=False)
 class Survivors:
-    """The files of an index that may hold a matching row, and those that a listing of the folder found besides.
+    """The files of an index that may hold a matching row, and the new and changed files in a listing of the folder.
 
-    ``numbers``: the survivors' numbers in the snapshot, ascending · ``all_match``: one flag each: every row matches ·
-    ``groups``: surviving row groups of the others, ``file`` being a number too · ``changes``: what a listing found that
-    the index does not know; the files that it found come after those of the index.
+    ``numbers``: the survivors' numbers in the snapshot, ascending · ``all_match``: for each, whether every row matches
+    · ``groups``: the surviving row groups of the others, whose ``file`` is such a number · ``changes``: differences
+    between a listing and the index; new and changed files come after those of the index
     """
 
     index: Index
@@ -62,18 +62,18 @@ class Survivors:
         return len(self.numbers) + (0 if self.changes is None else len(self.changes.added) + len(self.changes.changed))
 
     def without_stale(self) -> Survivors:
-        """Without the files that the listing found changed or gone: what the index says of them no longer holds."""
+        """Without the files that were changed or removed, for which the index is no longer valid."""
         if not self.changes or not len(self.numbers):
             return self
         stale = pa.concat_arrays([self.changes.changed.path, self.changes.removed])
         return self.kept(~np.asarray(pc.is_in(self.index.paths(self.numbers), value_set=stale)))
 
     def narrowed(self, numbers: np.ndarray) -> Survivors:
-        """Only these of the index's files (ascending numbers), and none that the listing found."""
+        """Only some of the index's files, by ascending numbers, and none from the listing."""
         return replace(self.kept(np.isin(self.numbers, numbers)), changes=None)
 
     def kept(self, kept: np.ndarray) -> Survivors:
-        """Only some of the index's files, by one flag each, and all that the listing found."""
+        """Only some of the index's files, by a flag for each, and all from the listing."""
         groups = self.groups.take(np.isin(self.groups.file, self.numbers[kept]))
         return replace(self, numbers=self.numbers[kept], all_match=self.all_match[kept], groups=groups)
 
@@ -81,7 +81,7 @@ class Survivors:
 
     @cached_property
     def relative_paths(self) -> pa.StringArray:
-        """The survivors' paths in the table, in its order."""
+        """The paths of the survivors in the table, in the table's order."""
         known = self.index.paths(self.numbers)
         return (
             known
@@ -96,12 +96,12 @@ class Survivors:
 
     @cached_property
     def rows(self) -> pa.Int64Array:
-        """The rows of each surviving file; null where unknown."""
+        """The number of rows of each surviving file; null if unknown."""
         return self._padded(self.index.row_counts(self.numbers))
 
     @cached_property
     def sizes(self) -> pa.Int64Array:
-        """The bytes of each surviving file; null where unknown."""
+        """The size of each surviving file in bytes; null if unknown."""
         known = self.index.sizes(self.numbers)
         if self.changes is None:
             return known
@@ -113,9 +113,9 @@ class Survivors:
 
     @cached_property
     def scan(self) -> Scan:
-        """The same as a closed value, without the index.
+        """The survivors as a self-contained value, without the index.
 
-        Of files that others write it names no row groups: those of a file that was replaced meanwhile are others.
+        It names no row groups of files that others write, since a file that is replaced later has other row groups.
         """
         snapshot, storage = self.index.snapshot, self.index.storage
         # Only a store's files are told apart by their times.
@@ -141,7 +141,7 @@ class Survivors:
 
     @property
     def _of_source(self) -> dict[str, Any]:
-        """What only another format's tables have: deleted rows, and partition values that are in no path."""
+        """What only tables of other formats have: deleted rows, and partition values that are not in paths."""
         index, snapshot = self.index, self.index.snapshot
         if not len(self.numbers):
             return {"source": index.source}
@@ -156,7 +156,7 @@ class Survivors:
         return {"source": index.source, "deletes": deletes, "values": values}
 
     def row_groups_of(self, position: int) -> tuple[int, ...] | None:
-        """The row groups that may hold a match in the file at this place; None for all."""
+        """The row groups that may hold a match in the file at a position; None for all."""
         if position >= len(self.numbers):
             return None
         number = self.numbers[position]
@@ -166,7 +166,7 @@ class Survivors:
         return tuple(self.groups.number[first:last].tolist())
 
     def residual_of(self, position: int) -> Predicate | None:
-        """What is left of the predicate to ask of the rows of the file at this place; None where all match."""
+        """The residual predicate for the rows of the file at a position; None if all rows match."""
         if self.predicate is None or position >= len(self.numbers):
             return self.predicate
         choices, chosen = self._residuals
@@ -182,7 +182,7 @@ class Survivors:
 
     @property
     def total_files(self) -> int:
-        """How many files the table has now."""
+        """The number of files that the table has now."""
         return len(self.index) + (0 if self.changes is None else len(self.changes.added) - len(self.changes.removed))
 
     @cached_property
