@@ -1,4 +1,4 @@
-"""Offsets: where each of many runs of slots begins in one flat array, as in Arrow's lists."""
+"""Offsets of consecutive runs in one flat array, as in Arrow's lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Counts = NDArray[np.integer] | NDArray[np.bool_] | Sequence[int]
 
 
 def offsets_of(counts: _Counts) -> NDArray[np.int64]:
-    """Where runs of so many slots begin, one after another, and behind them where the last one ends.
+    """The start of each of some consecutive runs of given lengths, and the end of the last one.
 
     >>> offsets_of([2, 0, 3]).tolist()
     [0, 2, 2, 5]
@@ -24,7 +24,7 @@ def offsets_of(counts: _Counts) -> NDArray[np.int64]:
 
 
 def numbers_of_runs(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All integers of the half-open runs, one run after another.
+    """The integers in half-open ranges, one range after another.
 
     >>> numbers_of_runs(np.array([2, 7]), np.array([4, 8])).tolist()
     [2, 3, 7]

@@ -1,7 +1,7 @@
-"""Columns and their types: which can be ordered, which can hold NaN, how a nested one is named.
+"""Columns: their types and paths, and which of them can be ordered.
 
-A **path** names a leaf: its parts joined by dots, a part in double quotes where it holds a dot or a quote itself.
-So the column ``a.b`` at the top is ``"a.b"``, and the field b of the struct a is ``a.b``.
+A **path** names a leaf: its parts joined by dots, with double quotes around a part that contains a dot or a quote.
+So the top-level column ``a.b`` has the path ``"a.b"``, and the field b of the struct a has the path ``a.b``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def join_path(parts: Sequence[str]) -> str:
 
 
 def names_given(given: object, option: str) -> tuple[str, ...]:
-    """The columns of an option; one name may stand alone. Raises `InvalidOption` for what is no name.
+    """The columns in an option, which is a name or a sequence of names. Raises `InvalidOption`.
 
     >>> names_given("a", "by"), names_given(["a", "b"], "by")
     (('a',), ('a', 'b'))
@@ -138,7 +138,7 @@ class Schema:
 
     @cached_property
     def holds_bytes(self) -> bool:
-        """Whether a column, or what is nested in one, is of bytes."""
+        """Whether a column, or a field nested in one, is binary."""
         return any(_holds_bytes(field.type) for field in self.arrow)
 
     @cached_property
@@ -149,7 +149,7 @@ class Schema:
         return folded
 
     def find(self, parts: Sequence[str], *, case_sensitive: bool = False) -> Column | None:
-        """The leaf with these parts; None where there is none, or where folding the case makes it ambiguous."""
+        """The leaf with these parts; None if there is none, or several that differ in case."""
         exact = self.columns.get(join_path(parts))
         if exact is not None or case_sensitive:
             return exact
@@ -157,7 +157,7 @@ class Schema:
         return candidates[0] if len(candidates) == 1 else None
 
     def column(self, name: str) -> Column:
-        """The leaf that a user names: a top-level name as it stands, else a dotted path.
+        """The leaf that a user names: by a top-level name, else by a dotted path.
 
         Raises `UnknownColumn`.
         """

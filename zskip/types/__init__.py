@@ -1,10 +1,10 @@
-"""The types of values: one entry says how a type is ordered, kept and stored, and how the engines and SQL name it.
+"""Types of values: one entry defines how a type is ordered, encoded and stored, and its names in engines and SQL.
 
-``arrow_type``: what an entry holds · ``known``: the entries · ``type_catalog``: the entry of an Arrow type, and what is
-asked of it · ``json_values``: values as JSON · ``widening``: bounds of one type as bounds of another.
+``arrow_type``: the class of an entry · ``known``: the entries · ``type_catalog``: look-up of the entry of an Arrow
+type, and common properties · ``json_values``: values as JSON · ``widening``: bounds of one type as bounds of another
 
-All of zskip asks these entries; only this package asks Arrow. What says nothing about values (nested types, encodings,
-widths) is Arrow's own, handed on.
+The rest of zskip uses these entries; only this package uses `pyarrow.types`. It re-exports Arrow's functions for
+properties other than those of values: nested types, encodings, widths.
 """
 
 from pyarrow.types import (

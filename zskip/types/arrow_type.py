@@ -1,4 +1,4 @@
-"""`Type`: everything that zskip knows of one type of values."""
+"""`Type`: the entry of one type of values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 __all__ = ["Form", "Type"]
 
 Form: TypeAlias = Literal["integer", "float", "decimal", "bytes"]
-"""How values lie in memory, and so how they are compared, hashed and kept in the index."""
+"""The representation of values, by which they are compared, hashed and stored in the index."""
 
 
 def _itself(type: pa.DataType) -> pa.DataType:
@@ -24,21 +24,21 @@ def _none(type: pa.DataType) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """One type: how its values are ordered, kept, named and written in SQL. A new type is one such entry.
+    """One type: how its values are ordered, stored, named and written in SQL. To add a type is to add an entry.
 
-    ``arrow``: an example of each Arrow type that this is, and ``forms``: of each that `logical` turns into one.
-    ``exact``: no other Arrow type than these very ones, though its Arrow id be the same.
-    ``form``: None for a type whose values have no agreed order: it is stored and read, and never pruned on.
-    ``kind``: the types that engines compare with one another, such as "number"; its name where empty.
+    ``arrow``: an example of each Arrow type of the entry. ``forms``: an example of each that `logical` turns into one.
+    ``exact``: the entry covers only these Arrow types, not others with the same Arrow id.
+    ``form``: None for a type whose values have no agreed order: it is stored and read, but never used to prune.
+    ``kind``: the group of types that engines compare with one another, such as "number"; the type's name if empty.
     ``compared``: the type in which Arrow's kernels compare the values of a logical type.
     ``limits``: the least and the greatest value of a type of the form "integer", in its own units.
-    ``tick``: nanoseconds of a date's or a time's unit, for a type whose integers count them.
-    ``stored``: the type that a table keeps of this one.
-    ``duckdb``, ``spark``: what the engine calls the type of a Parquet column; None where it has none.
-    ``dialects``: those that know the type, and read `parsed` and `read` as said here.
-    ``parsed``: the parser's names of the type. ``spelled``: a value as the text of a constant that a cast to the type
-    reads; ``plain``: whether a constant of the type needs no cast. ``read``: the value that a text beside a column is;
-    None for a text that is left to the engine. ``docs``: the row of docs/predicates.md.
+    ``tick``: the unit of a date or time in nanoseconds, for a type whose integers count such units.
+    ``stored``: the type with which a table stores this one.
+    ``duckdb``, ``spark``: the engine's name of the type of a Parquet column; None if it has none.
+    ``dialects``: the dialects that have the type, and to which `parsed` and `read` apply.
+    ``parsed``: the parser's names of the type. ``spelled``: a value as the text that a cast to the type reads.
+    ``plain``: whether a constant of the type needs no cast. ``read``: the value of a string that is compared with a
+    column; None if its cast is left to the engine. ``docs``: the row of docs/predicates.md.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The entry of an Arrow type, and what is asked of it most."""
+"""Look-up of the entry of an Arrow type, and properties of types that are needed often."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _FORMS_BY_ID: dict[int, tuple[Type, ...]] = {}
 
 
 def entries() -> tuple[Type, ...]:
-    """Every entry, in the order in which they were entered."""
+    """All entries, in the order of their registration."""
     return tuple(_ENTRIES)
 
 
 def register_type(entry: Type) -> None:
-    """Make a type known. An entry of very types (``exact``) goes before one of all types of the same Arrow id."""
+    """Registers a type. An ``exact`` entry takes precedence over one for all types of the same Arrow id."""
     _ENTRIES.append(entry)
     _index()
 
 
 def unregister_type(entry: Type) -> None:
-    """Make a type unknown again. Raises `ValueError` for one that was never entered."""
+    """Removes a type. Raises `ValueError` for one that is not registered."""
     _ENTRIES.remove(entry)
     _index()
 
@@ -67,7 +67,7 @@ def _index() -> None:
 
 
 def of(type: pa.DataType) -> Type:
-    """The entry of a logical type; for a type that none knows, one without order and without names.
+    """The entry of a logical type; for a type without an entry, one without order and names.
 
     >>> of(pa.int8()).name, of(pa.timestamp("ns", "UTC")).name, of(pa.list_(pa.int8())).name
     ('integer', 'timestamp', 'other')
@@ -90,7 +90,7 @@ for _entry in known_types():
 
 
 def value_type(arrow: pa.DataType) -> pa.DataType:
-    """The type of what a dictionary or a run-end encoding encodes; any other type as it is."""
+    """The type of the values of a dictionary or run-end encoding; any other type as it is."""
     while arrow_types.is_dictionary(arrow) or arrow_types.is_run_end_encoded(arrow):
         arrow = arrow.value_type
     return arrow
@@ -110,7 +110,7 @@ def logical_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def stored_type(arrow: pa.DataType) -> pa.DataType:
-    """The type that a table keeps of a type that is neither nested nor encoded.
+    """The type with which a table stores a type that is neither nested nor encoded.
 
     >>> stored_type(pa.large_string()), stored_type(pa.time32("s"))
     (DataType(string), Time32Type(time32[ms]))
@@ -119,7 +119,7 @@ def stored_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def sql_name(arrow: pa.DataType, dialect: str) -> str | None:
-    """What an engine calls a Parquet column of a type that is neither nested nor encoded; None where it has no name.
+    """An engine's name of the type of a Parquet column that is neither nested nor encoded; None if it has none.
 
     >>> sql_name(pa.uint8(), "duckdb"), sql_name(pa.uint8(), "spark"), sql_name(pa.time64("us"), "spark")
     ('UTINYINT', 'SMALLINT', None)
@@ -130,7 +130,7 @@ def sql_name(arrow: pa.DataType, dialect: str) -> str | None:
 
 
 def is_orderable(arrow: pa.DataType) -> bool:
-    """Whether all engines order the values of a type alike, so that a minimum and a maximum mean something."""
+    """Whether all engines order the values of a type alike, so that bounds are meaningful."""
     return of(logical_type(arrow)).form is not None
 
 
@@ -140,7 +140,7 @@ def may_hold_nan(arrow: pa.DataType) -> bool:
 
 
 def ticks(type: pa.DataType) -> pa.DataType | None:
-    """The integer type that holds a date's or a time's values in their own unit; None for any other type."""
+    """The integer type that stores the values of a date or time type in their unit; None for any other type."""
     if of(type).tick(type) is None:
         return None
     return pa.int32() if type.bit_width == 32 else pa.int64()
@@ -171,7 +171,7 @@ def is_binary(type: pa.DataType) -> bool:
 
 
 def is_bytes(type: pa.DataType) -> bool:
-    """Bytes of any length, in any of Arrow's forms."""
+    """Whether a type is binary of variable length, in any of Arrow's forms."""
     return bool(is_binary(type) or arrow_types.is_large_binary(type) or arrow_types.is_binary_view(type))
 
 
@@ -192,5 +192,5 @@ def is_duration(type: pa.DataType) -> bool:
 
 
 def is_temporal(type: pa.DataType) -> bool:
-    """A date, a time, a timestamp or a duration: whatever counts ticks."""
+    """Whether a type is a date, a time, a timestamp or a duration."""
     return of(type).tick(type) is not None
