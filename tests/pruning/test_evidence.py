@@ -55,6 +55,10 @@ class Held:
         found = np.array(pairs, np.int64).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
+    def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> np.ndarray | None:
+        pairs = self.may_hold(term, values, units)
+        return None if pairs is None else np.isin(units, pairs[0])
+
     def may_contain(self, condition: Contains, units: Ints) -> np.ndarray | None:
         assert isinstance(condition.term, Reference)
         texts = [self.values[condition.term.path][unit].to_pylist() for unit in units.tolist()]

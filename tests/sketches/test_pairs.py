@@ -61,7 +61,10 @@ def truth(files: dict[int, list[int]], keys: list[int], key_bits: int) -> set[tu
 @given(FILES, st.sampled_from([1, 5, 24, 33, 39]), st.lists(KEYS, max_size=5, unique=True))
 def test_a_segment_finds_what_it_holds(files: dict[int, list[int]], key_bits: int, others: list[int]) -> None:
     asked = list(dict.fromkeys([*others, *(key for held in files.values() for key in held)]))
-    assert found(segment_of(files, key_bits), asked) == truth(files, asked, key_bits)
+    segment = segment_of(files, key_bits)
+    assert found(segment, asked) == truth(files, asked, key_bits)
+    held = segment.files_holding(np.array(others, np.uint64), np.arange(len(segment.coverage)))
+    assert {id for _, id in truth(files, others, key_bits)} == set(segment.coverage.ids(np.flatnonzero(held)).tolist())
 
 
 @given(st.lists(FILES, min_size=2, max_size=4), st.sampled_from([3, 20, 30]), st.integers(0, 99))

@@ -258,6 +258,27 @@ def test_known_keys_are_those_of_the_same_files(lake: Path, con: duckdb.DuckDBPy
 
 
 @pytest.mark.usefixtures("always")
+def test_more_than_a_hundred_thousand_keys_prune_by_a_sketch_where_their_files_lie_together(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """As the keys of the orders of some months in the lines that were shipped after them: no range tells them apart."""
+    keys = np.random.default_rng(1).permutation(250_000)
+    day = np.arange(len(keys)) // 2_500
+    zskip.write(pa.table({"key": keys, "day": day}), tmp_path / "orders", by="day", files=5)
+    lines = pa.table({"key": keys, "shipped": day + 1, "price": keys % 7})
+    table = zskip.write(lines, tmp_path / "lines", by="shipped", files=50)
+    statement = (
+        f"SELECT count(*), sum(price) FROM '{tmp_path}/orders' o JOIN '{tmp_path}/lines' l USING (key) "
+        "WHERE day BETWEEN 10 AND 58"
+    )
+    assert [len(plan) for _, plan in rewrite(statement, con).plans] == [3, 50]
+    table.add_sketches({"key": "values"})
+    assert [len(plan) for _, plan in rewrite(statement, con).plans] == [3, 26]
+    expected = con.sql(statement.replace("orders'", "orders/*.parquet'").replace("lines'", "lines/*.parquet'"))
+    assert zskip.sql(statement, con).fetchall() == expected.fetchall()
+
+
+@pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("own", [False, True])
 def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
     lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, own: bool

@@ -49,6 +49,9 @@ _FEW_RUNS = 4
 _MOST_POINTS = 1 << 16
 """Values that evidence is asked of: a range of so many integers or days is asked value by value."""
 
+_MOST_CONSTANTS = 1 << 20
+"""Of values that are written one by one, or are the keys of a join."""
+
 _TESTED = {outcome: _tested(outcome) for outcome in (True, False, None)}
 
 
@@ -196,12 +199,12 @@ class Steps:
         [5, 7]
         """
         cells = np.flatnonzero(self.cells & bit)
-        if not len(cells) or len(cells) > _MOST_POINTS or key_family(self.term.type) is None:
+        if not len(cells) or len(cells) > _MOST_CONSTANTS or key_family(self.term.type) is None:
             return None
         if isinstance(self.cuts, np.ndarray) and self.cuts.dtype == np.int64:
             least, greatest = key_limits(self.term.type)
             low, high = np.append(least, self.cuts)[cells], np.append(self.cuts - 1, greatest)[cells]
-            if (high.astype(np.float64) - low).sum() >= _MOST_POINTS:
+            if (high.astype(np.float64) - low).sum() >= max(_MOST_POINTS, 2 * len(cells)):
                 return None
             counts = high - low + 1
             starts = np.cumsum(counts) - counts
@@ -217,12 +220,12 @@ class Steps:
     def _held(self, possible: Bools, values: pa.Array | None, evidence: Evidence) -> Bools:
         """The possible units that may hold one of the values."""
         units = np.flatnonzero(possible)
-        pairs = None if values is None or not len(units) else evidence.may_hold(self.term, values, units)
-        if pairs is None:
+        may = None if values is None or not len(units) else evidence.may_hold_any(self.term, values, units)
+        if may is None:
             return possible
         held = np.zeros(len(possible), bool)
-        held[pairs[0]] = True
-        return possible & held
+        held[units] = may
+        return held
 
     def _touched(self, has: Bools, first: np.ndarray, last: np.ndarray) -> Bools:
         """Whether any cell from ``first`` to ``last`` is among those that have an outcome."""

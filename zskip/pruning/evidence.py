@@ -2,8 +2,8 @@
 
 The evaluator uses it at its leaves, and only for the units that ranges leave undecided:
 
-    x = c, x IN (c, d)      may_hold        no unit without c or d can make it TRUE
-    x <> c, x NOT IN (…)    may_hold        every unit without them makes it TRUE, but for NULL
+    x = c, x IN (c, d)      may_hold_any    no unit without c or d can make it TRUE
+    x <> c, x NOT IN (…)    may_hold_any    every unit without them makes it TRUE, but for NULL
     (a, b) IN (…)           may_hold        a row of constants needs all of its values in the unit
     contains(x, 'text')     may_contain     and every pattern that implies it
 """
@@ -36,6 +36,9 @@ class Evidence(Protocol):
         -0.0 and 0.0 are equal.
         """
 
+    def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> Bools | None:
+        """For each of ``units``, whether it may hold one of any number of values; None where nothing is known."""
+
     def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
         """For each of ``units``, whether some row may satisfy the condition; None where nothing is known of it."""
 
@@ -65,6 +68,10 @@ class EvidenceOfUnits:
             return None
         original, positions = found
         return np.searchsorted(self.units, original), positions
+
+    def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> Bools | None:
+        """As `Evidence.may_hold_any`."""
+        return self.evidence.may_hold_any(term, values, self.units[units])
 
     def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
         """As `Evidence.may_contain`, by the new numbers."""

@@ -284,6 +284,27 @@ class Segment:
             raise DamagedIndex(f"{self._name} names files that it does not know")
         return np.concatenate(asked), found
 
+    def files_holding(self, keys: Hashes, asked: Numbers) -> NDArray[np.bool_]:
+        """Of every file by number, whether it may hold one of the keys; only those that are ``asked`` are surely answered.
+
+        For any number of keys: it reads no further once all files that are asked are found.
+        """
+        lows = np.unique((keys >> np.uint64(64 - self.key_bits)).view(np.int64)) << self.file_bits
+        highs = lows + ((1 << self.file_bits) - 1)
+        begins = np.searchsorted(highs, self._first)
+        ends = np.append(np.searchsorted(lows, self._first[1:]), len(lows))
+        held = np.zeros(1 << self.file_bits, bool)
+        for number in np.flatnonzero(begins < ends).tolist():
+            within = slice(begins[number], ends[number])
+            pairs = self._group(number)
+            starts, stops = np.searchsorted(pairs, lows[within]), np.searchsorted(pairs, highs[within], "right")
+            held[pairs[numbers_of_runs(starts, stops)] & ((1 << self.file_bits) - 1)] = True
+            if held[asked].all():
+                break
+        if held[len(self.coverage) :].any():
+            raise DamagedIndex(f"{self._name} names files that it does not know")
+        return held
+
     def _group(self, number: int) -> Numbers:
         """The pairs of a row group; those that were read last are kept."""
         with self._lock:

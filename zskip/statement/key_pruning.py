@@ -8,7 +8,8 @@ for them is expected to cost less than it saves:
 
 A key lies in ``depth`` of a column's files on average, so one of ``slices = files / depth`` is read for it, and
 1 − (1 − 1/slices)ⁿ of them for n keys anywhere. Keys may lie together too, as those of the days of a month do: some
-gain is always expected.
+gain is always expected. A sketch of the column's values names the files of keys that no layout clusters: where a fact's
+date follows its order's, the keys of a year's orders lie in that year's files.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from zskip.expr.tree import IsNull, Reference, in_, or_
 from zskip.layouts import depths
 from zskip.plan import Survivors, survey
 from zskip.schema import Column
+from zskip.sketches import SketchName
 from zskip.statement.joins import JoinKeys
 from zskip.stats import Ranges
 from zskip.tablelog import Index
@@ -38,6 +40,9 @@ _A_QUERY, _A_FILE, _A_ROW = 2e-3, 1.3e-4, 8e-9
 # Of the rows that conditions leave in the files that they leave, where nothing is known of them.
 _ROWS_LEFT = 0.1
 _KEYS_LIE_TOGETHER = 0.1
+# Where a column has a sketch of its values: the share of the files that is expected to go, seconds for each of its
+# entries, and for how many of them a key is expected to be looked up.
+_GONE_BY_SKETCH, _AN_ENTRY, _ENTRIES_A_KEY = 0.5, 2e-8, 10
 # Of a table with more shards, it is the shards that are counted: they take less time than a million files.
 _SHARDS_OF_FILES = 4
 
@@ -100,7 +105,9 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
     pending = [
         join
         for join in joins
-        if tables[join.place].seconds > 2 * _A_QUERY and _is_fit(tables, join) and _slices(tables, join) > 1
+        if tables[join.place].seconds > 2 * _A_QUERY
+        and _is_fit(tables, join)
+        and (_slices(tables, join) > 1 or _sketched(tables[join.place], join.column) is not None)
     ]
     for join in pending:
         _prune_by_bounds(tables[join.source], tables[join.place], join)
@@ -144,7 +151,18 @@ def _pays(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
         return False
     missed = 1 - 1 / _slices(tables, join)
     gone = missed * max(missed ** max(source.expected_rows, 1.0), _KEYS_LIE_TOGETHER)
+    if (entries := _sketched(table, join.column)) is not None:
+        gone = max(gone, _GONE_BY_SKETCH)
+        cost += min(entries, source.expected_rows * _ENTRIES_A_KEY) * _AN_ENTRY
     return bool(table.seconds * gone > cost)
+
+
+def _sketched(table: JoinedTable, name: str) -> int | None:
+    """The pairs of a value and a file in the sketch of a column's values; None where it has none."""
+    column = _column(table, name)
+    wanted = None if column is None else SketchName(column.path, "values")
+    sketches = (one for one in table.survivors.index.snapshot.sketches if one.name == wanted)
+    return next((sum(segment.entries for segment in one.segments) for one in sketches), None)
 
 
 _SLICES: WeakKeyDictionary[Index, dict[str, float]] = WeakKeyDictionary()

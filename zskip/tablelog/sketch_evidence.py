@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ __all__ = ["SketchEvidence", "Sketches", "sketches_of"]
 _LOG = logging.getLogger("zskip")
 
 Ints = NDArray[np.int64]
+_Answer = TypeVar("_Answer")
 
 _MOST_PAIRS = 1 << 24
 """Of files that no segment knows, and values: they are all named one by one."""
@@ -155,6 +157,18 @@ class Sketches:
             )
         self.unreadable[record.name] = str(error)
 
+    def answer(self, record: SketchRecord, segment: Segment, ask: Callable[[Segment], _Answer]) -> _Answer | None:
+        """What a segment answers; None where it cannot be read, and it is left out from then on."""
+        try:
+            return ask(segment)
+        except DamagedIndex as error:
+            with self._lock:
+                self._report(record, error)
+                self._opened[record.name] = tuple(each for each in self._opened[record.name] if each is not segment)
+                self._shards = {key: each for key, each in self._shards.items() if key[0] != record.name}
+                self._unknown.pop(record.name, None)
+            return None
+
     def found(
         self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]], shards: list[int] | None = None
     ) -> tuple[Ints, Ints] | None:
@@ -164,17 +178,11 @@ class Sketches:
         """
         what, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for segment in self.segments(record):
-            try:
-                one, files = find(segment)
-            except DamagedIndex as error:
-                with self._lock:
-                    self._report(record, error)
-                    self._opened[record.name] = tuple(each for each in self._opened[record.name] if each is not segment)
-                    self._shards = {key: each for key, each in self._shards.items() if key[0] != record.name}
-                    self._unknown.pop(record.name, None)
+            one = self.answer(record, segment, find)
+            if one is None:
                 return None
-            what.append(one)
-            ids.append(segment.coverage.ids(files))
+            what.append(one[0])
+            ids.append(segment.coverage.ids(one[1]))
         all_ids, all_what = np.concatenate(ids), np.concatenate(what)
         numbers, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         holding = self._shard_ids.holding(all_ids)
@@ -231,6 +239,23 @@ class SketchEvidence:
             np.concatenate([found[1][hit], np.tile(np.arange(len(values), dtype=np.int64), len(unknown))]),
         )
 
+    def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> NDArray[np.bool_] | None:
+        """As `Evidence.may_hold_any`."""
+        record = self.sketches.sketch_of(term, "values")
+        if record is None or not can_hash(values.type):
+            return None
+        keys, ids = hashes(values), self._ids(record, self.files[units], self._shards(units))
+        known, held = np.zeros(len(units), bool), np.zeros(len(units), bool)
+        for segment in self.sketches.segments(record):
+            numbers = segment.coverage.numbers(ids)
+            here = numbers >= 0
+            asked = numbers[here]
+            found = self.sketches.answer(record, segment, partial(Segment.files_holding, keys=keys, asked=asked))
+            if found is not None:
+                known |= here
+                held[here] |= found[asked]
+        return held | ~known
+
     def may_contain(self, condition: Contains, units: Ints) -> NDArray[np.bool_] | None:
         """As `Evidence.may_contain`."""
         record = self.sketches.sketch_of(condition.term, "substrings")
@@ -250,6 +275,17 @@ class SketchEvidence:
         """The shards of these units' files."""
         ends = np.searchsorted(self.files[units], self.sketches.index.first_file)
         return np.flatnonzero(np.diff(ends)).tolist()
+
+    def _ids(self, record: SketchRecord, files: Ints, shards: list[int]) -> Ints:
+        """By which segments name these files (ascending), which are in these shards; −1 where none does."""
+        first, ids = self.sketches.index.first_file, [np.zeros(0, np.int64)]
+        for shard in shards:
+            known = self.sketches.shard(record, shard)
+            by_place = np.empty_like(known.ids)
+            by_place[known.order] = known.ids
+            begin, end = np.searchsorted(files, first[shard : shard + 2])
+            ids.append(by_place[files[begin:end] - first[shard]])
+        return np.concatenate(ids)
 
     def _known(self, record: SketchRecord, files: Ints, shards: list[int]) -> NDArray[np.bool_]:
         """Whether a segment knows each of these files (ascending), which are in these shards."""

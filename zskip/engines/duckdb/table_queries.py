@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TableQueries"]
 
-_MOST_KEYS = 100_000
+_MOST_KEYS = 1_000_000
 _KNOWN_BYTES = 64 << 20
 _KNOWN: LRUCache[Hashable, pa.Array | None] = LRUCache(_KNOWN_BYTES, lambda keys: 4096 + (keys.nbytes if keys else 0))
 _LOCK = Lock()
