@@ -285,9 +285,9 @@ class Segment:
         return np.concatenate(asked), found
 
     def files_holding(self, keys: Hashes, asked: Numbers) -> NDArray[np.bool_]:
-        """Of every file by number, whether it may hold one of the keys; only those that are ``asked`` are surely answered.
+        """Of every file by number, whether it may hold one of any number of keys; right for those that are ``asked``.
 
-        For any number of keys: it reads no further once all files that are asked are found.
+        It reads no further once all of these are found.
         """
         lows = np.unique((keys >> np.uint64(64 - self.key_bits)).view(np.int64)) << self.file_bits
         highs = lows + ((1 << self.file_bits) - 1)

@@ -15,7 +15,7 @@ date follows its order's, the keys of a year's orders lie in that year's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,6 +39,8 @@ __all__ = ["JoinedTable", "KeySet", "file_slices", "prune_by_keys"]
 _A_QUERY, _A_FILE, _A_ROW = 2e-3, 1.3e-4, 8e-9
 # Of the rows that conditions leave in the files that they leave, where nothing is known of them.
 _ROWS_LEFT = 0.1
+# Fewer seconds are not worth another order of joins; of fewer rows the order matters little.
+_LEAST_SAVED, _MANY_ROWS = 3e-3, 100_000
 _KEYS_LIE_TOGETHER = 0.1
 # Where a column has a sketch of its values: the share of the files that is expected to go, seconds for each of its
 # entries, and for how many of them a key is expected to be looked up.
@@ -72,6 +74,21 @@ class JoinedTable:
         if not kept.all():
             self.survivors = self.survivors.kept(kept)
             self.reasons.append(f"{why}: {int((~kept).sum()):,} files skipped")
+
+    def whole_where_little_is_saved(self) -> JoinedTable:
+        """All of its files, where few are left out, which are quick to open, and many rows are left.
+
+        The engine expects a share of the rows of its files to meet the conditions. Of files in which all rows do, it
+        expects too few, and may join in a worse order than over all files.
+        """
+        survivors = self.survivors
+        skipped = len(survivors.index) - len(survivors.numbers)
+        if not 0 < skipped * _A_FILE < _LEAST_SAVED or self._rows < _MANY_ROWS:
+            return self
+        if survivors.changes or survivors.index.storage.local is None:
+            return self
+        why = "all files are read: so few take less time than a join in a worse order"
+        return replace(self, survivors=survey(survivors.index, None), reasons=[*self.reasons, why])
 
     @property
     def is_reduced(self) -> bool:
@@ -219,14 +236,18 @@ def _prune_by_values(
     fitted = None if column is None else _fitted(values, column.type)
     if column is None or fitted is None:
         return
-    term, or_null = Reference(column.path, column.type), join.nulls and (join.padded or values.null_count > 0)
+    or_null = join.nulls and (join.padded or values.null_count > 0)
     fitted = fitted.drop_null()
-    node = or_([in_(term, fitted), IsNull(term)]) if or_null else in_(term, fitted)
     why = f"join with {source.name} by {len(fitted):,} keys {join.key}"
     index = survivors.index
+
+    def left_by_keys() -> np.ndarray:
+        term = Reference(column.path, column.type)
+        node = or_([in_(term, fitted), IsNull(term)]) if or_null else in_(term, fitted)
+        return survey(index, Predicate(why, why, node, index.snapshot.schema, Dialect())).numbers
+
     keys = KeySet(join.column, fitted, or_null, (origin, join.column, or_null))
-    predicate = Predicate(why, why, node, index.snapshot.schema, Dialect())
-    left = index.once(("keys", keys.origin), lambda: survey(index, predicate).numbers, lambda numbers: numbers.nbytes)
+    left = index.once(("keys", keys.origin), left_by_keys, lambda numbers: numbers.nbytes)
     table.keys.append(keys)
     table.keep_only(np.isin(survivors.numbers, left), why)
 

@@ -32,6 +32,10 @@ __all__ = ["PrunedTable", "pruned_tables"]
 _NUMBERS_FILES = "file_index"
 
 
+# Of fewer tables, there is but one order of joins.
+_MANY_JOINED = 3
+
+
 @dataclass(frozen=True, slots=True)
 class PrunedTable:
     """``beside``: rows that stand for files which the index answers · ``reasons``: what each rule skipped."""
@@ -75,6 +79,13 @@ def pruned_tables(
         complete.append(conditions.complete)
     queries = TableQueries(con)
     prune_by_keys(tables, rules.joins, queries.keys)
+    if len(tables) >= _MANY_JOINED:
+        # Those rules hold what the conditions leave against the rows that files have.
+        ruled = {one.place for one in rules.first} | {one.place for one in rules.aggregates}
+        joined = (
+            table if number in ruled else table.whole_where_little_is_saved() for number, table in enumerate(tables)
+        )
+        tables = list(joined)
     return [_by_its_rows(table, rules, number, complete[number], queries) for number, table in enumerate(tables)]
 
 
