@@ -35,6 +35,8 @@ class ScanBuilder(Proxy):
         self._whole = True
         self._is_cut = False
         self._answer: IndexScan | None = None
+        # What was asked last, and the answer: Spark asks of the same aggregates twice.
+        self._asked: tuple[Any, IndexScan | None] | None = None
 
     # --- what Spark calls; the names are its own ---
 
@@ -91,11 +93,14 @@ class ScanBuilder(Proxy):
         return self._survivors
 
     def _answered(self, aggregation: Any) -> IndexScan | None:
-        try:
-            return answered(aggregation, self._left(), self._files.jvm) if self._whole else None
-        except Exception as error:
-            self._files.warn(error)
-            return None
+        if self._asked is None or not self._asked[0].equals(aggregation):
+            answer = None
+            try:
+                answer = answered(aggregation, self._left(), self._files.jvm) if self._whole else None
+            except Exception as error:
+                self._files.warn(error)
+            self._asked = aggregation, answer
+        return self._asked[1]
 
     def _keep_first(self, wanted: FirstRows) -> bool:
         """Leave out the files that hold none of the first rows; whether there are such."""
