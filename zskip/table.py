@@ -55,7 +55,7 @@ from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.delete import delete
 from zskip.writer.evolution import common_type
-from zskip.writer.options import Resources, Rewrite, span_of
+from zskip.writer.options import Resources, Rewrite, timedelta_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of
@@ -155,13 +155,13 @@ def write(
         progress=progress,
     )
     backend = _backend(session)
-    storage = backend.storage(path, storage_options)
+    storage = backend.open_storage(path, storage_options)
     base = tablelog.load(storage) if tablelog.latest_version(storage) else None
     if base is not None and not base.managed:
         refuse_folder(storage)
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
-    rows = backend.opened(source, storage_options)
+    rows = backend.open_rows(source, storage_options)
     if base is not None and mode == "append":
         known = {each.name for each in base.sketches}
         if any(name not in known for name in named_sketches(options.sketches, base.schema)):
@@ -638,7 +638,7 @@ class Table:
         Raises `SchemaMismatch`, naming the column, and what `write` raises.
         """
         backend = _backend(session)
-        rows = backend.opened(source, storage_options)
+        rows = backend.open_rows(source, storage_options)
         given = _resources(options, "batch", "session", "storage_options")
         base = self._newest()
         with tablelog.naming_vacuums(self._storage, base):
@@ -657,7 +657,7 @@ class Table:
         """
         backend = _backend(session)
         base = self._newest()
-        rows = backend.opened(source, options.get("storage_options"))
+        rows = backend.open_rows(source, options.get("storage_options"))
         with tablelog.naming_vacuums(self._storage, base):
             snapshot = append.create(self._storage, base, rows, append.changed_options(base, by, options), backend)
         self._move_to(snapshot)
@@ -818,7 +818,7 @@ class Table:
         """
         check_options(dry_run=dry_run)
         self._require_own()
-        return tablelog.vacuum(self._storage, older_than=span_of(older_than), dry_run=dry_run)
+        return tablelog.vacuum(self._storage, older_than=timedelta_of(older_than), dry_run=dry_run)
 
     def tend(
         self,
@@ -857,7 +857,7 @@ class Table:
             given,
             max_seconds=max_seconds,
             max_bytes=most,
-            older_than=span_of(older_than),
+            older_than=timedelta_of(older_than),
             dry_run=dry_run,
             backend=_backend(session),
         )

@@ -213,7 +213,7 @@ def test_partitions_streams_and_an_index_over_what_lies_there(
 
 def test_of_two_commits_at_once_none_is_lost(server: WebHdfs, store: HadoopStorage) -> None:
     rows = pa.table({"x": range(100)})
-    append.create(store, None, LOCAL.opened(rows, None), WriteOptions(by="x", files=2), LOCAL)
+    append.create(store, None, LOCAL.open_rows(rows, None), WriteOptions(by="x", files=2), LOCAL)
     together = threading.Barrier(2)
 
     def meet(operation: str, path: str) -> None:
@@ -235,7 +235,7 @@ def test_of_two_commits_at_once_none_is_lost(server: WebHdfs, store: HadoopStora
 @pytest.mark.parametrize("done", [False, True])
 def test_a_commit_without_an_answer_is_made_once(server: WebHdfs, store: HadoopStorage, done: bool) -> None:
     """Whether the rename was made before the connection failed or was not: the writer looks, and asks again."""
-    append.create(store, None, LOCAL.opened(pa.table({"x": [1]}), None), WriteOptions(by="x", files=1), LOCAL)
+    append.create(store, None, LOCAL.open_rows(pa.table({"x": [1]}), None), WriteOptions(by="x", files=1), LOCAL)
     failures = [1]
 
     def fail(operation: str, path: str) -> None:

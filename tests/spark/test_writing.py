@@ -434,7 +434,12 @@ def test_a_batch_that_came_first_leaves_no_file_of_the_second(spark: SparkSessio
     # As two runs of one batch at a time: the second has looked before the first had committed.
     backend = spark_backend.backend(spark)
     snapshot, done = append.append(
-        late.storage, late.snapshot, backend.opened(spark.range(10, 20), None), WriteOptions(), ("stream", 1), backend
+        late.storage,
+        late.snapshot,
+        backend.open_rows(spark.range(10, 20), None),
+        WriteOptions(),
+        ("stream", 1),
+        backend,
     )
     assert (snapshot.version, done.rows) == (2, 0)
     assert left(tmp_path / "t") == before

@@ -54,7 +54,7 @@ def test_whole_numbers_come_back(type: pa.DataType, parts: list[list[int | None]
     widths = [form.type.bit_width for form in forms]
     assert all(before <= after for before, after in pairwise(widths)), "a later part is never narrower"
     chunks = [chunk for form in forms for chunk in form.chunks]
-    assert narrow.widened("n", narrow.together("n", chunks)).equals(pa.chunked_array(given, type))
+    assert narrow.widened("n", narrow.unified("n", chunks)).equals(pa.chunked_array(given, type))
 
 
 def test_small_numbers_are_narrow() -> None:
@@ -80,7 +80,7 @@ def test_texts_come_back_also_when_they_become_too_many(
         patch.setattr(narrowing, "_MOST_TEXTS", most)
         forms = [narrow.narrowed(pa.table([part], schema=schema))["s"] for part in given]
     chunks = [chunk for form in forms for chunk in form.chunks]
-    found = narrow.widened("s", narrow.together("s", chunks))
+    found = narrow.widened("s", narrow.unified("s", chunks))
     assert found.type == ENCODED_STRING
     assert found.to_pylist() == [text for part in parts for text in part]
     distinct = {text for part in parts for text in part if text is not None}
@@ -94,7 +94,7 @@ def test_codes_outgrow_a_byte() -> None:
     parts = [pa.array([f"{n:03d}" for n in range(first, first + 100)]).dictionary_encode() for first in (0, 50, 250)]
     forms = [narrow.narrowed(pa.table([part], schema=schema))["s"] for part in parts]
     assert [form.type for form in forms] == [pa.int8(), pa.int16(), pa.int16()]
-    found = narrow.widened("s", narrow.together("s", [chunk for form in forms for chunk in form.chunks]))
+    found = narrow.widened("s", narrow.unified("s", [chunk for form in forms for chunk in form.chunks]))
     assert found.to_pylist() == [text for part in parts for text in part.to_pylist()]
 
 

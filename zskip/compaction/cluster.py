@@ -38,7 +38,7 @@ from zskip.storage import Storage, abandon
 from zskip.storage.local import LocalStorage
 from zskip.tablelog import Index, LayoutRecord, Snapshot, commit
 from zskip.writer import WriteOptions
-from zskip.writer.append import recorded, routing_of
+from zskip.writer.append import layout_record, routing_of
 from zskip.writer.row_source import of_reader
 from zskip.writer.write import Written, write_files
 
@@ -107,7 +107,7 @@ def cluster(
         runs.append(str(run))
     else:
         raise InvalidOption(f"{source.format} tables cannot be laid out.")
-    _record(source, snapshot.details["table"], recorded(written, options), runs)
+    _record(source, snapshot.details["table"], layout_record(written, options), runs)
     return Clustered(version, len(chosen), size, count)
 
 

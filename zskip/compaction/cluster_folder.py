@@ -26,7 +26,7 @@ from zskip.storage import Storage
 from zskip.tablelog import Index, Snapshot, changes, commit, index_files, latest_version, load, refresh
 from zskip.tablelog.freshness import data_files
 from zskip.writer import WriteOptions, storable_schema
-from zskip.writer.append import kept_options, recorded, removal
+from zskip.writer.append import kept_options, layout_record, removal
 from zskip.writer.backend import LOCAL, Backend
 
 __all__ = ["cluster_folder"]
@@ -62,7 +62,7 @@ def cluster_folder(
     options = replace(
         options, partition_by=base.partition_by, sketches=kept_options(base, options).sketches, hidden=True
     )
-    written = backend.write(backend.scanned(survey(index, None).scan), storage, schema, options, None, None, None)
+    written = backend.write(backend.rows_of_scan(survey(index, None).scan), storage, schema, options, None, None, None)
     undo = removal(storage, written)
     try:
         require_same_rows(index, numbers, written)
@@ -77,7 +77,7 @@ def cluster_folder(
         add=written.files,
         replace_all=True,
         schema=schema,
-        layout=recorded(written, options),
+        layout=layout_record(written, options),
         partition_by=base.partition_by,
         details={"rows": written.rows, "files": len(written.files)},
         still=lambda newest: _refuse(storage, f"version {newest.version} was committed"),

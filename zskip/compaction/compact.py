@@ -24,7 +24,7 @@ from zskip.receipts import Optimized
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, LayoutRecord, SketchRecord, Snapshot, commit, load, with_segments
-from zskip.writer.append import kept_options, recorded, removal, require_managed, routing_of
+from zskip.writer.append import kept_options, layout_record, removal, require_managed, routing_of
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing, fitted_columns
@@ -88,7 +88,7 @@ def optimize(
     kept = wanted or kept_options(base, options)
     if full:
         new = _refitted(index, kept, backend)
-        rewrites, layout = [_Rewrite(everything, new)], recorded(new, kept)
+        rewrites, layout = [_Rewrite(everything, new)], layout_record(new, kept)
     else:
         rewrites, layout = _recut(index, groups, kept, backend, until), None
         if not rewrites:
@@ -239,7 +239,7 @@ def _recut(
             total = pc.sum(index.row_counts(numbers), min_count=0).as_py()
             sample = _sampled(index, numbers, total, -(-total // rows_per_file), kept, routing, backend)
             cut = recut(trunks, routing, batch, sample, total, base.schema, kept, rows_per_file)
-            rows = backend.stored(index, numbers)
+            rows = backend.rows_of_files(index, numbers)
             new = backend.write(rows, storage, base.schema, alone, cut.routing, rows_per_file, cut.slots)
             made.append(_Rewrite(numbers, new))
             require_same_rows(index, numbers, new)
@@ -257,12 +257,12 @@ def _sampled(
     known = [path for assignment in routing.assignments for path in assignment.columns]
     columns = fitted_columns(index.snapshot.schema, kept, known)
     size = sample_size(files, _SAMPLED_PER_FILE, _LEAST_SAMPLE)
-    return backend.sampled(backend.stored(index, numbers), columns, size, total, kept.seed)
+    return backend.sample(backend.rows_of_files(index, numbers), columns, size, total, kept.seed)
 
 
 def _refitted(index: Index, kept: WriteOptions, backend: Backend) -> Written:
     """Write all rows as new files by a newly fitted layout."""
-    rows = backend.stored(index, np.arange(len(index), dtype=np.int64))
+    rows = backend.rows_of_files(index, np.arange(len(index), dtype=np.int64))
     written = backend.write(rows, index.storage, index.snapshot.schema, kept, None, None, None)
     try:
         require_same_rows(index, np.arange(len(index)), written)

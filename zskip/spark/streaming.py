@@ -40,6 +40,6 @@ def append_batch(
             Table(storage, tablelog.load(storage)).append(df, batch=batch, session=df.sparkSession)
         else:
             backend = spark_backend.backend(df.sparkSession)
-            append_rows.create(storage, None, backend.opened(df, None), WriteOptions(**options), backend, batch)
+            append_rows.create(storage, None, backend.open_rows(df, None), WriteOptions(**options), backend, batch)
 
     return append

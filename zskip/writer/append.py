@@ -1,4 +1,4 @@
-"""Create a table and append to it: data files first, then the commit. After an error no file is left."""
+"""Create a table and append to it: write data files first, then commit. After an error no file is left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "changed_options",
     "create",
     "kept_options",
-    "recorded",
+    "layout_record",
     "removal",
     "require_managed",
     "routing_of",
@@ -48,7 +48,7 @@ def create(
     backend: Backend = LOCAL,
     batch: tuple[str, int] | None = None,
 ) -> Snapshot:
-    """Write a table, or replace all rows of ``base``. ``batch``: the application and the batch number of the rows.
+    """Write a table, or replace all rows of ``base``. ``batch``: the name of an application and its batch number.
 
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `CommitConflict`.
     """
@@ -74,7 +74,7 @@ def create(
         add=written.files,
         replace_all=base is not None,
         schema=schema,
-        layout=recorded(written, options),
+        layout=layout_record(written, options),
         partition_by=partition_by,
         details={"rows": written.rows, "files": len(written.files)},
         batch=batch,
@@ -83,7 +83,7 @@ def create(
     )
 
 
-def _names_a_batch(batch: object) -> bool:
+def _is_batch(batch: object) -> bool:
     return isinstance(batch, tuple | list) and [type(each) for each in batch] == [str, int]
 
 
@@ -97,11 +97,11 @@ def append(
 ) -> tuple[Snapshot, Appended]:
     """Write rows as new files by the table's own layout; no existing file changes.
 
-    A ``batch`` (application, number) that the table has already adds nothing. Raises `InvalidOption`, `SchemaMismatch`
-    and `CommitConflict`.
+    A ``batch`` (application, number) that the table already contains adds nothing. Raises `InvalidOption`,
+    `SchemaMismatch` and `CommitConflict`.
     """
     require_managed(storage, base)
-    if batch is not None and not _names_a_batch(batch):
+    if batch is not None and not _is_batch(batch):
         raise InvalidOption(f"batch= is an application's name and the number of its batch, not {batch!r}.")
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
         return base, Appended(base.version, 0, 0, 0)
@@ -114,9 +114,9 @@ def append(
     written = backend.write(source, storage, schema, kept, routing, rows_per_file, None)
     if not written.rows:
         return base, Appended(base.version, 0, 0, 0)
-    grown = routing is None or len(written.routing.keys) > len(routing.keys)
+    new_partitions = routing is None or len(written.routing.keys) > len(routing.keys)
     remove = removal(storage, written)
-    undone: list[bool] = []
+    not_committed: list[bool] = []
     for attempt in range(_ATTEMPTS):
         try:
             snapshot = commit(
@@ -125,21 +125,21 @@ def append(
                 "append",
                 add=written.files,
                 schema=None if schema.arrow.equals(base.schema.arrow) else schema,
-                layout=recorded(written, kept) if grown and not attempt else None,
+                layout=layout_record(written, kept) if new_partitions and not attempt else None,
                 details={"rows": written.rows, "files": len(written.files)},
                 batch=batch,
-                undo=lambda: undone.append(True),
+                undo=lambda: not_committed.append(True),
                 sketches=lambda before: with_segments(before, written.sketches),
             )
             break
         except BaseException as error:
             other_table = isinstance(error, CommitConflict) and not isinstance(error, FilesRemoved)
             if not other_table or attempt == _ATTEMPTS - 1:
-                if undone:
+                if not_committed:
                     remove()
                 raise
-        # Another writer extended the schema or changed the layout. The files can still be added, if their schema fits.
-        undone.clear()
+        # Another writer extended the schema or changed the layout. The files can still be added if their schema fits.
+        not_committed.clear()
         newest = load(storage)
         if newest.table_id != base.table_id:
             remove()
@@ -153,18 +153,18 @@ def append(
         except BaseException:
             remove()
             raise
-    if undone:
-        # Another writer has committed this batch.
+    if not_committed:
+        # The table already contains this batch: another writer committed it.
         remove()
         return snapshot, Appended(snapshot.version, 0, 0, 0)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
 
 
-def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
-    """The layout record of a snapshot, which later appends follow."""
+def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:
+    """The layout record for the snapshot of a write; later appends follow it."""
     assignments = written.routing.assignments
     columns = assignments[0].columns if assignments else ()
-    kept = {
+    recorded_options = {
         "files": options.files,
         "rows_per_file": options.rows_per_file,
         "file_size": options.file_size,
@@ -178,22 +178,25 @@ def recorded(written: Written, options: WriteOptions) -> LayoutRecord:
         **({"hidden": True} if options.hidden else {}),
     }
     name = assignments[0].layout if assignments else options.layout
-    return LayoutRecord(name, columns, kept, written.routing.to_json())
+    return LayoutRecord(name, columns, recorded_options, written.routing.to_json())
 
 
 def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, int | None]:
-    """A table's routing, and how many rows a full file has; None where the table has no layout."""
+    """A table's routing, and the number of rows of a full file; both are None for a table without a layout.
+
+    Raises `DamagedIndex` if the recorded layout is invalid.
+    """
     layout = snapshot.layout
     if layout is None:
         return None, None
-    with _naming_version(snapshot):
+    with _as_damaged_index(snapshot):
         form: Any = layout_assignment(storage, layout)
         if form is None or not form["assignments"]:
             return None, None
         routing = Routing.from_json(form, snapshot.partition_by)
         for assignment in {id(one): one for one in routing.assignments}.values():
-            for path, *both in zip(assignment.columns, assignment.boundaries, assignment.quantiles, strict=True):
-                for values in both:
+            for path, *pair in zip(assignment.columns, assignment.boundaries, assignment.quantiles, strict=True):
+                for values in pair:
                     values.require_type(snapshot.schema.columns[path].type)
         rows_per_file = layout.options["fitted_rows_per_file"]
         require_number("fitted_rows_per_file", rows_per_file, least=1)
@@ -201,22 +204,26 @@ def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, in
 
 
 @contextmanager
-def _naming_version(snapshot: Snapshot) -> Iterator[None]:
+def _as_damaged_index(snapshot: Snapshot) -> Iterator[None]:
+    """Raise `DamagedIndex`, which names the version, in place of errors from an invalid layout."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
         raise DamagedIndex(
-            f"Version {snapshot.version} can be read, but not changed: its entry holds what no layout "
-            f"does ({error}). Restore an older version, or write its rows as a new table."
+            f"Version {snapshot.version} can be read, but not changed: the layout in its entry is invalid ({error}). "
+            "Restore an older version, or write its rows as a new table."
         ) from error
 
 
 def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
-    """The options of an append: those that the table was written with, except memory, threads and progress."""
+    """The options of an append: those with which the table was written, but memory, threads and progress as given.
+
+    Raises `DamagedIndex` if a recorded option is invalid.
+    """
     layout = snapshot.layout
     recorded_options = {} if layout is None else layout.options
     names = (*_SIZES, "row_group_rows", "compression", "weights", "workload", "layout", "hidden")
-    with _naming_version(snapshot):
+    with _as_damaged_index(snapshot):
         return replace(
             options,
             by=recorded_options.get("by", () if layout is None else layout.columns),
@@ -227,16 +234,16 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
 
 
 def _sketches(snapshot: Snapshot) -> dict[str, list[str]]:
-    """A table's sketches as an option of a write, without kinds that only a newer zskip knows."""
-    found: dict[str, list[str]] = {}
+    """A table's sketches as the option of a write, without kinds that only a newer zskip knows."""
+    kinds: dict[str, list[str]] = {}
     for sketch in snapshot.sketches:
         if sketch.name.kind in SKETCHES:
-            found.setdefault(sketch.name.column, []).append(sketch.name.kind)
-    return found
+            kinds.setdefault(sketch.name.column, []).append(sketch.name.kind)
+    return kinds
 
 
 def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: Mapping[str, Any]) -> WriteOptions:
-    """The options of an overwrite: the given ones, otherwise those that the table was written with.
+    """The options of an overwrite: the given ones, and those with which the table was written for the others.
 
     A new ``by`` resets the layout, its weights and its workload. Raises `InvalidOption` for an unknown option.
     """
@@ -245,22 +252,22 @@ def changed_options(snapshot: Snapshot, by: str | Sequence[str] | None, given: M
     if unknown:
         raise InvalidOption(f'There is no option "{unknown[0]}".{nearest(unknown[0], known)}')
     kept = kept_options(snapshot, WriteOptions())
-    cleared: dict[str, Any] = {}
+    reset: dict[str, Any] = {}
     if by is not None:
-        cleared |= {"by": by, "layout": "auto", "weights": None, "workload": None}
+        reset |= {"by": by, "layout": "auto", "weights": None, "workload": None}
     if any(given.get(name) is not None for name in _SIZES):
-        cleared |= dict.fromkeys(_SIZES)
-    return replace(kept, **{**cleared, **given})
+        reset |= dict.fromkeys(_SIZES)
+    return replace(kept, **{**reset, **given})
 
 
 def removal(storage: Storage, written: Written) -> Callable[[], None]:
-    """A function that removes the written files; to be called only where their commit has certainly failed."""
+    """A function that removes the written files. Call it only if their commit has certainly failed."""
     segments = [segment.part.path for sketch in written.sketches for segment in sketch.segments]
     return lambda: abandon(storage, [*written.files.path.to_pylist(), *segments])
 
 
 def require_managed(storage: Storage, base: Snapshot) -> None:
-    """Raise `InvalidOption` where zskip only indexes the files and did not write them."""
+    """Raise `InvalidOption` if zskip only indexes the files and did not write them."""
     if not base.managed:
         raise InvalidOption(
             f"zskip only indexes the files at {storage.uri}; it did not write them and will not change them. "

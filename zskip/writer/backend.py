@@ -1,4 +1,4 @@
-"""`Backend`: the engine that reads and writes the rows of a change. Commits do not depend on it."""
+"""`Backend`: the engine that reads and writes the rows of a change. Commits are the same for every engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["LOCAL", "Backend", "Rows"]
 
 
 class Rows(Protocol):
-    """Rows to be written, in an engine's form. ``schema``: as `storable_schema` returns it."""
+    """Rows to write, in an engine's own form. ``schema``: storable, as `storable_schema` returns it."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -38,46 +38,47 @@ class Rows(Protocol):
 class Backend:
     """The functions that differ between this machine and a cluster.
 
-    ``storage(url, storage_options)``: a table's folder · ``opened(source, storage_options)``: the rows of a caller's
-    source · ``scanned(scan)``: the rows that a scan selects · ``stored(index, numbers)``: the rows of some of a table's
-    files · ``sampled(rows, columns, size, total, seed)``: about ``size`` of ``total`` rows, with these top-level
-    columns · ``write(rows, storage, schema, options, routing, rows_per_file, slots)``: as `write_files`; after an error
-    no file is left · ``each(storage, work, items, options)``: what ``work``, which reads files of the storage and
-    pickles, returns of each item, in their order.
+    ``open_storage(url, storage_options)``: the storage of a table's folder · ``open_rows(source, storage_options)``:
+    the rows of a caller's source · ``rows_of_scan(scan)``: the rows that a scan selects ·
+    ``rows_of_files(index, numbers)``: the rows of some files of a table ·
+    ``sample(rows, columns, size, total, seed)``: about ``size`` of ``total`` rows, with these top-level columns ·
+    ``write(rows, storage, schema, options, routing, rows_per_file, slots)``: write data files as `write_files` does,
+    and leave none after an error · ``map(storage, function, items, options)``: the result of a function for each item,
+    in their order; the function can be pickled and reads files of the storage.
 
     ``recuts_at_once``: whether optimize rewrites all groups of files in one write, as a cluster should, or one by one.
     """
 
-    storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
-    opened: Callable[[Any, Mapping[str, Any] | None], Rows]
-    scanned: Callable[[Scan], Rows]
-    stored: Callable[[Index, np.ndarray], Rows]
-    sampled: Callable[[Any, Sequence[str], int, int, int], pa.Table]
+    open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
+    open_rows: Callable[[Any, Mapping[str, Any] | None], Rows]
+    rows_of_scan: Callable[[Scan], Rows]
+    rows_of_files: Callable[[Index, np.ndarray], Rows]
+    sample: Callable[[Any, Sequence[str], int, int, int], pa.Table]
     write: Callable[
         [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[tuple[int, int]] | None],
         Written,
     ]
-    each: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
+    map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
     recuts_at_once: bool
 
 
-def _scanned(scan: Scan) -> RowSource:
+def _rows_of_scan(scan: Scan) -> RowSource:
     return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan)))
 
 
-def _stored(index: Index, numbers: np.ndarray) -> RowSource:
+def _rows_of_files(index: Index, numbers: np.ndarray) -> RowSource:
     return stored_rows(index.storage, index.snapshot, index.paths(numbers).to_pylist())
 
 
-def _sampled(source: RowSource, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+def _sample(source: RowSource, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
     sample = RowSample(size, seed, total)
     rows = 0
     for part in source.parts(columns):
         table = part().select(columns)
         sample.add(table, rows)
         rows += table.num_rows
-    found = sample.rows()
-    return pa.schema([source.schema.field(name) for name in columns]).empty_table() if found is None else found
+    sampled = sample.rows()
+    return pa.schema([source.schema.field(name) for name in columns]).empty_table() if sampled is None else sampled
 
 
 def _write(
@@ -92,15 +93,15 @@ def _write(
     return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots)
 
 
-def _each(
-    storage: Storage, work: Callable[[Any], Any], items: Sequence[Any], options: WriteOptions
+def _map(
+    storage: Storage, function: Callable[[Any], Any], items: Sequence[Any], options: WriteOptions
 ) -> Generator[Any, None, None]:
-    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-each") as pool:
+    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-map") as pool:
         try:
-            yield from pool.map(work, items)
+            yield from pool.map(function, items)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
-LOCAL = Backend(open_storage, open_source, _scanned, _stored, _sampled, _write, _each, recuts_at_once=False)
+LOCAL = Backend(open_storage, open_source, _rows_of_scan, _rows_of_files, _sample, _write, _map, recuts_at_once=False)

@@ -1,7 +1,7 @@
-"""Encode one data file: rows in their order, cut into row groups, with footers on which every engine prunes rightly.
+"""Encode one data file: rows in their order, cut into row groups, with a footer by which every engine prunes correctly.
 
-Parquet's bounds leave NaN out: with bounds 1 to 2 and a NaN among the rows, Spark and DuckDB skip the file for
-``x > 5``, although NaN is greater. So a column that holds NaN gets no bounds in the footer. (The index keeps them.)
+Parquet's bounds ignore NaN: with bounds 1 to 2 and a NaN among the rows, Spark and DuckDB skip the file for ``x > 5``,
+although NaN is greater. So a column that contains NaN gets no bounds in the footer. (The index keeps them.)
 """
 
 from __future__ import annotations
@@ -26,40 +26,44 @@ __all__ = ["Encoding", "even_cuts", "fitted_encoding", "stored_bytes", "write_fi
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How leaves are encoded: the codec; which have a dictionary, or differences (integers that rarely repeat)."""
+    """How a file is encoded: the codec, and the leaves with a dictionary or with delta encoding.
+
+    Delta encoding is for integers that rarely repeat.
+    """
 
     compression: str
     dictionary: tuple[str, ...]
-    differences: tuple[str, ...]
+    delta: tuple[str, ...]
 
 
 def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
-    """The encoding for rows of which these are a sample, in their order."""
-    dictionary, differences = [], []
-    for path, values in _leaves(rows.slice(0, _LOOKED_AT)):
-        integers = any(holds(values.type) for holds in _INTEGERS)
+    """The encoding for rows that begin like these."""
+    dictionary, delta = [], []
+    for path, values in _leaves(rows.slice(0, _TESTED_ROWS)):
+        integers = any(is_integer(values.type) for is_integer in _INTEGERS)
         if t.is_dictionary(values.type) or _repeats(values, _MOST_DISTINCT_INTEGERS if integers else _MOST_DISTINCT):
             dictionary.append(path)
         elif integers:
-            differences.append(path)
-    return Encoding(compression, tuple(dictionary), tuple(differences))
+            delta.append(path)
+    return Encoding(compression, tuple(dictionary), tuple(delta))
 
 
 def _repeats(values: pa.ChunkedArray, most: float) -> bool:
-    # Arrow counts no values of the type null.
+    """Whether at most this share of the values is distinct."""
+    # Arrow cannot count distinct values of the type null.
     if t.is_null(values.type) or not len(values):
         return True
     return bool(pc.count_distinct(values, mode="all").as_py() <= most * len(values))
 
 
-_LOOKED_AT = 16_384
-# Differences of integers are small and cheap to write: only a short dictionary is better.
+_TESTED_ROWS = 16_384
+# Delta-encoded integers are small and cheap to write: only a short dictionary is better.
 _MOST_DISTINCT, _MOST_DISTINCT_INTEGERS = 0.7, 0.125
 _INTEGERS = (t.is_integer, t.is_temporal, t.is_decimal32, t.is_decimal64)
 
 
 def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
-    """The size in bytes of a file of these rows."""
+    """The size in bytes of a file of these rows, which is written to memory to find out."""
     with pa.BufferOutputStream() as target:
         write_file(
             target,
@@ -74,7 +78,9 @@ def stored_bytes(rows: pa.Table, encoding: Encoding) -> int:
 
 
 def even_cuts(rows: int, row_group_rows: int) -> np.ndarray:
-    """The first row of each row group and the end: groups of equal length, none longer than ``row_group_rows``.
+    """The first row of each row group, and at the end the number of rows: groups of nearly equal length.
+
+    None is longer than ``row_group_rows``.
 
     >>> even_cuts(130, 100).tolist()
     [0, 65, 130]
@@ -93,11 +99,11 @@ def write_file(
     encoding: Encoding,
     sorted_by: Sequence[str],
 ) -> None:
-    """Write rows as one Parquet file, one row group between each two cuts.
+    """Write rows as one Parquet file, with one row group between each two cuts.
 
-    ``kept``: the Arrow schema for the footer; that of the rows may have transit types · ``units``: the statistics of
-    the row groups · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names those by which
-    they are.
+    ``kept``: the Arrow schema for the footer, since the rows may have transit types · ``units``: the statistics of the
+    row groups · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names those by which they
+    really are.
     """
     with_nan = _columns_with_nan(rows, units)
     leaves = [path for path, _ in _leaves(rows.slice(0, 0))]
@@ -107,7 +113,7 @@ def write_file(
         rows.schema,
         compression=encoding.compression,
         use_dictionary=list(encoding.dictionary) or False,
-        column_encoding=dict.fromkeys(encoding.differences, "DELTA_BINARY_PACKED") or None,
+        column_encoding=dict.fromkeys(encoding.delta, "DELTA_BINARY_PACKED") or None,
         write_statistics=statistics,
         write_page_index=True,
         store_decimal_as_integer=True,
@@ -118,37 +124,37 @@ def write_file(
     with writer:
         for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
-        # Arrow's own entry would give readers the transit types.
+        # The entry that Arrow writes would give readers the transit types.
         writer.add_key_value_metadata(metadata)
 
 
 def sorting_columns(rows: pa.Table, cuts: np.ndarray, sorted_by: Sequence[str]) -> list[pq.SortingColumn]:
     """The longest prefix of these columns by which every row group is sorted in ascending order, NULLs at one end."""
-    found: list[pq.SortingColumn] = []
+    sorting: list[pq.SortingColumn] = []
     within = np.ones(max(0, rows.num_rows - 1), bool)
     within[cuts[1:-1] - 1] = False
     tied = within
     leaf_of = {path: number for number, (path, _) in enumerate(_leaves(rows.slice(0, 0)))}
     for name in sorted_by:
         if name not in leaf_of:
-            return found
+            return sorting
         values = rows.column(name).combine_chunks() if rows.num_rows else pa.array([], rows.schema.field(name).type)
-        values = values.cast(logical_type(values.type))  # the kernels compare no half floats and no UUIDs
+        values = values.cast(logical_type(values.type))  # Arrow's kernels compare neither half floats nor UUIDs
         if t.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
-            return found
+            return sorting
         nulls = values.is_null().to_numpy(zero_copy_only=False)
         before, after = values[:-1], values[1:]
         not_null = ~nulls[:-1] & ~nulls[1:]
         descends = _true(pc.greater(before, after)) if len(before) else np.zeros(0, bool)
         if (descends & tied & not_null).any():
-            return found
-        falls, rises = nulls[:-1] & ~nulls[1:] & tied, ~nulls[:-1] & nulls[1:] & tied
-        if falls.any() and rises.any():
-            return found
-        found.append(pq.SortingColumn(leaf_of[name], nulls_first=bool(falls.any())))
+            return sorting
+        null_before, null_after = nulls[:-1] & ~nulls[1:] & tied, ~nulls[:-1] & nulls[1:] & tied
+        if null_before.any() and null_after.any():
+            return sorting
+        sorting.append(pq.SortingColumn(leaf_of[name], nulls_first=bool(null_before.any())))
         same = _true(pc.equal(before, after)) if len(before) else np.zeros(0, bool)
         tied = tied & ((same & not_null) | (nulls[:-1] & nulls[1:]))
-    return found
+    return sorting
 
 
 def _true(mask: pa.BooleanArray) -> np.ndarray:
@@ -156,21 +162,22 @@ def _true(mask: pa.BooleanArray) -> np.ndarray:
 
 
 def _columns_with_nan(rows: pa.Table, units: FileStatistics) -> set[str]:
-    """The Parquet paths of leaves that hold a NaN: from the statistics, and from the values where they are in lists."""
+    """The Parquet paths of leaves with a NaN, by the statistics, or by the values for leaves in lists."""
     counted = {
         ".".join(split_path(path))
         for path, column in units.columns.items()
         if may_hold_nan(column.lower.type) and pc.sum(column.nan_count).as_py() != 0
     }
-    listed = [field.name for field in rows.schema if _has_listed_floats(field.type)]
+    with_lists = [field.name for field in rows.schema if _has_listed_floats(field.type)]
     return counted | {
         path
-        for path, values in _leaves(rows.select(listed))
+        for path, values in _leaves(rows.select(with_lists))
         if t.is_floating(values.type) and pc.any(pc.is_nan(values.cast(logical_type(values.type)))).as_py()
     }
 
 
 def _has_listed_floats(type: pa.DataType, listed: bool = False) -> bool:
+    """Whether a type contains floats inside lists or maps. ``listed``: whether it is inside one itself."""
     if isinstance(type, pa.BaseExtensionType):
         return _has_listed_floats(type.storage_type, listed)
     if t.is_nested(type):
@@ -180,32 +187,32 @@ def _has_listed_floats(type: pa.DataType, listed: bool = False) -> bool:
 
 
 def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array | pa.ChunkedArray]]:
-    """The leaves of some rows with their Parquet paths, in Parquet's order, lists flattened."""
+    """The leaves of some rows with their Parquet paths, in Parquet's order and with lists flattened."""
     for field, column in zip(rows.schema, rows.columns, strict=True):
-        yield from _below(field.name, column)
+        yield from _leaves_below(field.name, column)
 
 
-def _below(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
+def _leaves_below(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
     type = values.type
     if isinstance(type, pa.BaseExtensionType):
         values = pa.chunked_array([chunk.storage for chunk in values.chunks], type.storage_type)
         type = type.storage_type
     if t.is_struct(type):
         for index in range(type.num_fields):
-            yield from _below(f"{path}.{type.field(index).name}", pc.struct_field(values, [index]))
+            yield from _leaves_below(f"{path}.{type.field(index).name}", pc.struct_field(values, [index]))
     elif t.is_map(type):
         keys = pa.chunked_array([_map_part(chunk, "keys") for chunk in values.chunks], type.key_type)
         items = pa.chunked_array([_map_part(chunk, "items") for chunk in values.chunks], type.item_type)
-        yield from _below(f"{path}.key_value.key", keys)
-        yield from _below(f"{path}.key_value.value", items)
+        yield from _leaves_below(f"{path}.key_value.key", keys)
+        yield from _leaves_below(f"{path}.key_value.value", items)
     elif t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type):
-        yield from _below(f"{path}.list.element", pc.list_flatten(values))
+        yield from _leaves_below(f"{path}.list.element", pc.list_flatten(values))
     else:
         yield path, values
 
 
 def _map_part(chunk: pa.MapArray, part: str) -> pa.Array:
-    # A slice has the children of the whole array: cut them to the slice.
+    # The children of a sliced array are those of the whole array: slice them too.
     child = getattr(chunk, part)
     if not len(chunk):
         return child[:0]

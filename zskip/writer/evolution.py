@@ -1,4 +1,4 @@
-"""Schema evolution: columns may be added and types widened without loss; everything else is refused."""
+"""Schema evolution: add columns and widen types without loss; refuse everything else."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _INTEGER_BITS = {
     pa.uint64(): (False, 64),
 }
 
-_LISTED = 8
-"""The most column names in one message."""
+_MOST_NAMES = 8
+"""The greatest number of column names in one message."""
 
 
 def appended(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
-    """As `evolved`, for rows to append. Raises `SchemaMismatch` also where they share no column with the table."""
+    """As `evolved`, for rows to append. Raises `SchemaMismatch` also if they share no column with the table."""
     if table.names and rows.names and not set(table.names) & set(rows.names):
         raise SchemaMismatch(
             f"The rows and the table share no column: the table has {_listed(table.names)}, the rows have "
@@ -39,9 +39,9 @@ def appended(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
 def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
     """The schema of a table after rows with another storable schema are added to it.
 
-    A column that only the rows have is added as nullable; one that only the table has becomes nullable. Where the types
-    differ, the column gets the type that holds the values of both. Raises `SchemaMismatch`, where there is none;
-    ``where`` names the rows in the message.
+    A column that only the rows have is added as nullable; one that only the table has becomes nullable. If the types of
+    a column differ, it gets their `common_type`. ``where``: the name of the rows in messages. Raises `SchemaMismatch`
+    if there is no common type, or if names differ only in case.
     """
     fields = []
     known = {name.lower(): name for name in table.names}
@@ -71,7 +71,7 @@ def evolved(table: pa.Schema, rows: pa.Schema, where: str) -> pa.Schema:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+    return ", ".join(f'"{name}"' for name in names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
 
 
 def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
@@ -84,9 +84,9 @@ def united(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that holds every value of both types exactly; None where there is none.
+    """The type that represents every value of both types exactly; None if there is none.
 
-    Timestamps of two units have none: the finer unit has the smaller range, the coarser one rounds.
+    Timestamps of two units have none: the finer unit has the smaller range, and the coarser one rounds.
 
     >>> common_type(pa.int16(), pa.uint16()), common_type(pa.int64(), pa.float64())
     (DataType(int32), None)
@@ -96,13 +96,14 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if t.is_null(one) or t.is_null(other):
         return other if t.is_null(one) else one
     for left, right in ((one, other), (other, one)):
-        found = _widened(left, right)
-        if found is not None:
-            return found
+        wider = _widened(left, right)
+        if wider is not None:
+            return wider
     return None
 
 
 def _widened(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The common type of two types; it is enough that one order of the arguments gives it."""
     if one in _INTEGER_BITS and other in _INTEGER_BITS:
         return _wider_integer(one, other)
     if t.is_integer(one) and t.is_floating(other):
@@ -138,11 +139,11 @@ def _wider_integer(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 def _wider_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if t.is_decimal(other):
-        whole, scale = other.precision - other.scale, other.scale
+        integer_digits, scale = other.precision - other.scale, other.scale
     else:
-        whole, scale = {8: 3, 16: 5, 32: 10, 64: 20}[other.bit_width], 0
-    scale_of_both = max(one.scale, scale)
-    precision = max(one.precision - one.scale, whole) + scale_of_both
+        integer_digits, scale = {8: 3, 16: 5, 32: 10, 64: 20}[other.bit_width], 0
+    common_scale = max(one.scale, scale)
+    precision = max(one.precision - one.scale, integer_digits) + common_scale
     if precision > 76:
         return None
-    return pa.decimal128(precision, scale_of_both) if precision <= 38 else pa.decimal256(precision, scale_of_both)
+    return pa.decimal128(precision, common_scale) if precision <= 38 else pa.decimal256(precision, common_scale)

@@ -5,8 +5,8 @@ A slot is the number of a file in the layout. Example: 20 slots with 10 rows eac
     slots 0 1 2 3 │ 4 5 6 7 │ 8 9 10 11 │ …
     part-000000_000003-….parquet
 
-Groups have 4, 16, 64, … slots and begin at multiples of their size: appends of similar size make the same groups, and
-optimize merges their files.
+Groups have 4, 16, 64, … slots and begin at multiples of their size within a partition. So appends of similar size form
+the same groups, and optimize merges their files.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from zskip.writer.routing import Routing
 __all__ = ["LEAST_FILL", "FileGroups", "least_rows", "slot_label", "slots_per_file"]
 
 LEAST_FILL = 1 / 8
-"""The least fill of a file of several slots, as a share of a full file; opening it then costs half of reading it."""
+"""The least share of a full file that a file of several slots holds; at this size, opening costs half of reading it."""
 
-_FOOTER_ROWS = 600  # the size of a footer, some 2 kB, in narrow rows
+_FOOTER_ROWS = 600  # as many narrow rows take about the space of a footer, 2 kB
 _STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroups:
-    """For each slot, the first and the last slot that share its file; all of them in one partition."""
+    """For each slot, the first and the last of the slots that share its file. All of them are in one partition."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
@@ -50,7 +50,7 @@ class FileGroups:
 
 
 def least_rows(rows_per_file: int) -> int:
-    """The least rows of a file of several slots, where a full file has ``rows_per_file``.
+    """The least number of rows of a file of several slots, if a full file has ``rows_per_file``.
 
     >>> least_rows(1_000_000), least_rows(400), least_rows(50)
     (125000, 200, 25)
@@ -59,21 +59,21 @@ def least_rows(rows_per_file: int) -> int:
 
 
 def slots_per_file(rows: int, slots: int, least: int, filled: int | None = None) -> int:
-    """How many neighbouring slots should share a file so that it holds ``least`` rows on average, possibly all.
+    """The number of neighbouring slots, possibly all, that must share a file for it to hold ``least`` rows on average.
 
-    ``filled``: how many of the slots get rows; by default all.
+    ``filled``: the number of slots that get rows; by default all.
 
     >>> slots_per_file(1000, 100, 125), slots_per_file(100_000, 100, 125), slots_per_file(3, 100, 125)
     (16, 1, 256)
     """
-    wide, filled = 1, slots if filled is None else filled
-    while wide < slots and wide * rows < least * filled:
-        wide *= _STEP
-    return wide
+    width, filled = 1, slots if filled is None else filled
+    while width < slots and width * rows < least * filled:
+        width *= _STEP
+    return width
 
 
 def slot_label(first: int, last: int) -> str:
-    """A file's slots, as part of its name.
+    """The part of a file's name that gives its slots.
 
     >>> slot_label(7, 7), slot_label(16, 31)
     ('000007', '000016_000031')

@@ -3,7 +3,7 @@
 | given                                                   | read                                           |
 | ------------------------------------------------------- | ---------------------------------------------- |
 | pyarrow Table, RecordBatch; pandas or polars DataFrame  | in slices, without a copy                      |
-| pyarrow Dataset                                         | by its scanner, twice where that saves memory  |
+| pyarrow Dataset                                         | by its scanner, twice if that saves memory     |
 | RecordBatchReader, Scanner, DuckDB relation, any stream | once, batch by batch                           |
 | paths, globs, folders, URLs of Parquet                  | by row group, in parallel                      |
 | paths, globs, folders, URLs of CSV or JSON              | by DuckDB, lazily                              |
@@ -30,27 +30,27 @@ __all__ = ["open_source"]
 
 
 def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -> RowSource:
-    """The rows of any source in the module's table.
+    """The rows of any source in the table above.
 
-    Raises `InvalidOption` for any other source, `NoParquet` and `CorruptFile` for paths, `SchemaError`.
+    Raises `InvalidOption` for any other source, `NoParquet` or `CorruptFile` for paths, and `SchemaError`.
     """
     if isinstance(source, RowSource):
         return source
     if isinstance(source, (str, os.PathLike)) or _are_paths(source):
         paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-        found = None
+        table = None
         if len(paths) == 1 and is_folder(os.fspath(paths[0])):
-            found = source_of(paths[0], storage_options=storage_options)
-        return open_paths([os.fspath(path) for path in paths], storage_options) if found is None else _live_rows(found)
-    if is_table_object(source) and (found := source_of(source, storage_options=storage_options)) is not None:
-        return _live_rows(found)
+            table = source_of(paths[0], storage_options=storage_options)
+        return open_paths([os.fspath(path) for path in paths], storage_options) if table is None else _live_rows(table)
+    if is_table_object(source) and (table := source_of(source, storage_options=storage_options)) is not None:
+        return _live_rows(table)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if _is_data_frame(source):
         source = pa.table(source)
     if isinstance(source, pa.Table):
         return of_table(source)
-    # A caller with a dataset has imported this module; importing it here would load pandas.
+    # A caller that has a dataset has imported pyarrow.dataset; importing it here would load pandas.
     datasets = sys.modules.get("pyarrow.dataset")
     if datasets is not None and isinstance(source, datasets.Dataset):
         return of_dataset(source)
@@ -67,6 +67,7 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
 
 
 def _live_rows(source: Source) -> RowSource:
+    """The rows of a Delta or Iceberg table that are not deleted."""
     scan = survey(index_of(source), None).scan
     return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, scan.to_batches()))
 

@@ -17,7 +17,7 @@ from zskip.option_checks import refuse, require_callback, require_choice, requir
 from zskip.progress import Progress
 from zskip.schema import names_given
 
-__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "named", "span_of"]
+__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "require_distinct", "timedelta_of"]
 
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
@@ -30,7 +30,8 @@ _CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 class Resources(TypedDict, total=False):
     """The resources that a change of a table may use, and its progress callback.
 
-    ``memory_limit``: bytes, or text such as "2GB" · ``temp_directory``: for spill files · ``threads``: the most.
+    ``memory_limit``: bytes, or text such as "2GB" · ``temp_directory``: for spill files · ``threads``: the greatest
+    number of threads.
     """
 
     memory_limit: int | str | None
@@ -40,7 +41,7 @@ class Resources(TypedDict, total=False):
 
 
 class FileLayout(TypedDict, total=False):
-    """How the rows are laid out in files: the options of `WriteOptions` beside ``by`` that are not resources."""
+    """How rows are laid out in files: the options of `WriteOptions` except ``by`` and the resources."""
 
     layout: str
     files: int | None
@@ -57,17 +58,17 @@ class FileLayout(TypedDict, total=False):
 
 
 class Rewrite(Resources, FileLayout, total=False):
-    """The options that an overwrite may change; what is not given stays as it was."""
+    """The options that an overwrite may change; those not given keep their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How rows become files. At most one of ``files``, ``rows_per_file`` and ``file_size`` is given.
+    """How rows are written as files. At most one of ``files``, ``rows_per_file`` and ``file_size`` is given.
 
     ``file_size`` and ``memory_limit`` are bytes, or text such as "128MB" · ``weights``: the share of look-ups on each
-    clustering column · ``workload``: predicates like the expected queries · ``seed``: of the sample ·
-    ``sketches``: columns, each with its kinds of sketches · ``hidden``: name data files so that no
-    program takes them for its own that lists the table's folder, or all names in it that end as Parquet's do.
+    clustering column · ``workload``: predicates like the expected queries · ``seed``: for drawing the sample ·
+    ``sketches``: the kinds of sketches of each column · ``hidden``: write data files below ``_data/`` with the ending
+    ``.pq``, so that programs that list the folder, or all Parquet files in it, do not take them for their own.
     """
 
     by: Sequence[str] = ()
@@ -104,9 +105,7 @@ class WriteOptions:
             if value is not None:
                 object.__setattr__(self, name, bytes_of(value, name))
         if isinstance(self.memory_limit, int) and self.memory_limit < _LEAST_MEMORY:
-            raise InvalidOption(
-                f"memory_limit= is too little to work in with {self.memory_limit} bytes: give 64 kB at least."
-            )
+            raise InvalidOption(f"memory_limit= of {self.memory_limit} bytes is too small: give 64 kB at least.")
         if self.temp_directory is not None:
             require_path("temp_directory", self.temp_directory)
         if self.progress is not None:
@@ -120,19 +119,19 @@ class WriteOptions:
         _require_queries(self.workload)
         require_seed(self.seed)
         for name in ("by", "partition_by"):
-            object.__setattr__(self, name, named(getattr(self, name), name))
+            object.__setattr__(self, name, require_distinct(getattr(self, name), name))
 
     def group_rows(self, rows: int) -> int:
-        """The most rows of a row group in a new table of ``rows``.
+        """The greatest number of rows of a row group in a new table of ``rows``.
 
-        122,880 by default, and fewer in a small table: one of a single row group would have nothing to skip.
+        122,880 by default, and fewer in a small table, in which a single row group would leave nothing to skip.
         """
         if self.row_group_rows is not None:
             return self.row_group_rows
         return min(ROW_GROUP_ROWS, max(_LEAST_GROUP_ROWS, -(-rows // _LEAST_GROUPS)))
 
     def data_path(self, folder: str, name: str) -> str:
-        """The path of a data file of a partition's folder, from its name without the ending.
+        """The path of a data file in a partition's folder, from its name without the ending.
 
         >>> WriteOptions().data_path("day=1/", "part-0"), WriteOptions(hidden=True).data_path("day=1/", "part-0")
         ('day=1/part-0.parquet', '_data/day=1/part-0.pq')
@@ -145,53 +144,53 @@ class WriteOptions:
         return self.files is None and self.rows_per_file is None
 
     def file_count(self, rows: int, stored: float) -> int:
-        """The number of files for ``rows``, at most one a row. ``stored``: bytes of a row, where `sized_by_bytes`."""
+        """The number of files for ``rows``, at most one per row. ``stored``: bytes of a row on disk, if they decide."""
         if self.files is not None:
             return max(1, min(self.files, rows))
         if self.rows_per_file is not None:
             return max(1, -(-rows // self.rows_per_file))
         return max(1, round(rows * stored / int(self.file_size or _DEFAULT_FILE_SIZE)))
 
-    def reported(self, phase: str, done: int, total: int | None) -> None:
-        """Report the progress of a phase to the caller."""
+    def report(self, phase: str, done: int, total: int | None) -> None:
+        """Report the progress of a phase to the callback, if there is one."""
         if self.progress is not None:
             self.progress(phase, done, total)
 
 
-def named(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
-    """The columns of an option; a single name may be given as a string. Raises `InvalidOption` for a duplicate."""
-    listed = names_given(columns, name)
-    twice = [column for index, column in enumerate(listed) if column in listed[:index]]
-    if twice:
-        raise InvalidOption(f'{name}= names the column "{twice[0]}" twice.')
-    return listed
+def require_distinct(columns: str | Sequence[str], name: str) -> tuple[str, ...]:
+    """The columns of the option ``name``; one column may be a string. Raises `InvalidOption` for a duplicate."""
+    names = names_given(columns, name)
+    repeated = [column for index, column in enumerate(names) if column in names[:index]]
+    if repeated:
+        raise InvalidOption(f'{name}= names the column "{repeated[0]}" twice.')
+    return names
 
 
 def require_seed(seed: object) -> None:
-    """Raises `InvalidOption` unless the seed is an integer of at least 0."""
+    """Raise `InvalidOption` unless the seed is an integer from 0 to 2**64 - 1."""
     require_number("seed", seed, least=0, most=(1 << 64) - 1)
 
 
 def _require_weights(weights: object) -> None:
-    listed = weights.values() if isinstance(weights, Mapping) else weights
+    numbers = weights.values() if isinstance(weights, Mapping) else weights
     if weights is not None and (
-        isinstance(listed, str | bytes)
-        or not isinstance(listed, Iterable)
-        or any(isinstance(each, bool) or not isinstance(each, Real) for each in listed)
+        isinstance(numbers, str | bytes)
+        or not isinstance(numbers, Iterable)
+        or any(isinstance(number, bool) or not isinstance(number, Real) for number in numbers)
     ):
         raise refuse("weights", "a number for each column of by=, or a mapping of columns to numbers", weights)
 
 
 def _require_queries(workload: object) -> None:
-    listed = None if isinstance(workload, str) or not isinstance(workload, Sequence) else workload
-    if workload is not None and (listed is None or not all(isinstance(query, str) for query in listed)):
+    queries = None if isinstance(workload, str) or not isinstance(workload, Sequence) else workload
+    if workload is not None and (queries is None or not all(isinstance(query, str) for query in queries)):
         raise refuse("workload", "a list of predicates or SELECT statements", workload)
 
 
-def span_of(text: str | timedelta) -> timedelta:
-    """A time span from text. Raises `InvalidOption`.
+def timedelta_of(text: str | timedelta) -> timedelta:
+    """The duration that a text such as "7 days" gives. Raises `InvalidOption`.
 
-    >>> span_of("7 days"), span_of("90 minutes")
+    >>> timedelta_of("7 days"), timedelta_of("90 minutes")
     (datetime.timedelta(days=7), datetime.timedelta(seconds=5400))
     """
     if isinstance(text, timedelta):
@@ -203,7 +202,7 @@ def span_of(text: str | timedelta) -> timedelta:
         try:
             span = timedelta(seconds=float(match[1]) * _SPANS[match[2]])
         except OverflowError:
-            raise refuse("older_than", "a time span that a table may have lived", text) from None
+            raise refuse("older_than", "a shorter time span", text) from None
     if span < timedelta(0):
         raise InvalidOption("A time span cannot be negative.")
     return span

@@ -1,4 +1,4 @@
-"""Rows of files given by path: Parquet by row group, CSV and JSON through DuckDB, a zskip table by its snapshot."""
+"""The rows of files given by path: Parquet by row group, CSV and JSON through DuckDB, zskip tables by snapshot."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ KINDS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_PACKED = (".gz", ".zst")
+_COMPRESSED = (".gz", ".zst")
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     """A file to read.
 
-    ``inner``: its path relative to the folder or the storage · ``partition``: the types of its partition columns,
-    where a table defines them.
+    ``name``: its path or address · ``relative``: its path relative to the folder or the storage · ``partition``: the
+    types of its partition columns, if a table defines them.
     """
 
     name: str
-    inner: str = ""
+    relative: str = ""
     storage: Storage | None = None
     partition: pa.Schema | None = None
 
@@ -61,36 +61,37 @@ class _File:
         """The path or file object to pass to pyarrow."""
         if self.storage is None:
             return self.name
-        return self.storage.filesystem().open(self.storage.uri_of(self.inner))
+        return self.storage.filesystem().open(self.storage.uri_of(self.relative))
 
 
 def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None = None) -> RowSource:
     """The rows of files, in the order of the paths; within a glob or folder, in the order of names.
 
-    Raises `NoParquet` where there is no file to read, `CorruptFile` for one that cannot be read, and `ForeignTable`
-    for files of Delta, Iceberg or Hudi tables: read without the table's log, they contain deleted rows.
+    Raises `NoParquet` if there is no file to read, `CorruptFile` for a file that cannot be read, and `ForeignTable` for
+    files of Delta, Iceberg or Hudi tables, which without the table's log would yield deleted rows.
     """
     files = [file for path in paths for file in _expanded(path, storage_options)]
-    kinds = sorted({_kind(file.name) for file in files})
+    kinds = sorted({KINDS.get(_ending(file.name), "parquet") for file in files})
     if len(kinds) > 1:
         raise InvalidOption(f"The paths mix {' and '.join(kinds)} files; write them one kind after another.")
     return _of_parquet(files) if kinds == ["parquet"] else _of_text(files, kinds[0])
 
 
 def is_folder(path: str) -> bool:
-    """Whether a path is a folder; for a URL, whether it may be one: not a glob, and without a known file ending."""
+    """Whether a path is a folder; for a URL, whether it may be one: it is no glob and has no known file ending."""
     if "://" in path:
         return not glob.has_magic(path) and not _has_known_ending(path)
     return os.path.isdir(path)
 
 
-def _kind(name: str) -> str:
+def _ending(name: str) -> str:
+    """A file name's ending in lower case, without that of a compression."""
     stem, ending = os.path.splitext(name.lower())
-    return KINDS.get(os.path.splitext(stem)[1] if ending in _PACKED else ending, "parquet")
+    return os.path.splitext(stem)[1] if ending in _COMPRESSED else ending
 
 
 def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
-    """The files of a path, glob, folder or URL. A zskip table gives those of its newest snapshot."""
+    """The files of a path, glob, folder or URL; for a zskip table, those of its newest snapshot."""
     if "://" in path:
         return _remote(path, storage_options)
     refuse_secrets(path)
@@ -98,35 +99,36 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
     if os.path.isdir(os.path.join(path, "_zskip")):
         return _of_snapshot(path, storage_options)
     if os.path.isdir(path):
-        found = [_File(name, os.path.relpath(name, path)) for name in _walked(path)]
+        files = [_File(name, os.path.relpath(name, path)) for name in _files_below(path)]
     elif os.path.isfile(path):
-        found = [_File(path)]
+        files = [_File(path)]
     else:
-        found = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
-    if not found:
+        files = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
+    if not files:
         raise NoParquet(f'There is no Parquet, CSV or JSON file at "{path}".')
-    absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in found]
+    absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in files]
     for drive in {drive for drive, _ in absolute}:
         names = [name.replace(os.sep, "/").lstrip("/") for one, name in absolute if one == drive]
         refuse_files_of_tables(open_storage(drive + os.sep), pa.array(names, pa.string()))
-    return found
+    return files
 
 
-def _walked(folder: str) -> Iterator[str]:
-    for above, folders, names in os.walk(folder):
+def _files_below(folder: str) -> Iterator[str]:
+    """The paths of the visible files of known kinds below a folder, sorted folder by folder."""
+    for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
         for name in sorted(names):
-            found = os.path.join(above, name)
-            if name[0] not in "._" and _has_known_ending(name) and os.path.isfile(found):
-                yield found
+            path = os.path.join(parent, name)
+            if name[0] not in "._" and _has_known_ending(name) and os.path.isfile(path):
+                yield path
 
 
 def _has_known_ending(name: str) -> bool:
-    stem, ending = os.path.splitext(name.lower())
-    return (os.path.splitext(stem)[1] if ending in _PACKED else ending) in KINDS
+    return _ending(name) in KINDS
 
 
 def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
+    """The files of a URL, which may be a glob, a folder, a file or a zskip table."""
     scheme, _, rest = url.partition("://")
     segments = rest.split("/")
     fixed = next((index for index, segment in enumerate(segments) if glob.has_magic(segment)), len(segments))
@@ -138,17 +140,17 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     storage = open_storage(root, storage_options)
     pattern = "/".join(segments[fixed:])
     names = storage.list("", hidden=False).path.to_pylist()
-    chosen = [name for name in names if (_globbed(name, pattern) if pattern else _has_known_ending(name))]
+    chosen = [name for name in names if (_matches_glob(name, pattern) if pattern else _has_known_ending(name))]
     if not chosen:
         raise NoParquet(f'There is no Parquet, CSV or JSON file at "{without_secrets(url)}".')
     refuse_files_of_tables(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
 
 
-def _globbed(name: str, pattern: str) -> bool:
-    """Whether a path matches a glob, where ``**`` matches any folders and ``*`` a part of one name.
+def _matches_glob(name: str, pattern: str) -> bool:
+    """Whether a path matches a glob, in which ``**`` matches any folders and ``*`` any part of one name.
 
-    >>> _globbed("a/b/c.parquet", "**/*.parquet"), _globbed("a/b.parquet", "*.parquet")
+    >>> _matches_glob("a/b/c.parquet", "**/*.parquet"), _matches_glob("a/b.parquet", "*.parquet")
     (True, False)
     """
     parts = []
@@ -159,29 +161,29 @@ def _globbed(name: str, pattern: str) -> bool:
 
 
 def stored_rows(storage: Storage, snapshot: Snapshot, paths: Sequence[str]) -> RowSource:
-    """The rows of some files of a table, in the given order, with the columns and types of the snapshot."""
+    """The rows of some files of a table, in the order of the paths, with the columns and types of the snapshot."""
     return rows_of_files(storage, snapshot.schema.arrow, snapshot.partition_by, paths)
 
 
 def rows_of_files(storage: Storage, schema: pa.Schema, partition_by: Sequence[str], paths: Sequence[str]) -> RowSource:
-    """The rows of some files in a table's folder, in this order, with the table's columns and types."""
+    """The rows of some files in a table's folder, in the order of the paths, with the table's columns and types."""
     if not paths:
         return row_source.of_parts(schema, [])
     partition = pa.schema([schema.field(name) for name in partition_by])
-    found = _of_parquet(
+    files = _of_parquet(
         [_File(storage.uri_of(path), path, None if storage.local else storage, partition) for path in paths]
     )
 
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         wanted = schema.names if columns is None else list(columns)
         kept = pa.schema([schema.field(name) for name in wanted])
-        stored = [name for name in wanted if name in found.schema.names]
-        encoded = [field.name for field in kept if field.name in found.encoded and t.is_string(field.type)]
+        stored = [name for name in wanted if name in files.schema.names]
+        encoded = [field.name for field in kept if field.name in files.encoded and t.is_string(field.type)]
         transit = with_encoded(kept, encoded)
-        for part in found.parts(stored):
+        for part in files.parts(stored):
             yield lambda part=part: storable_rows(part(), transit)  # type: ignore[misc]  # a default binds
 
-    return RowSource(schema, found.row_count, True, parts, encoded=found.encoded)
+    return RowSource(schema, files.row_count, True, parts, encoded=files.encoded)
 
 
 def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
@@ -196,30 +198,30 @@ def _of_snapshot(url: str, storage_options: Mapping[str, Any] | None) -> list[_F
 def _of_parquet(files: Sequence[_File]) -> RowSource:
     """The rows of Parquet files by row group. Their schemas may differ as far as schema evolution allows."""
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(_footer, files))
-    footers = [footer for footer, _ in found]
+        read_footers = list(pool.map(_footer, files))
+    footers = [footer for footer, _ in read_footers]
     folders = _folder_values(files)
     try:
         schemas = [
             (file.name, storable_schema(_with_folders(with_parquet_types(schema, footer), values)))
-            for file, (footer, schema), values in zip(files, found, folders, strict=True)
+            for file, (footer, schema), values in zip(files, read_footers, folders, strict=True)
         ]
     except pa.ArrowException as error:
-        raise CorruptFile(f"A footer holds no schema that Arrow knows: {error}") from error
+        raise CorruptFile(f"Arrow cannot read the schema of a footer: {error}") from error
     schema = united(schemas)
     encoded = compact_strings(footers, schema)
     opened = threading.local()
 
     def read(number: int, group: int, columns: Sequence[str] | None) -> pa.Table:
         file, footer = files[number], footers[number]
-        # One reader per thread and file: readers cannot be shared, and opening one is cheap compared with reading.
+        # One reader per thread and file: threads cannot share a reader, and opening one is cheap compared with reading.
         if getattr(opened, "number", None) != number:
             opened.number, opened.reader = (
                 number,
                 open_parquet(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=encoded),
             )
         wanted = schema.names if columns is None else list(columns)
-        stored = [name for name in found[number][1].names if name in set(wanted)]
+        stored = [name for name in read_footers[number][1].names if name in set(wanted)]
         try:
             rows = opened.reader.read_row_group(group, columns=stored, use_threads=False)
         except (pa.ArrowException, OSError) as error:
@@ -238,18 +240,19 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
 
 
 def _footer(file: _File) -> tuple[pq.FileMetaData, pa.Schema]:
+    """A file's footer and its Arrow schema. Raises `CorruptFile`."""
     try:
         with open_parquet(file.opened()) as parquet:
             return parquet.metadata, parquet.schema_arrow
     except PermissionError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f'"{file.name}" is not a whole Parquet file: {error}') from error
+        raise CorruptFile(f'"{file.name}" is not a complete Parquet file: {error}') from error
 
 
 def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
-    """The partition values of each file, from its folders; types are inferred unless a table defines them."""
-    texts = [hive.values_of(file.inner) for file in files]
+    """The partition values of each file, from the names of its folders; their types are a table's, or inferred."""
+    texts = [hive.values_of(file.relative) for file in files]
     names = {name: None for values in texts for name in values}
     types = {name: hive.inferred_type(pa.array([values.get(name) for values in texts], pa.string())) for name in names}
     partition = files[0].partition
@@ -266,7 +269,7 @@ def _with_folders(schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Sche
 
 
 def _of_text(files: Sequence[_File], kind: str) -> RowSource:
-    """The rows of CSV or JSON files through DuckDB, which infers the types and reads lazily."""
+    """The rows of CSV or JSON files through DuckDB, which infers types and reads lazily."""
     import duckdb
 
     names = [file.name for file in files]

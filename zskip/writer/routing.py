@@ -1,4 +1,4 @@
-"""`Routing`: the file that each row goes to, by its partition and by the layout's assignment within it."""
+"""`Routing`: the file of each row, by its partition and by the layout's assignment within the partition."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_leve
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """An assignment per partition; a table without partitions has one, whose key is empty.
+    """One assignment per partition. A table without partitions has one assignment, with an empty key.
 
-    ``keys``: the partition's values as text, in the order of the files.
+    ``keys``: for each partition, in the order of the files, the texts of its values.
     """
 
     partition_by: tuple[str, ...]
@@ -32,7 +32,7 @@ class Routing:
 
     @property
     def first_file(self) -> np.ndarray:
-        """The number of each partition's first file; last, the number of all files."""
+        """The number of each partition's first file, and at the end the number of all files."""
         return offsets_of([assignment.files for assignment in self.assignments])
 
     @property
@@ -40,10 +40,10 @@ class Routing:
         return int(self.first_file[-1])
 
     def route(self, rows: pa.Table) -> np.ndarray:
-        """The file number of each row. The routing must have every partition of the rows."""
+        """The file number of each row. The routing must contain every partition of the rows."""
         first = self.first_file
         if not self.partition_by:
-            return np.asarray(self.assignments[0].assign(_needed(self.assignments[0], rows)), np.int64)
+            return np.asarray(self.assignments[0].assign(_columns_read(self.assignments[0], rows)), np.int64)
         keys, numbers = partition_numbers(rows, self.partition_by)
         partition_of_key = {key: number for number, key in enumerate(self.keys)}
         routed = np.empty(rows.num_rows, np.int64)
@@ -51,27 +51,29 @@ class Routing:
             chosen = np.flatnonzero(numbers == number)
             partition = partition_of_key[key]
             assignment = self.assignments[partition]
-            routed[chosen] = assignment.assign(_needed(assignment, rows).take(pa.array(chosen))) + first[partition]
+            routed[chosen] = (
+                assignment.assign(_columns_read(assignment, rows).take(pa.array(chosen))) + first[partition]
+            )
         return routed
 
     def partition_of(self, file: int) -> int:
-        """The number of the partition that a file belongs to."""
+        """The number of the partition of a file."""
         return int(np.searchsorted(self.first_file, file, "right")) - 1
 
     def folder_of(self, file: int) -> str:
-        """The hive folder of a file; empty for a table without partitions."""
+        """The hive folder of a file; "" for a table without partitions."""
         return hive.folder(self.partition_by, self.keys[self.partition_of(file)]) if self.partition_by else ""
 
     def assignment_of(self, file: int) -> Assignment:
         return self.assignments[self.partition_of(file)]
 
     def extended(self, keys: Sequence[tuple[str, ...]], assignment: Assignment) -> Routing:
-        """This routing with more partitions, which share one assignment."""
+        """This routing with further partitions, which share one assignment."""
         new = tuple(key for key in keys if key not in set(self.keys))
         return replace(self, keys=self.keys + new, assignments=self.assignments + (assignment,) * len(new))
 
     def to_json(self) -> Any:
-        """The JSON form, in which an assignment that several partitions share appears once."""
+        """The JSON form; it contains an assignment that several partitions share once."""
         distinct: dict[int, int] = {}
         forms: list[Any] = []
         numbers = []
@@ -84,28 +86,28 @@ class Routing:
 
     @staticmethod
     def from_json(json: Mapping[str, Any], partition_by: Sequence[str]) -> Routing:
-        """The inverse of `to_json`. Raises what `Assignment.from_json` raises."""
-        forms = [layouts.from_json(form) for form in json["assignments"]]
+        """The inverse of `to_json`. Raises the errors of `Assignment.from_json`."""
+        assignments = [layouts.from_json(form) for form in json["assignments"]]
         keys, numbers = tuple(map(tuple, json["keys"])), json["assignment"]
-        parts = {(str,) * len(partition_by)}
-        if {tuple(map(type, key)) for key in keys} != parts or len(set(keys)) < len(keys):
-            raise ValueError("each partition has a key, and a text for each of its columns")
-        if len(numbers) != len(keys) or not all(type(one) is int and 0 <= one < len(forms) for one in numbers):
-            raise ValueError("each partition has one of the assignments")
-        return Routing(tuple(partition_by), keys, tuple(forms[number] for number in numbers))
+        key_types = {(str,) * len(partition_by)}
+        if {tuple(map(type, key)) for key in keys} != key_types or len(set(keys)) < len(keys):
+            raise ValueError("each partition must have its own key, a string for each partition column")
+        if len(numbers) != len(keys) or not all(type(n) is int and 0 <= n < len(assignments) for n in numbers):
+            raise ValueError("each partition must have one of the assignments")
+        return Routing(tuple(partition_by), keys, tuple(assignments[number] for number in numbers))
 
 
 def fitted(
     sample: pa.Table, by: Sequence[str], counts: Mapping[tuple[str, ...], int], files: int, options: WriteOptions
 ) -> Routing:
-    """Fit a layout to each partition's part of a sample. ``counts``: rows by partition; ``files``: for all together."""
+    """Fit a layout to each partition's part of a sample. ``counts``: the rows of each partition · ``files``: of all."""
     keys, numbers = partition_numbers(sample, options.partition_by)
     number_of = {key: number for number, key in enumerate(keys)}
     weights = weights_of(options.weights, options.by)
     total = sum(counts.values())
     assignments = []
     for key in sorted(counts):
-        # A partition without sampled rows is small, and any layout suits it.
+        # A partition without sampled rows is so small that any layout suits it.
         rows = sample
         if options.partition_by:
             rows = sample.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
@@ -124,26 +126,26 @@ def fitted(
 
 
 def weights_of(weights: Mapping[str, float] | Sequence[float] | None, by: Sequence[str]) -> list[float] | None:
-    """The weights in the order of ``by``; 0 for a column that a mapping leaves out. Raises `InvalidOption`."""
+    """The weights in the order of ``by``; 0 for a column that a mapping omits. Raises `InvalidOption`."""
     if weights is None:
         return None
     if not isinstance(weights, Mapping):
         return [float(weight) for weight in weights]
     unknown = [name for name in weights if name not in by]
     if unknown:
-        raise InvalidOption(f'weights name the column "{unknown[0]}", which by= does not.{nearest(unknown[0], by)}')
+        raise InvalidOption(f'weights= names the column "{unknown[0]}", which by= does not.{nearest(unknown[0], by)}')
     return [float(weights.get(name, 0)) for name in by]
 
 
-def _needed(assignment: Assignment, rows: pa.Table) -> pa.Table:
-    """The columns that the assignment reads: all columns only where it spreads a cell by a hash of the others."""
+def _columns_read(assignment: Assignment, rows: pa.Table) -> pa.Table:
+    """The columns that an assignment reads: all of them if it spreads a cell by a hash of the row."""
     if (assignment.cells.salt > 1).any():
         return rows
     return rows.select(top_level(assignment.columns, Schema(rows.schema)))
 
 
 def partition_numbers(rows: pa.Table, partition_by: Sequence[str]) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """The distinct partitions of some rows, as sorted tuples of text, and the number of each row's partition."""
+    """The distinct partitions of some rows, as sorted tuples of strings, and the number of each row's partition."""
     if not partition_by or not rows.num_rows:
         return ([()] if rows.num_rows else []), np.zeros(rows.num_rows, np.int64)
     texts, codes = [], np.zeros(rows.num_rows, np.int64)
@@ -165,11 +167,11 @@ def partition_numbers(rows: pa.Table, partition_by: Sequence[str]) -> tuple[list
     return [keys[index] for index in order], rank[numbers]
 
 
-def fitted_columns(schema: Schema, options: WriteOptions, known: Sequence[str] = ()) -> list[str]:
-    """The top-level columns that a fit reads. ``known``: further leaves that it needs."""
-    paths = [*(column.path for column in schema.orderable(options.by)), *known]
+def fitted_columns(schema: Schema, options: WriteOptions, further: Sequence[str] = ()) -> list[str]:
+    """The top-level columns that a fit reads. ``further``: leaves that it needs besides those of ``options.by``."""
+    paths = [*(column.path for column in schema.orderable(options.by)), *further]
     if options.workload:
-        return list(schema.arrow.names)  # its predicates may read any of them
+        return list(schema.arrow.names)  # its queries may read any of them
     return list(dict.fromkeys([*top_level(paths, schema), *options.partition_by]))
 
 

@@ -1,7 +1,7 @@
-"""A uniform sample from one pass over the rows: the rows whose numbers have the smallest hashes.
+"""A uniform sample from one pass over the rows: those whose row numbers have the smallest hashes.
 
-The choice depends only on row numbers, so the same rows in the same order give the same sample, from a table, a stream
-or files. (Bottom-k sampling: Cohen and Kaplan 2007; the hash is splitmix64: Steele 2014.)
+The choice depends only on row numbers, so the same rows in the same order give the same sample, whether they come from
+a table, a stream or files. (Bottom-k sampling: Cohen and Kaplan 2007; the hash is splitmix64: Steele 2014.)
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ LARGEST = 1_000_000
 
 
 def sample_size(files: int, rows_per_file: int = 400, least: int = 50_000) -> int:
-    """How many rows to sample for a layout of ``files``."""
+    """The number of rows to sample for a layout of ``files``."""
     return min(max(files * rows_per_file, least), LARGEST)
 
 
 class RowSample:
-    """A sample of at most ``size`` rows, collected part by part; all rows where there are no more than that.
+    """A sample of at most ``size`` rows, collected part by part; it contains all rows if there are no more than that.
 
     >>> sample = RowSample(3, seed=0)
     >>> sample.add(pa.table({"x": list(range(100))}), first=0)
@@ -30,35 +30,35 @@ class RowSample:
     """
 
     def __init__(self, size: int, seed: int = 0, total: int | None = None) -> None:
-        """``total``: the number of all rows, if known; the sample then keeps few rows that it drops again."""
+        """``total``: the number of all rows, if known; it lets the sample discard most rows at once."""
         self._size = size
         self._seed = seed
-        self._limit = _sure_limit(size, total) if total else np.uint64(2**64 - 1)
+        self._limit = _initial_limit(size, total) if total else np.uint64(2**64 - 1)
         self._kept: list[pa.Table] = []
         self._hashes: list[np.ndarray] = []
-        self._held = 0
+        self._count = 0
 
     def add(self, rows: pa.Table, first: int) -> None:
-        """Sample from some rows, which are numbered from ``first`` on."""
-        places, hashes = [], []
+        """Sample from a part of the rows, whose row numbers begin with ``first``."""
+        chosen, hashes = [], []
         for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, rows.num_rows)
             hashed = _splitmix(np.arange(first + start, first + stop, dtype=np.uint64), self._seed)
             low = np.flatnonzero(hashed <= self._limit)
-            places.append(low + start)
+            chosen.append(low + start)
             hashes.append(hashed[low])
-        held = sum(len(part) for part in places)
-        if not held:
+        count = sum(len(part) for part in chosen)
+        if not count:
             return
-        self._kept.append(rows if held == rows.num_rows else rows.take(pa.array(np.concatenate(places))))
+        self._kept.append(rows if count == rows.num_rows else rows.take(pa.array(np.concatenate(chosen))))
         self._hashes += hashes
-        self._held += held
-        if self._held > 2 * self._size:
+        self._count += count
+        if self._count > 2 * self._size:
             self._shrink()
 
     def rows(self) -> pa.Table | None:
-        """The sampled rows, in the order of their numbers; None where no row was added."""
-        if self._held > self._size:
+        """The sampled rows, in the order of their numbers; None if no row was added."""
+        if self._count > self._size:
             self._shrink()
         return pa.concat_tables(self._kept).combine_chunks() if self._kept else None
 
@@ -68,11 +68,11 @@ class RowSample:
         chosen = np.flatnonzero(hashes <= self._limit)
         self._kept = [pa.concat_tables(self._kept).combine_chunks().take(pa.array(chosen))]
         self._hashes = [hashes[chosen]]
-        self._held = len(chosen)
+        self._count = len(chosen)
 
 
-def _sure_limit(size: int, total: int) -> np.uint64:
-    """A hash below which at least ``size`` of ``total`` rows fall: eight standard deviations above the expectation."""
+def _initial_limit(size: int, total: int) -> np.uint64:
+    """A hash below which at least ``size`` of ``total`` rows fall, even eight standard deviations below expectation."""
     share = (size + 8 * size**0.5 + 64) / total
     return np.uint64(2**64 - 1 if share >= 1 else int(share * 2**64))
 

@@ -1,4 +1,4 @@
-"""`RowSource`: rows to be written, as parts that are read in turn or in parallel; and sources of Arrow objects."""
+"""`RowSource`: rows to write, as parts that are read in turn or in parallel; and the sources for Arrow objects."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PART_BYTES = 32 << 20
 PART_ROWS = 1 << 18
 
 Part = Callable[[], pa.Table]
-"""Some of the rows; calling it reads them, from any thread."""
+"""A part of the rows. Calling it reads them; any thread may do so."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Rows to be written. ``schema``: as `storable_schema` returns it · ``row_count``: None where it is unknown.
+    """Rows to write. ``schema``: storable, as `storable_schema` returns it · ``row_count``: None if it is unknown.
 
-    ``parts(columns)`` yields the rows part by part, in their order, with these top-level columns (all by default).
+    ``parts(columns)`` yields the rows part by part, in their order, with these top-level columns (None: all).
     A source that is not ``repeatable`` yields them once and ignores ``columns``.
-    ``encoded``: string columns that the parts hold as dictionaries, which are faster to read.
+    ``encoded``: string columns that the parts contain as dictionaries, which are faster to read.
     """
 
     schema: pa.Schema
@@ -53,7 +53,7 @@ def of_table(table: pa.Table) -> RowSource:
 
 
 def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> RowSource:
-    """Tables of storable rows in memory."""
+    """The rows of tables in memory, which are storable already."""
 
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         for table in tables:
@@ -92,20 +92,21 @@ def of_streams(
 
 
 def _of_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[Part]:
-    """Parts of similar size: small batches are joined, long ones are cut."""
-    waiting: list[pa.RecordBatch] = []
+    """Parts of similar size: small batches are combined, large ones sliced."""
+    pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        waiting.append(batch)
+        pending.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= PART_ROWS or size >= PART_BYTES:
-            yield from _joined(waiting, schema)
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield from _joined(waiting, schema)
+            yield from _sliced(pending, schema)
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield from _sliced(pending, schema)
 
 
-def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[Part]:
+def _sliced(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[Part]:
+    """The rows of batches, taken together, in slices of similar size."""
     rows = pa.Table.from_batches(batches)
     length = _rows_per_part(rows.nbytes, rows.num_rows)
     for start in range(0, rows.num_rows, length):

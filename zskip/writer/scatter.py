@@ -1,8 +1,8 @@
-"""Scatter and gather: rows are sent part by part to buckets, and each bucket is then written as a run of files.
+"""Scatter and gather: rows are distributed part by part to buckets, and each bucket is then written as a run of files.
 
-A bucket is in memory, or in spill files (Arrow IPC) where the rows exceed the memory limit. Both hold the same pieces
-in the same order, so a table's files do not depend on the limit. Spill files are compressed (LZ4) where that makes them
-much smaller: it does for long strings, hardly for rows in their narrow forms (`compact_rows`).
+Buckets are in memory, or in spill files (Arrow IPC) if the rows exceed the memory limit. Both contain the same pieces
+in the same order, so a table's files do not depend on the limit. Spill files are compressed (LZ4) if that makes them
+much smaller, as it does for long strings but hardly for rows in their narrow forms (`compact_rows`).
 
 Why not DuckDB's partitioned COPY: it takes 3.5 s of processor time to scatter 3 million rows of TPC-H's lineitem, and
 1.1 s to read them back, together as long as the whole write here.
@@ -21,67 +21,68 @@ import pyarrow as pa
 from zskip.errors import naming
 from zskip.writer.transit_types import trimmed
 
-__all__ = ["FILE", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
+__all__ = ["FILE_NUMBER", "MemoryBuckets", "SpilledBuckets", "in_parallel", "split"]
 
-FILE = "\x00file"
-"""The name of the column with each row's file number, from scatter to gather."""
+FILE_NUMBER = "\x00file"
+"""The name of the column that holds each row's file number between scatter and gather."""
 
-_Given = TypeVar("_Given")
-_Made = TypeVar("_Made")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def in_parallel(
-    pool: ThreadPoolExecutor, make: Callable[[_Given], _Made], given: Iterable[_Given], window: int
-) -> Iterator[_Made]:
-    """The results of ``make``, in order; at most ``window`` calls run or wait to be consumed at any time."""
-    waiting: list[Future[_Made]] = []
+    pool: ThreadPoolExecutor, function: Callable[[_Item], _Result], items: Iterable[_Item], window: int
+) -> Iterator[_Result]:
+    """The results of a function for each item, in order; at most ``window`` of them run or wait to be consumed."""
+    pending: list[Future[_Result]] = []
     try:
-        for one in given:
-            waiting.append(pool.submit(make, one))
-            if len(waiting) >= window:
-                yield waiting.pop(0).result()
-        while waiting:
-            yield waiting.pop(0).result()
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) >= window:
+                yield pending.pop(0).result()
+        while pending:
+            yield pending.pop(0).result()
     finally:
-        for future in waiting:
+        for future in pending:
             future.cancel()
 
 
 def split(rows: pa.Table, files: np.ndarray, bucket_of: np.ndarray, takes: int) -> list[tuple[int, pa.Table]]:
     """The rows of each bucket, sorted by file number, which is added as the last column.
 
-    The rows of a file keep their order. ``takes``: the most calls of Arrow's take; rows taken together share memory,
-    which is freed only when the last of their buckets is written.
+    The rows of a file keep their order. ``files``: the file number of each row · ``bucket_of``: the bucket of each file
+    · ``takes``: the greatest number of calls of Arrow's take; rows taken together share memory, which is freed only
+    when the last of their buckets is written.
     """
     if not rows.num_rows:
         return []
-    order = np.argsort(files.astype(_smallest(len(bucket_of) - 1)), kind="stable")
+    order = np.argsort(files.astype(_sort_type(len(bucket_of) - 1)), kind="stable")
     numbers = files[order].astype(np.int16 if len(bucket_of) < 1 << 15 else np.int32)
     count = int(bucket_of[-1]) + 1
     ends = np.searchsorted(numbers, np.searchsorted(bucket_of, np.arange(count + 1)).astype(numbers.dtype))
     rows = rows.combine_chunks()
-    found = []
+    pieces = []
     for first in range(0, count, -(-count // takes)):
         last = min(first + -(-count // takes), count)
         chosen = slice(ends[first], ends[last])
-        taken = rows.take(pa.array(order[chosen])).append_column(FILE, pa.array(numbers[chosen]))
+        taken = rows.take(pa.array(order[chosen])).append_column(FILE_NUMBER, pa.array(numbers[chosen]))
         for bucket in range(first, last):
             length = int(ends[bucket + 1] - ends[bucket])
             if length:
-                found.append((bucket, taken.slice(int(ends[bucket] - ends[first]), length)))
-    return found
+                pieces.append((bucket, taken.slice(int(ends[bucket] - ends[first]), length)))
+    return pieces
 
 
-def _smallest(most: int) -> type[np.unsignedinteger]:
+def _sort_type(most: int) -> type[np.unsignedinteger]:
     # numpy sorts 16-bit numbers by radix, in linear time.
     return np.uint16 if most < 1 << 16 else np.uint32
 
 
 class MemoryBuckets:
-    """Buckets in memory. `take` returns a bucket's rows and forgets them."""
+    """Buckets in memory. `take` returns a bucket's rows and releases them."""
 
     takes = 16
-    """Lets the memory of some buckets be freed before the others are written."""
+    """Several, so that the memory of some buckets can be freed before the others are written."""
 
     def __init__(self, count: int) -> None:
         self._pieces: list[list[pa.Table]] = [[] for _ in range(count)]
@@ -90,7 +91,7 @@ class MemoryBuckets:
         self._pieces[bucket].append(rows)
 
     def finish(self) -> None:
-        """Called once after the last `add`."""
+        """To be called once after the last `add`."""
 
     def rows(self, bucket: int) -> int:
         return sum(piece.num_rows for piece in self._pieces[bucket])
@@ -110,7 +111,7 @@ class SpilledBuckets:
     """Buckets in spill files of one folder."""
 
     takes = 1
-    """Pieces are written immediately and hold no memory."""
+    """One, since pieces are written at once and keep no memory."""
 
     def __init__(self, count: int, folder: str) -> None:
         self._folder = folder
@@ -120,7 +121,7 @@ class SpilledBuckets:
         self._options: pa.ipc.IpcWriteOptions | None = None
 
     def add(self, bucket: int, rows: pa.Table) -> None:
-        # Written immediately: a piece is a slice, and would keep its whole part in memory.
+        # Write at once: a piece is a slice, and would keep its whole part in memory.
         self._rows[bucket] += rows.num_rows
         rows = trimmed(rows, rows.num_rows)
         self._bytes[bucket] += rows.nbytes
@@ -128,12 +129,12 @@ class SpilledBuckets:
             self._writer(bucket, rows).write_table(rows)
 
     def _writer(self, bucket: int, rows: pa.Table) -> pa.RecordBatchStreamWriter:
-        """The bucket's open stream; a new one where the rows have another schema than those before."""
-        open = self._writers[bucket]
-        if open is not None and open[0].equals(rows.schema):
-            return open[1]
-        if open is not None:
-            open[1].close()
+        """The bucket's open stream, or a new one if the rows have another schema than those before."""
+        current = self._writers[bucket]
+        if current is not None and current[0].equals(rows.schema):
+            return current[1]
+        if current is not None:
+            current[1].close()
         self._options = self._options or _options(rows)
         path = os.path.join(self._folder, f"{bucket:06d}-{len(self._paths[bucket])}.arrows")
         self._paths[bucket].append(path)
@@ -142,11 +143,11 @@ class SpilledBuckets:
         return writer
 
     def finish(self) -> None:
-        """Called once after the last `add`."""
-        for bucket, open in enumerate(self._writers):
-            if open is not None:
+        """To be called once after the last `add`."""
+        for bucket, current in enumerate(self._writers):
+            if current is not None:
                 with naming(self._paths[bucket][-1]):
-                    open[1].close()
+                    current[1].close()
 
     def rows(self, bucket: int) -> int:
         return self._rows[bucket]
@@ -172,15 +173,15 @@ class SpilledBuckets:
 
 
 def _options(rows: pa.Table) -> pa.ipc.IpcWriteOptions:
-    """The options to spill rows like these: compressed if that halves the first ones."""
+    """The options for spilling rows like these: compressed if that halves the size of the first ones."""
     sizes = []
     for compression in (None, "lz4"):
         options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         with pa.BufferOutputStream() as target, pa.ipc.new_stream(target, rows.schema, options=options) as writer:
-            writer.write_table(rows.slice(0, _LOOKED_AT))
+            writer.write_table(rows.slice(0, _TESTED_ROWS))
             sizes.append(target.tell())
-    pays = sizes[1] <= _WORTHWHILE * sizes[0]
-    return pa.ipc.IpcWriteOptions(compression="lz4" if pays else None, use_threads=False)
+    compress = sizes[1] <= _WORTHWHILE * sizes[0]
+    return pa.ipc.IpcWriteOptions(compression="lz4" if compress else None, use_threads=False)
 
 
-_LOOKED_AT, _WORTHWHILE = 16_384, 0.5
+_TESTED_ROWS, _WORTHWHILE = 16_384, 0.5

@@ -1,4 +1,4 @@
-"""Build sketches of existing files: for a new column, for files of other writers, to replace lost segments."""
+"""Build sketches of existing files: for a new column, for files of other writers, or to replace damaged segments."""
 
 from __future__ import annotations
 
@@ -43,77 +43,78 @@ def complete_sketches(
     parts: Storage | None = None,
     backend: Backend = LOCAL,
 ) -> tuple[Snapshot, tuple[str, ...]]:
-    """Extend a table's sketches, and new ones of ``added``, to the files that they lack, and commit if there are any.
+    """Extend a table's sketches, and the new ones of ``added``, to files that they do not cover, and commit the change.
 
-    ``repair``: read every segment, and make those that are damaged anew; the paths of these are returned as well.
-    ``parts``: where the side-car lies, if not beside the data files · ``backend``: who reads the files. Raises
+    ``repair``: read every segment, and rebuild damaged ones, whose paths are returned too · ``parts``: the storage of
+    the side-car, if it is not beside the data files · ``backend``: the engine that reads the files. Raises
     `InvalidOption` for an added sketch that would skip next to nothing, `CorruptFile` and `CommitConflict`.
     """
     parts = storage if parts is None else parts
     new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})
-    lost = {
+    damaged = {
         segment.part
         for record in base.sketches
         for segment in record.segments
         if repair and not is_intact(parts, segment.part)
     }
-    records = tuple(_without(record, lost) for record in (*base.sketches, *new) if record.name.kind in SKETCHES)
+    records = tuple(_without(record, damaged) for record in (*base.sketches, *new) if record.name.kind in SKETCHES)
     index = Index(storage, replace(base, sketches=records), parts=parts)
     known = sketches_of(index)
     ids = np.asarray(index.ids(np.arange(len(index), dtype=np.int64)).fill_null(-1)).copy()
-    nameless = np.flatnonzero(ids < 0)
-    ids[nameless] = np.asarray(new_ids(len(nameless)))
-    # Sketches that lack the same files are built in one pass.
-    lacking: dict[bytes, list[SketchName]] = {}
+    without_id = np.flatnonzero(ids < 0)
+    ids[without_id] = np.asarray(new_ids(len(without_id)))
+    # Sketches that lack the same files are built in one pass over these. The keys are masks of files.
+    missing: dict[bytes, list[SketchName]] = {}
     for record in records:
-        unknown = ~known.knows(record)
-        if unknown.any():
-            lacking.setdefault(unknown.tobytes(), []).append(record.name)
-    if not new and not lacking and not lost:
+        uncovered = ~known.knows(record)
+        if uncovered.any():
+            missing.setdefault(uncovered.tobytes(), []).append(record.name)
+    if not new and not missing and not damaged:
         return base, ()
-    drafts, made = Drafts(parts), tuple[SketchRecord, ...]()
+    drafts, built = Drafts(parts), tuple[SketchRecord, ...]()
     try:
-        for mask, names in lacking.items():
-            made += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts, backend)
-        for record in made:
+        for mask, names in missing.items():
+            built += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts, backend)
+        for record in built:
             if record.name in {each.name for each in new}:
                 require_selective(parts, record)
     except BaseException:
         drafts.discard()
         raise
-    again = None
-    if made and len(nameless):
-        again = replace(index.data_files().take(nameless), id=pa.array(ids[nameless]))
+    with_new_ids = None
+    if built and len(without_id):
+        with_new_ids = replace(index.data_files().take(without_id), id=pa.array(ids[without_id]))
 
     def with_built_segments(before: tuple[SketchRecord, ...]) -> tuple[SketchRecord, ...]:
         names = {each.name for each in before}
-        intact = [_without(each, lost) for each in (*before, *(each for each in new if each.name not in names))]
-        return with_segments(intact, made)
+        intact = [_without(each, damaged) for each in (*before, *(each for each in new if each.name not in names))]
+        return with_segments(intact, built)
 
     snapshot = commit(
         parts,
         base,
         "sketch",
-        add=again,
-        remove=() if again is None else again.path.to_pylist(),
+        add=with_new_ids,
+        remove=() if with_new_ids is None else with_new_ids.path.to_pylist(),
         managed=base.managed,
         details=_details(index, added=[f"{name.kind} of {name.column}" for name in added]),
         still=None if index.source is None else _refuse,
         sketches=with_built_segments,
         undo=drafts.discard,
     )
-    return snapshot, tuple(sorted(part.path for part in lost))
+    return snapshot, tuple(sorted(part.path for part in damaged))
 
 
-def _without(record: SketchRecord, lost: Collection[Part]) -> SketchRecord:
-    return replace(record, segments=tuple(segment for segment in record.segments if segment.part not in lost))
+def _without(record: SketchRecord, damaged: Collection[Part]) -> SketchRecord:
+    """A sketch without its damaged segments."""
+    return replace(record, segments=tuple(segment for segment in record.segments if segment.part not in damaged))
 
 
 def _details(index: Index, **change: list[str]) -> dict[str, Any]:
-    """The details that a commit of sketches records.
+    """The details to record in a commit of sketches.
 
-    The index of a plain folder keeps where its statistics came from, which a later refresh needs. The index of a Delta
-    or Iceberg table keeps its place in that format's log, and nothing else.
+    The index of a plain folder keeps the origin of its statistics, which a later refresh needs. The index of a Delta or
+    Iceberg table keeps its position in that format's log, and nothing else.
     """
     details = index.snapshot.details
     if index.source is not None:
@@ -122,11 +123,13 @@ def _details(index: Index, **change: list[str]) -> dict[str, Any]:
 
 
 def _refuse(newest: Snapshot) -> None:
-    raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile. Open the table and repeat.")
+    raise CommitConflict(
+        f"Another process has committed version {newest.version} of the side-car. Open the table and try again."
+    )
 
 
 def drop_sketches(index: Index, columns: Sequence[str]) -> Snapshot:
-    """Take the sketches of columns away, in a commit. Raises `InvalidOption` for a column that has none."""
+    """Remove the sketches of columns in a commit. Raises `InvalidOption` for a column that has none."""
     base = index.snapshot
     for column in columns:
         if column not in {sketch.name.column for sketch in base.sketches}:
@@ -153,47 +156,45 @@ def _built(
     drafts: Drafts,
     backend: Backend,
 ) -> tuple[SketchRecord, ...]:
-    """Read these files, by number, and build their segments."""
+    """Read some files, by number, and build their segments. ``ids``: the ids of all files."""
     paths = index.paths(files).to_pylist()
     read: Callable[[Any], list[Hashes]]
     if index.source is None:
         read = partial(keys_of_file, index.storage, index.snapshot.schema, index.snapshot.partition_by, names)
-        given: Sequence[Any] = paths
+        items: Sequence[Any] = paths
     else:
-        # The format's own names, values of partitions and deletes: a scan knows them.
+        # A scan resolves the column names, partition values and deletes of the format.
         every = survey(index, None)
-        read, given = (
-            partial(_keys_of_scan, names),
-            [every.narrowed(files[at : at + 1]).scan for at in range(len(files))],
-        )
-    with closing(backend.each(index.storage, read, given, options)) as keys:
+        read = partial(_keys_of_scan, names)
+        items = [every.narrowed(files[position : position + 1]).scan for position in range(len(files))]
+    with closing(backend.map(index.storage, read, items, options)) as keys:
         return segments_of(drafts, names, keys, paths, ids[files], options)
 
 
 def keys_of_file(
     storage: Storage, schema: Schema, partition_by: Sequence[str], names: Sequence[SketchName], path: str
 ) -> list[Hashes]:
-    """What each of these sketches keeps of a file, which is read for it by row group. Raises `CorruptFile`."""
-    parts = rows_of_files(storage, schema.arrow, partition_by, [path]).parts(_roots(schema, names))
+    """The keys of a file for each of these sketches, read by row group. Raises `CorruptFile`."""
+    parts = rows_of_files(storage, schema.arrow, partition_by, [path]).parts(_top_level_columns(schema, names))
     return _keys_of_rows(schema, names, (part() for part in parts))
 
 
 def _keys_of_scan(names: Sequence[SketchName], scan: Scan) -> list[Hashes]:
-    """What each of these sketches keeps of the live rows of a scan's file."""
-    batches = to_batches(scan, _roots(scan.schema, names))
+    """The keys of the live rows of a scan's file for each of these sketches."""
+    batches = to_batches(scan, _top_level_columns(scan.schema, names))
     return _keys_of_rows(scan.schema, names, (pa.Table.from_batches([batch]) for batch in batches))
 
 
-def _roots(schema: Schema, names: Sequence[SketchName]) -> list[str]:
+def _top_level_columns(schema: Schema, names: Sequence[SketchName]) -> list[str]:
     return sorted({schema.columns[name.column].parts[0] for name in names})
 
 
 def _keys_of_rows(schema: Schema, names: Sequence[SketchName], parts: Iterable[pa.Table]) -> list[Hashes]:
-    found: list[list[Hashes]] = [[] for _ in names]
+    by_sketch: list[list[Hashes]] = [[] for _ in names]
     for rows in parts:
-        for keys, name in zip(found, names, strict=True):
+        for keys, name in zip(by_sketch, names, strict=True):
             keys.append(keys_of(name, schema, rows))
-    return [np.concatenate([np.zeros(0, np.uint64), *keys]) for keys in found]
+    return [np.concatenate([np.zeros(0, np.uint64), *keys]) for keys in by_sketch]
 
 
 def segments_of(
@@ -204,12 +205,12 @@ def segments_of(
     ids: np.ndarray,
     options: WriteOptions,
 ) -> tuple[SketchRecord, ...]:
-    """Build the segments of files from the keys of each sketch in each file, in the order of the paths and ids."""
+    """Build the segments of files. ``keys_by_file``: the keys of each file by sketch, in the order of the paths."""
     limit = int(options.memory_limit or free_memory() // 2)
     with SpillFolders(options.temp_directory) as folders:
         builder = SketchBuilder(names, int(limit * _MEMORY_SHARE), folders.make)
         for done, (path, keys) in enumerate(zip(paths, keys_by_file, strict=True), 1):
             builder.add(path, keys)
-            options.reported("sketch", done, len(paths))
+            options.report("sketch", done, len(paths))
         by_path = dict(zip(paths, ids.tolist(), strict=True))
         return published(drafts, builder, by_path, options.threads or available_cores())

@@ -1,4 +1,4 @@
-"""Make a stream repeatable: keep its rows in memory or in a spill file. And: how much memory is free."""
+"""Make a stream repeatable by keeping its rows in memory or in a spill file; and measure the free memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SpillFolders", "free_memory", "repeatable"]
 
 
 class SpillFolders:
-    """Makes folders for spill files below ``parent``, and removes them on success, error and interrupt."""
+    """Creates folders for spill files below ``parent``, and removes them on success, error and interrupt."""
 
     def __init__(self, parent: str | os.PathLike[str] | None) -> None:
         self._parent = parent
@@ -31,14 +31,17 @@ class SpillFolders:
         self._cleanup.close()
 
     def make(self) -> str:
-        """A new folder."""
+        """Create a folder, and return its path."""
         folder = tempfile.mkdtemp(prefix="zskip-spill-", dir=self._parent)
         self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
 
 def repeatable(source: RowSource, most_bytes: int, folders: SpillFolders, report: Callable[[int], None]) -> RowSource:
-    """A repeatable source of the same rows: in memory up to ``most_bytes``, else in a spill file."""
+    """A repeatable source of the same rows: in memory up to ``most_bytes``, else in a spill file.
+
+    ``report``: called with the number of rows read so far.
+    """
     if source.repeatable:
         return source
     parts = source.parts(None)
@@ -68,7 +71,7 @@ def _spooled(
             rows += table.num_rows
             report(rows)
 
-    def again(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def read(columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         fields = None if columns is None else [schema.get_field_index(name) for name in columns]
         with (
             naming(path),
@@ -77,18 +80,18 @@ def _spooled(
         ):
             yield from reader
 
-    return of_streams(schema, again, rows)
+    return of_streams(schema, read, rows)
 
 
 def _popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """The tables one after another; each can be freed when the next is taken."""
+    """The tables one after another, each removed from the list, so that it can be freed when the next is taken."""
     tables.reverse()
     while tables:
         yield tables.pop()
 
 
 def free_memory() -> int:
-    """Bytes of free memory, within the limit of the control group."""
+    """The bytes of free memory, within the limit of the control group."""
     import psutil
 
     free = int(psutil.virtual_memory().available)
@@ -96,4 +99,4 @@ def free_memory() -> int:
         with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as used:
             return max(0, min(free, int(most.read()) - int(used.read())))
     except (OSError, ValueError):
-        return free  # There is no control group, or it sets no limit.
+        return free  # there is no control group, or it sets no limit

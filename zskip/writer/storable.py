@@ -1,4 +1,4 @@
-"""Rows in the types that a table stores: those that Parquet returns exactly as written.
+"""Rows in the types that a table stores, which are those that Parquet returns exactly as written.
 
 | given                                        | stored                                            |
 | -------------------------------------------- | ------------------------------------------------- |
@@ -6,7 +6,7 @@
 | large and view forms of lists                | the plain form                                    |
 | dictionary of strings                        | the same, with 32-bit indices                     |
 | dictionary of anything else, run-end encoded | its values                                        |
-| timestamp[s], time32[s]                      | milliseconds: Parquet knows no seconds            |
+| timestamp[s], time32[s]                      | milliseconds: Parquet has no seconds              |
 | date64                                       | date32                                            |
 | times with a zone, in foreign Parquet        | their times in UTC                                |
 | intervals, unions, structs without fields    | refused: Arrow cannot write them to Parquet       |
@@ -30,9 +30,9 @@ __all__ = ["storable_rows", "storable_schema", "storable_type"]
 
 
 def storable_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in which a table stores rows with this schema. Raises `SchemaError`, naming the column."""
+    """The schema in which a table stores rows with this schema. Raises `SchemaError`, which names the column."""
     if not len(schema):
-        raise SchemaError("The rows have no column at all.")
+        raise SchemaError("The rows have no columns.")
     names: dict[str, str] = {}
     for name in schema.names:
         if not name:
@@ -84,9 +84,9 @@ def _storable_field(field: pa.Field) -> pa.Field:
 
 
 def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """Rows with the columns and types of a storable schema, in its order. A column that they lack is NULL.
+    """Rows with the columns and types of a storable schema, in its order. A column that they lack becomes NULL.
 
-    Raises `SchemaMismatch` for a value that the type cannot hold, and for a NULL where the schema allows none.
+    Raises `SchemaMismatch` for a value that does not fit its type, and for a NULL where the schema allows none.
     """
     columns = []
     for field in schema:
@@ -109,8 +109,9 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
 
 
 def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
+    """Values in the storable type of their own type, or in a wider one."""
     if t.is_dictionary(values.type) and values.dictionary.null_count:
-        values = values.dictionary_decode()  # the dictionary holds a null, which the indices do not mark
+        values = values.dictionary_decode()  # a null in the dictionary, which the indices do not mark
     if values.type == type:
         return values
     if t.is_run_end_encoded(values.type):
@@ -124,8 +125,8 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
     if t.is_struct(values.type) and t.is_struct(type):
         return pa.StructArray.from_arrays(_children(values, type), fields=list(type), mask=values.is_null())
     if t.is_dictionary(type) and t.is_dictionary(values.type):
-        indices, texts = values.indices.cast(type.index_type), _stored(values.dictionary, type.value_type)
-        return pa.DictionaryArray.from_arrays(indices, texts, ordered=type.ordered)
+        indices, dictionary = values.indices.cast(type.index_type), _stored(values.dictionary, type.value_type)
+        return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=type.ordered)
     if t.is_dictionary(type):
         return _stored(values, type.value_type).dictionary_encode().cast(type)
     if t.is_dictionary(values.type):
@@ -134,7 +135,7 @@ def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def _children(values: pa.StructArray, type: pa.StructType) -> list[pa.Array]:
-    """The fields of structs, by name: other structs may order them differently or lack some."""
+    """The fields of structs in the order of ``type``, matched by name; missing ones become NULL."""
     names = values.type.names
     if names == type.names:
         return [_stored(values.field(index), field.type) for index, field in enumerate(type)]

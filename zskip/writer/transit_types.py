@@ -1,9 +1,9 @@
-"""Transit types: the types of rows inside a write, which are cheaper to move than those that a table stores.
+"""Transit types: the types of rows inside a write, which are cheaper to move than the types that a table stores.
 
-| stored                             | transit type                                        |
-| ---------------------------------- | --------------------------------------------------- |
-| top-level strings that repeat much | a dictionary: four bytes per row to move            |
-| decimal128 of up to 18 digits      | decimal64, half as wide                             |
+| stored                              | transit type                             |
+| ----------------------------------- | ---------------------------------------- |
+| top-level strings with many repeats | a dictionary: four bytes per row to move |
+| decimal128 of up to 18 digits       | decimal64, half as wide                  |
 
 Values, their order and their hashes are the same, and so is the schema in the footer. Without transit types the write
 that `compact_rows` describes takes 1.3 times as long.
@@ -26,16 +26,18 @@ __all__ = ["ENCODED_STRING", "compact_strings", "transit_schema", "trimmed", "wi
 ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
 """The transit type of strings that repeat."""
 
-_LOOKED_AT = 16_384
+_TESTED_ROWS = 16_384
 _MOST_DISTINCT = 1 / 16
 _MOST_BYTES = 2.0
 _MOST_FOOTERS, _MOST_GROUPS = 64, 8
 
-_Any = TypeVar("_Any")
+_Item = TypeVar("_Item")
 
 
 def transit_schema(rows: pa.Table, kept: pa.Schema, plain: Sequence[str] = ()) -> pa.Schema:
-    """The schema of rows like these in their transit types. ``plain``: columns that keep their stored type.
+    """The schema of rows like these in their transit types.
+
+    ``kept``: their storable schema · ``plain``: columns that keep their stored type.
 
     >>> rows = pa.table({"s": ["a", "b"] * 99, "u": [str(n) for n in range(198)]})
     >>> [field.type.id == pa.lib.Type_DICTIONARY for field in transit_schema(rows, rows.schema)]
@@ -58,14 +60,14 @@ def _repeats(values: pa.ChunkedArray) -> bool:
         return True  # the source returns dictionaries only where strings repeat
     if t.is_null(values.type):
         return False
-    head = values[:_LOOKED_AT]
+    head = values[:_TESTED_ROWS]
     return bool(len(head) and pc.count_distinct(head, mode="all").as_py() <= max(2, _MOST_DISTINCT * len(head)))
 
 
 def trimmed(rows: pa.Table, longest: int = 0) -> pa.Table:
     """The rows with unused entries removed from their dictionaries: a Parquet file would store them.
 
-    ``longest``: dictionaries of at most so many entries stay as they are.
+    ``longest``: the length up to which dictionaries stay as they are.
 
     >>> rows = pa.table({"s": pa.array(["a", "b", "c"]).dictionary_encode().take([2, 2])})
     >>> trimmed(rows).column("s").chunk(0).dictionary.to_pylist()
@@ -84,9 +86,9 @@ def _trimmed(values: pa.DictionaryArray) -> pa.DictionaryArray:
     used[np.asarray(values.indices.drop_null())] = True
     if used.all():
         return values
-    place = pa.array(np.cumsum(used) - 1, values.type.index_type)
-    kept = values.dictionary.filter(pa.array(used))
-    return pa.DictionaryArray.from_arrays(place.take(values.indices), kept, ordered=values.type.ordered)
+    new_index = pa.array(np.cumsum(used) - 1, values.type.index_type)
+    dictionary = values.dictionary.filter(pa.array(used))
+    return pa.DictionaryArray.from_arrays(new_index.take(values.indices), dictionary, ordered=values.type.ordered)
 
 
 def with_encoded(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
@@ -97,18 +99,19 @@ def with_encoded(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def compact_strings(footers: Sequence[pq.FileMetaData], kept: pa.Schema) -> list[str]:
-    """The string columns that files hold as short dictionaries, so that reading them as such saves work.
+    """The string columns that files store as short dictionaries, so that reading them as dictionaries saves work.
 
-    A footer does not say how far a column chunk is dictionary-encoded; but where its pages take less than two bytes a
-    value, the dictionary, which is among them, has far fewer values than rows. Some footers stand for all.
+    A footer does not tell how many pages of a column chunk are dictionary-encoded. But if the pages, which include the
+    dictionary, take less than two bytes per value, the dictionary has far fewer values than the chunk has rows. A
+    selection of the footers represents all.
     """
     strings = {field.name for field in kept if t.is_string(field.type) and "." not in field.name}
     size, values = dict.fromkeys(strings, 0), dict.fromkeys(strings, 0)
     encoded = dict.fromkeys(strings, True)
-    for footer in _spread(footers, _MOST_FOOTERS):
-        # By the schema's paths: those of the chunks repeat them, and differ where a footer is damaged.
+    for footer in _evenly(footers, _MOST_FOOTERS):
+        # Take the schema's paths: the chunks repeat them, and have others in a damaged footer.
         paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
-        for group in _spread(range(footer.num_row_groups), _MOST_GROUPS):
+        for group in _evenly(range(footer.num_row_groups), _MOST_GROUPS):
             row_group = footer.row_group(group)
             for number, name in enumerate(paths):
                 if name not in strings:
@@ -124,5 +127,6 @@ def compact_strings(footers: Sequence[pq.FileMetaData], kept: pa.Schema) -> list
     ]
 
 
-def _spread(all: Sequence[_Any], most: int) -> Sequence[_Any]:
-    return all[:: max(1, -(-len(all) // most))]
+def _evenly(items: Sequence[_Item], most: int) -> Sequence[_Item]:
+    """At most ``most`` items at even distances."""
+    return items[:: max(1, -(-len(items) // most))]

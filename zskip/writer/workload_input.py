@@ -1,4 +1,4 @@
-"""A workload as the user gives it: a list of queries, their text, or a file of them."""
+"""A workload as users give it: a list of queries, a string of several, or a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zskip.errors import InvalidOption
 __all__ = ["Workload", "file_of", "queries_of", "split_statements"]
 
 Workload: TypeAlias = Sequence[str] | os.PathLike[str]
-"""Predicates or SELECT statements; or a text of several, separated by `;` or line breaks; or the path of a file.
+"""A list of predicates or SELECT statements, a string of several separated by `;` or line breaks, or a file's path.
 
 A string that ends in ".sql" is the path of a file.
 """
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def queries_of(workload: Workload) -> tuple[str, ...]:
-    """The queries, one by one. Raises `InvalidOption` where a file cannot be read.
+    """The queries of a workload. Raises `InvalidOption` if its file cannot be read.
 
     >>> queries_of("a = 1; b < 2")
     ('a = 1', 'b < 2')
@@ -45,7 +45,7 @@ def queries_of(workload: Workload) -> tuple[str, ...]:
 
 
 def file_of(workload: Workload) -> str:
-    """The path of a workload's file, to be named in a command; "QUERIES.SQL" where it is not a file."""
+    """The path of a workload's file, to show in a command; "QUERIES.SQL" for a workload that is not a file."""
     if isinstance(workload, os.PathLike) or _names_file(workload):
         return os.fspath(workload)
     return "QUERIES.SQL"
@@ -56,7 +56,7 @@ def _names_file(workload: Sequence[str]) -> TypeGuard[str]:
 
 
 def split_statements(text: str) -> tuple[str, ...]:
-    """The statements or predicates of a text, separated by `;`, or by line breaks where it has no `;`.
+    """The statements or predicates of a text, separated by `;`, or by line breaks if it contains no `;`.
 
     >>> split_statements("a = 1 -- one; still one\\nb = ';'")
     ('a = 1 -- one; still one', "b = ';'")
@@ -65,11 +65,11 @@ def split_statements(text: str) -> tuple[str, ...]:
     """
     pieces = _LEXICAL.findall(text)
     separator = ";" if ";" in pieces else "\n"
-    found, current = [], ""
+    statements, current = [], ""
     for piece in pieces:
         if piece == separator:
-            found.append(current)
+            statements.append(current)
             current = ""
         else:
             current += piece
-    return tuple(statement.strip() for statement in [*found, current] if _COMMENT.sub("", statement).strip())
+    return tuple(statement.strip() for statement in [*statements, current] if _COMMENT.sub("", statement).strip())

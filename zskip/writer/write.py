@@ -38,7 +38,7 @@ from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size
 from zskip.writer.row_source import Part, RowSource
-from zskip.writer.scatter import FILE, MemoryBuckets, SpilledBuckets, in_parallel, split
+from zskip.writer.scatter import FILE_NUMBER, MemoryBuckets, SpilledBuckets, in_parallel, split
 from zskip.writer.spool import SpillFolders, free_memory, repeatable
 from zskip.writer.storable import storable_rows
 from zskip.writer.transit_types import transit_schema, trimmed
@@ -46,21 +46,21 @@ from zskip.writer.transit_types import transit_schema, trimmed
 __all__ = ["Written", "write_files"]
 
 _MOST_BUCKETS = 256
-# Shares of the memory limit: rows kept in memory, parts on their way to the buckets, the rows of a bucket that is
-# being written.
+# Shares of the memory limit: for rows in memory, for parts on their way to the buckets, and for a bucket while it is
+# written.
 _RESIDENT_SHARE, _PARTS_SHARE, _BUCKET_SHARE = 0.4, 0.5, 0.125
 _SKETCH_SHARE = 0.125
-# The memory to sort and encode a file's rows, as a multiple of their size, beside their bucket.
-_ORDERED = 1.25
-# A column's dictionary of strings may take this fraction of the limit: 1/64.
-_TEXTS_SHARE = 64
+# The memory to sort and encode a file's rows, besides their bucket, as a multiple of their size.
+_SORTING_FACTOR = 1.25
+# A column's dictionary of strings may take one part in so many of the limit.
+_DICTIONARY_DIVISOR = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a write: the routing that it followed, the files in layout order, the number of rows.
+    """The result of a write: the routing that it followed, the files in layout order, and the number of rows.
 
-    ``rows_per_file``: the rows of a full file · ``sketches``: the segments of the files.
+    ``rows_per_file``: the rows of a full file · ``sketches``: the segments for the files.
     """
 
     routing: Routing
@@ -80,13 +80,13 @@ def write_files(
     *,
     slots: Sequence[tuple[int, int]] | None = None,
 ) -> Written:
-    """Write the rows of a source as new data files, by ``routing``, or by one that is fitted to them.
+    """Write the rows of a source as new data files, by ``routing``, or by a layout fitted to these rows.
 
     A file is named after its number in the routing, or after the entry of ``slots`` for that number: the first and the
-    last slot of the table's layout whose rows it holds. Columns that the source lacks are NULL. With a routing, a file
-    that would get more than twice ``rows_per_file`` is cut, and without ``slots`` neighbouring files of few rows are
-    merged (`file_groups`). The files belong to the table only after a commit. After an error or an interrupt, the
-    files written so far are removed.
+    last slot of the table's layout whose rows it contains. Columns that the source lacks are NULL. With a routing, a
+    file that would get more than twice ``rows_per_file`` is split, and without ``slots`` neighbouring files of few rows
+    are merged (`file_groups`). The files belong to the table only after a commit. After an error or an interrupt, it
+    removes the files written so far.
     """
     with ExitStack() as cleanup:
         folders = cleanup.enter_context(SpillFolders(options.temp_directory))
@@ -113,9 +113,9 @@ def available_cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _RowProfile:
-    """Estimates for all rows from their first part.
+    """Estimates for all rows from the first part that has some.
 
-    ``in_memory``, ``stored``: bytes of a row in memory and in a file · ``part_bytes``: of a part in memory ·
+    ``in_memory``, ``stored``: bytes of a row in memory and in a file · ``part_bytes``: bytes of a part in memory ·
     ``transit``: the schema with transit types.
     """
 
@@ -135,8 +135,11 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _FilePlan:
-    """Which rows share a file. ``counts``: rows of each slot · ``least``: the least rows of a file of several slots ·
-    ``most_rows``: the most rows of any file."""
+    """How slots are grouped into files.
+
+    ``counts``: the rows of each slot · ``least``: the least number of rows of a file of several slots · ``most_rows``:
+    the greatest number of rows of any file.
+    """
 
     routing: Routing
     groups: FileGroups
@@ -145,7 +148,7 @@ class _FilePlan:
     most_rows: int
 
     def pieces(self, first: int, rows: int) -> int:
-        """The number of files for the rows of the group that begins at a slot."""
+        """The number of files for a group of slots. ``first``: its first slot · ``rows``: the number of its rows."""
         count = 1 if rows <= self.most_rows else -(-2 * rows // self.most_rows)
         filled = int(np.count_nonzero(self.counts[first : int(self.groups.last[first]) + 1]))
         return max(count, min(filled, rows // self.least))
@@ -153,7 +156,10 @@ class _FilePlan:
 
 @dataclass(slots=True)
 class _Write:
-    """A write in progress, shared by its threads. ``begun``: the files to remove if it fails."""
+    """A write in progress, shared by its threads.
+
+    ``limit``: bytes of memory · ``begun``: the files to remove if it fails · ``id``: the random part of their names.
+    """
 
     storage: Storage
     schema: Schema
@@ -175,7 +181,7 @@ class _Write:
 
     def run(self, source: RowSource, routing: Routing | None, rows_per_file: int | None) -> Written:
         most, least = int(self.limit * _RESIDENT_SHARE), 1
-        source = repeatable(source, most, self.folders, lambda rows: self.options.reported("read", rows, None))
+        source = repeatable(source, most, self.folders, lambda rows: self.options.report("read", rows, None))
         profile = self._profile(source)
         if routing is None:
             routing, rows = self._fitted(source, profile)
@@ -184,16 +190,16 @@ class _Write:
         else:
             routing, rows = self._extended(source, routing)
             least = least_rows(rows_per_file) if rows_per_file else 1
-        # A group of slots must lie in one bucket. How many slots get rows is unknown yet: groups are widest if all do.
-        alone = self.slots is not None
-        widest = FileGroups.of(routing, 1 if alone else slots_per_file(rows, routing.files, least))
+        # A group of slots must be in one bucket. Which slots get rows is not known yet; groups are widest if all do.
+        ungrouped = self.slots is not None
+        widest = FileGroups.of(routing, 1 if ungrouped else slots_per_file(rows, routing.files, least))
         buckets, bucket_of = self._buckets(widest, int(rows * profile.in_memory))
-        narrow = NarrowForms(profile.transit, self.limit // _TEXTS_SHARE)
+        narrow = NarrowForms(profile.transit, self.limit // _DICTIONARY_DIVISOR)
         counts = self._scatter(source, routing, profile, buckets, bucket_of, narrow, rows)
         filled = int(np.count_nonzero(counts))
-        groups = widest if alone else FileGroups.of(routing, slots_per_file(rows, routing.files, least, filled))
-        shape = _FilePlan(routing, groups, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
-        files = self._gather(shape, buckets, profile, narrow, rows)
+        groups = widest if ungrouped else FileGroups.of(routing, slots_per_file(rows, routing.files, least, filled))
+        file_plan = _FilePlan(routing, groups, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
+        files = self._gather(file_plan, buckets, profile, narrow, rows)
         data_files = self._data_files(files)
         segments: tuple[SketchRecord, ...] = ()
         if self.sketches is not None:
@@ -206,23 +212,24 @@ class _Write:
         for part in source.parts(None):
             given = part()
             if given.num_rows:
-                carried = transit_schema(given, self.schema.arrow, self.options.partition_by)
-                rows = storable_rows(given, carried)
+                transit = transit_schema(given, self.schema.arrow, self.options.partition_by)
+                rows = storable_rows(given, transit)
                 head = rows.slice(0, 1 << 16)
                 encoding = fitted_encoding(head, self.options.compression)
                 stored = stored_bytes(head, encoding) / head.num_rows if self.options.sized_by_bytes else 0.0
-                return _RowProfile(rows.nbytes / rows.num_rows, stored, rows.nbytes, carried)
+                return _RowProfile(rows.nbytes / rows.num_rows, stored, rows.nbytes, transit)
         return _RowProfile(0.0, 0.0, 0, self.schema.arrow)
 
     # --- sample and fit ---
 
     def _fitted(self, source: RowSource, profile: _RowProfile) -> tuple[Routing, int]:
+        """The routing fitted to a sample of the rows, and the number of rows."""
         options = self.options
         by = [column.path for column in self.schema.orderable(options.by)]
         columns = fitted_columns(self.schema, options)
         unknown = options.files is None and source.row_count is None
-        known = options.file_count(source.row_count or options.files or 0, profile.stored)
-        size = LARGEST if unknown else sample_size(known)
+        expected_files = options.file_count(source.row_count or options.files or 0, profile.stored)
+        size = LARGEST if unknown else sample_size(expected_files)
         sample = RowSample(size, options.seed, source.row_count)
         rows = 0
         counts: dict[tuple[str, ...], int] = {}
@@ -237,16 +244,15 @@ class _Write:
             rows += table.num_rows
             for key, count in zip(keys, tally.tolist(), strict=True):
                 counts[key] = counts.get(key, 0) + count
-            options.reported("sample", rows, source.row_count)
+            options.report("sample", rows, source.row_count)
         sampled = sample.rows()
         if sampled is None:
             sampled = pa.schema([self.schema.arrow.field(name) for name in columns]).empty_table()
             counts = {} if options.partition_by else {(): 0}
-        wanted = options.file_count(rows, profile.stored)
-        return fitted(sampled, by, counts, wanted, options), rows
+        return fitted(sampled, by, counts, options.file_count(rows, profile.stored), options), rows
 
     def _extended(self, source: RowSource, routing: Routing) -> tuple[Routing, int]:
-        """The routing with the new partitions of these rows added, and the number of rows."""
+        """The routing extended by the new partitions of these rows, and the number of rows."""
         if not routing.partition_by and source.row_count is not None:
             return routing, source.row_count
         columns = list(routing.partition_by)
@@ -260,21 +266,21 @@ class _Write:
 
     def _one_file(self, routing: Routing) -> layouts.Assignment:
         """An assignment of a single file, for new partitions."""
-        like = routing.assignments[0] if routing.assignments else None
-        by = list(like.columns) if like else [column.path for column in self.schema.orderable(self.options.by)]
+        model = routing.assignments[0] if routing.assignments else None
+        by = list(model.columns) if model else [column.path for column in self.schema.orderable(self.options.by)]
         empty = self.schema.arrow.empty_table()
-        return layouts.fit(empty, by, layout=like.layout if like else self.options.layout, files=1, total_rows=0)
+        return layouts.fit(empty, by, layout=model.layout if model else self.options.layout, files=1, total_rows=0)
 
     # --- scatter ---
 
     def _buckets(self, groups: FileGroups, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
-        """Empty buckets, and the bucket of each file. A group of slots lies in one bucket."""
+        """Empty buckets for ``size`` bytes, and the bucket of each slot. The slots of a group are in one bucket."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
         numbers = groups.numbers
-        several = int(numbers.max(initial=0)) + 1
-        count = max(1, min(several, wanted, _MOST_BUCKETS))
-        bucket_of = numbers * count // several
+        group_count = int(numbers.max(initial=0)) + 1
+        count = max(1, min(group_count, wanted, _MOST_BUCKETS))
+        bucket_of = numbers * count // group_count
         if in_memory:
             return MemoryBuckets(count), bucket_of
         return SpilledBuckets(count, self.folders.make()), bucket_of
@@ -289,7 +295,7 @@ class _Write:
         narrow: NarrowForms,
         total: int,
     ) -> np.ndarray:
-        """Send the rows to the buckets. Returns the number of rows of each file."""
+        """Distribute the rows to the buckets. Returns the number of rows of each slot."""
 
         def scattered(part: Part) -> tuple[list[tuple[int, pa.Table]], np.ndarray]:
             rows = storable_rows(part(), profile.transit)
@@ -300,7 +306,7 @@ class _Write:
 
         done = 0
         counts = np.zeros(routing.files, np.int64)
-        # A part takes up to three times its size: as read, in transit types, and sorted by file.
+        # A part takes up to three times its size: as it is read, in transit types, and sorted by file.
         window = int(self.limit * _PARTS_SHARE) // max(3 * profile.part_bytes, 1)
         window = min(max(window, 1), self.cores + 1)
         for pieces, counted in in_parallel(self.pool, scattered, source.parts(None), window):
@@ -308,9 +314,9 @@ class _Write:
             for bucket, rows in pieces:
                 buckets.add(bucket, rows)
                 done += rows.num_rows
-            self.options.reported("scatter", done, total)
+            self.options.report("scatter", done, total)
         buckets.finish()
-        # Return the memory of reading to the system before files are written.
+        # Return the memory that reading took to the system before writing files.
         pa.default_memory_pool().release_unused()
         return counts
 
@@ -318,7 +324,7 @@ class _Write:
 
     def _gather(
         self,
-        shape: _FilePlan,
+        file_plan: _FilePlan,
         buckets: MemoryBuckets | SpilledBuckets,
         profile: _RowProfile,
         narrow: NarrowForms,
@@ -326,61 +332,61 @@ class _Write:
     ) -> list[_File]:
         memory = _Memory(int(self.limit * (1 - _BUCKET_SHARE)))
 
-        def made(bucket: int) -> list[_File]:
-            # A bucket takes up to twice its size: in its narrow form, and in transit types and sorted.
-            ordered = _ORDERED * profile.in_memory * buckets.rows(bucket)
-            with memory.reserved(int(buckets.bytes(bucket) + ordered)):
-                return list(self._files_of(buckets.take(bucket), shape, narrow, profile.transit))
+        def write_bucket(bucket: int) -> list[_File]:
+            # A bucket's rows are in memory twice: in their narrow form, and sorted in transit types.
+            sorting = _SORTING_FACTOR * profile.in_memory * buckets.rows(bucket)
+            with memory.reserved(int(buckets.bytes(bucket) + sorting)):
+                return list(self._files_of(buckets.take(bucket), file_plan, narrow, profile.transit))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_File] = []
         done = 0
-        for made_here in in_parallel(self.pool, made, filled, 2 * self.cores):
-            files.extend(made_here)
-            done += sum(pc.sum(file.units.row_count).as_py() for file in made_here)
+        for written in in_parallel(self.pool, write_bucket, filled, 2 * self.cores):
+            files.extend(written)
+            done += sum(pc.sum(file.units.row_count).as_py() for file in written)
             pa.default_memory_pool().release_unused()
-            self.options.reported("write", done, total)
+            self.options.report("write", done, total)
         return files
 
     def _files_of(
-        self, bucket: list[pa.RecordBatch], shape: _FilePlan, narrow: NarrowForms, schema: pa.Schema
+        self, bucket: list[pa.RecordBatch], file_plan: _FilePlan, narrow: NarrowForms, schema: pa.Schema
     ) -> Iterator[_File]:
         """Write the files of one bucket. ``schema``: of the rows, with transit types.
 
-        Each column is freed as soon as the last file has taken its rows.
+        It frees each column as soon as the last file has taken its rows.
         """
-        waiting = _by_file(bucket, shape.groups.first)
+        pending = _by_file(bucket, file_plan.groups.first)
         del bucket
-        while waiting:
-            file, runs = waiting.pop(0)
+        while pending:
+            file, runs = pending.pop(0)
             columns = {
-                name: narrow.together(name, [run.column(number) for run in runs])
+                name: narrow.unified(name, [run.column(number) for run in runs])
                 for number, name in enumerate(schema.names)
             }
             rows = sum(run.num_rows for run in runs)
             del runs
-            assignment = shape.routing.assignment_of(file)
-            count = shape.pieces(file, rows)
+            assignment = file_plan.routing.assignment_of(file)
+            count = file_plan.pieces(file, rows)
             piece_rows = -(-rows // count)
             length = int(even_cuts(piece_rows, self.group_rows)[1])
             by = top_level(assignment.columns, self.schema)
-            for name in columns if count > 1 else by:  # once, where it is needed more than once
-                columns[name] = _joined(columns[name])
+            for name in columns if count > 1 else by:  # combine columns once that are taken from more than once
+                columns[name] = _combined(columns[name])
             keys = pa.table({name: narrow.widened(name, columns[name]) for name in by})
             arranged = assignment.arrange(keys, length)
             del keys
-            named = f"{slot_label(file, int(shape.groups.last[file]))}-{self.id}"
+            label = f"{slot_label(file, int(file_plan.groups.last[file]))}-{self.id}"
             if self.slots is not None:
                 # The file of a partition that is new to the routing comes after all others.
-                named = f"{slot_label(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
+                label = f"{slot_label(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
             pieces = np.split(arranged, range(piece_rows, len(arranged), piece_rows))
-            for piece, numbered in enumerate(pieces):
-                name = f"part-{named}-{piece}" if count > 1 else f"part-{named}"
-                path = self.options.data_path(shape.routing.folder_of(file), name)
-                taken = _taken(columns, narrow, schema, numbered, last=piece == len(pieces) - 1)
-                yield self._written(path, trimmed(taken), assignment)
+            for piece, row_numbers in enumerate(pieces):
+                name = f"part-{label}-{piece}" if count > 1 else f"part-{label}"
+                path = self.options.data_path(file_plan.routing.folder_of(file), name)
+                rows_of_piece = _taken(columns, narrow, schema, row_numbers, last=piece == len(pieces) - 1)
+                yield self._write_file(path, trimmed(rows_of_piece), assignment)
 
-    def _written(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
+    def _write_file(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.group_rows)
         units = collect.row_groups(rows, cuts, self.schema)
         stored = rows.drop_columns(list(self.options.partition_by)) if self.options.partition_by else rows
@@ -396,14 +402,14 @@ class _Write:
     def _data_files(self, files: Sequence[_File]) -> DataFiles:
         paths = [file.path for file in files]
         listed = self.storage.size_and_modified(paths)
-        place = pc.index_in(pa.array(paths, pa.string()), listed.path)
+        position = pc.index_in(pa.array(paths, pa.string()), listed.path)
         groups = [file.units for file in files]
         nothing = FileStatistics(pa.array([], pa.int64()), {})
         return DataFiles(
             pa.array(paths, pa.string()),
-            listed.size.take(place),
-            listed.modified.take(place),
-            listed.etag.take(place),
+            listed.size.take(position),
+            listed.modified.take(position),
+            listed.etag.take(position),
             FileStatistics.concat([collect.merged(units) for units in groups]) if groups else nothing,
             FileStatistics.concat(groups) if groups else nothing,
             offsets_of([len(units) for units in groups]),
@@ -411,35 +417,36 @@ class _Write:
 
 
 def _by_file(bucket: list[pa.RecordBatch], file_of: np.ndarray) -> list[tuple[int, list[pa.RecordBatch]]]:
-    """The rows of each file, in ascending order: a slice of every piece that has some. ``file_of``: by slot."""
-    found: dict[int, list[pa.RecordBatch]] = {}
+    """The rows of each file, by ascending number, as slices of the pieces. ``file_of``: the file of each slot."""
+    by_file: dict[int, list[pa.RecordBatch]] = {}
     for piece in bucket:
-        numbers = file_of[piece.column(FILE).to_numpy()]
+        numbers = file_of[piece.column(FILE_NUMBER).to_numpy()]
         edges = [*np.flatnonzero(np.diff(numbers, prepend=-1)).tolist(), len(numbers)]
         for start, end in pairwise(edges):
-            found.setdefault(int(numbers[start]), []).append(piece.slice(start, end - start))
-    return sorted(found.items(), key=itemgetter(0))
+            by_file.setdefault(int(numbers[start]), []).append(piece.slice(start, end - start))
+    return sorted(by_file.items(), key=itemgetter(0))
 
 
-def _joined(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _combined(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column with its chunks combined, as far as offsets of 32 bits allow."""
     return pa.table({"": column}).combine_chunks().column(0)
 
 
 def _taken(
     columns: dict[str, pa.ChunkedArray], narrow: NarrowForms, schema: pa.Schema, rows: np.ndarray, *, last: bool
 ) -> pa.Table:
-    """Rows of the columns, by number, in transit types. Taking the ``last`` ones removes the columns."""
-    places = pa.array(rows)
+    """Rows of the columns, by number, in transit types. ``last``: remove each column once its rows are taken."""
+    row_numbers = pa.array(rows)
 
     def taken(name: str) -> pa.ChunkedArray:
         column = columns.pop(name) if last else columns[name]
-        return narrow.widened(name, _joined(column).take(places))
+        return narrow.widened(name, _combined(column).take(row_numbers))
 
     return pa.Table.from_arrays([taken(name) for name in schema.names], schema=schema)
 
 
 class _Memory:
-    """A budget of bytes that threads share. A thread that needs more than is free waits; a larger need takes it all."""
+    """A budget of bytes that threads share. A thread waits until its bytes are free, at most the whole budget."""
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size

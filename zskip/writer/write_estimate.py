@@ -1,4 +1,4 @@
-"""Estimate how long a write takes by writing samples."""
+"""Estimate how long a write takes, by writing samples."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _MOST_ROWS = 160_000
 
 
 def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) -> float:
-    """About how many seconds writing ``total_rows`` rows like the sample takes on this machine, without reading them.
+    """An estimate of the seconds to write ``total_rows`` rows like the sample on this machine, without reading them.
 
-    The sample is written to a temporary folder, then as several copies, until that takes twice as long. The difference
-    is the cost of rows; the rest is the cost of files, which occurs once.
+    It writes the sample to a temporary folder, then several copies of it, until that takes twice as long. The
+    difference is the cost of rows; the rest is the fixed cost of files.
     """
     rows = sample
-    short = long = _written(rows, assignment)
+    short = long = _seconds(rows, assignment)
     while long < 2 * short and 0 < rows.num_rows < min(total_rows, _MOST_ROWS):
         rows = pa.concat_tables([rows] * 4)
-        long = _written(rows, assignment)
-    each_row = (long - short) / max(1, rows.num_rows - sample.num_rows)
-    return float(max(0.0, short + each_row * (total_rows - sample.num_rows)))
+        long = _seconds(rows, assignment)
+    per_row = (long - short) / max(1, rows.num_rows - sample.num_rows)
+    return float(max(0.0, short + per_row * (total_rows - sample.num_rows)))
 
 
-def _written(rows: pa.Table, assignment: Assignment) -> float:
-    """The seconds it takes to write some rows."""
+def _seconds(rows: pa.Table, assignment: Assignment) -> float:
+    """The seconds that writing some rows takes."""
     routing, schema = Routing((), ((),), (assignment,)), Schema(storable_schema(rows.schema))
     full = max(1, rows.num_rows // assignment.files)
     with tempfile.TemporaryDirectory() as folder:
