@@ -250,7 +250,7 @@ def open(
         source = sources.source_of(path, version, moment, storage_options, deep)
         if source is not None:
             return Table.of_source(source, most)
-    storage = _backend(session).storage(cast("str", path), storage_options)
+    storage = _backend(session).open_storage(cast("str", path), storage_options)
     return Table(storage, tablelog.load(storage, None if version is None else _require_version(version), moment), most)
 
 

@@ -77,7 +77,7 @@ def test_texts_come_back_also_when_they_become_too_many(
     narrow = NarrowForms(schema, most_bytes)
     given = [pa.array(part, pa.string()).dictionary_encode() for part in parts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(narrowing, "_MOST_TEXTS", most)
+        patch.setattr(narrowing, "_MOST_STRINGS", most)
         forms = [narrow.narrowed(pa.table([part], schema=schema))["s"] for part in given]
     chunks = [chunk for form in forms for chunk in form.chunks]
     found = narrow.widened("s", narrow.unified("s", chunks))
@@ -151,7 +151,7 @@ def test_every_way_makes_the_same_files(
     given_as: str, texts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a column's dictionaries differ by row group, and where all its texts are too many to be known."""
-    monkeypatch.setattr(narrowing, "_MOST_TEXTS", texts)
+    monkeypatch.setattr(narrowing, "_MOST_STRINGS", texts)
     monkeypatch.setattr(row_source, "PART_ROWS", 400)
     rows = growing(6000)
     source: Any = rows
