@@ -614,7 +614,15 @@ class Table:
         return dataset(lambda predicate: planning.survey(index, predicate, changes=changed()).scan)
 
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
-        """Register this version under a name with DataFusion, where it prunes by comparisons and IN."""
+        """Register this version under a name with DataFusion, where it prunes by comparisons and IN.
+
+        Raises `InvalidOption` for what is no context of DataFusion.
+        """
+        if not hasattr(context, "register_dataset"):
+            given = type(context).__name__
+            raise InvalidOption(
+                f"A context of DataFusion is needed, not {given}: datafusion.SessionContext() makes one."
+            )
         context.register_dataset(name, self.dataset())
 
     # --- changing ---

@@ -327,3 +327,9 @@ def test_an_internal_error_of_duckdb_ends_no_other_plan(tmp_path: Path) -> None:
         broken.execute(query, {"f": [path], "s": schema}).fetchall()
     assert table.plan("n % 7 = 3").count() == 14
     assert table.plan("n % 7 = 3").to_arrow().num_rows == 14
+
+
+def test_what_is_no_context_of_datafusion_is_refused(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"x": [1, 2]}), tmp_path / "t", by=["x"], files=1)
+    with pytest.raises(InvalidOption, match=r"not DuckDBPyConnection: .*SessionContext\(\)"):
+        table.to_datafusion(duckdb.connect(), "t")  # type: ignore[arg-type]
