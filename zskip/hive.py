@@ -1,7 +1,7 @@
-"""Hive partitions, ``column=value/``: the values of partition columns as folder names, and back.
+"""Hive partitions: the values of partition columns as folder names, ``column=value/``, and back.
 
-A value is written as Spark and DuckDB do: dates as 2024-01-31, NULL as ``__HIVE_DEFAULT_PARTITION__``, characters
-that a file system may refuse as %XX. No two values have the same text.
+Values are written as by Spark and DuckDB: dates as 2024-01-31, NULL as ``__HIVE_DEFAULT_PARTITION__``, and characters
+that a file system may refuse as %XX. Different values have different texts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIT = (t.is_integer, t.is_string, t.is_boolean, t.is_date32, lambda type: t.is_
 
 
 def require_partition_type(column: str, type: pa.DataType) -> None:
-    """Raise `SchemaError` for a type whose values cannot be folder names."""
+    """Raises `SchemaError` for a type whose values cannot be folder names."""
     plain = type.value_type if t.is_dictionary(type) else type
     if not any(holds(plain) for holds in _FIT):
         raise SchemaError(
@@ -69,7 +69,7 @@ def partition_texts(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
 
 
 def folder(columns: Sequence[str], texts: Sequence[str]) -> str:
-    """The folder of a partition, with a slash at its end. Raises `SchemaMismatch` for a name that no disk takes.
+    """The folder of a partition, with a slash at the end. Raises `SchemaMismatch` for a name that is too long.
 
     >>> folder(["day", "host"], ["2024-01-31", "a/b"])
     'day=2024-01-31/host=a%2Fb/'
@@ -89,7 +89,7 @@ def _escape(text: str) -> str:
 
 
 def values_of(path: str) -> dict[str, str | None]:
-    """The partition values in a path, as text; None for NULL. Raises `SchemaMismatch` for bytes that are no text.
+    """The partition values in a path as text, None for NULL. Raises `SchemaMismatch` for bytes that are not UTF-8.
 
     >>> values_of("day=2024-01-31/host=a%2Fb/part-0.parquet")
     {'day': '2024-01-31', 'host': 'a/b'}
@@ -109,7 +109,7 @@ def encoded_names(path: str) -> dict[str, str]:
 
 
 def _decoded(text: str) -> str:
-    """Text without its %XX. Raises `SchemaMismatch` for bytes that are no text, over which DuckDB fails as well."""
+    """A text with its %XX decoded. Raises `SchemaMismatch` for bytes that are not UTF-8, at which DuckDB fails too."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError as error:
@@ -117,7 +117,7 @@ def _decoded(text: str) -> str:
 
 
 def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:
-    """The text of each file in each partition column; null where a path has no folder of the column.
+    """The text of each file's value of each partition column; null if a path has no folder for the column.
 
     >>> partitions(pa.array(["day=1/a.parquet", "day=2/host=x%20y/b.parquet"]))["host"].to_pylist()
     [None, 'x y']
@@ -134,9 +134,9 @@ def partitions(paths: pa.StringArray) -> dict[str, pa.StringArray]:
 
 
 def inferred_type(texts: pa.StringArray) -> pa.DataType:
-    """The type of the partition values of foreign folders; null and `NULL` are ignored.
+    """The type of the partition values in folders of other writers; null and `NULL` are ignored.
 
-    An integer or a date where every text has the canonical form of one, else a string: "007" is a string, and so is
+    An integer or a date if every text is the canonical form of one, else a string: "007" is a string, and so is
     2024-02-30.
 
     >>> [inferred_type(pa.array(texts)) for texts in (['1', '-20', None], ['2024-01-31'], ['2024-02-30'])]

@@ -1,4 +1,4 @@
-"""Checks of options that verbs share. Each raises `InvalidOption`, with the option's name and the value, cut short."""
+"""Checks of options that verbs share. Each raises `InvalidOption` with the option's name and its value, abbreviated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refuse(name: str, what: str, value: object) -> InvalidOption:
 
 
 def require_number(name: str, value: Any, *, least: int, most: int = 1 << 62, whole: bool = True) -> None:
-    """An integer, or with ``whole=False`` any real number, of at least ``least`` and at most ``most``."""
+    """Requires an integer, or with ``whole=False`` any real number, of at least ``least`` and at most ``most``."""
     known = not isinstance(value, bool) and isinstance(value, Integral if whole else Real)
     if not known or not value >= least:
         raise refuse(name, f"a {'whole ' if whole else ''}number of at least {least}", value)
@@ -43,7 +43,7 @@ def require_number(name: str, value: Any, *, least: int, most: int = 1 << 62, wh
 
 
 def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """One of some words; the nearest is offered."""
+    """Requires one of some words; the error suggests the nearest one."""
     if not isinstance(value, str) or value not in choices:
         offered = nearest(value, choices) if isinstance(value, str) else ""
         raise InvalidOption(f"{name}= is one of {', '.join(choices)}, not {shown(value)}.{offered}")
@@ -102,7 +102,7 @@ _RULES: dict[str, Callable[[str, Any], None]] = {
 
 
 def check_options(**given: object) -> None:
-    """Check options by their names. None stands for an option that was not given."""
+    """Checks options by their names. None stands for an option that was not given."""
     for name, value in given.items():
         if value is not None:
             _RULES[name](name, value)

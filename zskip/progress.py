@@ -1,4 +1,4 @@
-"""`Progress`: how long work tells its caller how far it is."""
+"""`Progress`: the callback by which long work reports how far it is."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ Phases count files ("footers", "rows"), predicates ("verify"), or the rows of a 
 
 
 def unreported(phase: str, done: int, total: int | None) -> None:
-    """The progress that nobody asked for."""
+    """A `Progress` that does nothing."""

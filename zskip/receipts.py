@@ -1,4 +1,4 @@
-"""Receipts: what a verb that changed a table has done, each with the table's version after it."""
+"""Receipts: the results of verbs that change a table, each with the table's version after the change."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What every receipt has. ``version``: the table's after the change; where nothing was to be done, as before."""
+    """The base of all receipts. ``version``: of the table after the change; the previous one if nothing was changed."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Appended(Receipt):
-    """How many rows, files and bytes an append added."""
+    """The rows, files and bytes that an append added."""
 
     rows: int
     files: int
@@ -39,7 +39,7 @@ class Appended(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Overwritten(Receipt):
-    """How many rows, files and bytes the table has after an overwrite."""
+    """The rows, files and bytes of the table after an overwrite."""
 
     rows: int
     files: int
@@ -48,7 +48,7 @@ class Overwritten(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(Receipt):
-    """The result of a delete. Files whose rows all matched were dropped unread, those with some were rewritten."""
+    """The result of a delete. Files whose rows all matched were dropped unread; others with a match were rewritten."""
 
     rows: int
     files_dropped: int
@@ -58,12 +58,13 @@ class Deleted(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Optimized(Receipt):
-    """What an optimize did, or with ``dry_run`` would do.
+    """The result of an optimize, or with ``dry_run`` its expected result.
 
-    ``files_rewritten`` and ``bytes_rewritten``: what was read and replaced · ``files_before`` and ``files_after``: of
-    the whole table · ``depth_…``: files that a look-up reads, averaged over the clustering columns · ``skipped_…``:
-    the share of rows that a look-up skips. What comes after is None in a dry run, and where it cannot be read ·
-    ``files_left``: that were to be rewritten, and were left: others changed their groups meanwhile, or time was up.
+    ``files_rewritten``, ``bytes_rewritten``: the files that were read and replaced · ``files_before``, ``files_after``:
+    the files of the table · ``depth_…``: the files that a look-up reads, averaged over the clustering columns ·
+    ``skipped_…``: the share of rows that a look-up skips. Values after the change are None in a dry run, and if they
+    cannot be read. ``files_left``: files that were due but not rewritten, since other writers changed them meanwhile or
+    time was up.
     """
 
     files_rewritten: int
@@ -80,10 +81,10 @@ class Optimized(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Clustered(Receipt):
-    """What `cluster` did, or in a dry run would do. ``version``: of a table of another format, the format's own.
+    """The result of `cluster`, or of its dry run. ``version``: for a table of another format, that format's version.
 
-    ``files_rewritten``, ``bytes_rewritten``: of the table's files, how many were read and replaced · ``files_written``:
-    by how many, None in a dry run.
+    ``files_rewritten``, ``bytes_rewritten``: the files that were read and replaced · ``files_written``: the files that
+    replace them, None in a dry run
     """
 
     files_rewritten: int
@@ -94,28 +95,28 @@ class Clustered(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Restored(Receipt):
-    """``restored``: the version that the table is as again."""
+    """The result of a restore. ``restored``: the version whose content the table has again."""
 
     restored: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed(Receipt):
-    """``before``: the version that the table had until now, the same where nothing had changed."""
+    """The result of a refresh. ``before``: the previous version, the same as ``version`` if nothing had changed."""
 
     before: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sketched(Receipt):
-    """``sketches``: those that the table has now, each a kind and a column, as "values of uid"."""
+    """The result of a change of sketches. ``sketches``: those that the table has now, such as "values of uid"."""
 
     sketches: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed(Receipt):
-    """The result of a vacuum, or of its dry run: removed files, their bytes, and removed versions."""
+    """The result of a vacuum, or of its dry run: the removed files, their size in bytes, and the removed versions."""
 
     paths: tuple[str, ...]
     bytes: int
@@ -124,8 +125,8 @@ class Vacuumed(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a tend. ``done``: what it did, in words · ``left``: what is still due, and why; None where nothing is
-    · ``receipt``: of the verb, None where it did not run."""
+    """One step of a tend. ``done``: a description of what it did · ``left``: what is still due, and why; None if
+    nothing is · ``receipt``: of the verb; None if it did not run"""
 
     name: str
     done: str
@@ -135,7 +136,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Tended(Receipt):
-    """What a tend did, or with ``dry_run`` would do. ``steps``: in their order · ``seconds``: what they took."""
+    """The result of a tend, or of its dry run. ``steps``: in order · ``seconds``: their duration"""
 
     steps: tuple[Step, ...]
     seconds: float
@@ -152,10 +153,10 @@ class Tended(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Repaired(Receipt):
-    """What a repair did. ``parts``: those that were lost, by path.
+    """The result of a repair. ``parts``: the paths of parts of the index that were lost.
 
-    ``went_back_to``: the version that the table is again, where the newest entry was lost; else None. ``layout_lost``:
-    whether appends no longer know how the rows are laid out.
+    ``went_back_to``: the version to which the table was reset because newer log entries were lost; else None ·
+    ``layout_lost``: whether appends no longer know how the rows are laid out
     """
 
     parts: tuple[str, ...]
