@@ -1,12 +1,11 @@
-"""`Steps`: everything that a predicate says of one term, as a step function over the term's values.
+"""`Steps`: all conditions on one term, as a step function over the term's values.
 
     x > 5 AND x <> 8           cuts      6      8      9
                                cells  F      T      F      T          NULL → null
 
-Cuts stand just before a value: ``after v`` is ``before`` the next value of the type, which every type has (for
-strings, v followed by a zero byte). So a cell is never empty, and the answer for a unit is the union of the cells
-that [lower, upper] touches: exact for one term, whatever AND, OR and NOT it is made of, and as fast for ten thousand
-values as for ten.
+A cut is just before a value. A cut after v is one before the next value of the type, which always exists (for strings,
+v followed by a zero byte). So a cell is never empty, and the outcomes of a unit are the union of the cells that [lower,
+upper] touches. This is exact for any AND, OR and NOT over one term, and as fast for ten thousand values as for ten.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ def _tested(outcome: bool | None) -> Masks:
 
 
 _FEW_RUNS = 4
-"""Runs of cells with one outcome that are compared with one by one."""
+"""The number of runs of cells with an outcome up to which units are compared with each run."""
 
 _MOST_POINTS = 1 << 16
-"""Values that evidence is asked of: a range of so many integers or days is asked value by value."""
+"""The most integers or days in ranges for which evidence is looked up value by value."""
 
 _MOST_CONSTANTS = 1 << 20
-"""Of values that are written one by one, or are the keys of a join."""
+"""The most values for which evidence is looked up that a predicate lists, or that are the keys of a join."""
 
 _TESTED = {outcome: _tested(outcome) for outcome in (True, False, None)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """``cells[i]`` holds the outcomes between ``cuts[i - 1]`` (included) and ``cuts[i]``, as a mask of bits.
+    """``cells[i]``: the outcomes from ``cuts[i - 1]`` (included) to ``cuts[i]``, as a mask of bits.
 
-    ``nan`` and ``null`` hold the outcomes of NaN and of NULL. Cuts ascend, without repetition.
+    ``nan``, ``null``: the outcomes of NaN and of NULL. The cuts are distinct and ascending.
     """
 
     term: Scalar
@@ -72,7 +71,7 @@ class Steps:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ranks", RankIndex(self.cuts))
 
-    # ── making ──
+    # ── constructors ──
 
     @staticmethod
     def below(term: Scalar, value: pa.Scalar, included: bool) -> Steps:
@@ -85,7 +84,7 @@ class Steps:
 
     @staticmethod
     def among(term: Scalar, values: pa.Array, or_null: bool) -> Steps:
-        """``term IN values``, which are sorted and distinct."""
+        """``term IN values``; the values are sorted and distinct."""
         nan = FALSE
         if t.is_floating(values.type):
             is_nan = pc.is_nan(values)
@@ -96,11 +95,11 @@ class Steps:
         cells = np.full(len(before) + len(after) + 1, miss, np.uint8)
         cells[1::2] = TRUE
         cuts = _interleaved(before, after)
-        return _tidy(Steps(term, cuts, cells, nan if nan == TRUE else miss, NULL))
+        return _simplified(Steps(term, cuts, cells, nan if nan == TRUE else miss, NULL))
 
     @staticmethod
     def within(term: Scalar, lows: pa.Array, highs: pa.Array, closed: Bools) -> Steps:
-        """``term`` in any of the ranges that begin at a low and end before its high, or with it where ``closed``.
+        """``term`` in any of the ranges from a low to before its high, or including it where ``closed``.
 
         low              low     high        high
          |<--------------------->|
@@ -111,20 +110,20 @@ class Steps:
         lows, highs, closed = lows.filter(kept), highs.filter(kept), closed[np.asarray(kept)]
         begins = cuts_at(term.type, lows, False)
         ends = [cuts_at(term.type, highs.filter(pa.array(closed == after)), after) for after in (False, True)]
-        cuts = _joined([begins, *ends])
+        cuts = _concatenated([begins, *ends])
         order = _order(cuts)
-        # A range that ends with the greatest value of its type has no cut behind it.
+        # A range that ends with the greatest value of its type has no cut after it.
         opened = np.cumsum(np.repeat([1, -1], [len(begins), len(cuts) - len(begins)])[order])
         cells = np.concatenate([[0], opened]) > 0
         found = Steps(term, _take(cuts, order), np.where(cells, TRUE, FALSE).astype(np.uint8), FALSE, NULL)
-        return _tidy(found)
+        return _simplified(found)
 
     @staticmethod
     def is_null(term: Scalar) -> Steps:
         """``term IS NULL``."""
         return Steps(term, _no_cuts(term), np.array([FALSE], np.uint8), FALSE, TRUE)
 
-    # ── joining ──
+    # ── three-valued logic ──
 
     def negated(self) -> Steps:
         """NOT."""
@@ -139,35 +138,35 @@ class Steps:
 
     @staticmethod
     def all_of(parts: Sequence[Steps]) -> Steps:
-        """AND of any number of steps of one term, in one sort of all their cuts.
+        """AND of any number of step functions of one term, by one sort of all their cuts.
 
-        For each cell it counts the parts that can be TRUE, FALSE, NULL, not FALSE, or fail there, by adding up the
-        changes at each cut.
+        Counts, for each cell, the parts that can be TRUE, FALSE, NULL, not FALSE, or fail there, as the cumulative sum
+        of the changes at each cut.
         """
         if len(parts) == 1:
             return parts[0]
-        cuts = _joined([part.cuts for part in parts])
+        cuts = _concatenated([part.cuts for part in parts])
         order = _order(cuts)
         changes = np.concatenate([np.diff(_indicators(part.cells), axis=1) for part in parts], axis=1)[:, order]
         base = sum(_indicators(part.cells[:1])[:, 0] for part in parts)
         counts = (
             np.concatenate([np.zeros((5, 1), np.int64), np.cumsum(changes, axis=1)], axis=1) + np.asarray(base)[:, None]
         )
-        cells = _conjoined(counts, len(parts))
+        cells = _and_cells(counts, len(parts))
         ends = [_indicators(np.array([[part.nan, part.null] for part in parts], np.uint8).T.ravel())]
         totals = ends[0].reshape(5, 2, len(parts)).sum(axis=2)
-        nan, null = _conjoined(totals, len(parts))
-        return _tidy(Steps(parts[0].term, _take(cuts, order), cells, int(nan), int(null)))
+        nan, null = _and_cells(totals, len(parts))
+        return _simplified(Steps(parts[0].term, _take(cuts, order), cells, int(nan), int(null)))
 
     @staticmethod
     def any_of(parts: Sequence[Steps]) -> Steps:
         """OR, by De Morgan."""
         return Steps.all_of([part.negated() for part in parts]).negated()
 
-    # ── asking ──
+    # ── evaluation ──
 
     def outcomes(self, span: Span, evidence: Evidence | None = None) -> Outcomes:
-        """The outcomes of all units at once; ``evidence`` of the same units takes away what needs a value they lack."""
+        """The outcomes of all units at once; ``evidence`` of the same units excludes those of values that they lack."""
         first, last = self.ranks.at_most(span.lower), self.ranks.at_most(span.upper)
         answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
@@ -180,9 +179,9 @@ class Steps:
                 found = span.value & self._touched(has, first, last)
             nan = span.nan if self.nan & bit else None
             if evidence is not None:
-                found = self._held(found, self.points(bit), evidence)
+                found = self._narrowed_by_evidence(found, self.points(bit), evidence)
                 if nan is not None and t.is_floating(self.term.type):
-                    nan = self._held(nan, values_of(np.array([np.nan]), self.term.type), evidence)
+                    nan = self._narrowed_by_evidence(nan, values_of(np.array([np.nan]), self.term.type), evidence)
             if nan is not None:
                 found = found | nan
             if self.null & bit:
@@ -191,7 +190,7 @@ class Steps:
         return Outcomes(answers[0], answers[1], answers[2], answers[3] | span.fail)
 
     def points(self, bit: int) -> pa.Array | None:
-        """The values that have an outcome, NaN apart, ascending; None where they are too many, or none.
+        """The values that have an outcome, without NaN, ascending; None if there are too many, or none.
 
         >>> from zskip.expr.tree import Reference
         >>> x = Reference("x", pa.int32())
@@ -217,7 +216,7 @@ class Steps:
         following = pc.binary_join_element_wise(low, b"", b"\0")
         return values_of(low, self.term.type) if pc.all(pc.equal(following, high)).as_py() else None
 
-    def _held(self, possible: Bools, values: pa.Array | None, evidence: Evidence) -> Bools:
+    def _narrowed_by_evidence(self, possible: Bools, values: pa.Array | None, evidence: Evidence) -> Bools:
         """The possible units that may hold one of the values."""
         units = np.flatnonzero(possible)
         may = None if values is None or not len(units) else evidence.may_hold_any(self.term, values, units)
@@ -240,7 +239,7 @@ class Steps:
 
 
 def is_nan(value: pa.Scalar) -> bool:
-    """Whether a constant is NaN, which equals itself and is above every number."""
+    """Whether a constant is NaN."""
     return bool(t.is_floating(value.type) and value.as_py() != value.as_py())
 
 
@@ -258,7 +257,7 @@ def _no_cuts(term: Scalar) -> Keys:
 
 
 def cuts_at(type: pa.DataType, values: pa.Array, after: bool) -> Keys:
-    """The cuts just before (or just after) each value; a cut after the type's greatest value is left out."""
+    """The cuts just before, or just ``after``, each value; without a cut after the greatest value of the type."""
     found = keys(values)
     if isinstance(found, pa.Array):
         return pc.binary_join_element_wise(found, b"", b"\0") if after else found
@@ -280,12 +279,12 @@ def _interleaved(before: Keys, after: Keys) -> Keys:
 
 
 def _indicators(cells: Masks) -> np.ndarray:
-    """Five rows: can be TRUE, FALSE, NULL, anything but FALSE, can fail."""
+    """Five rows, with a column per cell: can be TRUE, FALSE, NULL, anything but FALSE, can fail."""
     true, false, null, fail = ((cells & bit) != 0 for bit in (TRUE, FALSE, NULL, FAIL))
     return np.stack([true, false, null, true | null, fail]).astype(np.int64)
 
 
-def _conjoined(counts: np.ndarray, parts: int) -> Masks:
+def _and_cells(counts: np.ndarray, parts: int) -> Masks:
     true, false, null, not_false, fail = counts
     return (
         np.where(true == parts, TRUE, 0)
@@ -295,7 +294,7 @@ def _conjoined(counts: np.ndarray, parts: int) -> Masks:
     ).astype(np.uint8)
 
 
-def _joined(cuts: Sequence[Keys]) -> Keys:
+def _concatenated(cuts: Sequence[Keys]) -> Keys:
     if isinstance(cuts[0], np.ndarray):
         return np.concatenate(cuts)
     return pa.concat_arrays(cuts)
@@ -311,8 +310,8 @@ def _take(cuts: Keys, order: np.ndarray) -> Keys:
     return cuts[order] if isinstance(cuts, np.ndarray) else cuts.take(pa.array(order))
 
 
-def _tidy(steps: Steps) -> Steps:
-    """Of equal cuts the last, and no cut between cells that say the same."""
+def _simplified(steps: Steps) -> Steps:
+    """The step function with the last of equal cuts, and without cuts between cells with equal outcomes."""
     cuts, cells = steps.cuts, steps.cells
     if len(cuts) == 0:
         return steps

@@ -29,29 +29,31 @@ class Evidence(Protocol):
     """Proofs that units lack a value or a text. Unit i is slot i of the accompanying statistics."""
 
     def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
-        """Every pair of one of ``units`` and a value that the unit may hold; None where nothing is known of the term.
+        """All pairs of one of ``units`` and a value that the unit may hold; None if nothing is known about the term.
 
-        ``values``: distinct, of the term's type, in ascending order, NaN at most last, without NULL. A pair is a
-        unit's number and the position of a value, in any order; a value without a pair is certainly not in the unit.
-        -0.0 and 0.0 are equal.
+        ``values``: distinct and ascending, of the term's type, with NaN last and without NULL. The pairs are two
+        arrays, of the numbers of units and of positions in ``values``, in any order. A unit surely lacks a value with
+        which it has no pair. -0.0 and 0.0 are equal.
         """
 
     def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> Bools | None:
-        """For each of ``units``, whether it may hold one of any number of values; None where nothing is known."""
+        """For each of ``units``, whether it may hold any of the values; None if nothing is known about the term."""
 
     def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
-        """For each of ``units``, whether some row may satisfy the condition; None where nothing is known of it."""
+        """For each of ``units``, whether some row may satisfy the condition; None if nothing is known about it."""
 
 
 class UnitSearch(Protocol):
-    """The same evidence, asked of all units at once, by those that it names."""
+    """The same evidence as a search over all units."""
 
     def holding(self, term: Scalar, values: pa.Array) -> Ints | None:
-        """The numbers of all units that may hold one of the values (as `Evidence.may_hold` takes them), ascending; None
-        where nothing is known of the term."""
+        """The ascending numbers of the units that may hold one of the values; None if nothing is known about the term.
+
+        ``values``: as for `Evidence.may_hold`.
+        """
 
     def containing(self, condition: Contains) -> Ints | None:
-        """The numbers of all units of which some row may satisfy the condition, ascending; None as above."""
+        """The ascending numbers of the units of which some row may satisfy the condition; None if nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class EvidenceOfUnits:
     units: Ints
 
     def may_hold(self, term: Scalar, values: pa.Array, units: Ints) -> tuple[Ints, Ints] | None:
-        """As `Evidence.may_hold`, by the new numbers."""
+        """`Evidence.may_hold`, with the new numbers."""
         found = self.evidence.may_hold(term, values, self.units[units])
         if found is None:
             return None
@@ -70,9 +72,9 @@ class EvidenceOfUnits:
         return np.searchsorted(self.units, original), positions
 
     def may_hold_any(self, term: Scalar, values: pa.Array, units: Ints) -> Bools | None:
-        """As `Evidence.may_hold_any`."""
+        """`Evidence.may_hold_any`, with the new numbers."""
         return self.evidence.may_hold_any(term, values, self.units[units])
 
     def may_contain(self, condition: Contains, units: Ints) -> Bools | None:
-        """As `Evidence.may_contain`, by the new numbers."""
+        """`Evidence.may_contain`, with the new numbers."""
         return self.evidence.may_contain(condition, self.units[units])
