@@ -289,7 +289,7 @@ class Segment:
 
         It reads no further once all of these are found.
         """
-        lows = np.unique((keys >> np.uint64(64 - self.key_bits)).view(np.int64)) << self.file_bits
+        lows = np.sort(keys >> np.uint64(64 - self.key_bits)).view(np.int64) << self.file_bits
         highs = lows + ((1 << self.file_bits) - 1)
         begins = np.searchsorted(highs, self._first)
         ends = np.append(np.searchsorted(lows, self._first[1:]), len(lows))

@@ -44,7 +44,7 @@ _LEAST_SAVED, _MANY_ROWS = 3e-3, 100_000
 _KEYS_LIE_TOGETHER = 0.1
 # Where a column has a sketch of its values: the share of the files that is expected to go, seconds for each of its
 # entries, and for how many of them a key is expected to be looked up.
-_GONE_BY_SKETCH, _AN_ENTRY, _ENTRIES_A_KEY = 0.5, 2e-8, 10
+_GONE_BY_SKETCH, _AN_ENTRY, _ENTRIES_A_KEY = 0.5, 1e-8, 10
 # Of a table with more shards, it is the shards that are counted: they take less time than a million files.
 _SHARDS_OF_FILES = 4
 
@@ -108,8 +108,10 @@ class JoinedTable:
     @property
     def expected_rows(self) -> float:
         """How many rows its conditions and keys are expected to leave."""
-        known = self.survivors.predicate is None or bool(self.survivors.all_match.all())
-        return self._rows * (1.0 if known and not self.keys else _ROWS_LEFT)
+        if self.keys:
+            return self._rows * _ROWS_LEFT
+        of_files = np.asarray(pc.fill_null(self.survivors.rows, 0))[: len(self.survivors.all_match)]
+        return float(of_files @ np.where(self.survivors.all_match, 1.0, _ROWS_LEFT))
 
 
 Ask = Callable[[JoinedTable, str, float], tuple[pa.Array, Hashable] | None]
@@ -135,8 +137,8 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
         join = min(worth, key=lambda one: tables[one.source].seconds)
         pending.remove(join)
         source, table = tables[join.source], tables[join.place]
-        # A query that takes longer than half of what it could save is interrupted, and not run again.
-        found = ask(source, join.key, table.seconds / 2)
+        # A query that takes longer than what it could save is interrupted, and not run again.
+        found = ask(source, join.key, table.seconds)
         if found is not None:
             _prune_by_values(source, table, join, *found)
 
