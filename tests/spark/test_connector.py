@@ -66,7 +66,7 @@ def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     pq.write_table(taken.append_column("keep", pa.array([1] * len(taken))), folder / "dim.parquet")
     spark.read.parquet(str(folder / "dim.parquet")).createOrReplaceTempView("dim")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pruned_scan, "_A_KEY_QUERY", 0.0)
+        patched.setattr(pruned_scan, "_A_KEY_QUERY", 1e-9)
         yield rows
     for name in ("fact", "plain", "dim"):
         spark.catalog.dropTempView(name)
@@ -254,12 +254,22 @@ def test_without_the_connector_filters_prune_still(
     assert rows.select("_metadata.file_name").distinct().count() == _FILES
 
 
+def test_a_folder_that_was_empty_when_it_was_indexed(spark: SparkSession, fact: DataFrame, tmp_path: Path) -> None:
+    built = build_table(tmp_path / "t", pa.table({"i": [7]}), files=1, managed=False)
+    next((tmp_path / "t").glob("*.parquet")).unlink()
+    zskip.open(tmp_path / "t").refresh()
+    found = zs.table(spark, tmp_path / "t", connector=True)
+    pq.write_table(pa.table({"i": [25, 25]}), tmp_path / "t" / "new.parquet")
+    assert built.snapshot.version < zskip.open(tmp_path / "t").version
+    assert found.join(spark.table("dim").where("keep > 0"), "i").count() == 2
+
+
 def test_few_files_are_not_worth_a_query_for_keys(
     spark: SparkSession, fact: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined = "SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0"
     assert "dynamicpruning" in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
-    monkeypatch.setattr(pruned_scan, "_A_KEY_QUERY", 0.1)
+    monkeypatch.setattr(pruned_scan, "_A_KEY_QUERY", 0.15)
     assert "dynamicpruning" not in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
 
 

@@ -17,7 +17,7 @@ __all__ = ["PrunedScan", "ScanDefaults", "spark_builder"]
 
 # Seconds on a common machine: what Spark takes for a file and for a byte of the columns that it reads of it, and what
 # it takes at least to plan and run a query for the keys of a join.
-_A_FILE, _A_BYTE, _A_KEY_QUERY = 1e-3, 2e-8, 0.1
+_A_FILE, _A_BYTE, _A_KEY_QUERY = 1e-3, 2e-8, 0.15
 _BUILDER = "org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder"
 
 

@@ -74,7 +74,8 @@ class SnapshotFiles:
         column = self.index.snapshot.schema.find([name], case_sensitive=True)
         if column is None or not is_key_type(column.type):
             return 0.0
-        return 1 - 1 / file_slices(self.index, column.path)
+        # A folder of which the index knows no file yet has no slices.
+        return 1 - 1 / max(file_slices(self.index, column.path), 1.0)
 
     def predicate(self, expressions: Sequence[Any]) -> tuple[Predicate | None, bool]:
         """What Catalyst's expressions say of the rows, as far as it can be read, and whether all of it could be."""
