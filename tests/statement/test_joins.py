@@ -115,6 +115,12 @@ PRUNED = [
     ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [2, 1]),
     ("SELECT * FROM {0} t WHERE NOT EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [16, 1]),
     ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key + 1 = t.key AND s.name = 'p')", [16, 1]),
+    # DuckDB's sort drops columns that only it needs, so that the numbers of the others are not those below it.
+    (
+        "SELECT * FROM {0} t WHERE val < 5 AND val IN "
+        "(SELECT val FROM (SELECT DISTINCT ON (key) key, val, txt FROM {1} ORDER BY key, val) u WHERE u.txt < 's34')",
+        [10, 16],
+    ),
     # NULL is a partner of NULL only where the statement says so, and the small table has one.
     ("SELECT * FROM {0} t JOIN {dim} s ON t.key IS NOT DISTINCT FROM s.key WHERE s.name = 'p'", [13, 1]),
     (

@@ -114,7 +114,7 @@ def _traced(side: Node, term: str, stubs: Sequence[StubColumns]) -> _Column | No
 def _has_one_column(node: Node) -> bool:
     if node.name == "FILTER":
         return _has_one_column(node.children[0])
-    return len(_shown(node)) == 1 and not node.info.get("Aggregates")
+    return len(_shown(node)) == 1 and _shown(node) != [""] and not node.info.get("Aggregates")
 
 
 def _shown(node: Node) -> list[str]:
@@ -134,7 +134,8 @@ def _numbered(
         name = stubs[place].printed.get(shown[number]) if number < len(shown) else None
         return None if name is None else _Column(place, name, path)
     below = (*path, (node, 0))
-    if node.name in ("FILTER", "ORDER_BY", "TOP_N", "LIMIT", "STREAMING_LIMIT"):
+    # Not those of a sort, which drops what only it needs and does not print that.
+    if node.name in ("FILTER", "LIMIT", "STREAMING_LIMIT"):
         return _numbered(node.children[0], number, stubs, below)
     if (node.name == "PROJECTION" or node.name in _GROUPS) and number < len(shown):
         ordinal = _ORDINAL.fullmatch(shown[number])
