@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 
 from zskip import types as t
@@ -162,6 +163,10 @@ def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
         return spark.createDataFrame([], types)
     if not scan.plain:
         # Spark's Parquet reader knows neither deleted rows nor what only the log says: they come through this machine.
+        touched = np.array([path in scan.deletes for path in scan.relative_paths])
+        rest = scan.narrowed(~touched)
+        if len(rest) and rest.plain:
+            return read_files(spark, rest, schema).union(read_files(spark, scan.narrowed(touched), schema))
         return spark.createDataFrame(scan.unfiltered().to_arrow(schema.names), types)
     named = named_files(scan)
     options = parquet_options(schema, scan.managed)
