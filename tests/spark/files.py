@@ -7,22 +7,32 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-__all__ = ["files_read", "scanned"]
+__all__ = ["CONNECTOR", "files_read", "scanned"]
+
+CONNECTOR, _FILE_SOURCE = "BatchScanExec", "FileSourceScanExec"
 
 
-def files_read(rows: DataFrame) -> int:
-    """Run it, and add up the files of every scan in its final plan."""
+def files_read(rows: DataFrame, *kinds: str) -> int:
+    """Run it, and add up the files of every scan in its final plan; of these kinds only, where some are given.
+
+    Scans below what Spark broadcasts for the keys of a join, with AQE off, are not in that plan.
+    """
     rows.collect()
-    return scanned(rows)
+    return scanned(rows, *kinds)
 
 
-def scanned(rows: DataFrame) -> int:
+def scanned(rows: DataFrame, *kinds: str) -> int:
     """The same of a DataFrame that has been run."""
-    return sum(map(_files, _scans(rows._jdf.queryExecution().executedPlan())))
+    scans = _scans(rows._jdf.queryExecution().executedPlan())
+    return sum(_files(scan) for scan in scans if not kinds or _kind(scan) in kinds)
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
 
 
 def _files(scan: Any) -> int:
-    if scan.getClass().getSimpleName() == "FileSourceScanExec":
+    if _kind(scan) == _FILE_SOURCE:
         return int(scan.metrics().apply("numFiles").value())
     tasks = scan.filteredPartitions()
     parts = [tasks.apply(number) for number in range(tasks.size())]
@@ -31,8 +41,8 @@ def _files(scan: Any) -> int:
 
 
 def _scans(node: Any) -> Iterator[Any]:
-    kind = node.getClass().getSimpleName()
-    if kind in ("FileSourceScanExec", "BatchScanExec"):
+    kind = _kind(node)
+    if kind in (_FILE_SOURCE, CONNECTOR):
         yield node
     elif kind == "AdaptiveSparkPlanExec":
         yield from _scans(node.executedPlan())
