@@ -146,6 +146,20 @@ def test_damaged_segments_skip_nothing_and_are_repaired(table: zskip.Table, how:
     assert zskip.repair(table.uri).parts == ()
 
 
+@pytest.mark.parametrize("how", ["missing", "noise"])
+def test_a_damaged_sketch_does_not_keep_a_table_from_being_optimized(table: zskip.Table, how: str) -> None:
+    """A sketch is only an aid: both ended in DamagedIndex."""
+    for number in range(4):
+        table.append(rows(2000 + 10 * number, 10))
+    damage(table, how)
+    table = zskip.open(table.uri)
+    table.tend()
+    assert table.optimize(full=True).files_rewritten > 0
+    assert found(zskip.open(table.uri), 2001)[1] == [2001]
+    zskip.repair(table.uri)
+    assert found(zskip.open(table.uri), 3) == (1, [3])
+
+
 def test_sketches_are_added_to_a_table_and_dropped(tmp_path: Path) -> None:
     table = zskip.write(rows(0, 2000), tmp_path / "t", by="a", files=10)
     ranges = found(table, 3)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,40 @@ def test_what_is_no_segment_is_damaged(table: pa.Table, header: bytes | None) ->
         Segment(pa.BufferReader(sink.getvalue()), "the segment")
     with pytest.raises(DamagedIndex):
         Segment(pa.BufferReader(b"PAR1 no footer PAR1"), "the segment")
+
+
+HEADER = {"key_bits": 33, "file_bits": 3, "first": [0], "count": [4], "smallest": [8]}
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [[8, 15], [9, 10], [8, 8], [8, 3], [8, 1 << 40], [-8, 8], [8, None]],
+    ids=["unknown file", "another first", "twice", "descending", "beyond", "negative", "null"],
+)
+def test_pairs_that_cannot_be_are_damage(pairs: list[int | None]) -> None:
+    """Behind valid digests they raised IndexError where segments were merged."""
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    metadata: dict[Any, Any] = {b"zskip.segment": json.dumps(HEADER).encode()}
+    pq.write_table(pa.table({"pair": pa.array(pairs, pa.int64())}).replace_schema_metadata(metadata), sink)
+    segment = Segment(pa.BufferReader(sink.getvalue()), "the segment")
+    for read in (segment.distinct_keys, lambda: segment.find(np.array([1 << 31, 1 << 63], np.uint64))):
+        with pytest.raises(DamagedIndex, match="the segment holds"):
+            read()
+    with pytest.raises(DamagedIndex, match="the segment holds"):
+        write_segment(_Kept(), [Source(segment, np.arange(4))], Coverage.of(np.arange(4)), 33)
+
+
+def test_a_header_of_many_brackets_is_damage() -> None:
+    """It raised RecursionError."""
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    metadata: dict[Any, Any] = {b"zskip.segment": b"[" * 100_000}
+    pq.write_table(pa.table({"pair": [1]}).replace_schema_metadata(metadata), sink)
+    with pytest.raises(DamagedIndex):
+        Segment(pa.BufferReader(sink.getvalue()), "the segment")
 
 
 FORGED = """

@@ -16,7 +16,7 @@ import pytest
 import zskip
 from tests.clouds import STORES, unavailable
 from zskip import tablelog
-from zskip.errors import CommitConflict, TableExists, TableNotFound, UncertainCommit
+from zskip.errors import CommitConflict, FilesRemoved, TableExists, TableNotFound, UncertainCommit
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import log
 from zskip.tablelog.snapshot import Snapshot
@@ -448,3 +448,24 @@ def test_a_vacuum_goes_on_where_the_newest_version_is_vacuumed_after_it_is_read(
     assert tablelog.vacuum(storage, older_than=timedelta(0)).version == 4
     assert storage.stalled
     assert ids(place) == [*range(10), *range(1000, 1030)]
+
+
+def test_an_append_whose_own_part_a_vacuum_took_before_it_is_merged_says_so(tmp_path: Path) -> None:
+    """It ended in DamagedIndex, and told to repair what is not damaged."""
+    place = str(tmp_path / "table"), None
+    table = write(place)
+    refused = 0
+    for number in range(8):
+        storage = open_storage(*place)
+        known = set(storage.list("_zskip/stats").path.to_pylist())
+
+        def remove(storage: Storage = storage, known: set[str] = known) -> None:
+            storage.delete([path for path in storage.list("_zskip/stats").path.to_pylist() if path not in known])
+
+        standing: Any = StandingRead(storage, "_zskip/stats/", remove)
+        table._storage = standing
+        try:
+            table.append(rows(100 + 10 * number))
+        except FilesRemoved:
+            refused += standing.stalled
+    assert refused

@@ -34,6 +34,7 @@ _METADATA = b"zskip.segment"
 _CHUNK, _READ_AT_ONCE = 1 << 16, 16
 _LEAST_GROUP, _LARGEST_GROUP, _GROUPS = 1 << 14, 1 << 20, 256
 _CACHED_PAIRS = 1 << 21
+_UNREADABLE = (pa.ArrowException, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ class Segment:
             fits &= self._first.shape == (len(groups),) and (np.diff(self._first) > 0).all()
             fits &= 0 < self.key_bits <= 63 - self.file_bits
             fits &= len(self.coverage) <= 1 << self.file_bits
-        except (pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (*_UNREADABLE, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise DamagedIndex(f"{name} is no segment of a sketch ({error})") from error
         if not fits:
             raise DamagedIndex(f"{name} is no segment of a sketch")
@@ -279,10 +280,7 @@ class Segment:
             starts, ends = np.searchsorted(pairs, lows[within]), np.searchsorted(pairs, highs[within], "right")
             asked.append(np.repeat(within, ends - starts))
             files.append(pairs[numbers_of_runs(starts, ends)] & ((1 << self.file_bits) - 1))
-        found = np.concatenate(files)
-        if (found >= len(self.coverage)).any():
-            raise DamagedIndex(f"{self._name} names files that it does not know")
-        return np.concatenate(asked), found
+        return np.concatenate(asked), np.concatenate(files)
 
     def files_holding(self, keys: Hashes, asked: Numbers) -> NDArray[np.bool_]:
         """Of every file by number, whether it may hold one of any number of keys; right for those that are ``asked``.
@@ -312,12 +310,29 @@ class Segment:
                 return self._groups[number]
             try:
                 column = self._parquet.read_row_group(number, use_threads=False).column(0)
-            except (pa.ArrowException, OSError) as error:
+            except _UNREADABLE as error:
                 raise DamagedIndex(f"{self._name} cannot be decoded ({error})") from error
+            if column.type != pa.int64() or column.null_count:
+                raise DamagedIndex(f"{self._name} holds something other than pairs")
             pairs = np.concatenate([np.zeros(0, np.int64), *(np.asarray(chunk) for chunk in column.chunks)])
             self._release()
+            self._require_pairs(number, pairs)
             self._groups[number] = pairs
             return pairs
+
+    def _require_pairs(self, number: int, pairs: Numbers) -> None:
+        """Raises `DamagedIndex` unless these can be the pairs of a row group."""
+        end = self._first[number + 1] if number + 1 < len(self._first) else 1 << (self.key_bits + self.file_bits)
+        files = pairs & ((1 << self.file_bits) - 1)
+        if (
+            not len(pairs)
+            or pairs[0] != self._first[number]
+            or pairs[0] < 0
+            or pairs[-1] >= end
+            or (pairs[1:] <= pairs[:-1]).any()
+            or int(files.max()) >= len(self.coverage)
+        ):
+            raise DamagedIndex(f"{self._name} holds pairs out of order, or of files that it does not know")
 
 
 def _numbers_between(first: NDArray[np.intp], last: NDArray[np.intp]) -> list[int]:

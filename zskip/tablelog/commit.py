@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from zskip.errors import CommitConflict, FilesRemoved, TableExists, UncertainCommit, UnsafePath
+from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableExists, UncertainCommit, UnsafePath
 from zskip.schema import Schema
 from zskip.stats import DataFiles
 from zskip.storage.storage import Storage, abandon, unsafe_paths
@@ -194,7 +194,12 @@ class _Attempt:
         for attempt in range(_ATTEMPTS):
             if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
                 raise _AlreadyCommitted(newest)
-            candidate = self._applied(base, newest)
+            try:
+                candidate = self._applied(base, newest)
+            except DamagedIndex:
+                # A part that this commit wrote, and reads to merge it with others, may be what is missing.
+                require_kept(self.storage, sorted(self._kept()), None, None)
+                raise
             self._require_files(candidate)
             if self._create(candidate):
                 self._check_committed(candidate, newest)

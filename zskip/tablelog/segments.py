@@ -6,6 +6,7 @@ in the commit that adds the last of them; `optimize` makes one of all.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ __all__ = [
     "segment_paths",
 ]
 
+_LOG = logging.getLogger("zskip")
 FOLDER, SUFFIX = "sketches", ".parquet"
 _FEW_FILES, _NEARLY_ALL = 10, 0.9
 _FANOUTS = ((1 << 16, 2), (1 << 20, 4), (1 << 62, 8))
@@ -117,7 +119,7 @@ def segment_paths(sketches: Sequence[SketchRecord]) -> frozenset[str]:
 
 
 def merged_wholly(drafts: Drafts, snapshot: Snapshot) -> Snapshot:
-    """The same snapshot with one segment for each sketch. Raises `DamagedIndex`."""
+    """The same snapshot with one segment for each sketch; a sketch that cannot be read stays as it is."""
     index = Index(drafts.storage, snapshot)
     alive = np.sort(np.asarray(index.ids(np.arange(len(index))).drop_null()))
     return replace(snapshot, sketches=tuple(_merged_all(drafts, sketch, alive) for sketch in snapshot.sketches))
@@ -126,15 +128,19 @@ def merged_wholly(drafts: Drafts, snapshot: Snapshot) -> Snapshot:
 def _merged_all(drafts: Drafts, record: SketchRecord, alive: NDArray[np.int64]) -> SketchRecord:
     """The same sketch in one segment, of the files that still are in the table: ``alive``, their ids, ascending.
 
-    A sketch that is one such segment already stays as it is.
+    A sketch that is one such segment already stays as it is; so does one that cannot be read, which skips nothing.
     """
     if record.name.kind not in SKETCHES:
         return record
-    if len(record.segments) == 1:
-        known = open_segment(drafts.storage, record.segments[0]).coverage.ids()
-        if np.isin(known, alive, assume_unique=True).all():
-            return record
-    return replace(record, segments=_merged(drafts, record, record.segments, alive))
+    try:
+        if len(record.segments) == 1:
+            known = open_segment(drafts.storage, record.segments[0]).coverage.ids()
+            if np.isin(known, alive, assume_unique=True).all():
+                return record
+        return replace(record, segments=_merged(drafts, record, record.segments, alive))
+    except DamagedIndex as error:
+        _LOG.warning('The sketch "%s" of the column %s is not merged: %s', record.name.kind, record.name.column, error)
+        return record
 
 
 def _merged(

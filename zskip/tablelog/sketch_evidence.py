@@ -124,9 +124,8 @@ class Sketches:
 
     def _all_with(self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]]) -> Ints:
         """The files that a look-up finds, and those that no segment knows."""
-        found = self.found(record, find)
-        if found is None:
-            return self._all_with(record, find)  # a segment less
+        while (found := self.found(record, find)) is None:
+            pass  # once more, without the segment that cannot be read
         return np.union1d(found[0], self._nowhere(record))
 
     def _nowhere(self, record: SketchRecord) -> Ints:
