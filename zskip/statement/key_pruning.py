@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from zskip import types as t
 from zskip.expr import Dialect, Predicate
 from zskip.expr.tree import IsNull, Reference, in_, or_
-from zskip.layouts import depths
 from zskip.plan import Survivors, survey
 from zskip.schema import Column
 from zskip.sketches import SketchName
@@ -195,6 +194,8 @@ def _slices(tables: Sequence[JoinedTable], join: JoinKeys) -> float:
 
 def file_slices(index: Index, path: str) -> float:
     """Into how many parts a column divides the files of a table: a key lies in one of them."""
+    from zskip.layouts import depths  # a tenth of the first statement's time in a process, and only joins need it
+
     known = _SLICES.setdefault(index, {})
     if path not in known:
         shards = range(len(index.snapshot.shards))
