@@ -182,9 +182,9 @@ def test_a_table_that_is_named_by_a_link_is_opened(catalog: Catalog, tmp_path: P
     "properties",
     [
         {"write.metadata.path": "elsewhere/meta"},
-        {"write.data.path": "elsewhere/data"},
+        pytest.param({"write.data.path": "elsewhere/data"}, marks=pytest.mark.slow),
         {"write.data.path": "elsewhere/data", "write.object-storage.enabled": "true"},
-        {"write.object-storage.enabled": "true"},
+        pytest.param({"write.object-storage.enabled": "true"}, marks=pytest.mark.slow),
     ],
     ids=lambda given: " ".join(given),
 )
