@@ -262,3 +262,27 @@ def test_a_negated_number_beside_nan_is_kept(type: str, nan: str) -> None:
                 live = [row for (row,) in con.sql(f"SELECT rowid FROM t WHERE {sql}").fetchall()]
                 assert found.may_match[live].all(), sql
                 assert np.isin(np.flatnonzero(found.all_match), live).all(), sql
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "nulls", "nans", "pruned", "kept"),
+    [
+        (None, None, 10, None, ["x = 1", "x > 1", "x IS NOT NULL", "isnan(x)"], ["x IS NULL"]),
+        (None, None, None, 10, ["NOT isnan(x)", "x < 1", "x IS NULL"], ["isnan(x)", "x > 1"]),
+        (3.0, float("nan"), 0, None, ["x < 2", "x = 2"], ["x > 6", "x = 4", "isnan(x)"]),
+        (float("nan"), 5.0, 0, None, ["x = 6"], ["x > 6", "x < -1", "x = 4", "isnan(x)"]),
+    ],
+    ids=["all null", "all nan", "upper bound nan", "lower bound nan"],
+)
+def test_counts_of_all_rows_and_one_nan_bound_leave_the_other_proofs(
+    lower: float | None, upper: float | None, nulls: int | None, nans: int | None, pruned: list[str], kept: list[str]
+) -> None:
+    bounds = (pa.array([value], pa.float64()) for value in (lower, upper))
+    counts = (pa.array([value], pa.int64()) for value in (nulls, nans))
+    column = ColumnStatistics(*bounds, *counts, pa.array([True]), pa.array([True]))
+    units = FileStatistics(pa.array([10]), {"x": column}).statistics()
+    may_match = {
+        sql: pruning.outcomes(bind(sql, Schema(pa.schema({"x": pa.float64()}))), units).may_match[0]
+        for sql in [*pruned, *kept]
+    }
+    assert [sql for sql, may in may_match.items() if not may] == pruned
