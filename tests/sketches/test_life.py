@@ -7,6 +7,7 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,6 +55,12 @@ def test_a_look_up_reads_the_one_file_that_holds_the_value(table: zskip.Table) -
     plan = table.plan(f"NOT {uid(3)}")
     assert f"in {table.snapshot.totals.files - 1} of the files that are read, every row matches" in plan.explain()
     assert len(plan.to_arrow()) == 1999
+
+
+def test_a_glob_over_all_subfolders_finds_data_files_alone(table: zskip.Table) -> None:
+    assert table.snapshot.sketches
+    assert duckdb.read_parquet(f"{table.uri}/**/*.parquet").columns == ["n", "a", "uid"]
+    assert len(list(Path(table.uri).rglob("*.parquet"))) == table.snapshot.totals.files
 
 
 def test_appends_inherit_the_sketches_and_leave_few_segments(table: zskip.Table) -> None:

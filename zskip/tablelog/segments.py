@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("zskip")
-FOLDER, SUFFIX = "sketches", ".parquet"
+FOLDER, SUFFIX = "sketches", ".sketch"  # no suffix of data files: globs find those too
 _FEW_FILES, _NEARLY_ALL = 10, 0.9
 _FANOUTS = ((1 << 16, 2), (1 << 20, 4), (1 << 62, 8))
 """Of one order of magnitude (a factor of four), so many segments become one, by how many entries they have."""
