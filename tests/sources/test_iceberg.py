@@ -280,6 +280,19 @@ def test_rows_deleted_by_position_stay_deleted(catalog: Catalog) -> None:
     require_same(zskip.open(table), table.scan().to_arrow(), ["id >= 100", "id = 500"])
 
 
+@pytest.mark.parametrize(("count", "length"), [(3, 10_000), (20, 1 << 20)], ids=["one small file a row", "long rows"])
+def test_few_rows_of_many_bytes_are_read_under_their_new_name(catalog: Catalog, count: int, length: int) -> None:
+    data = pa.table({"id": range(count), "text": [random.Random(row).randbytes(length) for row in range(count)]})
+    table = catalog.create_table("n.t", schema=data.schema)
+    for row in range(count) if count < 10 else [slice(None)]:
+        table.append(data.slice(row, 1) if isinstance(row, int) else data)
+    with table.update_schema() as update:
+        update.rename_column("text", "bytes")
+        for number in range(40):
+            update.add_column(f"more{number}", LongType())
+    require_same(zskip.open(table), table.scan().to_arrow(), ["id = 2", "id > 0 AND more7 IS NULL"])
+
+
 def test_deletion_vectors_stay_applied(catalog: Catalog) -> None:
     table, files = table_of_two_files(catalog)
     path = puffin(table, files[0], [1, 2, 3, 50])

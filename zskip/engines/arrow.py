@@ -55,7 +55,7 @@ def to_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[pa.
     if len(scan) == 0:
         return iter(())
     native = not ambiguous(scan.schema.arrow.names) and all(lossless(field.type) for field in schema)
-    native = native and _batch_rows(scan) >= _VECTOR_ROWS
+    native = native and (not scan.plain or _batch_rows(scan) >= _VECTOR_ROWS)
     return _read(scan, _native_batches(scan, schema) if native else row_group_batches(scan, schema, where))
 
 
@@ -169,7 +169,8 @@ def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _batch_rows(scan: Scan) -> int:
     """How many rows to read at once: fewer where rows are long, so that memory is bounded."""
     rows, size = (pc.sum(scan.files.column(name), min_count=1).as_py() for name in ("rows", "size"))
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // size)) if rows and size else _BATCH_ROWS
+    is_long = rows and size and size > _BATCH_BYTES
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // size)) if is_long else _BATCH_ROWS
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -191,7 +192,8 @@ def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Itera
     """Arrow reads the planned row groups and no others; DuckDB says which of their rows match."""
     if not scan.plain:
         raise SchemaError(
-            f"A column of this {scan.source} table has a type that DuckDB cannot carry. Name the others in columns=."
+            f"DuckDB cannot carry the type of a column of this {scan.source} table, or two names differ only in case. "
+            "Name the other columns in columns=."
         )
     con = connection(scan)
     asked = [] if where is None or scan.predicate is None else scan.predicate.columns
