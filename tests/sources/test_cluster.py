@@ -28,7 +28,9 @@ def shuffled(count: int = 4000) -> pa.Table:
             "a": RANDOM.integers(0, 1000, count),
             "b": RANDOM.integers(0, 1000, count),
             "day": pa.array([f"d {n}/%" for n in RANDOM.integers(0, 3, count)]),
-            "ratio": pa.array([None if n < 0.1 else float("nan") if n < 0.2 else n for n in RANDOM.random(count)]),
+            "ratio": pa.array(
+                [None if n < 0.1 else float("nan") if n < 0.2 else n for n in RANDOM.random(count)], pa.float64()
+            ),
         }
     )
 
