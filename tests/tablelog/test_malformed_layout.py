@@ -10,6 +10,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
@@ -132,3 +133,19 @@ def test_an_append_by_a_malformed_layout_names_the_version(tmp_path: Path) -> No
         with pytest.raises(DamagedIndex, match="Version 3 can be read, but not changed"):
             table.append(MORE)
         assert table.count() == 66
+
+
+def test_totals_that_are_not_the_sums_are_named(tmp_path: Path) -> None:
+    entry = written(tmp_path)
+    path, first = tmp_path / log.entry_path(3), entry["shards"][0]
+    for total in ("files", "row_groups", "rows", "bytes"):
+        of_table = changed(entry, ("totals", total), entry["totals"][total] + 1)
+        path.write_bytes(signed(of_table))
+        with pytest.raises(DamagedIndex, match=path.name):
+            zskip.open(tmp_path)
+        # Of the table and a shard alike: then the shard's part knows better, when it is read.
+        path.write_bytes(signed(changed(of_table, ("shards", 0, total), first[total] + 1)))
+        table = zskip.open(tmp_path)
+        read = {"row_groups": lambda: table.index.row_groups(np.arange(2), [])}  # noqa: B023
+        with pytest.raises(DamagedIndex, match=first["file_part"]["path"]):
+            read.get(total, lambda: table.plan("n >= 0").skipped)()  # noqa: B023

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from zskip.errors import DamagedIndex, UnsafePath
@@ -23,6 +24,7 @@ from zskip.tablelog.snapshot import Snapshot
 __all__ = ["CACHE_BYTES", "SOURCE_FORMATS", "FileUnits", "Index", "RowGroupUnits"]
 
 _Value = TypeVar("_Value")
+_Column = TypeVar("_Column", pa.Array, pa.Array | None)
 CACHE_BYTES = 1 << 30
 
 SOURCE_FORMATS = ("delta", "iceberg")
@@ -147,7 +149,7 @@ class Index:
         read = reader.ranges(missing) if missing else None
         row_count = self.once(
             (level, shard, None),
-            lambda: reader.row_count() if read is None else read.row_count,
+            lambda: self._adding_up(shard, "row_count", reader.row_count() if read is None else read.row_count, level),
             lambda counts: counts.nbytes,
         )
         columns: dict[str, Ranges] = {}
@@ -193,7 +195,9 @@ class Index:
         for shard, rows in self._by_shard(files):
             column = self.once(
                 ("column", shard, name),
-                lambda shard=shard: self._file_reader(shard).columns([name]).get(name),  # type: ignore[misc]
+                lambda shard=shard: self._adding_up(  # type: ignore[misc]
+                    shard, name, self._file_reader(shard).columns([name]).get(name)
+                ),
                 lambda values: 0 if values is None else values.nbytes,
             )
             if column is None:
@@ -201,6 +205,17 @@ class Index:
             else:
                 parts.append(column if len(rows) == len(column) else column.take(pa.array(rows)))
         return pa.concat_arrays(parts) if parts else pa.array([], type)
+
+    def _adding_up(self, shard: int, name: str, values: _Column, level: str = "file") -> _Column:
+        """A column of a shard's files. Raises `DamagedIndex` where it does not add up to the shard's rows or bytes."""
+        record = self.snapshot.shards[shard]
+        total = {"row_count": record.totals.rows, "size": record.totals.bytes}.get(name) if level == "file" else None
+        if total is not None:
+            found = None if values is None else pc.sum(values, skip_nulls=False, min_count=0).as_py()
+            if found != total:
+                what = f'adds up to {found} in "{name}", and its snapshot promises {total:,}'
+                raise DamagedIndex(lost(self.parts, record.file_part, what))
+        return values
 
     def paths(self, files: np.ndarray) -> pa.StringArray:
         """The paths of files by number (ascending), in the table and nowhere else. Raises `UnsafePath`."""

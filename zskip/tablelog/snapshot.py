@@ -274,6 +274,9 @@ class Snapshot:
     def from_json(json: Json) -> Snapshot:
         layout, shards = json["layout"], tuple(Shard.from_json(shard) for shard in _get(json, "shards", list))
         _require_plausible_shards(shards)
+        totals, promised = Totals.of([shard.totals for shard in shards]), Totals.from_json(_get(json, "totals", dict))
+        if totals != promised:
+            raise ValueError(f"its shards hold {totals}, and it promises {promised}")
         arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(_get(json, "schema", str), validate=True)))
         partition_by = tuple(str(path) for path in _get(json, "partition_by", list))
         if _get(json, "managed", bool) and not set(partition_by) <= set(arrow.names):
