@@ -17,7 +17,7 @@ from zskip.binder.bind_constants import bind_constants, reads_clock
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.lists import SHORTEST, listed_constants, lists_are_intact, without_long_lists
 from zskip.binder.names import Names, RecordedName
-from zskip.binder.parser_quirks import keywords_as_columns, without_parser_warnings
+from zskip.binder.parser_quirks import collations_as_words, keywords_as_columns, without_parser_warnings
 from zskip.binder.refusals import opaque
 from zskip.binder.split import Part, nesting, parses_exponentially, skeleton
 from zskip.binder.sql_text import Parameters, SourceText, is_unicode, require_parameters
@@ -313,6 +313,7 @@ class _PredicateBuilder:
         if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
             message = "This is a statement or a named expression, and not a condition on rows."
             raise UnsupportedSql(message, self.source.original, self._span(part))
+        collations_as_words(statement)
         return statement
 
     def _error_span(self, detail: Mapping[str, object], tokens: Sequence[Token]) -> tuple[int, int] | None:

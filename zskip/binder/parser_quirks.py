@@ -1,4 +1,4 @@
-"""Differences between the parser and engines: columns that are named like statements; and the parser's warnings."""
+"""Differences between the parser and engines: names of columns and of collations; and the parser's warnings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from zskip.binder.names import Names
+from zskip.binder.nodes import text_range
 
-__all__ = ["keywords_as_columns", "without_parser_warnings"]
+__all__ = ["collations_as_words", "keywords_as_columns", "without_parser_warnings"]
 
 _KEYWORDS = {
     "alter", "attach", "begin", "cache", "comment", "commit", "connect", "copy", "delete", "detach", "disconnect",
@@ -44,6 +46,17 @@ def keywords_as_columns(tokens: list[Token], names: Names) -> list[Token]:
             position = (token.line, token.col, token.start, token.end, token.comments)
             replaced[index] = Token(TokenType.IDENTIFIER, token.text, *position)
     return replaced
+
+
+def collations_as_words(node: exp.Expr) -> None:
+    """Makes words of the collations in an expression: the parser takes ``NOCASE.NOACCENT`` for a column."""
+    for collated in node.find_all(exp.Collate):
+        name = collated.expression
+        if isinstance(name, exp.Column):
+            word = exp.var(".".join(part.name for part in name.parts))
+            start, end = text_range(name)
+            word.meta.update(start=start, end=end - 1)
+            collated.set("expression", word)
 
 
 @contextmanager
