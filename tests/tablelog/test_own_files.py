@@ -41,8 +41,9 @@ def test_a_refresh_refuses_a_table_that_was_written_into_the_folder(tmp_path: Pa
     pq.write_table(rows, tmp_path / "plain.parquet")
     indexed = zskip.index(tmp_path)
     zskip.write(rows, tmp_path / "t", by=["id"], files=4).delete("id < 51")
-    with pytest.raises(ForeignTable, match="t is a table of zskip"):
-        indexed.refresh()
+    for verb in (indexed.refresh, indexed.to_arrow, indexed.count, lambda: zskip.sql(f"FROM '{tmp_path}'")):
+        with pytest.raises(ForeignTable, match="t is a table of zskip"):
+            verb()
 
 
 def test_a_table_as_a_source_gives_its_live_rows(lake: Path) -> None:

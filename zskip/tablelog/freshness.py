@@ -13,6 +13,7 @@ from zskip.errors import FilesRemoved
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
+from zskip.tablelog.own_files import refuse_files_of_tables_below
 
 __all__ = ["Changes", "changes", "data_files", "listed", "only"]
 
@@ -62,7 +63,8 @@ def listed(index: Index) -> Changes | None:
     """The changes of a folder whose files may change; None where nothing can differ, and nothing is listed.
 
     Files that zskip wrote never change, statistics that were handed over are trusted, and the files of a Delta or
-    Iceberg table are those of its log. Raises `FilesRemoved` where a vacuum removed files that `cluster` replaced.
+    Iceberg table are those of its log. Raises `FilesRemoved` where a vacuum removed files that `cluster` replaced,
+    and `ForeignTable` where zskip wrote a table into a subfolder.
     """
     if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
         return None
@@ -72,6 +74,8 @@ def listed(index: Index) -> Changes | None:
             f"{index.storage.uri} was laid out anew after version {index.version}, and a vacuum removed "
             f"{len(found.removed):,} of this version's files. Open the table again."
         )
+    # Written since the folder was indexed, which refused such files.
+    refuse_files_of_tables_below(index.storage, found.added.path)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 
 import pyarrow as pa
@@ -12,9 +13,10 @@ from zskip.storage.foreign_folders import folders_of, refuse_foreign_files, with
 from zskip.storage.storage import Storage
 from zskip.tablelog.log import LOG
 from zskip.tablelog.snapshot import from_bytes
-from zskip.tablelog.vacuum import DATA_FILE
 
-__all__ = ["refuse_files_of_tables"]
+__all__ = ["DATA_FILE", "refuse_files_of_tables", "refuse_files_of_tables_below"]
+
+DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.(parquet|pq)$"
 
 
 def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
@@ -26,7 +28,18 @@ def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
         return
     inside = ((storage, folder) for folder in sorted(folders_of(ours)))
     above = ((outer, "") for outer in with_ancestors(storage.parent()))
-    for place, folder in chain(inside, above):
+    _refuse(chain(inside, above))
+
+
+def refuse_files_of_tables_below(storage: Storage, files: pa.StringArray) -> None:
+    """As `refuse_files_of_tables`, of zskip's tables in subfolders alone: nothing is asked of the storage where no file
+    has such a name as zskip gives."""
+    ours = files.filter(pc.match_substring_regex(files, DATA_FILE))
+    _refuse((storage, folder) for folder in sorted(folders_of(ours) - {""}))
+
+
+def _refuse(places: Iterable[tuple[Storage, str]]) -> None:
+    for place, folder in places:
         if _is_managed(place, folder):
             table = place.uri_of(folder.rstrip("/")) if folder else place.uri
             raise ForeignTable(

@@ -31,10 +31,10 @@ from zskip.tablelog.freshness import data_files
 from zskip.tablelog.index import Index
 from zskip.tablelog.indexing import refresh
 from zskip.tablelog.new_entry import create, later, successor
+from zskip.tablelog.own_files import DATA_FILE
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.snapshot import Shard, Snapshot, Totals, to_bytes
-from zskip.tablelog.vacuum import DATA_FILE
 
 __all__ = ["repair"]
 

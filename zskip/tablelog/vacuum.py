@@ -18,14 +18,14 @@ from zskip.tablelog import log
 from zskip.tablelog.freshness import changes
 from zskip.tablelog.index import Index
 from zskip.tablelog.kept_files import require_files
+from zskip.tablelog.own_files import DATA_FILE
 from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import ANCESTORS, Snapshot
 from zskip.tablelog.vacuum_intent import INTENT_LASTS, declared, intents
 
-__all__ = ["DATA_FILE", "vacuum"]
+__all__ = ["vacuum"]
 
 # The files that zskip writes: data files, parts of the index, Spark's staging, files that were never published.
-DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.(parquet|pq)$"
 _STAGING = r"^_zskip/staging-[0-9a-f]+/"
 _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
