@@ -158,6 +158,29 @@ def test_a_parameter_without_a_value_is_named(lake: Path, con: duckdb.DuckDBPyCo
         sql(at(lake, "FROM {T} WHERE a > $low"), con, params={"high": 1})
 
 
+@pytest.mark.parametrize(
+    ("statement", "params", "named"),
+    [
+        ("FROM {T} WHERE a > ?", [1, 2], "number 2"),
+        ("FROM {T} WHERE a > ? AND a < ?", [1], r"\$2"),
+        ("FROM {T} WHERE a > $low", {"low": 1, "high": 2}, r"\$high"),
+        ("FROM {T}", [1], "number 1"),
+        ("SELECT 1", {"low": 1}, r"\$low"),
+    ],
+)
+def test_too_few_or_too_many_parameters_are_named(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object, named: str
+) -> None:
+    with pytest.raises(UnknownParameter, match=named):
+        sql(at(lake, statement), con, params=params)  # type: ignore[arg-type]
+
+
+def test_names_of_parameters_differ_in_case(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    counted = "SELECT count(*) FROM {T} WHERE a = "
+    found = sql(at(lake, counted + "$Low"), con, params={"low": 5}).fetchall()
+    assert found == con.execute(plainly(lake, counted + "5")).fetchall()
+
+
 def test_a_statement_that_reads_the_clock_runs_at_once(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
     """Its files are chosen by the clock that it then compares with: later reads must not need other files."""
     moments = [datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=0.2 * step) for step in range(-40, 40)]

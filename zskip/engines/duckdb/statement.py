@@ -286,8 +286,7 @@ def _rewritten(
     one, words, found = parsed.one, parsed.words, parsed.found
     text = one.query
     values = Values(params, takes=_takes_parameters(one))
-    for name in one.named_parameters:
-        values.require(name)
+    values.require(one.named_parameters, text)
     if not found:
         return Rewritten(text, values.all, (), (), True)
     _refuse_views(words, [place for place, _ in found], text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +43,16 @@ class Values:
         """As DuckDB takes them."""
         return (self._values or None) if self._named else list(self._values.values())
 
-    def require(self, name: str) -> None:
-        """Raise `UnknownParameter` where a parameter has no value."""
-        if self.takes and name not in self._values:
-            raise UnknownParameter(f"There is no value for the parameter ${name}.")
+    def require(self, names: Collection[str], statement: str) -> None:
+        """Raise `UnknownParameter` for one of a statement's parameters without a value, or a value without one."""
+        if not self.takes:
+            return
+        wanted, given = ({name.lower(): name for name in some} for some in (names, self._values))
+        for name in sorted(wanted.keys() - given.keys()):
+            raise UnknownParameter(f"There is no value for the parameter ${wanted[name]}.", statement)
+        for name in sorted(given.keys() - wanted.keys()):
+            value = f"${given[name]}" if self._named else f"number {name}"
+            raise UnknownParameter(f"The statement has no parameter for the value {value}.", statement)
 
     def numbered(self) -> str:
         """The next ``?`` by its number, beside which other parameters can stand."""
