@@ -168,3 +168,16 @@ def test_doctor_leaves_out_files_that_a_log_has_removed(tmp_path: Path) -> None:
     found = doctor(path)
     assert (found.files, found.rows) == (2, 110)
     assert any(f"{0:020}.json" in one for one in found.advice)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.array(range(40), pa.int32()).cast(pa.float16()), pa.array(range(40)).cast(pa.decimal256(50, 0))],
+    ids=["float16", "decimal256"],
+)
+def test_types_that_duckdb_does_not_take_from_arrow_are_verified(tmp_path: Path, values: pa.Array) -> None:
+    table = zskip.write(pa.table({"n": range(40), "x": values}), tmp_path, by="n", files=4)
+    done = table.verify(["n > 20", "x IS NOT NULL"], sample=None)
+    assert done.clean
+    assert [check.rows["duckdb"] for check in done.checks] == [19, 40]
+    assert table.verify(random=3).clean

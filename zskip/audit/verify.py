@@ -289,7 +289,8 @@ class Auditor:
         with self.connection.cursor() as tally:
             for batch in batches:
                 if batch.num_rows:
-                    tally.register("found", _typed(pa.Table.from_batches([batch]), schema).combine_chunks())
+                    typed = _typed(pa.Table.from_batches([batch]), schema)
+                    tally.register("found", typed.cast(_imported(schema)).combine_chunks())
                     ((hashes,),) = tally.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
                     count, total = count + batch.num_rows, total + int(hashes)
         return count, total
@@ -349,3 +350,13 @@ def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
             plain = pa.array([None if value is None else value.as_py() for value in values], logical)
             rows = rows.set_column(number, field.name, plain.cast(field.type))
     return rows.cast(schema)
+
+
+def _imported(schema: pa.Schema) -> pa.Schema:
+    """The schema with other types for those columns that DuckDB cannot take from Arrow; their values stay distinct."""
+    for number, field in enumerate(schema):
+        if t.is_float16(field.type):
+            schema = schema.set(number, field.with_type(pa.float32()))
+        elif t.is_decimal(field.type) and field.type.precision > 38:
+            schema = schema.set(number, field.with_type(pa.string()))
+    return schema
