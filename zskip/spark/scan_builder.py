@@ -43,14 +43,17 @@ class ScanBuilder(Proxy):
     def pushFilters(self, filters: Any) -> Any:  # noqa: N802
         """Which of the filters Spark has to ask of the rows again: all, but those on partition columns.
 
-        Of files that never change and of which every row matches, nothing has to be asked.
+        Of files that never change and of which every row matches, nothing has to be asked, by Parquet's reader neither:
+        of a column that only the filters name it would read no values, and take them for NULL.
         """
-        self._filters = filters
         predicate, self._whole = self._files.predicate(elements(filters))
         survivors = self._survivors = self._files.survivors(predicate)
         left = spark_builder(self._files, self._types, self._files.empty_reader).pushFilters(filters)
         known = self._whole and survivors.predicate is not None and survivors.index.snapshot.managed
-        return self._files.jvm.seq([]) if known and survivors.all_match.all() else left
+        if known and survivors.all_match.all():
+            return self._files.jvm.seq([])
+        self._filters = filters
+        return left
 
     def pushedFilters(self) -> Any:  # noqa: N802
         return self._files.jvm.array(f"{CONNECTOR}.expressions.filter.Predicate")
