@@ -36,7 +36,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["plan", "t", "a = 1", "--explian"], 'zskip plan: error: there is no option "--explian". Did you mean "--ex'),
         (["write", "a", "b", "--layuot=tree"], 'there is no option "--layuot". Did you mean "--layout"?'),
         (["write", "a", "b", "--mode", "apend"], 'Did you mean "append"?'),
-        (["plan", "t", "a", "=", "1"], '"=" is one argument too many. Quote a predicate that has spaces.'),
+        (
+            ["plan", "t", "a", "=", "1"],
+            '"=" is one argument too many. Quote a predicate, and put it before the options.',
+        ),
         (["plan", "t", "a = 1", "--xyzzy"], 'there is no option "--xyzzy".\n'),
         (["completion", "bsh"], 'Did you mean "bash"?'),
         (["plan", "t", "--explian"], 'there is no option "--explian". Did you mean "--explain"?'),

@@ -87,7 +87,7 @@ class Advice:
             lines.append("Keep the layout of today: no candidate reads noticeably less.")
         else:
             lines += [f"writing the best takes about {_duration(self.rewrite_seconds)}:", self.command]
-            lines += ["what it gained then, in time and bytes:", self.bench_command]
+            lines += ["to measure the gain in time and bytes afterwards:", self.bench_command]
         if self.sketched is not None and self.sketched_command is not None:
             worse = f"{self.sketched.worse} of {len(self.groups)} groups worse"
             lines += ["", f"{self.sketched.read:.2%} with another layout, and sketches for look-ups ({worse}):"]

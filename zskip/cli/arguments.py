@@ -124,7 +124,9 @@ def add_predicate_options(command: argparse.ArgumentParser) -> None:
 
 def add_layout_options(command: argparse.ArgumentParser) -> None:
     layout = command.add_argument_group("layout")
-    layout.add_argument("--by", type=names, metavar="A,B", help="the columns that queries filter on, first the dearest")
+    layout.add_argument(
+        "--by", type=names, metavar="A,B", help="the columns that queries filter on, the most important first"
+    )
     layout.add_argument("--layout", default="auto", help="auto, tiles, tree, hilbert, zorder or linear (auto)")
     layout.add_argument("--weights", type=numbers, metavar="X,Y", help="how often queries filter on each column")
     layout.add_argument("--workload", type=Path, metavar="FILE", help="a file of SQL that the layout should serve")

@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
         if not unknown:
             return
         if not unknown[0].startswith("-"):
-            self.error(f'"{unknown[0]}" is one argument too many. Quote a predicate that has spaces.')
+            self.error(f'"{unknown[0]}" is one argument too many. Quote a predicate, and put it before the options.')
         first = unknown[0].partition("=")[0]
         hint = nearest(first, self._option_string_actions)
         # Where no option is near, `nearest` lists some: --help has all.

@@ -149,7 +149,7 @@ _UUID = Type(
     read=_read_uuid,
     docs=(
         "UUIDs beside `'…'`, `UUID '…'`, `'…'::UUID`",
-        "as numbers are, where the text has its 36 characters (duckdb)",
+        "compared exactly, if the text is a whole UUID of 36 characters (duckdb)",
     ),
 )
 
