@@ -801,11 +801,14 @@ class Table:
     def refresh(self, progress: Progress | None = None) -> Refreshed:
         """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index.
 
+        A Delta or Iceberg table that was opened at a version stays at it, one that was opened by a metadata file or as
+        a StaticTable at that file. A table of a catalog of pyiceberg is the one that the catalog has now.
         ``progress``: as for `zskip.index`.
         """
         check_options(progress=progress)
         before = self.version
         if self._source is not None:
+            self._source = self._source.newest()
             self._index = index = sources.index_of(self._source, self._index.cache_bytes)
             if index.snapshot.sketches:
                 made = complete_sketches(self._storage, index.snapshot, WriteOptions(), parts=index.parts)

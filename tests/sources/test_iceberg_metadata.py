@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,43 @@ def test_a_hint_names_files_with_ids_too(catalog: Catalog) -> None:
     second = sorted(folder.glob("*.metadata.json"))[1]
     (folder / "version-hint.text").write_text(second.name.removesuffix(".metadata.json"))
     assert zskip.open(folder.parent).count() == 10
+
+
+# --- refresh ---
+
+
+@pytest.mark.parametrize("way", ["folder", "deep", "object", "metadata file", "version"])
+def test_refresh_moves_to_the_newest_metadata(catalog: Catalog, way: str) -> None:
+    """It stayed at the metadata file of the first opening."""
+    table = made(catalog)
+    folder, held_object = local(table.location()), catalog.load_table("n.t")
+    held = {
+        "folder": lambda: zskip.open(folder),
+        "deep": lambda: zskip.open(folder, deep=True),
+        "object": lambda: zskip.open(held_object),
+        "metadata file": lambda: zskip.open(local(table.metadata_location)),
+        "version": lambda: zskip.open(folder, version=held_object.metadata.current_snapshot_id),
+    }[way]()
+    table.append(numbered(20))
+    pinned = way in ("metadata file", "version")
+    done = held.refresh()
+    assert (done.version == done.before) is pinned
+    assert held.count() == (20 if pinned else 30)
+    assert len(held_object.scan().to_arrow()) == 20
+    if not pinned:
+        table.delete("id < 5")
+        held.refresh()
+        require_same(held, table.scan().to_arrow(), ["id < 7", "id >= 25"])
+
+
+@pytest.mark.parametrize("way", ["folder", "object"])
+def test_refresh_of_a_table_that_is_gone_is_refused(catalog: Catalog, way: str) -> None:
+    table = made(catalog)
+    held = zskip.open(local(table.location()) if way == "folder" else table)
+    catalog.drop_table("n.t")
+    shutil.rmtree(local(table.location()))
+    with pytest.raises(TableNotFound, match="any more"):
+        held.refresh()
 
 
 # --- where its files may be ---

@@ -45,6 +45,9 @@ class DeepSource:
     def fixed(self) -> int | str | datetime | None:
         return self.source.fixed
 
+    def newest(self) -> DeepSource:
+        return DeepSource(self.source.newest())
+
     def is_current(self, state: Mapping[str, Any]) -> bool:
         return bool(state.get("deep")) and self.source.is_current(state)
 

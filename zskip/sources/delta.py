@@ -162,6 +162,9 @@ class DeltaSource:
 
     # --- following ---
 
+    def newest(self) -> DeltaSource:
+        return self
+
     def is_current(self, state: Mapping[str, Any]) -> bool:
         version, mark = int(state["version"]), state["mark"]
         if isinstance(self.fixed, datetime) or self.mark(version) != mark:

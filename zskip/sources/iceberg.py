@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io as buffers
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from zskip import types as t
 from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, Schema
 from zskip.sources.iceberg_bounds import decoded
-from zskip.sources.iceberg_metadata import read_metadata, refuse_type
+from zskip.sources.iceberg_metadata import newest_metadata, read_metadata, refuse_type
 from zskip.sources.iceberg_paths import path_in, plain_address
 from zskip.sources.source import (
     DEFAULT,
@@ -53,7 +53,7 @@ class IcebergSource:
 
     ``metadata``: the address of that file · ``table``: as pyiceberg opened it, if it did · ``mark``: what tells the
     metadata file from another one of its name · ``folder``: the table's, where that is not the one that all its files
-    lie in.
+    lie in · ``follows``: whether a later metadata file of its folder stands for it, as where the folder was opened.
     """
 
     storage: Storage
@@ -62,6 +62,7 @@ class IcebergSource:
     table: Table | None = None
     fixed: int | str | datetime | None = None
     folder: Storage | None = None
+    follows: bool = False
 
     @property
     def format(self) -> str:
@@ -70,6 +71,14 @@ class IcebergSource:
     @property
     def home(self) -> Storage:
         return self.folder or self.storage
+
+    @staticmethod
+    def newest_in(storage: Storage, fixed: int | str | datetime | None = None) -> IcebergSource | None:
+        """The table in a folder, by its newest metadata file; None where there is none."""
+        path = newest_metadata(storage)
+        if path is None:
+            return None
+        return replace(IcebergSource.at(storage, storage.uri_of(path), fixed), follows=True)
 
     @staticmethod
     def at(
@@ -118,6 +127,31 @@ class IcebergSource:
         return StaticTable((name, self.metadata), metadata, self.metadata, io, NoopCatalog(name))
 
     # --- following ---
+
+    def newest(self) -> IcebergSource:
+        """As `Source.newest`; a table object of pyiceberg asks its catalog, and stays as the caller has it.
+
+        Raises `TableNotFound` where the folder or the catalog has the table no longer.
+        """
+        if self.fixed is not None:
+            return self
+        if self.follows:
+            found = IcebergSource.newest_in(self.storage)
+            if found is None:
+                raise TableNotFound(f"The Iceberg table at {self.storage.uri} has no metadata file any more.")
+            return found
+        if self.table is None:
+            return self
+        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.table import StaticTable
+
+        if isinstance(self.table, StaticTable):
+            return self
+        try:
+            fresh = self.table.catalog.load_table(self.table.name())
+        except NoSuchTableError as error:
+            raise TableNotFound(f"The catalog has no table {'.'.join(self.table.name())} any more.") from error
+        return replace(self, table=fresh).moved_on()
 
     def is_current(self, state: Mapping[str, Any]) -> bool:
         if isinstance(self.fixed, str | datetime):

@@ -13,7 +13,7 @@ from zskip.sources.cache import cache_of
 from zskip.sources.deep_source import DeepSource
 from zskip.sources.delta import DeltaSource, is_delta, log_versions
 from zskip.sources.iceberg import IcebergSource
-from zskip.sources.iceberg_metadata import METADATA_ENDINGS, newest_metadata
+from zskip.sources.iceberg_metadata import METADATA_ENDINGS
 from zskip.sources.log_index import follow
 from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
@@ -127,9 +127,7 @@ def _source_of(
     storage = open_storage(table, storage_options)
     if is_delta(storage):
         return DeltaSource(storage, _texts(storage_options), _no_name(chosen))
-    if metadata := newest_metadata(storage):
-        return IcebergSource.at(storage, storage.uri_of(metadata), chosen)
-    return None
+    return IcebergSource.newest_in(storage, chosen)
 
 
 def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any] | None = None) -> Source:

@@ -77,6 +77,9 @@ class Source(Protocol):
     def fixed(self) -> int | str | datetime | None:
         """The version, name or time that was asked for; None for the newest state."""
 
+    def newest(self) -> Source:
+        """The same table as it is now, unless one version or one metadata file was asked for."""
+
     def is_current(self, state: Mapping[str, Any]) -> bool:
         """Whether nothing was committed since that state."""
 
