@@ -24,6 +24,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import StaticTable
 
 import zskip
+from tests import ROOT
 from tests.sources.asking import as_ours, rows
 from tests.sources.test_iceberg import commit_deletes, delete_parquet, puffin, table_of_two_files
 from zskip.errors import CorruptFile, InvalidOption, TableError, TableNotFound, UnsupportedFormat, ZskipError
@@ -222,6 +223,30 @@ def test_an_error_names_the_file_of_delta(tmp_path: Path) -> None:
     (log / "00000000000000000004.json").unlink()
     with pytest.raises(TableNotFound, match=r"00000000000000000004\.json.* is gone\. Restore it"):
         zskip.open(tmp_path / "t")
+
+
+@pytest.mark.parametrize("followed", [False, True], ids=["first opening", "later commit"])
+@pytest.mark.parametrize(("place", "bit"), [(-1, 1), (-5, 2)], ids=["checksum", "row number"])
+def test_a_deletion_vector_is_compared_with_its_checksum(place: int, bit: int, followed: bool, tmp_path: Path) -> None:
+    """Another row was deleted, where the vector came with a later commit."""
+    table = tmp_path / "t"
+    shutil.copytree(ROOT / "fixtures" / "delta" / "dv-partitioned-with-checkpoint", table)
+    log = table / "_delta_log"
+    (log / "_last_checkpoint").unlink()
+    (log / f"{10:020}.checkpoint.parquet").unlink()
+    later = sorted(log.glob("*.json"))[6:]
+    if followed:
+        for commit in later:
+            commit.rename(tmp_path / commit.name)
+        zskip.open(table)
+        for commit in later:
+            (tmp_path / commit.name).rename(commit)
+    for file in table.glob("deletion_vector_*.bin"):
+        data = bytearray(file.read_bytes())
+        data[place] ^= bit
+        file.write_bytes(data)
+    with pytest.raises(CorruptFile, match=r"deletion_vector_[-0-9a-f]{36}\.bin.*Restore it"):
+        zskip.open(table)
 
 
 @pytest.mark.parametrize("gone", [1, 2])

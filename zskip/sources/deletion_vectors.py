@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +18,11 @@ import numpy as np
 from zskip.errors import CorruptFile, MissingDependency, UnsupportedFormat
 from zskip.storage.storage import Storage
 
-__all__ = ["bitmap_rows", "positions"]
+__all__ = ["bitmap_rows", "positions", "unframed"]
 
 _MAGIC = 1681511377
-_SIZE_AND_MAGIC = struct.Struct(">i")
+_RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
+_SIZE, _CHECKSUM = struct.Struct(">i"), struct.Struct(">I")
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _UUID_DIGITS = 20
@@ -29,6 +31,7 @@ _UUID_DIGITS = 20
 def positions(storage: Storage, vector: Mapping[str, Any]) -> np.ndarray:
     """The row numbers of a Delta deletion vector, ascending. Raises `CorruptFile` and `UnsupportedFormat`."""
     kind, location = vector["storageType"], str(vector["pathOrInlineDv"])
+    place = f"the log of {storage.uri}"
     if kind == "i":
         data = _z85(location)
     elif kind == "u":
@@ -36,36 +39,47 @@ def positions(storage: Storage, vector: Mapping[str, Any]) -> np.ndarray:
         path = f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin"
         start, size = int(vector.get("offset") or 0), int(vector["sizeInBytes"])
         framed = storage.read_range(path, start, size + 8)
-        if len(framed) < size + 8 or _SIZE_AND_MAGIC.unpack_from(framed)[0] != size:
-            raise CorruptFile(
-                f"The deletion vector in {storage.uri_of(path)} at byte {start:,} is not one of {size:,} bytes."
-            )
-        data = framed[4 : 4 + size]
+        place = f"{storage.uri_of(path)} at byte {start:,}"
+        data = unframed(framed, size, place)
     else:
         raise UnsupportedFormat(
             f'The deletion vector {location} is outside of the table (storage type "{kind}"). zskip reads only those '
             "inside."
         )
-    rows = bitmap_rows(data)
-    if len(rows) != int(vector["cardinality"]):
-        raise CorruptFile(
-            f"A deletion vector of {storage.uri} holds {len(rows):,} rows, not {vector['cardinality']:,}."
-        )
-    return rows
+    return bitmap_rows(data, int(vector["cardinality"]), place)
 
 
-def bitmap_rows(data: bytes) -> np.ndarray:
-    """The numbers in a bitmap behind its magic number. Raises `CorruptFile`."""
+def unframed(framed: bytes, size: int, place: str) -> bytes:
+    """The bitmap between its size and its checksum, as both formats' files have it.
+
+    ``size``: of the bitmap, in bytes · ``place``: the file and the byte, for errors. Raises `CorruptFile`.
+    """
+    data = framed[_SIZE.size : _SIZE.size + size]
+    if size < 0 or len(framed) != size + _SIZE.size + _CHECKSUM.size or _SIZE.unpack_from(framed)[0] != size:
+        raise CorruptFile(f"The deletion vector in {place} is not one of {size:,} bytes. {_RESTORE}")
+    if _CHECKSUM.unpack_from(framed, _SIZE.size + size)[0] != zlib.crc32(data):
+        raise CorruptFile(f"The deletion vector in {place} does not match its checksum. {_RESTORE}")
+    return data
+
+
+def bitmap_rows(data: bytes, count: int, place: str) -> np.ndarray:
+    """The numbers in a bitmap behind its magic number, ascending; ``count``: how many there must be.
+
+    Raises `CorruptFile`, which names ``place``.
+    """
     try:
         from pyroaring import BitMap64
     except ImportError as error:
         raise MissingDependency('Deletion vectors need pyroaring: pip install "zskip[delta]"') from error
     if len(data) < 4 or struct.unpack_from("<i", data)[0] != _MAGIC:
-        raise CorruptFile("A deletion vector does not begin as one does.")
+        raise CorruptFile(f"The deletion vector in {place} does not begin as one does. {_RESTORE}")
     try:
-        return np.array(BitMap64.deserialize(data[4:]).to_array(), np.int64)
+        rows = np.array(BitMap64.deserialize(data[4:]).to_array(), np.int64)
     except ValueError as error:
-        raise CorruptFile(f"A deletion vector holds no bitmap: {error}") from error
+        raise CorruptFile(f"The deletion vector in {place} holds no bitmap: {error}. {_RESTORE}") from error
+    if len(rows) != count:
+        raise CorruptFile(f"The deletion vector in {place} holds {len(rows):,} rows, not {count:,}. {_RESTORE}")
+    return rows
 
 
 def _z85(text: str) -> bytes:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import types as t
-from zskip.errors import MissingDependency, TableError, TableNotFound, UnsupportedFormat, first_line
+from zskip.errors import CorruptFile, MissingDependency, TableError, TableNotFound, UnsupportedFormat, first_line
 from zskip.schema import Schema, join_path
 from zskip.sources.deletion_vectors import positions
 from zskip.sources.delta_log import commit_path, require_log
@@ -132,6 +132,11 @@ class DeltaSource:
             raise
         except DeltaError as error:
             require_log(self.storage, self.fixed if isinstance(self.fixed, int) else None)
+            if "Deletion Vector error" in str(error):
+                raise CorruptFile(
+                    f"A deletion vector of the Delta table at {self.storage.uri} is damaged: {first_line(error)}. "
+                    "Restore it from a copy of the table, or open the table as it was earlier."
+                ) from error
             raise UnsupportedFormat(
                 f"deltalake cannot read the Delta table at {self.storage.uri}: {first_line(error)}. "
                 "Read it with an engine that can, or open an earlier version with version=."
