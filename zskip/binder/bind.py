@@ -32,7 +32,7 @@ from zskip.schema import Schema
 
 __all__ = ["bind"]
 
-MOST_CHARACTERS, MOST_TOKENS, MOST_COSTLY, MOST_PARSED = 2_000_000, 60_000, 20_000, 10_000
+MOST_CHARACTERS, MOST_TOKENS, MOST_COSTLY, MOST_PARSED = 2_000_000, 40_000, 20_000, 10_000
 """Limits of a predicate, not counting lists of constants: characters; tokens; tokens of conditions other than a column
 compared with constants, which need the parser; and tokens that are parsed, where conditions that differ only in their
 constants are parsed once. A predicate of this size is planned in about half a second."""
