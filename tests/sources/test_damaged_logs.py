@@ -26,7 +26,7 @@ from pyiceberg.table import StaticTable
 import zskip
 from tests import ROOT
 from tests.sources.asking import as_ours, rows
-from tests.sources.test_iceberg import commit_deletes, delete_parquet, puffin, table_of_two_files
+from tests.sources.test_iceberg import commit_delete_files, commit_deletes, delete_parquet, puffin, table_of_two_files
 from zskip.errors import CorruptFile, InvalidOption, TableError, TableNotFound, UnsupportedFormat, ZskipError
 
 
@@ -49,8 +49,7 @@ def iceberg_table(folder: Path) -> Path:
     path = delete_parquet(table, {files[0]: [0, 5], files[1]: [10]})
     commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PARQUET, 3)
     table = catalog.load_table("n.t")
-    path = puffin(table, files[1], [1, 2, 3, 50])
-    commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, 4)
+    commit_delete_files(table, puffin(table, {files[1]: [1, 2, 3, 50]}))
     catalog.load_table("n.t").append(pa.table({"id": [500], "text": ["y"]}))
     return folder / "n" / "t"
 

@@ -7,6 +7,7 @@ import json
 import random
 import struct
 import zlib
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.expressions import In
 from pyiceberg.manifest import (
@@ -34,7 +36,7 @@ from pyroaring import BitMap
 
 import zskip
 from tests.sources.asking import require_same, rows
-from zskip.errors import TableNotFound, UnsupportedFormat
+from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
 
 NUMBERS = itertools.count()
 
@@ -197,15 +199,25 @@ class _DeleteManifest(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
+class _VectorManifest(_DeleteManifest):
+    @property
+    def version(self) -> Any:
+        return 3
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        schema = self._with_partition(3)
+        return AvroOutputFile(self._output_file, schema, "manifest_entry", schema, self._meta)
+
+
 class _Deletes(_FastAppendFiles):
     delete_files: list[DataFile]
+    replaces: bool
 
     def _existing_manifests(self) -> list[ManifestFile]:
         path = f"{self._transaction._table.location()}/metadata/deletes-{next(NUMBERS)}.avro"
         metadata = self._transaction.table_metadata
-        writer = _DeleteManifest(
-            metadata.spec(), metadata.schema(), self._io.new_output(path), self._snapshot_id, self._compression
-        )
+        kind = _VectorManifest if self.delete_files[0].file_format == FileFormat.PUFFIN else _DeleteManifest
+        writer = kind(metadata.spec(), metadata.schema(), self._io.new_output(path), self._snapshot_id, "deflate")
         with writer:
             for file in self.delete_files:
                 writer.add(
@@ -213,7 +225,9 @@ class _Deletes(_FastAppendFiles):
                         status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file
                     )
                 )
-        return [*super()._existing_manifests(), writer.to_manifest_file()]
+        older = super()._existing_manifests()
+        kept = [one for one in older if not self.replaces or one.content == ManifestContent.DATA]
+        return [*kept, writer.to_manifest_file()]
 
 
 def commit_deletes(table: Table, path: str, content: DataFileContent, format: FileFormat, count: int) -> None:
@@ -226,12 +240,18 @@ def commit_deletes(table: Table, path: str, content: DataFileContent, format: Fi
         file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
         equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
     )
-    file.spec_id = table.spec().spec_id
+    commit_delete_files(table, [file])
+
+
+def commit_delete_files(table: Table, files: list[DataFile], replaces: bool = False) -> None:
+    """``replaces``: in place of all earlier deletes."""
+    for file in files:
+        file.spec_id = table.spec().spec_id
     with table.transaction() as transaction:
         from pyiceberg.table.snapshots import Operation
 
         producer: Any = _Deletes(Operation.APPEND, transaction, table.io)
-        producer.delete_files = [file]
+        producer.delete_files, producer.replaces = files, replaces
         producer.commit()
 
 
@@ -246,19 +266,44 @@ def delete_parquet(table: Table, deleted: dict[str, list[int]]) -> str:
     return path
 
 
-def puffin(table: Table, file: str, deleted: list[int]) -> str:
-    """A Puffin file with one deletion vector, after the format's specification."""
-    bitmap = struct.pack("<i", 1681511377) + struct.pack("<qi", 1, 0) + BitMap(deleted).serialize()
-    blob = struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
-    footer = (
-        '{"blobs":[{"type":"deletion-vector-v1","fields":[2147483645],"snapshot-id":-1,"sequence-number":-1,'
-        f'"offset":4,"length":{len(blob)},"properties":{{"referenced-data-file":"{file}","cardinality":"{len(deleted)}"}}}}]}}'
-    ).encode()
-    path = f"{table.location()}/data/vector-{next(NUMBERS)}.puffin"
-    magic = b"PFA1"
-    data = magic + blob + magic + footer + struct.pack("<i", len(footer)) + b"\0\0\0\0" + magic
-    Path(path.removeprefix("file://")).write_bytes(data)
-    return path
+def puffin(table: Table, vectors: dict[str, list[int]]) -> list[DataFile]:
+    """A Puffin file with a deletion vector for each data file, after the format's specification, and its entries."""
+    address = f"{table.location()}/data/vector-{next(NUMBERS)}.puffin"
+    data, blobs, places = b"PFA1", [], []
+    for file, deleted in vectors.items():
+        bitmap = struct.pack("<i", 1681511377) + struct.pack("<qi", 1, 0) + BitMap(deleted).serialize()
+        blob = struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
+        blobs.append(
+            {
+                "type": "deletion-vector-v1",
+                "fields": [2147483645],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": len(data),
+                "length": len(blob),
+                "properties": {"referenced-data-file": file, "cardinality": str(len(deleted))},
+            }
+        )
+        places.append((file, len(data), len(blob), len(deleted)))
+        data += blob
+    footer = json.dumps({"blobs": blobs}).encode()
+    data += b"PFA1" + footer + struct.pack("<i", len(footer)) + b"\0\0\0\0" + b"PFA1"
+    Path(address.removeprefix("file://")).write_bytes(data)
+    return [
+        DataFile.from_args(
+            _table_format_version=3,
+            content=DataFileContent.POSITION_DELETES,
+            file_path=address,
+            file_format=FileFormat.PUFFIN,
+            partition=Record(),
+            record_count=count,
+            file_size_in_bytes=len(data),
+            referenced_data_file=file,
+            content_offset=start,
+            content_size_in_bytes=size,
+        )
+        for file, start, size, count in places
+    ]
 
 
 def table_of_two_files(catalog: Catalog) -> tuple[Table, list[str]]:
@@ -295,10 +340,65 @@ def test_few_rows_of_many_bytes_are_read_under_their_new_name(catalog: Catalog, 
 
 def test_deletion_vectors_stay_applied(catalog: Catalog) -> None:
     table, files = table_of_two_files(catalog)
-    path = puffin(table, files[0], [1, 2, 3, 50])
-    commit_deletes(table, path, DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, 4)
+    commit_delete_files(table, puffin(table, {files[0]: [1, 2, 3, 50], files[1]: [7]}))
     require_same(zskip.open(table), table.scan().to_arrow(), ["id < 60", "id > 100", "text = 'x'"])
-    assert zskip.open(table).plan().count() == 196
+    assert zskip.open(table).plan().count() == 195
+
+
+def test_a_puffin_file_may_hold_vectors_that_were_replaced(catalog: Catalog) -> None:
+    """It was refused as damaged."""
+    table, files = table_of_two_files(catalog)
+    older, kept = puffin(table, {files[0]: [3, 9], files[1]: [7]})
+    commit_delete_files(table, [older, kept])
+    held = zskip.open(table)
+    first = pq.read_table(files[0].removeprefix("file://"))["id"][0].as_py()
+    commit_delete_files(table, [*puffin(table, {files[0]: [3, 4, 5]}), kept], replaces=True)
+    held.refresh()
+    for ours in (held, zskip.open(table)):
+        found = sorted(set(range(200)) - set(ours.to_arrow()["id"].to_pylist()))
+        assert found == sorted([*(first + row for row in (3, 4, 5)), 100 - first + 7])
+    commit_delete_files(table, [kept], replaces=True)
+    held.refresh()
+    assert held.count() == 199
+
+
+DAMAGES: dict[str, Callable[[bytearray, DataFile], None]] = {
+    "checksum": lambda data, _: data.__setitem__(-1, data[-1] ^ 1),
+    "row number": lambda data, _: data.__setitem__(-6, data[-6] ^ 1),
+    "magic": lambda data, _: data.__setitem__(4, 0),
+    "size": lambda data, _: data.__setitem__(3, data[3] ^ 1),
+    "cardinality": lambda _, entry: entry.__setitem__(4, 3),
+    "offset": lambda _, entry: entry.__setitem__(18, 6),
+    "negative offset": lambda _, entry: entry.__setitem__(18, -5),
+    "offset beyond the file": lambda _, entry: entry.__setitem__(18, 10**6),
+    "no offset": lambda _, entry: entry.__setitem__(18, None),
+    "length": lambda _, entry: entry.__setitem__(19, entry[19] - 3),
+    "huge length": lambda _, entry: entry.__setitem__(19, 1 << 40),
+    "negative length": lambda _, entry: entry.__setitem__(19, -1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_deletion_vector_is_named(catalog: Catalog, damage: str) -> None:
+    """Other rows than the deleted ones were left out."""
+    table, files = table_of_two_files(catalog)
+    (entry,) = puffin(table, {files[0]: [1, 2, 3, 50]})
+    place = Path(entry.file_path.removeprefix("file://"))
+    whole, start, size = place.read_bytes(), entry[18], entry[19]
+    blob = bytearray(whole[start : start + size])
+    DAMAGES[damage](blob, entry)
+    place.write_bytes(whole[:start] + blob + whole[start + size :])
+    commit_delete_files(table, [entry])
+    for address in (table, table.metadata_location.removeprefix("file://")):
+        with pytest.raises(CorruptFile, match=r"vector-\d+\.puffin.*Restore it"):
+            zskip.open(address)
+
+
+def test_two_deletion_vectors_of_one_file_are_refused(catalog: Catalog) -> None:
+    table, files = table_of_two_files(catalog)
+    commit_delete_files(table, [*puffin(table, {files[0]: [1]}), *puffin(table, {files[0]: [2]})])
+    with pytest.raises(CorruptFile, match="two deletion vectors"):
+        zskip.open(table)
 
 
 def test_equality_deletes_are_refused_by_name(catalog: Catalog) -> None:

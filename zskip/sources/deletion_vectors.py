@@ -18,11 +18,14 @@ import numpy as np
 from zskip.errors import CorruptFile, MissingDependency, UnsupportedFormat
 from zskip.storage.storage import Storage
 
-__all__ = ["bitmap_rows", "positions", "unframed"]
+__all__ = ["FRAME", "bitmap_rows", "positions", "unframed"]
 
 _MAGIC = 1681511377
 _RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
 _SIZE, _CHECKSUM = struct.Struct(">i"), struct.Struct(">I")
+FRAME = _SIZE.size + _CHECKSUM.size
+"""The bytes around a bitmap in a file: its size before it, its checksum behind it."""
+
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _UUID_DIGITS = 20
@@ -38,7 +41,7 @@ def positions(storage: Storage, vector: Mapping[str, Any]) -> np.ndarray:
         prefix, name = location[:-_UUID_DIGITS], uuid.UUID(bytes=_z85(location[-_UUID_DIGITS:])[:16])
         path = f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin"
         start, size = int(vector.get("offset") or 0), int(vector["sizeInBytes"])
-        framed = storage.read_range(path, start, size + 8)
+        framed = storage.read_range(path, start, size + FRAME)
         place = f"{storage.uri_of(path)} at byte {start:,}"
         data = unframed(framed, size, place)
     else:
@@ -55,7 +58,7 @@ def unframed(framed: bytes, size: int, place: str) -> bytes:
     ``size``: of the bitmap, in bytes · ``place``: the file and the byte, for errors. Raises `CorruptFile`.
     """
     data = framed[_SIZE.size : _SIZE.size + size]
-    if size < 0 or len(framed) != size + _SIZE.size + _CHECKSUM.size or _SIZE.unpack_from(framed)[0] != size:
+    if size < 0 or len(framed) != size + FRAME or _SIZE.unpack_from(framed)[0] != size:
         raise CorruptFile(f"The deletion vector in {place} is not one of {size:,} bytes. {_RESTORE}")
     if _CHECKSUM.unpack_from(framed, _SIZE.size + size)[0] != zlib.crc32(data):
         raise CorruptFile(f"The deletion vector in {place} does not match its checksum. {_RESTORE}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io as buffers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from zskip import types as t
 from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, Schema
 from zskip.sources.iceberg_bounds import decoded
+from zskip.sources.iceberg_deletes import deleted_by_file
 from zskip.sources.iceberg_metadata import newest_metadata, read_metadata, refuse_type
 from zskip.sources.iceberg_paths import path_in, plain_address
 from zskip.sources.source import (
@@ -33,7 +33,6 @@ from zskip.stats import ColumnStatistics
 from zskip.storage import Storage, open_storage
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.schema import Schema as IcebergSchema
     from pyiceberg.table import Table
@@ -163,7 +162,9 @@ class IcebergSource:
         schema = _schema(table, self._columns(table), self.metadata)
         data, deletes = self._manifests(table)
         entries = [entry for manifest in data for entry in manifest_entries(table, manifest)]
-        return self._content(table, schema, entries, self._deleted(table, entries, deletes), None, data, deletes)
+        ages = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
+        deleted = deleted_by_file(table, self.storage.uri, ages, deletes)
+        return self._content(table, schema, entries, deleted, None, data, deletes)
 
     def _columns(self, table: Table) -> IcebergSchema:
         """The table's columns, or those that it had at the chosen snapshot."""
@@ -290,34 +291,6 @@ class IcebergSource:
                     "its columns, which zskip does not follow. Write it into the table by an Iceberg engine."
                 )
 
-    def _deleted(
-        self, table: Table, entries: Sequence[ManifestEntry], manifests: Sequence[ManifestFile]
-    ) -> dict[str, np.ndarray]:
-        """The numbers of the deleted rows by data file. Raises `UnsupportedFormat` for deletes by value."""
-        from pyiceberg.manifest import DataFileContent
-
-        ages = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
-        found: dict[str, list[np.ndarray]] = {}
-        delete_entries = [entry for manifest in manifests for entry in manifest_entries(table, manifest)]
-        vectors: dict[str, list[ManifestEntry]] = {}
-        for entry in delete_entries:
-            file = entry.data_file
-            if file.content == DataFileContent.EQUALITY_DELETES:
-                raise UnsupportedFormat(
-                    f"The Iceberg table at {self.storage.uri} has equality deletes ({file.file_path}): which rows are "
-                    "deleted is only known by reading them. Compact the table with the engine that wrote them."
-                )
-            if file.file_format.value == "PUFFIN":
-                vectors.setdefault(file.file_path, []).append(entry)
-                continue
-            for path, rows in _position_deletes(table.io, file).items():
-                if ages.get(path, 1 << 62) <= (entry.sequence_number or 0):
-                    found.setdefault(path, []).append(rows)
-        for address, several in vectors.items():
-            for path, rows in _puffin(table.io, address, len(several), ages.keys()).items():
-                found.setdefault(path, []).append(rows)
-        return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
-
 
 def manifest_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
     """What a manifest lists. Raises `CorruptFile`, and `TableNotFound` where it is gone."""
@@ -343,33 +316,6 @@ def _manifest(path: str, brief: Sequence[int]) -> ManifestFile:
         min_sequence_number=0,
         added_snapshot_id=0,
     )
-
-
-def _position_deletes(io: FileIO, file: DataFile) -> dict[str, np.ndarray]:
-    if file.file_format.value != "PARQUET":
-        raise UnsupportedFormat(f"The deletes in {file.file_path} are {file.file_format.value}; zskip reads Parquet.")
-    with reading(file.file_path, "deleted rows of an Iceberg table"), io.new_input(file.file_path).open() as opened:
-        rows = pq.read_table(buffers.BytesIO(opened.read()), columns=["file_path", "pos"])
-    paths, places = np.unique(np.asarray(rows.column("file_path").to_pylist(), object).astype(str), return_inverse=True)
-    numbers = rows.column("pos").to_numpy()
-    return {str(path): numbers[places == place] for place, path in enumerate(paths)}
-
-
-def _puffin(io: FileIO, address: str, entries: int, live: Iterable[str]) -> dict[str, np.ndarray]:
-    """The deletion vectors of live files in a Puffin file. Raises `CorruptFile` where it holds others beside them."""
-    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
-    from pyiceberg.table.puffin import PuffinFile
-
-    known = set(live)
-    with reading(address, "deletion vectors of an Iceberg table"), io.new_input(address).open() as opened:
-        found = {
-            one.referenced_data_file: one.to_vector().to_numpy()
-            for one in deletion_vectors_from_puffin_file(PuffinFile(opened.read()))
-            if one.referenced_data_file in known
-        }
-    if len(found) > entries:
-        raise CorruptFile(f"{address} holds deletion vectors for {len(found)} live files, and {entries} are named.")
-    return found
 
 
 # --- columns ---

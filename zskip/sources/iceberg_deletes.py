@@ -1,0 +1,133 @@
+"""The deleted rows of an Iceberg table: by position in Parquet files, and by deletion vectors in Puffin files."""
+
+from __future__ import annotations
+
+import io as buffers
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from zskip.errors import CorruptFile, UnsupportedFormat
+from zskip.sources.deletion_vectors import FRAME, bitmap_rows, unframed
+from zskip.sources.source import reading
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table import Table
+
+__all__ = ["deleted_by_file"]
+
+_RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
+
+
+class _Entry(NamedTuple):
+    """A live file of deletes. ``age``: its sequence number; ``target``, ``start``, ``size``: of a deletion vector."""
+
+    file: DataFile
+    age: int
+    target: str | None
+    start: int | None
+    size: int | None
+
+
+def deleted_by_file(
+    table: Table, uri: str, ages: Mapping[str, int], manifests: Sequence[ManifestFile]
+) -> dict[str, np.ndarray]:
+    """The numbers of the deleted rows by data file. ``ages``: the sequence numbers of the live data files.
+
+    Raises `UnsupportedFormat` for deletes by value, and `CorruptFile`.
+    """
+    from pyiceberg.manifest import DataFileContent
+
+    found: dict[str, list[np.ndarray]] = {}
+    vectors: dict[str, dict[str, _Entry]] = {}
+    for entry in (entry for manifest in manifests for entry in _entries(table, manifest)):
+        file = entry.file
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            raise UnsupportedFormat(
+                f"The Iceberg table at {uri} has equality deletes ({file.file_path}): which rows are "
+                "deleted is only known by reading them. Compact the table with the engine that wrote them."
+            )
+        if file.file_format.value == "PUFFIN":
+            if entry.target is None or entry.start is None or entry.size is None:
+                raise CorruptFile(f"No manifest says where in {file.file_path} a deletion vector is. {_RESTORE}")
+            if ages.get(entry.target, 1 << 62) <= entry.age:
+                if any(entry.target in others for others in vectors.values()):
+                    raise CorruptFile(f"{entry.target} has two deletion vectors, one in {file.file_path}. {_RESTORE}")
+                vectors.setdefault(file.file_path, {})[entry.target] = entry
+            continue
+        for path, rows in _position_deletes(table.io, file).items():
+            if ages.get(path, 1 << 62) <= entry.age:
+                found.setdefault(path, []).append(rows)
+    for address, entries in vectors.items():
+        for path, rows in _vectors(table.io, address, entries).items():
+            found.setdefault(path, []).append(rows)
+    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+def _entries(table: Table, manifest: ManifestFile) -> list[_Entry]:
+    """What a manifest of deletes lists, with the fields of version 3, which pyiceberg leaves out."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import (
+        DATA_FILE_TYPE,
+        MANIFEST_ENTRY_SCHEMAS,
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestEntry,
+        ManifestEntryStatus,
+    )
+
+    places = {field.name: place for place, field in enumerate(DATA_FILE_TYPE[3].fields)}
+    target, start, size = (places[name] for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"))
+    with (
+        reading(manifest.manifest_path, "a manifest of an Iceberg table"),
+        AvroFile[ManifestEntry](
+            table.io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[3],
+            read_types={-1: ManifestEntry, 2: DataFile},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as entries,
+    ):
+        return [
+            _Entry(file, _age(entry.sequence_number, manifest), file[target], file[start], file[size])
+            for entry in entries
+            if entry.status != ManifestEntryStatus.DELETED
+            for file in [entry.data_file]
+        ]
+
+
+def _age(number: int | None, manifest: ManifestFile) -> int:
+    """The sequence number of an entry, which is its manifest's where it has none."""
+    return (manifest.sequence_number or 0) if number is None else number
+
+
+def _position_deletes(io: FileIO, file: DataFile) -> dict[str, np.ndarray]:
+    if file.file_format.value != "PARQUET":
+        raise UnsupportedFormat(f"The deletes in {file.file_path} are {file.file_format.value}; zskip reads Parquet.")
+    with reading(file.file_path, "deleted rows of an Iceberg table"), io.new_input(file.file_path).open() as opened:
+        rows = pq.read_table(buffers.BytesIO(opened.read()), columns=["file_path", "pos"])
+    paths, places = np.unique(np.asarray(rows.column("file_path").to_pylist(), object).astype(str), return_inverse=True)
+    numbers = rows.column("pos").to_numpy()
+    return {str(path): numbers[places == place] for place, path in enumerate(paths)}
+
+
+def _vectors(io: FileIO, address: str, entries: Mapping[str, _Entry]) -> dict[str, np.ndarray]:
+    """The deletion vectors in a Puffin file that the entries name, by data file; it may hold older ones beside them."""
+    found = {}
+    with reading(address, "deletion vectors of an Iceberg table"), io.new_input(address).open() as opened:
+        end = opened.seek(0, buffers.SEEK_END)
+        for path, entry in entries.items():
+            start, size = entry.start or 0, entry.size or 0
+            if start < 0 or size < FRAME or start + size > end:
+                raise CorruptFile(
+                    f"{address} has {end:,} bytes, and no deletion vector of {size:,} at {start:,}. {_RESTORE}"
+                )
+            opened.seek(start)
+            place = f"{address} at byte {start:,}"
+            data = unframed(opened.read(size), size - FRAME, place)
+            found[path] = bitmap_rows(data, entry.file.record_count, place)
+    return found
