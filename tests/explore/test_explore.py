@@ -186,8 +186,10 @@ def test_a_file_says_why_and_a_wrong_constant_changes_nothing(
         assert kept(browser) == before
         wrong = browser.find_element("css selector", "#constants .wrong").text
         assert wrong == f"“{text}” is not a {'whole ' * (text == '450.5')}number; the plan still has 450"
+    change(browser, 0, "100")
+    assert text_of(browser, "changed") == "but with i > 100"
     change(browser, 0, "450")
-    assert browser.find_element("css selector", "#constants .wrong").text == ""
+    assert text_of(browser, "changed") == browser.find_element("css selector", "#constants .wrong").text == ""
 
 
 def test_times_are_typed_to_the_microsecond_and_never_rounded(browser: Any, tmp_path: Path) -> None:

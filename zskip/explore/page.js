@@ -274,6 +274,7 @@ function start(page) {
       label.textContent = `${one.path} ${one.op} `;
       field.value = column.kind === "text" ? constant.text : shown(column, constant.key);
       field.name = `constant${one.number}`;
+      one.first = one.now = field.value;
       label.append(field);
       row.append(label);
       let slider = null;
@@ -289,6 +290,10 @@ function start(page) {
         field.setCustomValidity("");
         wrong.textContent = "";
         if (column.kind === "text") constant.text = text; else constant.key = key;
+        one.now = column.kind === "text" ? text : shown(column, key);
+        const changes = page.editable.filter((each) => each.now !== each.first);
+        $("changed").textContent = changes.length
+          ? `but with ${changes.map((each) => `${each.path} ${each.op} ${each.now}`).join(", ")}` : "";
         prove();
         mark();
       };
