@@ -60,6 +60,8 @@ _IGNORED = frozenset({"commitInfo", "txn", "domainMetadata", "cdc"})
 _PHYSICAL, _ID = b"delta.columnMapping.physicalName", b"delta.columnMapping.id"
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _EXACT_DOUBLES = 1 << 53
+_MISREAD = "[" + "".join(f"\\x{{{plane:X}0000}}-\\x{{{plane:X}FFFF}}" for plane in range(1, 17, 2)) + "]"
+"""The letters that deltalake gives for an escaped pair of surrogates, be they meant or those 65,536 later."""
 
 
 def is_delta(storage: Storage) -> bool:
@@ -422,6 +424,11 @@ def _statistics(adds: pa.Table, stored: tuple[str, ...], type: pa.DataType) -> C
     """What the log says of a column, for all rows of each file."""
     lower, upper = (_field(_column(adds, name, pa.null()), stored, type) for name in ("min", "max"))
     exact = pa.array(np.full(len(adds), not (t.is_string(type) or t.is_timestamp(type) or t.is_decimal(type))))
+    if t.is_string(type):
+        lower, upper = (
+            pc.if_else(pc.match_substring_regex(bound, _MISREAD), pa.scalar(None, type), bound)
+            for bound in (lower, upper)
+        )
     if t.is_timestamp(type):
         # Some writers cut both to milliseconds.
         upper = pc.add(upper, pa.scalar(999, pa.duration("us"))).cast(type)
