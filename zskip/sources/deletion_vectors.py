@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from zskip.errors import CorruptFile, MissingDependency, UnsupportedFormat
+from zskip.sources.source import RESTORE
 from zskip.storage.storage import Storage
 
 __all__ = ["FRAME", "bitmap_rows", "positions", "unframed"]
 
 _MAGIC = 1681511377
-_RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
 _SIZE, _CHECKSUM = struct.Struct(">i"), struct.Struct(">I")
 FRAME = _SIZE.size + _CHECKSUM.size
 """The bytes around a bitmap in a file: its size before it, its checksum behind it."""
@@ -59,9 +59,9 @@ def unframed(framed: bytes, size: int, place: str) -> bytes:
     """
     data = framed[_SIZE.size : _SIZE.size + size]
     if size < 0 or len(framed) != size + FRAME or _SIZE.unpack_from(framed)[0] != size:
-        raise CorruptFile(f"The deletion vector in {place} is not one of {size:,} bytes. {_RESTORE}")
+        raise CorruptFile(f"The deletion vector in {place} is not one of {size:,} bytes. {RESTORE}")
     if _CHECKSUM.unpack_from(framed, _SIZE.size + size)[0] != zlib.crc32(data):
-        raise CorruptFile(f"The deletion vector in {place} does not match its checksum. {_RESTORE}")
+        raise CorruptFile(f"The deletion vector in {place} does not match its checksum. {RESTORE}")
     return data
 
 
@@ -75,13 +75,13 @@ def bitmap_rows(data: bytes, count: int, place: str) -> np.ndarray:
     except ImportError as error:
         raise MissingDependency('Deletion vectors need pyroaring: pip install "zskip[delta]"') from error
     if len(data) < 4 or struct.unpack_from("<i", data)[0] != _MAGIC:
-        raise CorruptFile(f"The deletion vector in {place} does not begin as one does. {_RESTORE}")
+        raise CorruptFile(f"The deletion vector in {place} does not begin as one does. {RESTORE}")
     try:
         rows = np.array(BitMap64.deserialize(data[4:]).to_array(), np.int64)
     except ValueError as error:
-        raise CorruptFile(f"The deletion vector in {place} holds no bitmap: {error}. {_RESTORE}") from error
+        raise CorruptFile(f"The deletion vector in {place} holds no bitmap: {error}. {RESTORE}") from error
     if len(rows) != count:
-        raise CorruptFile(f"The deletion vector in {place} holds {len(rows):,} rows, not {count:,}. {_RESTORE}")
+        raise CorruptFile(f"The deletion vector in {place} holds {len(rows):,} rows, not {count:,}. {RESTORE}")
     return rows
 
 

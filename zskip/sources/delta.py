@@ -24,6 +24,7 @@ from zskip.sources.deletion_vectors import positions
 from zskip.sources.delta_log import commit_path, require_log
 from zskip.sources.source import (
     FIELD_ID,
+    RESTORE,
     STORED_AS,
     Content,
     content_files,
@@ -137,7 +138,7 @@ class DeltaSource:
             if "Deletion Vector error" in str(error):
                 raise CorruptFile(
                     f"A deletion vector of the Delta table at {self.storage.uri} is damaged: {first_line(error)}. "
-                    "Restore it from a copy of the table, or open the table as it was earlier."
+                    f"{RESTORE}"
                 ) from error
             raise UnsupportedFormat(
                 f"deltalake cannot read the Delta table at {self.storage.uri}: {first_line(error)}. "

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from zskip.errors import CorruptFile, UnsupportedFormat
 from zskip.sources.deletion_vectors import FRAME, bitmap_rows, unframed
-from zskip.sources.source import reading
+from zskip.sources.source import RESTORE, reading
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 __all__ = ["deleted_by_file"]
-
-_RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
 
 
 class _Entry(NamedTuple):
@@ -53,10 +51,10 @@ def deleted_by_file(
             )
         if file.file_format.value == "PUFFIN":
             if entry.target is None or entry.start is None or entry.size is None:
-                raise CorruptFile(f"No manifest says where in {file.file_path} a deletion vector is. {_RESTORE}")
+                raise CorruptFile(f"No manifest says where in {file.file_path} a deletion vector is. {RESTORE}")
             if ages.get(entry.target, 1 << 62) <= entry.age:
                 if any(entry.target in others for others in vectors.values()):
-                    raise CorruptFile(f"{entry.target} has two deletion vectors, one in {file.file_path}. {_RESTORE}")
+                    raise CorruptFile(f"{entry.target} has two deletion vectors, one in {file.file_path}. {RESTORE}")
                 vectors.setdefault(file.file_path, {})[entry.target] = entry
             continue
         for path, rows in _position_deletes(table.io, file).items():
@@ -124,7 +122,7 @@ def _vectors(io: FileIO, address: str, entries: Mapping[str, _Entry]) -> dict[st
             start, size = entry.start or 0, entry.size or 0
             if start < 0 or size < FRAME or start + size > end:
                 raise CorruptFile(
-                    f"{address} has {end:,} bytes, and no deletion vector of {size:,} at {start:,}. {_RESTORE}"
+                    f"{address} has {end:,} bytes, and no deletion vector of {size:,} at {start:,}. {RESTORE}"
                 )
             opened.seek(start)
             place = f"{address} at byte {start:,}"

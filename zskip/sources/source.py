@@ -24,6 +24,7 @@ from zskip.types import logical_type
 __all__ = [
     "DEFAULT",
     "FIELD_ID",
+    "RESTORE",
     "STORED_AS",
     "Content",
     "Source",
@@ -38,6 +39,9 @@ __all__ = [
 STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
 """Metadata of a field: the name, or the id, under which the data files hold it, where that is not the field's own, and
 the value of the rows of files that lack it, as text."""
+
+RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
+"""What to do about a file of a log that is gone or damaged."""
 
 _LOG = Writer("zskip", (1,))
 """A format's log says how bounds are made: cut strings are rounded up, and nothing is cleared to zero."""
@@ -132,17 +136,16 @@ def reading(address: str, what: str) -> Iterator[None]:
 
     The libraries trust the bytes: damaged ones raise whatever error they lead to, from KeyError to SystemError.
     """
-    restore = "Restore it from a copy of the table, or open the table as it was earlier."
     try:
         yield
     except ZskipError:
         raise
     except FileNotFoundError as error:
-        raise TableNotFound(f"{address}, {what}, is gone. {restore}") from error
+        raise TableNotFound(f"{address}, {what}, is gone. {RESTORE}") from error
     except OSError as error:
         raise TableError(f"{address}, {what}, cannot be read: {error}") from error
     except Exception as error:
-        raise CorruptFile(f"{address}, {what}, is damaged: {first_line(error)}. {restore}") from error
+        raise CorruptFile(f"{address}, {what}, is damaged: {first_line(error)}. {RESTORE}") from error
 
 
 def content_files(
