@@ -114,10 +114,10 @@ PREDICATES = {
     "a CASE of five thousand": f"CASE {' '.join(f'WHEN n = {i} THEN {i + 1}' for i in range(5_000))} END = 3",
     "a hundred thousand ORs": " OR ".join(f"n = {i}" for i in range(100_000)),
     "a hundred thousand texts": " OR ".join(f"w = 'a{i}'" for i in range(100_000)),
-    "9,000 in pairs": " OR ".join(f"n = {i} AND m = {i * 3}" for i in range(4_500)),
-    "9,000 of two columns": " OR ".join(f"n = {i} OR w = 'a{i}'" for i in range(4_500)),
-    "6,000 BETWEENs": " OR ".join(f"n BETWEEN {i * 3} AND {i * 3 + 1}" for i in range(6_000)),
-    "1,000 sums and 6,000 plain": " OR ".join(f"n = {i} OR m < {i}" for i in range(3_000))
+    "6,000 in pairs": " OR ".join(f"n = {i} AND m = {i * 3}" for i in range(3_000)),
+    "6,000 of two columns": " OR ".join(f"n = {i} OR w = 'a{i}'" for i in range(3_000)),
+    "4,000 BETWEENs": " OR ".join(f"n BETWEEN {i * 3} AND {i * 3 + 1}" for i in range(4_000)),
+    "1,000 sums and 4,600 plain": " OR ".join(f"n = {i} OR m < {i}" for i in range(2_300))
     + "".join(f" OR n + {i} = 3" for i in range(1_000)),
     "forty thousand decimals": f"n IN ({', '.join(f'{i}.5' for i in range(40_000))})",
 }

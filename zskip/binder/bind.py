@@ -32,12 +32,12 @@ from zskip.schema import Schema
 
 __all__ = ["bind"]
 
-MOST_CHARACTERS, MOST_TOKENS, MOST_COSTLY, MOST_PARSED = 2_000_000, 40_000, 20_000, 10_000
+MOST_CHARACTERS, MOST_TOKENS, MOST_COSTLY, MOST_PARSED = 2_000_000, 25_000, 20_000, 10_000
 """Limits of a predicate, not counting lists of constants: characters; tokens; tokens of conditions other than a column
 compared with constants, which need the parser; and tokens that are parsed, where conditions that differ only in their
-constants are parsed once. A predicate of this size is planned in about half a second."""
+constants are parsed once. A predicate of this size is planned in less than half a second."""
 
-_PLAIN_SHARE = MOST_TOKENS // MOST_COSTLY
+_PLAIN_SHARE = MOST_TOKENS / MOST_COSTLY
 """How many times faster a column compared with constants is bound than other conditions of as many tokens."""
 
 _MAX_LEAVES = 300

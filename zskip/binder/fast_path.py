@@ -47,13 +47,14 @@ class FastPath:
         anything else, and for errors, which the parser's path raises."""
         if not 3 <= len(tokens) <= 7 or self.binding.dialect.name not in ("duckdb", "spark"):
             return None
-        if [token.token_type for token in tokens[1:]] == [TokenType.LIKE, TokenType.STRING]:
+        operator = tokens[1].token_type
+        if operator is TokenType.LIKE and len(tokens) == 3 and tokens[2].token_type is TokenType.STRING:
             return self._like(tokens[0], tokens[2].text)
-        if tokens[1].token_type is TokenType.BETWEEN:
+        if operator is TokenType.BETWEEN:
             middle = next((n for n in (3, 4) if n < len(tokens) and tokens[n].token_type is TokenType.AND), 0)
             sides = [(">=", tokens[2:middle]), ("<=", tokens[middle + 1 :])] if middle else []
         else:
-            op = _OPERATORS.get(tokens[1].token_type)
+            op = _OPERATORS.get(operator)
             sides = [(op, tokens[2:])] if op else []
         column = self._column(tokens[0]) if sides else None
         if column is None:

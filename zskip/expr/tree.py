@@ -289,19 +289,18 @@ def _flat(kind: type[And] | type[Or], parts: Sequence[Node]) -> Iterator[Node]:
 
 
 def _scalars(node: Node) -> tuple[Scalar, ...]:
-    match node:
-        case Compare(_, left, right):
-            return (left, right)
-        case In(term, _, _) | IsNull(term) | Contains(term, _, _):
-            return (term,)
-    return ()
+    if isinstance(node, Compare):
+        return (node.left, node.right)
+    return (node.term,) if isinstance(node, In | IsNull | Contains) else ()
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The predicates directly under a node."""
+    if isinstance(node, Compare | In):  # nearly all nodes of a long predicate
+        return ()
+    if isinstance(node, And | Or):
+        return node.parts
     match node:
-        case And(parts) | Or(parts):
-            return parts
         case Not(part) | Is(part, _) | Computable(part):
             return (part,)
         case Choose(condition, then, otherwise):
