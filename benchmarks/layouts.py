@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 from zskip import layouts, pruning
 from zskip.binder import bind
 from zskip.keys import Boundaries, dense_codes
+from zskip.parquet import footers
 from zskip.schema import Schema
-from zskip.stats import footers
 from zskip.storage import open_storage
 
 SAMPLED_PER_FILE = 400

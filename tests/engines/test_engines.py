@@ -23,9 +23,9 @@ from zskip.engines.duckdb import sql
 from zskip.engines.duckdb.native_scan import native_scan
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
+from zskip.parquet import footers
 from zskip.plan import plan
 from zskip.schema import Schema
-from zskip.stats import footers
 from zskip.storage import open_storage
 from zskip.tablelog import Index, commit, listed, load
 

@@ -23,8 +23,9 @@ from tests.pruning.asking import asked
 from tests.pruning.oracles import DuckDBOracle, breaches
 from zskip import pruning
 from zskip.binder import bind
+from zskip.parquet import footers, trust
 from zskip.schema import Schema
-from zskip.stats import ColumnStatistics, FileStatistics, Ranges, Statistics, footers, trust
+from zskip.stats import ColumnStatistics, FileStatistics, Ranges, Statistics
 from zskip.storage import open_storage
 
 FOLDER = FIXTURES / "defects"

@@ -29,13 +29,14 @@ from tests.spark.files import files_read
 from tests.spark.webhdfs import Refused, WebHdfs, webhdfs
 from tests.tables import sorted_rows
 from zskip import spark as zs
-from zskip import stats, tablelog
+from zskip import tablelog
 from zskip.errors import InvalidOption, TableExists, TableNotFound, UnsafePath, UnsupportedStore
+from zskip.parquet import footers, from_rows
 from zskip.schema import Schema
 from zskip.spark.executor_footers import read_footers
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import setting
-from zskip.stats import ColumnStatistics, DataFiles, from_rows
+from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.table import Table
 from zskip.writer import WriteOptions, append
@@ -139,7 +140,7 @@ def test_a_table_lives_there(spark: SparkSession, store: HadoopStorage, points: 
 def told(server: WebHdfs, store: HadoopStorage, paths: Sequence[str], schema: Schema) -> DataFiles:
     """What the rows of files tell, read from the server's own disk."""
     local = beside(server, store)
-    return from_rows.with_statistics_from_rows(local, schema, stats.footers.read(local, paths, schema)[1])
+    return from_rows.with_statistics_from_rows(local, schema, footers.read(local, paths, schema)[1])
 
 
 def columns_of(files: DataFiles) -> list[dict[str, ColumnStatistics]]:

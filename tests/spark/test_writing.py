@@ -476,7 +476,7 @@ def test_index_is_that_of_the_footers(spark: SparkSession, tmp_path: Path) -> No
     spark.createDataFrame(rows).repartitionByRange(6, "i").write.parquet(str(folder))
     pq.write_table(pa.table({"i": [5], "extra": ["x"]}), folder / "z.parquet")
     table = zs.index(spark, folder, files_per_task=2)
-    from zskip.stats import footers
+    from zskip.parquet import footers
 
     schema, wanted = footers.read(table.storage, files_of(table), None)
     assert table.snapshot.schema == schema

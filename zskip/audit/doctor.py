@@ -23,10 +23,11 @@ from zskip.errors import (
     TableNotFound,
     UnsupportedFormat,
 )
+from zskip.parquet import footers
+from zskip.parquet.trust import Writer, doubt, writer
 from zskip.schema import Column
 from zskip.sources import source_of
-from zskip.stats import ColumnStatistics, DataFiles, footers
-from zskip.stats.trust import Writer, doubt, writer
+from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import SOURCE_FORMATS, Index, load
 from zskip.types import is_orderable, may_hold_nan

@@ -25,8 +25,8 @@ from zskip.engines.duckdb.relation import condition, planned_scan, readable_path
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.expr.sql_literals import identifier
+from zskip.parquet.foreign import open_parquet
 from zskip.schema import names_given
-from zskip.stats.foreign import open_parquet
 
 if TYPE_CHECKING:
     import duckdb

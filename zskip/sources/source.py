@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.errors import CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
+from zskip.parquet.trust import Writer, believed
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.stats.trust import Writer, believed
 from zskip.storage.storage import Storage
 from zskip.types import logical_type
 

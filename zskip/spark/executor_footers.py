@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.errors import ZskipError
+from zskip.parquet import footers, from_rows
 from zskip.schema import Schema
 from zskip.spark import floats
 from zskip.spark.hadoop import HadoopStorage
-from zskip.stats import DataFiles, footers, from_rows
+from zskip.stats import DataFiles
 from zskip.storage import Listing, Storage
 from zskip.writer.evolution import united
 

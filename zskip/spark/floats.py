@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import CorruptFile
+from zskip.parquet.footers import hull
 from zskip.schema import Column, Schema
 from zskip.spark.handoff import manifest, setting, spark_schema, spark_uri
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
-from zskip.stats.footers import hull
 from zskip.storage import Storage
 from zskip.types import may_hold_nan
 

@@ -1,7 +1,7 @@
-"""What is known of the values in a file or row group, and its origin.
+"""What is known of the values in a file or row group.
 
-``ranges``: the form that proofs are made on · ``files``: the form that is kept · ``footers``: from Parquet that lies
-there · ``collect``: from rows while they are written.
+``ranges``: the form that proofs are made on · ``files``: the form that is kept · ``collect``: from rows while they are
+written. From the footers of files: the package ``parquet``.
 """
 
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from zskip import hive
 from zskip import types as t
 from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
+from zskip.parquet import footers, from_rows
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
-from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, footers, from_rows
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog.commit import commit

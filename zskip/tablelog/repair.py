@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.errors import CommitConflict, DamagedIndex, UncertainCommit
+from zskip.parquet import footers
 from zskip.receipts import Repaired
-from zskip.stats import DataFiles, FileStatistics, footers
+from zskip.stats import DataFiles, FileStatistics
 from zskip.storage.storage import Storage
 from zskip.tablelog import log
 from zskip.tablelog.freshness import data_files

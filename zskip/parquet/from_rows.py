@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.errors import CorruptFile
+from zskip.parquet import trust
+from zskip.parquet.footers import Readable, hull
+from zskip.parquet.foreign import open_parquet
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
-from zskip.stats import collect, trust
+from zskip.stats import collect
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
-from zskip.stats.footers import Readable, hull
-from zskip.stats.foreign import open_parquet
 from zskip.types import may_hold_nan, widened, widens
 
 __all__ = ["with_statistics_from_rows"]

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 import zskip
 from zskip import tablelog
 from zskip.errors import CorruptFile, SchemaMismatch
+from zskip.parquet import batch_footers, footer_reads, footers, from_rows, thrift
 from zskip.schema import Schema
-from zskip.stats import DataFiles, batch_footers, footer_reads, footers, from_rows, thrift
+from zskip.stats import DataFiles
 from zskip.storage import open_storage
 
 TYPED = {

@@ -20,11 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests.stats import compact_thrift as thrift
+from tests.parquet import compact_thrift as thrift
 from zskip import audit
 from zskip.errors import CorruptFile, SchemaMismatch
+from zskip.parquet import footers
 from zskip.schema import Schema
-from zskip.stats import DataFiles, footers
+from zskip.stats import DataFiles
 from zskip.storage import Listing
 
 ROWS = pa.table(

@@ -14,15 +14,15 @@ from zskip import hive
 from zskip import types as t
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.offsets import numbers_of_runs, offsets_of
+from zskip.parquet import footer_reads, hive_columns, trust
+from zskip.parquet.batch_footers import joined
+from zskip.parquet.footer_reads import Listed, Readable
+from zskip.parquet.foreign import open_parquet, with_parquet_types
+from zskip.parquet.plain_decoder import PlainDecoder, extremes
+from zskip.parquet.thrift import Footers, parse
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
-from zskip.stats import footer_reads, hive_columns, trust
-from zskip.stats.batch_footers import joined
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
-from zskip.stats.footer_reads import Listed, Readable
-from zskip.stats.foreign import open_parquet, with_parquet_types
-from zskip.stats.plain_decoder import PlainDecoder, extremes
-from zskip.stats.thrift import Footers, parse
 from zskip.types import is_orderable, widened, widens
 
 __all__ = ["FIELD_ID", "Listed", "Readable", "hull", "read", "row_groups"]

@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from zskip.stats.batch_footers import Step, follow
+from zskip.parquet.batch_footers import Step, follow
 
 __all__ = ["CHUNK_FIELDS", "Footers", "parse"]
 
