@@ -11,7 +11,7 @@ import pytest
 
 import zskip
 from zskip.cli import main
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, UnreadableFile
 from zskip.query_logs.pushed_filters import condition_of
 from zskip.schema import Schema
 
@@ -82,11 +82,11 @@ def test_what_is_no_log_is_refused(content: str | None, table: zskip.Table, tmp_
     log = tmp_path / "log.csv"
     if content is not None:
         log.write_text(content, encoding="utf-8")
-    with pytest.raises(InvalidOption, match="enable_logging"):
+    with pytest.raises(UnreadableFile, match="enable_logging"):
         table.logged_queries(duckdb_log=log)
     with pytest.raises(InvalidOption, match="one log"):
         table.logged_queries()
-    with pytest.raises(InvalidOption, match="event log"):
+    with pytest.raises(UnreadableFile, match="event log"):
         table.logged_queries(spark_event_log=log if content else tmp_path / "nowhere")
 
 

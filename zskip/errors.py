@@ -24,6 +24,7 @@ ZskipError
 │   │   └── FilesRemoved         a vacuum removed, or is removing, files that this change needs
 │   ├── UncertainCommit          the store failed just then: the change may have been made, or not
 │   └── UnsupportedStore         the store cannot create a file only if it is absent
+├── UnreadableFile (OSError)     a file that an argument names: it is not there, or is not what it should be
 └── MissingDependency (ImportError)  an optional package, or Java, is not there
 """
 
@@ -55,6 +56,7 @@ __all__ = [
     "UncertainCommit",
     "UnknownColumn",
     "UnknownParameter",
+    "UnreadableFile",
     "UnsafePath",
     "UnsupportedFormat",
     "UnsupportedSql",
@@ -203,6 +205,10 @@ class UncertainCommit(TableError):
 
 class UnsupportedStore(TableError):
     """The store cannot create a file only if it is absent, so a commit could lose another's."""
+
+
+class UnreadableFile(ZskipError, OSError):
+    """A file that an argument names, of queries or of a log, is not there, or is not what it should be."""
 
 
 class MissingDependency(ZskipError, ImportError):

@@ -385,6 +385,7 @@ def advise(
     `SqlError`.
     """
     check_options(files=files, seed=seed, progress=progress)
+    queries = queries_of(workload)
     if isinstance(source, str | os.PathLike):
         found = sources.source_of(source, storage_options=storage_options)
         if found is not None:
@@ -408,7 +409,7 @@ def advise(
 
     return advisor.advise(
         found,
-        queries_of(workload),
+        queries,
         files=files or _ADVISED_TARGET,
         total_rows=total,
         weigh=weigh,
@@ -936,6 +937,7 @@ class Table:
         Raises `InvalidOption`, `SqlError`.
         """
         check_options(files=files, seed=seed, progress=progress)
+        queries = queries_of(workload)
         count = len(self._index)
         started = time.perf_counter()
         rows, today, read = self._sample(seed, progress)
@@ -944,7 +946,7 @@ class Table:
 
         return advisor.advise(
             rows,
-            queries_of(workload),
+            queries,
             files=files or max(count, 1),
             total_rows=total,
             today=today,
@@ -983,7 +985,7 @@ class Table:
 
         ``duckdb_log``: the folder or file of DuckDB's query log · ``spark_event_log``: an event log, or a folder of
         them · ``log_name``: what the log calls the table, if neither by its path nor by its folder. Raises
-        `InvalidOption` where there is no log, or no such query in it.
+        `UnreadableFile` where there is no log, and `InvalidOption` where it has no such query.
         """
         return _logged(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
 

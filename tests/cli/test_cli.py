@@ -229,7 +229,7 @@ def test_errors_speak_of_options_as_they_are_typed(
     message = complaint(capsys, 1, "plot", str(flights), "date", "distance", "--output", str(nowhere))
     assert f'"{nowhere}": No such file or directory.' in message
     for workload, wrong in ((fixtures / "flights.parquet", "UTF-8"), (nowhere, "No such file")):
-        assert wrong in complaint(capsys, 2, "advise", str(flights), "--workload", str(workload))
+        assert wrong in complaint(capsys, 1, "advise", str(flights), "--workload", str(workload))
 
 
 def test_a_hive_folder_in_an_error_is_no_option() -> None:

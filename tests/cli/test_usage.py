@@ -18,6 +18,7 @@ import zskip
 from tests import ROOT
 from zskip import cli
 from zskip.cli import EXIT_CODES, main, terminal
+from zskip.errors import UnreadableFile
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +37,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["plan", "t", "a = 1", "--explian"], 'zskip plan: error: there is no option "--explian". Did you mean "--ex'),
         (["write", "a", "b", "--layuot=tree"], 'there is no option "--layuot". Did you mean "--layout"?'),
         (["write", "a", "b", "--mode", "apend"], 'Did you mean "append"?'),
-        (
-            ["plan", "t", "a", "=", "1"],
-            '"=" is one argument too many. Quote a predicate, and put it before the options.',
-        ),
+        (["plan", "t", "a", "=", "1"], '"=" is one argument too many. Quote a predicate that has spaces.'),
+        (["plan", "t", "a", "--", "--b"], '"--b" is one argument too many.'),
         (["plan", "t", "a = 1", "--xyzzy"], 'there is no option "--xyzzy".\n'),
         (["completion", "bsh"], 'Did you mean "bash"?'),
         (["plan", "t", "--explian"], 'there is no option "--explian". Did you mean "--explain"?'),
@@ -52,6 +51,57 @@ def test_a_mistyped_name_gets_the_nearest(arguments: list[str], hint: str, capsy
         main(arguments)
     assert stopped.value.code == 2
     assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parsed"),
+    [
+        ("query t --limit 2 a=3", {"path": "t", "limit": 2, "predicate": "a=3"}),
+        ("query --limit -1 t", {"path": "t", "limit": -1, "predicate": None}),
+        ("query t -5", {"path": "t", "predicate": "-5"}),
+        ("query t --limit 2 -- --a=3", {"path": "t", "limit": 2, "predicate": "--a=3"}),
+        ("query -- -t -a", {"path": "-t", "predicate": "-a"}),
+        ("write --by a -- x -t", {"source": "x", "path": "-t", "by": ["a"]}),
+        ("verify t a=1 --all b=2", {"path": "t", "predicate": ["a=1", "b=2"], "all": True}),
+        ("plot t a --output x.svg b", {"columns": ["a", "b"], "output": Path("x.svg")}),
+    ],
+)
+def test_options_may_stand_between_arguments(arguments: str, parsed: dict[str, object]) -> None:
+    given, unknown = cli.parser().parse_known_args(arguments.split())
+    assert not unknown
+    assert {name: getattr(given, name) for name in parsed} == parsed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "{none}", "a = 1"],
+        ["plan", "{t}", "nope = 1"],
+        ["plan", "{t}", "a = 1", "--file", "nope.parquet"],
+        ["query", "{t}", "--columns", "nope"],
+        ["advise", "{none}", "--workload", "{queries}"],
+        ["advise", "{t}", "--workload", "{none}"],
+        ["advise", "{t}", "--from-duckdb-log", "{none}"],
+        ["advise", "{t}", "--from-spark-eventlog", "{none}"],
+        ["bench", "{t}", "--queries", "{none}"],
+        ["explore", "{t}", "--workload", "{none}"],
+        ["restore", "{t}", "99"],
+    ],
+)
+def test_what_is_not_there_is_one(
+    arguments: list[str], table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = tmp_path / "queries.sql"
+    queries.write_text("a = 1")
+    assert main([each.format(t=table, none=tmp_path / "none", queries=queries) for each in arguments]) == 1
+    assert re.search("There is no|has no|cannot be read", capsys.readouterr().err)
+
+
+def test_a_workload_is_read_before_the_table(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zskip.Table, "_sample", lambda *_: pytest.fail("read the table"))
+    for advise in (zskip.open(table).advise, lambda queries: zskip.advise(table, queries)):
+        with pytest.raises(UnreadableFile, match=r'"none\.sql" cannot be read'):
+            advise("none.sql")
 
 
 def test_a_value_of_an_option_gets_the_nearest(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,7 +181,7 @@ def test_a_file_says_why_and_a_wrong_constant_changes_nothing(
     assert listed[3].endswith("40 100.0 % 100.0 % 100.0 %")
     assert not browser.find_element("id", "alternatives-section").is_displayed()
     before = kept(browser)
-    for text in ("many", "450.5", ""):
+    for text in ("many", "450.5", "0x10", ""):
         change(browser, 0, text)
         assert kept(browser) == before
         wrong = browser.find_element("css selector", "#constants .wrong").text

@@ -14,7 +14,7 @@ import pytest
 
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows, whole_scan
-from zskip.errors import InvalidOption, UnknownColumn, UnknownParameter, UnsupportedSql
+from zskip.errors import UnknownColumn, UnknownParameter, UnreadableFile, UnsupportedSql
 from zskip.plan import Share, plan
 from zskip.tablelog import Index
 
@@ -140,7 +140,7 @@ def test_explain_of_a_file_shows_its_ranges_and_verdicts(index: Index) -> None:
     skipped = found.explain(index.storage.uri_of("part-00019.parquet"))
     assert "skipped" in skipped.splitlines()[0]
     assert "a from 950 to 999" in skipped
-    with pytest.raises(InvalidOption, match=r'Did you mean "part-'):
+    with pytest.raises(UnreadableFile, match=r'Did you mean "part-'):
         found.explain("part-0001.parquet")
 
 

@@ -80,9 +80,9 @@ class Verification:
     def __str__(self) -> str:
         read, skipped = sum(check.read for check in self.checks), sum(check.skipped for check in self.checks)
         lines = [
-            f"{self.uri}, version {self.version}: {len(self.checks):,} predicates checked; "
-            f"{read:,} of {skipped:,} skipped files and "
-            f"{sum(check.row_groups_read for check in self.checks):,} skipped row groups were read."
+            f"{self.uri}, version {self.version}: predicates checked: {len(self.checks):,}; "
+            f"skipped files read: {read:,} of {skipped:,}; "
+            f"skipped row groups read: {sum(check.row_groups_read for check in self.checks):,}."
         ]
         lines += [f"MISSING  {path}" for path in self.missing]
         for check in self.checks:

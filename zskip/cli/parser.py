@@ -13,9 +13,14 @@ __all__ = ["SHELLS", "Parser", "completion"]
 
 SHELLS = ("bash", "zsh", "fish")
 
+# Marks what follows `--`, which argparse of Python 3.11 loses between its passes. No typed argument contains it.
+_VERBATIM = "\0"
+
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors name the nearest command, option or choice."""
+    """A parser whose errors name the nearest command, option or choice; options may stand between arguments."""
+
+    _interleaving = False  # argparse calls `parse_known_args` again: for the options, then for the arguments
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Argparse's own check, which lists all choices."""
@@ -23,16 +28,30 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f'there is no "{value}".{nearest(str(value), action.choices)}')
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Argparse's own, but an unknown option is named before an argument that is missing beside it."""
-        if self._subparsers is None:
-            for token in args or ():
-                if token == "--":
-                    break
-                name = token.partition("=")[0]
-                # As argparse has it: a text with a space is an argument, and options may be shortened.
-                if token.startswith("--") and " " not in name and not self._options_from(name):
-                    self.require_all_known([name])
-        return super().parse_known_args(args, namespace)
+        """Argparse's own, but an unknown option is named before an argument that is missing beside it.
+
+        The options of a command may precede its arguments: ``query t --limit 2 "a = 3"``.
+        """
+        if self._subparsers is not None or self._interleaving:
+            return super().parse_known_args(args, namespace)
+        typed = list(args or ())
+        end = typed.index("--") if "--" in typed else len(typed)
+        for token in typed[:end]:
+            name = token.partition("=")[0]
+            # As argparse has it: a text with a space is an argument, and options may be shortened.
+            if token.startswith("--") and " " not in name and not self._options_from(name):
+                self.require_all_known([name])
+        self._interleaving = True
+        try:
+            return self.parse_known_intermixed_args(
+                [*typed[:end], *(_VERBATIM + one for one in typed[end + 1 :])], namespace
+            )
+        finally:
+            self._interleaving = False
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Argparse's own, of an argument behind `--` too."""
+        return super()._get_value(action, arg_string.removeprefix(_VERBATIM))
 
     def _options_from(self, start: str) -> list[str]:
         return [option for option in self._option_string_actions if option.startswith(start)]
@@ -41,8 +60,9 @@ class Parser(argparse.ArgumentParser):
         """End with exit code 2 where arguments are left that this command does not take."""
         if not unknown:
             return
+        name = unknown[0].removeprefix(_VERBATIM)
         if not unknown[0].startswith("-"):
-            self.error(f'"{unknown[0]}" is one argument too many. Quote a predicate, and put it before the options.')
+            self.error(f'"{name}" is one argument too many. Quote a predicate that has spaces.')
         first = unknown[0].partition("=")[0]
         hint = nearest(first, self._option_string_actions)
         # Where no option is near, `nearest` lists some: --help has all.

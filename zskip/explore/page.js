@@ -53,8 +53,9 @@ function shown(column, key) {
 function keyOf(column, typed) {
   const text = typed.trim(), [, whole, fraction] = /^(.*?)(?:\.(\d*?)0*)?$/.exec(text);
   if (column.kind === "number") {
-    const number = Number(text) * column.scale;
-    if (text === "" || !Number.isFinite(number)) throw new Error(`“${text}” is not a number`);
+    // Number() takes 0x10 and 0b1 too, which SQL does not.
+    const number = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) * column.scale : NaN;
+    if (!Number.isFinite(number)) throw new Error(`“${text}” is not a number`);
     if (!column.discrete) return number;
     const key = Math.round(number);
     if (Math.abs(key) > Number.MAX_SAFE_INTEGER) throw new Error(`${text} is beyond the numbers that this page compares`);

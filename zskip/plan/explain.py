@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import InvalidOption, nearest
+from zskip.errors import InvalidOption, UnreadableFile, nearest
 from zskip.expr import Predicate
 from zskip.plan.shares import Share
 from zskip.plan.survivors import Survivors
@@ -25,7 +25,7 @@ _SHOWN_GROUPS = 20
 
 
 def facts(survivors: Survivors, file: str | None = None) -> Mapping[str, Any]:
-    """What `explain` says, in plain values. Raises `InvalidOption` for a file that the table does not have."""
+    """What `explain` says, in plain values. Raises `UnreadableFile` for a file that the table lacks."""
     return _facts_of_plan(survivors) if file is None else _facts_of_file(survivors, file)
 
 
@@ -198,7 +198,7 @@ def _number_of(survivors: Survivors, file: str) -> int:
         raise InvalidOption(
             f'The file "{file}" is newer than the index, which knows nothing of it: it is read in full.'
         )
-    raise InvalidOption(f'The table has no file "{file}".{nearest(inner, paths)}')
+    raise UnreadableFile(f'The table has no file "{file}".{nearest(inner, paths)}')
 
 
 def _verdict(outcome: Outcomes, position: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from zskip.errors import InvalidOption
+from zskip.errors import UnreadableFile
 from zskip.query_logs.logged import Collector, LoggedQueries, TableNames
 from zskip.schema import Schema
 
@@ -20,7 +20,7 @@ _HOW = "CALL enable_logging('QueryLog', storage = 'file', storage_path = 'duckdb
 
 
 def from_duckdb_log(path: str | os.PathLike[str], schema: Schema, table: TableNames) -> LoggedQueries:
-    """The queries on a table in DuckDB's query log. Raises `InvalidOption` where there is no log, or no such query."""
+    """The queries on a table in DuckDB's query log. Raises `UnreadableFile` and, for no such query, `InvalidOption`."""
     collector = Collector(schema, table)
     for statement in _statements(Path(path)):
         collector.add_statement(statement)
@@ -32,7 +32,7 @@ def _statements(path: Path) -> list[str]:
 
     file = path / _ENTRIES if path.is_dir() else path
     if not file.is_file():
-        raise InvalidOption(f'There is no query log of DuckDB at "{path}". {_HOW}')
+        raise UnreadableFile(f'There is no query log of DuckDB at "{path}". {_HOW}')
     with duckdb.connect() as con:
         try:
             rows = con.execute(
@@ -41,5 +41,5 @@ def _statements(path: Path) -> list[str]:
                 {"path": str(file)},
             ).fetchall()
         except duckdb.Error as error:
-            raise InvalidOption(f'"{file}" is not a query log of DuckDB: {error}\n{_HOW}') from error
+            raise UnreadableFile(f'"{file}" is not a query log of DuckDB: {error}\n{_HOW}') from error
     return [text for (text,) in rows if text]

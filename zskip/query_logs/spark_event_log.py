@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.binder.workload_sql import TableQuery
-from zskip.errors import InvalidOption
+from zskip.errors import UnreadableFile
 from zskip.query_logs.logged import Collector, LoggedQueries, TableNames
 from zskip.query_logs.pushed_filters import condition_of
 from zskip.schema import Schema
@@ -34,7 +34,7 @@ _HOW = "spark.eventLog.enabled and spark.eventLog.dir make Spark write one."
 def from_spark_event_log(path: str | os.PathLike[str], schema: Schema, table: TableNames) -> LoggedQueries:
     """The scans of a table in an event log, a folder of one, or a folder of several.
 
-    Raises `InvalidOption` where there is no log, or no scan of the table with a filter.
+    Raises `UnreadableFile`, and `InvalidOption` where the log has no scan of the table with a filter.
     """
     collector = Collector(schema, table)
     zone = "UTC"
@@ -89,11 +89,11 @@ def _top_level(read: str) -> set[str]:
 def _events(path: Path) -> Iterator[dict[str, Any]]:
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if _is_log(each))
     if not files:
-        raise InvalidOption(f'There is no event log of Spark at "{path}". {_HOW}')
+        raise UnreadableFile(f'There is no event log of Spark at "{path}". {_HOW}')
     for file in files:
         codec = _CODECS.get(file.suffix)
         if file.suffix in _UNREADABLE:
-            raise InvalidOption(
+            raise UnreadableFile(
                 f'"{file}" is compressed by {file.suffix[1:]}, which only Spark reads. Write logs with '
                 "spark.eventLog.compression.codec=zstd, or with spark.eventLog.compress=false."
             )
@@ -103,7 +103,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                     yield json.loads(line)
             except (ValueError, OSError) as error:
                 if not _is_being_written(file):
-                    raise InvalidOption(f'"{file}" is not an event log of Spark, or is cut off: {error}') from error
+                    raise UnreadableFile(f'"{file}" is not an event log of Spark, or is cut off: {error}') from error
 
 
 def _is_being_written(file: Path) -> bool:

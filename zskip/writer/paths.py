@@ -42,6 +42,9 @@ KINDS = {
     ".ndjson": "json",
 }
 _COMPRESSED = (".gz", ".zst")
+_NO_SOURCE = (
+    'There is no zskip table, and no Parquet, CSV or JSON file, at "{}". Name one, or a folder or glob of them.'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
     else:
         files = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
     if not files:
-        raise NoParquet(f'There is no Parquet, CSV or JSON file at "{path}".')
+        raise NoParquet(_NO_SOURCE.format(path))
     absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in files]
     for drive in {drive for drive, _ in absolute}:
         names = [name.replace(os.sep, "/").lstrip("/") for one, name in absolute if one == drive]
@@ -142,7 +145,7 @@ def _remote(url: str, storage_options: Mapping[str, Any] | None) -> list[_File]:
     names = storage.list("", hidden=False).path.to_pylist()
     chosen = [name for name in names if (_matches_glob(name, pattern) if pattern else _has_known_ending(name))]
     if not chosen:
-        raise NoParquet(f'There is no Parquet, CSV or JSON file at "{without_secrets(url)}".')
+        raise NoParquet(_NO_SOURCE.format(without_secrets(url)))
     refuse_files_of_tables(storage, pa.array(chosen, pa.string()))
     return [_File(storage.uri_of(name), name, storage) for name in chosen]
 

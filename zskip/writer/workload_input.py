@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeGuard
 
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, UnreadableFile
 
 __all__ = ["Workload", "file_of", "queries_of", "split_statements"]
 
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def queries_of(workload: Workload) -> tuple[str, ...]:
-    """The queries of a workload. Raises `InvalidOption` if its file cannot be read.
+    """The queries of a workload. Raises `UnreadableFile`, and `InvalidOption` where it is no text.
 
     >>> queries_of("a = 1; b < 2")
     ('a = 1', 'b < 2')
@@ -32,9 +32,11 @@ def queries_of(workload: Workload) -> tuple[str, ...]:
         try:
             return split_statements(Path(workload).read_text(encoding="utf-8"))
         except OSError as error:
-            raise InvalidOption(f'The workload "{os.fspath(workload)}" cannot be read: {error.strerror}.') from error
+            raise UnreadableFile(
+                f'The file of queries "{os.fspath(workload)}" cannot be read: {error.strerror}.'
+            ) from error
         except UnicodeDecodeError as error:
-            raise InvalidOption(f'The workload "{os.fspath(workload)}" is not UTF-8 text.') from error
+            raise UnreadableFile(f'The file of queries "{os.fspath(workload)}" is not UTF-8 text.') from error
     if isinstance(workload, str):
         return split_statements(workload)
     queries = tuple(workload) if isinstance(workload, Iterable) else (workload,)
