@@ -827,6 +827,8 @@ class Table:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.
 
         A reader that takes longer than that may lose its files, and a writer's commit is refused: choose a long time.
+        Raises `FilesRemoved` where another vacuum removed files of the newest version, whose writer has not finished;
+        nothing is removed then.
         """
         check_options(dry_run=dry_run)
         self._require_own()

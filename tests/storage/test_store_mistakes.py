@@ -66,6 +66,16 @@ def test_a_bucket_that_is_not_there(started: Callable[[str], Place], scheme: str
             call(f"{scheme}://nowhere/t", storage_options=options)
 
 
+@pytest.mark.parametrize("options", [5, "key=s3cr3t", [("key", "s3cr3t")]])
+def test_storage_options_that_are_no_mapping_are_refused_without_their_value(options: Any) -> None:
+    for place in ("s3://bucket/t", "memory://x/t", "t"):
+        with pytest.raises(
+            InvalidOption, match=f"storage_options= is a mapping .* not a {type(options).__name__}"
+        ) as e:
+            zskip.open(place, storage_options=options)
+        assert "s3cr3t" not in str(e.value)
+
+
 def test_another_region(refusing: dict[str, Any]) -> None:
     options = {**refusing, "access_key_id": "key", "secret_access_key": "secret"}
     with pytest.raises(TableError, match=r'the bucket is in another region\. Give it as "region"'):

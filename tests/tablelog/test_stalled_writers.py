@@ -342,6 +342,64 @@ def test_a_vacuum_that_stands_still_is_heeded_after_another_one(place: tuple[str
     assert ids(place) == list(range(10))
 
 
+def test_others_are_told_of_a_version_whose_writer_stands_still_without_its_files(place: tuple[str, Any]) -> None:
+    """A vacuum that had looked for entries just before this one was made removes its files. Its writer will take it
+    back, but others that met it before were told to repair the index."""
+    table = write(place)
+    for number in range(3):
+        table.append(rows(100 + 10 * number))
+    storage = open_storage(*place)
+    listed, go_on = Event(), Event()
+    removed: list[str] = []
+    ended: list[str] = []
+
+    class Standing(Stalled):
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(self.inner, name)
+
+            def delete(paths: list[str]) -> None:
+                if any(path.endswith(".parquet") for path in paths):
+                    listed.set()
+                    assert go_on.wait(30)
+                    removed.extend(paths)
+                found(paths)
+
+            return delete if name == "delete" else found
+
+    standing: Any = Standing(storage, lambda: None, verb="delete")
+    first = Thread(target=lambda: vacuum(standing, older_than=-1))
+
+    def list_files() -> None:
+        first.start()
+        assert listed.wait(30)
+
+    def remove_and_look() -> None:
+        go_on.set()
+        first.join()
+        for change in (
+            lambda: open_again(place).vacuum("1 day"),
+            lambda: open_again(place).delete("id = 3"),
+            lambda: open_again(place).optimize(full=True),
+        ):
+            try:
+                change()
+            except OSError as error:  # one that this function raised would be taken for the store's
+                ended.append(f"{type(error).__name__}: {error}")
+        open_again(place).restore(4)
+        ended.append(str(len(ids(place))))
+
+    stall(table, list_files)
+    stall(table, remove_and_look, after=True)
+    with pytest.raises(FilesRemoved, match="a vacuum removed"):
+        table.append(rows(500))
+    assert any(path.endswith(".stats") for path in removed)
+    assert [each.partition(" (")[0][:12] for each in ended] == ["FilesRemoved"] * 3 + ["40"], ended
+    assert all("version 5 cannot be read, and its writer has not finished" in each for each in ended[:3])
+    assert ids(place) == [*range(10), *range(100, 130)]
+    open_again(place).append(rows(700))
+    assert len(ids(place)) == 50
+
+
 def test_a_vacuum_keeps_what_a_writer_goes_back_to(place: tuple[str, Any]) -> None:
     """Its own files were taken before it made its entry, and another vacuum comes before it looks."""
     table = write(place)

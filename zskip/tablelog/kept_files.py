@@ -39,18 +39,27 @@ def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray |
 
 @contextmanager
 def naming_vacuums(storage: Storage, snapshot: Snapshot) -> Iterator[None]:
-    """Raise `FilesRemoved` in place of an error of files or parts that are gone since a vacuum removed this version."""
+    """Raise `FilesRemoved` in place of an error of files or parts that a vacuum removed: those of a version that has
+    expired since, or of the newest version, whose writer has not finished."""
     try:
         yield
     except (CommitConflict, UncertainCommit):
         raise
     except OSError as error:
-        if log.read_entry(storage, snapshot.version) is not None:
-            raise
-        raise FilesRemoved(
-            f"{storage.uri}: a vacuum removed version {snapshot.version} while a change was based on it. Repeat the "
-            f"change. The vacuum's older_than has to be longer than a change takes. ({error})"
-        ) from error
+        if log.read_entry(storage, snapshot.version) is None:
+            raise FilesRemoved(
+                f"{storage.uri}: a vacuum removed version {snapshot.version} while a change was based on it. Repeat "
+                f"the change. The vacuum's older_than has to be longer than a change takes. ({error})"
+            ) from error
+        newest = log.latest_version(storage)
+        # A writer writes the hint after it has checked that its files are there.
+        if isinstance(error, DamagedIndex) and newest > max(log.hinted(storage) or 0, 1):
+            raise FilesRemoved(
+                f"{storage.uri}: version {newest} cannot be read, and its writer has not finished. If a vacuum removed "
+                f"its files while it was suspended, it takes the version back as soon as it goes on: repeat the change "
+                f"then. If it was killed: restore(version={newest - 1}). ({error})"
+            ) from error
+        raise
 
 
 def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | None, restored: Snapshot | None) -> None:

@@ -17,7 +17,7 @@ from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.freshness import changes
 from zskip.tablelog.index import Index
-from zskip.tablelog.kept_files import require_files
+from zskip.tablelog.kept_files import naming_vacuums, require_files
 from zskip.tablelog.own_files import DATA_FILE
 from zskip.tablelog.segments import segment_paths
 from zskip.tablelog.snapshot import ANCESTORS, Snapshot
@@ -52,8 +52,9 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     No version expires while another vacuum is in progress: it may be removing files of the newest version, whose writer
     then goes back to the version before.
 
-    Raises `TableNotFound` where files of the newest version are gone while older versions would expire, and
-    `DamagedIndex` where a remaining version cannot be read; nothing is removed then.
+    Raises `TableNotFound` where files of the newest version are gone while older versions would expire, `DamagedIndex`
+    where a remaining version cannot be read, and `FilesRemoved` where that is the newest one, whose writer has not
+    finished; nothing is removed then.
     """
     now = datetime.now(UTC)
     try:
@@ -64,7 +65,8 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
     alone = not intents(storage)  # read after the newest version: see above
     kept_from = _first_kept(storage, versions, horizon) if alone else versions[0]
     expired = [version for version in versions if version < kept_from]
-    named = _named(storage, [version for version in versions if version >= kept_from])
+    with naming_vacuums(storage, newest):
+        named = _named(storage, [version for version in versions if version >= kept_from])
     listing = storage.list("")
     if expired and newest.managed:
         _require_files(storage, newest, listing.path)
