@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import zskip
 from zskip import curves, plot
-from zskip.plan import survey
+from zskip.plan import find_survivors
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -46,7 +46,7 @@ def beside(tables: dict[str, zskip.Table], x: str, y: str, where: str) -> altair
     charts = []
     for title, table in tables.items():
         lit = np.zeros(len(table.index), bool)
-        lit[survey(table.index, table.plan(where).predicate).numbers] = True
+        lit[find_survivors(table.index, table.plan(where).predicate).numbers] = True
         known = table.index.files(None, [x, y]).statistics
         charts.append(plot.boxes(known, x, y, survivors=lit, title=title, size=(270, 230)))
     with warnings.catch_warnings():

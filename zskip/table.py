@@ -580,7 +580,7 @@ class Table:
         schema = self.snapshot.schema
         bound = None if predicate is None else _bound(predicate, schema, dialect, timezone, params)
         changed = tablelog.listed(self._index) if freshness == "list" else None
-        return planning.survey(self._index, bound, changes=changed)
+        return planning.find_survivors(self._index, bound, changes=changed)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows, in the order of the files."""
@@ -612,7 +612,7 @@ class Table:
 
         index = self._index
         changed = partial(tablelog.listed, index)
-        return dataset(lambda predicate: planning.survey(index, predicate, changes=changed()).scan)
+        return dataset(lambda predicate: planning.find_survivors(index, predicate, changes=changed()).scan)
 
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
         """Register this version under a name with DataFusion, where it prunes by comparisons and IN.
@@ -963,7 +963,7 @@ class Table:
     def _sample(self, seed: int, progress: Progress | None = None) -> tuple[pa.Table, np.ndarray, int]:
         """Some rows of some files, the number of each one's file, and how many rows were read for them."""
         some = np.sort(np.random.default_rng(seed).permutation(len(self._index))[:_ADVISED_FILES])
-        parts, today, every = [], [], planning.survey(self._index, None)
+        parts, today, every = [], [], planning.find_survivors(self._index, None)
         read = 0
         for done, number in enumerate(some.tolist(), 1):
             rows = to_arrow(every.narrowed(np.array([number])).scan)

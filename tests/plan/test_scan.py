@@ -15,7 +15,7 @@ import pytest
 
 import zskip
 from tests import ROOT
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.scan import Scan
 
 READ = """
@@ -83,9 +83,10 @@ def test_parts_of_a_scan_keep_their_row_groups(table: zskip.Table) -> None:
 
 
 def test_survivors_narrow_by_number(table: zskip.Table) -> None:
-    every = survey(table.index, None)
+    every = find_survivors(table.index, None)
     assert every.narrowed(np.array([3])).scan.to_arrow().num_rows == 100
-    assert survey(table.index, table.plan("a < 250").predicate).narrowed(np.array([2, 5])).numbers.tolist() == [2]
+    matching = find_survivors(table.index, table.plan("a < 250").predicate)
+    assert matching.narrowed(np.array([2, 5])).numbers.tolist() == [2]
 
 
 # --- folders that others write ---

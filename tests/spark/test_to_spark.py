@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.spark.hostile import hostile
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.errors import CorruptFile, SchemaError
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.spark.handoff import read_files, spark_schema
 from zskip.storage import open_storage
 from zskip.tablelog import Index, index_files
@@ -74,7 +74,7 @@ def test_hive_folders_become_columns(spark: SparkSession, tmp_path: Path, name: 
         (folder / part).mkdir(parents=True)
         pq.write_table(pa.table({"id": values}), folder / part / "a.parquet")
     schema = pa.schema([("p", pa.int32()), ("id", pa.int64()), ("q", pa.string())])
-    found = read_files(spark, survey(indexed(folder), None).scan, schema)
+    found = read_files(spark, find_survivors(indexed(folder), None).scan, schema)
     assert sorted(map(tuple, found.collect()), key=lambda row: row[1]) == [
         (1, 1, "x/ y"),
         (1, 2, "x/ y"),
@@ -86,7 +86,7 @@ def test_hive_folders_become_columns(spark: SparkSession, tmp_path: Path, name: 
 def test_a_file_that_is_not_taken_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     schema = pa.schema([("id", pa.int64())])
-    scan = survey(indexed(tmp_path), None).scan
+    scan = find_survivors(indexed(tmp_path), None).scan
     twice = replace(scan, files=pa.concat_tables([scan.files, scan.files]))
     with pytest.raises(CorruptFile, match="1 of the 2 files"):
         read_files(spark, twice, schema)

@@ -18,7 +18,7 @@ from tests.tables import build_table
 from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.statement import rewrite
 from zskip.engines.duckdb.survivor_reads import Values
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.statement.aggregates import Aggregates, rows_of_index
 
 N = 120
@@ -141,7 +141,7 @@ def test_partitions_are_grouped_by_the_index(tmp_path: Path) -> None:
 def test_a_billion_rows_are_counted_at_once(tmp_path: Path) -> None:
     """Rows that stand for files are constants: nothing is computed row by row."""
     index = build_table(tmp_path / "t", pa.table({"n": range(8)}), files=2)
-    whole = survey(index, None)
+    whole = find_survivors(index, None)
     made = rows_of_index(whole, Aggregates(0, True, frozenset(["n"]), frozenset(["n"])))
     assert made is not None
     counts = pa.array([10**9])

@@ -20,7 +20,7 @@ from tests.tables import build_table, plan_of
 from zskip.errors import InvalidOption
 from zskip.tablelog import Index, shards
 
-survey = importlib.import_module("zskip.plan.planner")
+planner = importlib.import_module("zskip.plan.planner")
 
 PREDICATES = [f"a = {number}" for number in range(0, 1000, 37)] + [
     "b = 3 AND a < 500",
@@ -91,7 +91,7 @@ def test_a_table_keeps_its_cache_limit(folder: Path) -> None:
 
 def test_shards_that_are_judged_in_parts_give_the_same_plans(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [planned(zskip.open(folder).index, one) for one in PREDICATES]
-    monkeypatch.setattr(survey, "_SHARDS_AT_ONCE", 3)
+    monkeypatch.setattr(planner, "_SHARDS_AT_ONCE", 3)
     assert [planned(zskip.open(folder).index, one) for one in PREDICATES] == expected
 
 

@@ -19,7 +19,7 @@ from zskip.engines.duckdb import to_duckdb
 from zskip.engines.duckdb.relation import condition
 from zskip.errors import CorruptFile, InvalidOption, shown
 from zskip.option_checks import check_options
-from zskip.plan import Plan, Survivors, survey
+from zskip.plan import Plan, Survivors, find_survivors
 from zskip.plan.survivors import surviving_groups
 from zskip.progress import Progress, unreported
 from zskip.scan import Scan
@@ -192,7 +192,7 @@ class Auditor:
         An engine whose SQL cannot express the predicate is left out; if the predicate was ``given``, Spark raises.
         """
         predicate = bind(text, self.index.snapshot.schema, **options)
-        found = survey(self.index, predicate)
+        found = find_survivors(self.index, predicate)
         plain = options.get("dialect", "duckdb") == "duckdb" and not options.get("params")
         test = f"(\n{text}\n)" if plain else predicate.sql("duckdb")
         skipped = np.setdiff1d(np.arange(len(self.index), dtype=np.int64), found.numbers)
@@ -271,7 +271,7 @@ class Auditor:
 
     def scan_of(self, numbers: np.ndarray) -> Scan:
         """A scan of all rows of some files, by number."""
-        return survey(self.index, None).narrowed(numbers).scan
+        return find_survivors(self.index, None).narrowed(numbers).scan
 
     def fingerprint(self, found: Survivors, engine: str) -> tuple[int, int]:
         """The number of rows that an engine returns for a plan, and the sum of their hashes."""

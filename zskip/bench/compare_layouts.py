@@ -16,7 +16,7 @@ from zskip.binder.workload_sql import is_query, table_queries, translated
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption
 from zskip.layouts import Share
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
@@ -73,6 +73,6 @@ def _score(
 
 
 def _sample(index: Index, con: duckdb.DuckDBPyConnection) -> pa.Table:
-    scan = planned_scan(survey(index, None).scan, con, None)
+    scan = planned_scan(find_survivors(index, None).scan, con, None)
     sampling = f"FROM ({scan.sql}) USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS) REPEATABLE (1)"
     return con.sql(sampling, params=dict(scan.parameters)).to_arrow_table().cast(index.snapshot.schema.arrow)

@@ -27,7 +27,7 @@ from zskip import hive
 from zskip.binder import bind
 from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableNotFound, UncertainCommit
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
 from zskip.receipts import Clustered
 from zskip.schema import Schema
@@ -126,8 +126,8 @@ def _unless_changed(source: Source) -> Iterator[None]:
 def _chosen(index: Index, where: str | None, runs: Sequence[str], max_bytes: int | None) -> Survivors:
     """The files to lay out: those that may hold rows of ``where`` and are not of earlier runs, up to ``max_bytes``."""
     predicate = None if where is None else bind(where, index.snapshot.schema)
-    everything = survey(index, None)
-    numbers = survey(index, predicate).numbers
+    everything = find_survivors(index, None)
+    numbers = find_survivors(index, predicate).numbers
     if runs:
         names = index.paths(numbers).to_pylist()
         numbers = numbers[[not any(run in name for run in runs) for name in names]]

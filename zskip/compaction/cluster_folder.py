@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from zskip.compaction.compact import require_same_rows
 from zskip.errors import CommitConflict, InvalidOption
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.receipts import Clustered
 from zskip.schema import Schema
 from zskip.storage import Storage
@@ -62,7 +62,9 @@ def cluster_folder(
     options = replace(
         options, partition_by=base.partition_by, sketches=kept_options(base, options).sketches, hidden=True
     )
-    written = backend.write(backend.rows_of_scan(survey(index, None).scan), storage, schema, options, None, None, None)
+    written = backend.write(
+        backend.rows_of_scan(find_survivors(index, None).scan), storage, schema, options, None, None, None
+    )
     undo = removal(storage, written)
     try:
         require_same_rows(index, numbers, written)

@@ -19,7 +19,7 @@ from zskip.scan import Groups
 from zskip.schema import Schema
 from zskip.tablelog import Changes, FileUnits, Index, sketches_of
 
-__all__ = ["plan", "survey"]
+__all__ = ["find_survivors", "plan"]
 
 _SHARDS_AT_ONCE = 16
 """260,000 files are evaluated at a time: enough to amortise the cost of a call, few enough for the caches of a CPU."""
@@ -29,11 +29,11 @@ _MANY_FILES, _LEAST_SAVING = 1 << 12, 8
 
 
 def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Plan:
-    """The `Plan` of a predicate over an index: the result of `survey` for users."""
-    return Plan(survey(index, predicate, changes=changes))
+    """The `Plan` of a predicate over an index: the result of `find_survivors` for users."""
+    return Plan(find_survivors(index, predicate, changes=changes))
 
 
-def survey(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
+def find_survivors(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
     """The files and row groups that may hold a row for which the predicate is TRUE; all of them if it is None.
 
     ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known

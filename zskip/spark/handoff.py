@@ -27,7 +27,7 @@ from zskip import types as t
 from zskip.binder import bind
 from zskip.errors import CorruptFile, InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.expr import Predicate, conjunction
-from zskip.plan import Survivors, survey
+from zskip.plan import Survivors, find_survivors
 from zskip.scan import Scan
 from zskip.schema import Schema, names_given
 
@@ -100,7 +100,7 @@ def _in_session(survivors: Survivors, spark: SparkSession) -> tuple[str | None, 
     if semantics.zone is not None:
         bound = bind(where, schema, dialect="spark", timezone=semantics.zone.key, ansi=semantics.ansi)
         predicate = alike(bound, schema)
-    return where, survey(survivors.index, predicate, changes=survivors.changes).scan
+    return where, find_survivors(survivors.index, predicate, changes=survivors.changes).scan
 
 
 def alike(predicate: Predicate, schema: Schema) -> Predicate | None:

@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from zskip import tablelog
 from zskip.errors import CorruptFile
 from zskip.expr import Predicate
-from zskip.plan import Survivors, survey
+from zskip.plan import Survivors, find_survivors
 from zskip.scan import Scan
 from zskip.spark import catalyst
 from zskip.spark.handoff import manifest, named_files, parquet_options
@@ -89,10 +89,10 @@ class SnapshotFiles:
         """The files that may hold a row for which the predicate is TRUE; a folder that is only indexed is listed."""
         changes = tablelog.listed(self.index)
         try:
-            return survey(self.index, predicate, changes=changes)
+            return find_survivors(self.index, predicate, changes=changes)
         except Exception as error:
             self.warn(error)
-            return survey(self.index, None, changes=changes)
+            return find_survivors(self.index, None, changes=changes)
 
     def warn(self, error: Exception) -> None:
         """Inside Spark's planner nothing is raised: it must not fail a query that reading all files answers."""

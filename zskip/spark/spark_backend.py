@@ -22,7 +22,7 @@ from zskip import layouts
 from zskip import types as t
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.layouts import Assignment
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark import sampling, staging
@@ -98,7 +98,7 @@ def _scanned(session: SparkSession, scan: Scan) -> _Rows:
 
 
 def _stored(session: SparkSession, index: Index, numbers: np.ndarray) -> _Rows:
-    return _scanned(session, survey(index, None).narrowed(numbers).scan)
+    return _scanned(session, find_survivors(index, None).narrowed(numbers).scan)
 
 
 def _some(rows: _Rows, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from zskip.engines.arrow import counts
 from zskip.errors import CommitConflict, CorruptFile
 from zskip.expr import Predicate
-from zskip.plan import Survivors, survey
+from zskip.plan import Survivors, find_survivors
 from zskip.receipts import Deleted
 from zskip.stats import DataFiles
 from zskip.storage import Storage
@@ -84,7 +84,7 @@ class _Deletion:
 
     def run(self, base: Snapshot) -> tuple[Snapshot, Deleted]:
         """Make the version without the rows; return the newest version unchanged if no row matches."""
-        affected = survey(Index(self.storage, base), self.matching)
+        affected = find_survivors(Index(self.storage, base), self.matching)
         for _ in range(_ATTEMPTS):
             self._rewrite(base, affected)
             if not self.steps:
@@ -110,7 +110,7 @@ class _Deletion:
         dropped = affected.numbers[affected.all_match]
         if not len(dropped) and not len(partly):
             return
-        left = survey(affected.index, self.rest).narrowed(partly)
+        left = find_survivors(affected.index, self.rest).narrowed(partly)
         routing, rows_per_file = routing_of(self.storage, base)
         kept = kept_options(base, self.options)
         written = self.backend.write(
@@ -171,7 +171,7 @@ class _Deletion:
     def _added(self, base: Snapshot, newest: Snapshot) -> Survivors:
         """The files of ``newest`` that may match and are not in ``base``."""
         shards = tuple(shard for shard in newest.shards if shard not in base.shards)
-        affected = survey(Index(self.storage, replace(newest, shards=shards)), self.matching)
+        affected = find_survivors(Index(self.storage, replace(newest, shards=shards)), self.matching)
         before = Index(self.storage, base)
         known = before.paths(np.arange(len(before), dtype=np.int64))
         return affected.narrowed(affected.numbers[~np.asarray(pc.is_in(affected.relative_paths, value_set=known))])

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from zskip.errors import InvalidOption
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.sources import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
@@ -68,7 +68,7 @@ def open_source(source: Any, storage_options: Mapping[str, Any] | None = None) -
 
 def _live_rows(source: Source) -> RowSource:
     """The rows of a Delta or Iceberg table that are not deleted."""
-    scan = survey(index_of(source), None).scan
+    scan = find_survivors(index_of(source), None).scan
     return of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, scan.to_batches()))
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption
-from zskip.plan import survey
+from zskip.plan import find_survivors
 from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
@@ -164,7 +164,7 @@ def _built(
         items: Sequence[Any] = paths
     else:
         # A scan resolves the column names, partition values and deletes of the format.
-        every = survey(index, None)
+        every = find_survivors(index, None)
         read = partial(_keys_of_scan, names)
         items = [every.narrowed(files[position : position + 1]).scan for position in range(len(files))]
     with closing(backend.map(index.storage, read, items, options)) as keys:

@@ -11,7 +11,7 @@ from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stu
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Place, Word, edited
 from zskip.engines.duckdb.table_queries import TableQueries
-from zskip.plan import Survivors, survey
+from zskip.plan import Survivors, find_survivors
 from zskip.statement.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statement.conditions import conditions_of
 from zskip.statement.first_rows import FirstRows, first_rows, holding_first_rows
@@ -92,9 +92,9 @@ def pruned_tables(
 def _survivors(index: Index, predicate: Predicate | None, changes: Changes | None) -> Survivors:
     """The files that conditions leave, which the index remembers: statements are often asked again."""
     if changes:
-        return survey(index, predicate, changes=changes)
+        return find_survivors(index, predicate, changes=changes)
     meaning = None if predicate is None else (predicate.bound_text, predicate.dialect)
-    return index.once(("survivors", meaning), lambda: survey(index, predicate), _survivor_bytes)
+    return index.once(("survivors", meaning), lambda: find_survivors(index, predicate), _survivor_bytes)
 
 
 def _survivor_bytes(survivors: Survivors) -> int:
