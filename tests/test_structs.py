@@ -41,6 +41,7 @@ WANTED = {
     "s.b IN (2, NULL)": [0],
     "s.b IN (7, nullif(1, 1), 8) AND n < 9": [3],
     "s IS NULL": [1, 6, 7],
+    "s.i IS NULL": [1, 2, 3, 4, 6, 7],
 }
 
 

@@ -72,3 +72,22 @@ def test_a_struct_is_null_only_where_all_that_it_holds_is() -> None:
     assert pruning.outcomes(bind("s IS NULL", schema), statistics).may_match.tolist() == [False, True]
     assert pruning.outcomes(bind("s IS NOT NULL", schema), statistics).all_match.tolist() == [True, False]
     assert not pruning.outcomes(bind("s IS NULL", schema), statistics).all_match.any()
+
+
+def test_a_struct_in_a_struct_is_null_only_where_all_that_it_holds_is() -> None:
+    inner = pa.struct({"c": pa.int32(), "D": pa.int32(), "l": pa.list_(pa.int32())})
+    schema = Schema(pa.schema({"s": pa.struct({"a": pa.int32(), "B": inner})}))
+    yes, no = pa.array([True, True]), pa.array([False, True])
+    bounds = pa.array([1, 1], pa.int32())
+    a, c, d = (
+        Ranges(bounds, bounds, yes, yes, yes),
+        Ranges(bounds, bounds, yes, no, yes),
+        Ranges(bounds, bounds, yes, yes, yes),
+    )
+    statistics = Statistics(pa.array([5, 5]), {"s.a": a, "s.B.c": c, "s.B.D": d})
+    for name in ("s.b", "S.B", '"s"."B"', "(s.b)"):
+        found = pruning.outcomes(bind(f"{name} IS NULL", schema), statistics)
+        assert found.may_match.tolist() == [False, True], name
+        assert not found.all_match.any(), name
+    assert pruning.outcomes(bind("s.b IS NOT NULL", schema), statistics).all_match.tolist() == [True, False]
+    assert pruning.outcomes(bind("s IS NULL", schema), statistics).may_match.tolist() == [False, True]

@@ -271,9 +271,10 @@ def test_a_negated_number_beside_nan_is_kept(type: str, nan: str) -> None:
         (None, None, 10, None, ["x = 1", "x > 1", "x IS NOT NULL", "isnan(x)"], ["x IS NULL"]),
         (None, None, None, 10, ["NOT isnan(x)", "x < 1", "x IS NULL"], ["isnan(x)", "x > 1"]),
         (3.0, float("nan"), 0, None, ["x < 2", "x = 2"], ["x > 6", "x = 4", "isnan(x)"]),
+        (float("nan"), 5.0, 0, 0, ["x > 6", "x = 6", "isnan(x)"], ["x > 4", "x < -1", "x = 4"]),
         (float("nan"), 5.0, 0, None, ["x = 6"], ["x > 6", "x < -1", "x = 4", "isnan(x)"]),
     ],
-    ids=["all null", "all nan", "upper bound nan", "lower bound nan"],
+    ids=["all null", "all nan", "upper bound nan", "lower bound nan of none", "lower bound nan"],
 )
 def test_counts_of_all_rows_and_one_nan_bound_leave_the_other_proofs(
     lower: float | None, upper: float | None, nulls: int | None, nans: int | None, pruned: list[str], kept: list[str]

@@ -14,6 +14,7 @@ import pytest
 import zskip
 from zskip import pruning
 from zskip.binder import bind
+from zskip.expr import tree
 from zskip.expr.render import render
 from zskip.expr.tree import Compare, Literal, Reference
 from zskip.schema import Schema
@@ -45,6 +46,8 @@ def predicates(dice: random.Random, rows: pa.Table, count: int) -> list[str]:
         lambda: f"u IS {dice.choice(['', 'NOT '])}DISTINCT FROM {literal()}",
         lambda: f"NOT (u > {literal()} AND u < {literal()})",
         lambda: f"u IN ('{dice.choice(known)}', '{dice.choice(known)}')",
+        lambda: f"u IN ({literal()}, UUID '{dice.choice(known)}', {literal()})",
+        lambda: f"u BETWEEN {literal()} AND UUID '{dice.choice(known)}'",
         lambda: f"u BETWEEN '{dice.choice(known)}' AND '{dice.choice(known)}'",
         lambda: f"coalesce(u, {literal()}::UUID) = {literal()}",
         lambda: f"(u, n) IN ((UUID '{dice.choice(known)}', {dice.randrange(len(rows))}))",
@@ -68,6 +71,17 @@ def is_skipped(sql: str, dialect: str = "duckdb") -> bool:
     yes, no = pa.array([True]), pa.array([False])
     statistics = Statistics(pa.array([10]), {"u": Ranges(*bounds, yes, no, no)})
     return not pruning.outcomes(bind(sql, SCHEMA, dialect=dialect), statistics).may_match.any()
+
+
+def test_texts_among_uuids_are_uuids() -> None:
+    other, known = "00000000-0000-0000-0000-000000000001", "ffffffff-0000-0000-0000-000000000001"
+    assert is_skipped(f"u IN ('{other}', UUID '{other}')")
+    assert is_skipped(f"u BETWEEN '{other}' AND UUID '{other}'")
+    assert not is_skipped(f"u IN ('{other}', UUID '{known}')")
+    assert not is_skipped(f"u IN ('{known}', UUID '{other}')")
+    assert not is_skipped(f"u IN ('x', UUID '{other}')")
+    for sql in (f"s IN ('x', UUID '{other}')", f"s BETWEEN 'x' AND UUID '{other}'"):
+        assert tree.has_call_or_opaque(bind(sql, Schema(pa.schema({"s": pa.string()}))).tree), sql
 
 
 @pytest.mark.parametrize("seed", range(3))

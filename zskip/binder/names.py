@@ -6,6 +6,7 @@ import bisect
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
@@ -103,6 +104,22 @@ class Names:
             if found is not None:
                 return found
         return None
+
+    def leaves_of_struct(self, node: exp.Expr) -> list[Column]:
+        """The leaves, lists left out, of the one struct that an expression names; none if it names something else."""
+        try:
+            names = [name.lower() for name in _name_parts(node)]
+        except Refused:
+            return []
+        known: Sequence[pa.Field] = list(self.schema.arrow)
+        path: list[str] = []
+        for name in names:
+            fields = [each for each in known if each.name.lower() == name]
+            if len(fields) != 1 or not t.is_struct(fields[0].type):
+                return []
+            path.append(fields[0].name)
+            known = list(fields[0].type)
+        return [each for each in self.schema if list(each.parts[: len(path)]) == path and not t.is_nested(each.type)]
 
     def _leaves_under(self, name: str) -> list[str]:
         """The paths of the leaves of a top-level column, whose name may differ in case."""

@@ -110,6 +110,8 @@ def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
     types = {constant.type for constant in constants if constant.is_valid}
     if len(types) < 2 or all(t.is_date(each) or t.is_timestamp(each) or t.is_string(each) for each in types):
         return list(constants)
+    if types == {t.UUID, pa.string()}:
+        return list(constants)
     if not all(_is_number(each) for each in types):
         raise Refused("constants of several kinds: the dialect casts them all to one")
     if not any(t.is_floating(each) for each in types):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip import types as t
 from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.stats.ranges import Ranges, Statistics
 from zskip.types import is_orderable, may_hold_nan
@@ -69,6 +70,8 @@ class ColumnStatistics:
             has_nan = pa.array(np.zeros(len(self), bool))
         has_null, has_value = among_rows(pc.greater(nulls, 0)), among_rows(pc.greater(rest, 0))
         lower, upper = self.lower, self.upper
+        if t.is_floating(lower.type) and _any(nan := pc.fill_null(pc.is_nan(lower), False)):
+            lower = pc.if_else(nan, pa.scalar(None, lower.type), lower)  # it says nothing, also not of the upper bound
         if is_orderable(lower.type):
             reversed_ = pc.fill_null(pc.greater(lower, upper), False)
             if _any(reversed_):

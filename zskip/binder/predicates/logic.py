@@ -57,13 +57,7 @@ def is_(binding: Binding, node: exp.Expr) -> Node:
 
 def _null_struct(binding: Binding, node: exp.Expr) -> Node | None:
     """``s IS NULL`` of a struct: opaque, and implies that all its fields are NULL. None for anything else."""
-    column = without_parentheses(node.this)
-    if not isinstance(column, exp.Column) or len(column.parts) > 1:
-        return None
-    fields = [each for each in binding.schema.arrow if each.name.lower() == column.name.lower()]
-    if len(fields) != 1 or not t.is_struct(fields[0].type):
-        return None
-    leaves = [each for each in binding.schema if each.parts[0] == fields[0].name and not t.is_nested(each.type)]
+    leaves = binding.names.leaves_of_struct(without_parentheses(node.this))
     if not leaves:
         return None
     unproved = opaque(binding, node, "a struct may be NULL or not where all of its fields are NULL")
