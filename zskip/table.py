@@ -612,7 +612,7 @@ class Table:
 
         index = self._index
         changed = partial(tablelog.listed, index)
-        return dataset(lambda predicate: planning.find_survivors(index, predicate, changes=changed()).scan)
+        return dataset(lambda predicate: planning.kept_survivors(index, predicate, changes=changed()).scan)
 
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
         """Register this version under a name with DataFusion, where it prunes by comparisons and IN.

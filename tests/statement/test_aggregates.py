@@ -182,3 +182,18 @@ def test_explain_says_what_each_rule_skipped(lake: Path) -> None:
     first = zskip.explain(f"SELECT * FROM '{lake}/t' ORDER BY num DESC LIMIT 3", con)
     assert "first 3 rows by num descending: 11 files skipped" in first
     assert "No table of zskip" in zskip.explain("SELECT 1", con)
+
+
+def test_what_the_index_answered_is_asked_of_each_version_and_predicate_anew(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"x": range(100)}), tmp_path / "t", by="x", files=4)
+    con = duckdb.connect()
+    statements = {where: f"SELECT count(*), max(x) FROM '{tmp_path}/t' WHERE {where}" for where in ("x >= 0", "x > 24")}
+
+    def found() -> list[tuple[int, int]]:
+        return [zskip.sql(text, con).fetchall()[0] for text in statements.values()]
+
+    assert found() == found() == [(100, 99), (75, 99)]
+    table.append(pa.table({"x": [500]}))
+    assert found() == found() == [(101, 500), (76, 500)]
+    zskip.open(tmp_path / "t").delete("x > 90")
+    assert found() == found() == [(91, 90), (66, 90)]

@@ -19,7 +19,7 @@ from zskip.scan import Groups
 from zskip.schema import Schema
 from zskip.tablelog import Changes, FileUnits, Index, sketches_of
 
-__all__ = ["find_survivors", "plan"]
+__all__ = ["find_survivors", "kept_survivors", "plan"]
 
 _SHARDS_AT_ONCE = 16
 """260,000 files are evaluated at a time: enough to amortise the cost of a call, few enough for the caches of a CPU."""
@@ -53,6 +53,19 @@ def find_survivors(index: Index, predicate: Predicate | None, *, changes: Change
         return Survivors(index, predicate, files, all_match, changes=changes).without_stale()
     alive = all_match | np.isin(files, groups.file)
     return Survivors(index, predicate, files[alive], all_match[alive], groups, changes).without_stale()
+
+
+def kept_survivors(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
+    """What `find_survivors` gives for a predicate bound to the table's columns; without changes, the index keeps it."""
+    if changes:
+        return find_survivors(index, predicate, changes=changes)
+    meaning = None if predicate is None else (predicate.bound_text, predicate.dialect)
+    return index.once(("survivors", meaning), lambda: find_survivors(index, predicate), _bytes)
+
+
+def _bytes(survivors: Survivors) -> int:
+    """An estimate for the cache, with paths that are made later."""
+    return 1 << 14 | 200 * (len(survivors) + len(survivors.groups.file))
 
 
 def _bound_to(predicate: Predicate, schema: Schema) -> Predicate:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once, sc
 from zskip.stats import FileStatistics
 
 __all__ = ["Aggregates", "IndexRows", "Values", "aggregates", "rows_of_index"]
+
+_KNOWN: WeakKeyDictionary[Survivors, dict[Aggregates, IndexRows | None]] = WeakKeyDictionary()
 
 _AGGREGATE = re.compile(r"(?P<function>min|max|count)\((?P<term>#\d+)\)|count_star\(\)")
 
@@ -67,7 +70,7 @@ class IndexRows:
 
 def aggregates(root: Node, stubs: Sequence[StubColumns]) -> list[Aggregates]:
     """The scans of which only such aggregates matter."""
-    once = places_scanned_once(root, stubs)
+    once = places_scanned_once(root)
     found = [one for node in root.walk() if (one := _aggregates(node, stubs)) is not None]
     return [one for one in found if one.place in once]
 
@@ -80,7 +83,7 @@ def _aggregates(node: Node, stubs: Sequence[StubColumns]) -> Aggregates | None:
     if not (grouped or node.name == "UNGROUPED_AGGREGATE") or not all(calls):
         return None
     terms = [call["term"] for call in calls if call and call["term"]]
-    below = scan_below(node, [*groups, *terms], stubs)
+    below = scan_below(node, [*groups, *terms])
     if below is None:
         return None
     place, printed = below
@@ -101,8 +104,16 @@ def _aggregates(node: Node, stubs: Sequence[StubColumns]) -> Aggregates | None:
 def rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None:
     """The rows that stand for the files which the index answers; None where it answers none, or reading is faster.
 
-    Every condition must be on one column, so that the extremes of a column meet what is asked of it.
+    Every condition must be on one column, so that the extremes of a column meet what is asked of it. What was found for
+    these very survivors is known from then on.
     """
+    known = _KNOWN.setdefault(survivors, {})
+    if wanted not in known:
+        known[wanted] = _rows_of_index(survivors, wanted)
+    return known[wanted]
+
+
+def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None:
     index, predicate = survivors.index, survivors.predicate
     conditions = [part.columns for part in predicate.conjuncts] if predicate else []
     asked = {column for columns in conditions for column in columns}

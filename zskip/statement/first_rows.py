@@ -55,7 +55,7 @@ class FirstRows:
 
 def first_rows(root: Node, stubs: Sequence[StubColumns]) -> list[FirstRows]:
     """The scans of which only the first rows matter: one for each place that the plan scans once."""
-    once = places_scanned_once(root, stubs)
+    once = places_scanned_once(root)
     found = [one for node in root.walk() if (one := _first_rows(node, stubs)) is not None]
     return [one for one in found if one.place in once]
 
@@ -68,7 +68,7 @@ def _first_rows(node: Node, stubs: Sequence[StubColumns]) -> FirstRows | None:
     key = _KEY.match(node.info.get("Order By", "").partition("\n")[0]) if ordered else None
     if ordered and key is None:
         return None
-    below = scan_below(node, [] if key is None else [key["term"]], stubs)
+    below = scan_below(node, [] if key is None else [key["term"]])
     if below is None:
         return None
     place, terms = below

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zskip.statement.plan_tree import Node, StubColumns, place_of, places_scanned_once
+from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once
 
 __all__ = ["JoinKeys", "join_keys"]
 
@@ -69,7 +69,7 @@ def join_keys(root: Node, stubs: Sequence[StubColumns]) -> list[JoinKeys]:
     """What the joins of a plan say of tables that are scanned once each."""
     if any("\n" in name for stub in stubs for name in stub.printed):
         return []
-    once = places_scanned_once(root, stubs)
+    once = places_scanned_once(root)
     found = [
         one
         for node in root.walk()
@@ -128,9 +128,8 @@ def _numbered(
     node: Node, number: int, stubs: Sequence[StubColumns], path: tuple[tuple[Node, int], ...]
 ) -> _Column | None:
     """A column by its number: through operators that print all of their columns, or have those of their child."""
-    place = place_of(node, stubs)
     shown = _shown(node)
-    if place is not None:
+    if (place := node.place) is not None:
         name = stubs[place].printed.get(shown[number]) if number < len(shown) else None
         return None if name is None else _Column(place, name, path)
     below = (*path, (node, 0))
@@ -150,16 +149,16 @@ def _named(node: Node, name: str, stubs: Sequence[StubColumns], path: tuple[tupl
     owners = [place for place, stub in enumerate(stubs) if name in stub.printed]
     if len(owners) != 1:
         return None
-    found = _path_to(node, owners[0], stubs)
+    found = _path_to(node, owners[0])
     return None if found is None else _Column(owners[0], stubs[owners[0]].printed[name], (*path, *found))
 
 
-def _path_to(node: Node, place: int, stubs: Sequence[StubColumns]) -> tuple[tuple[Node, int], ...] | None:
-    if place_of(node, stubs) == place:
+def _path_to(node: Node, place: int) -> tuple[tuple[Node, int], ...] | None:
+    if node.place == place:
         return ()
     for number, child in enumerate(node.children):
         # The rows of a CTE's query go where it is read, not upwards.
-        found = None if node.name == "CTE" and number == 0 else _path_to(child, place, stubs)
+        found = None if node.name == "CTE" and number == 0 else _path_to(child, place)
         if found is not None:
             return ((node, number), *found)
     return None

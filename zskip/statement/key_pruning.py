@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from zskip import types as t
 from zskip.expr import Dialect, Predicate
 from zskip.expr.tree import IsNull, Reference, in_, or_
-from zskip.plan import Survivors, find_survivors
+from zskip.plan import Survivors, find_survivors, kept_survivors
 from zskip.schema import Column
 from zskip.sketches import SketchName
 from zskip.statement.joins import JoinKeys
@@ -87,7 +87,7 @@ class JoinedTable:
         if survivors.changes or survivors.index.storage.local is None:
             return self
         why = "all files are read: so few take less time than a join in a worse order"
-        return replace(self, survivors=find_survivors(survivors.index, None), reasons=[*self.reasons, why])
+        return replace(self, survivors=kept_survivors(survivors.index, None), reasons=[*self.reasons, why])
 
     @property
     def is_reduced(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from zskip.expr.sql_literals import identifier
 
-__all__ = ["Node", "Scan", "StubColumns", "place_of", "places_scanned_once", "read_tree", "scan_below"]
+__all__ = ["Node", "Scan", "StubColumns", "places_scanned_once", "read_tree", "scan_below"]
 
 _SCAN = "PYTHON_ARROW_SCAN"
 _STUB_COLUMN = re.compile(r"\b(\w+)_\d+\b")
@@ -43,11 +43,13 @@ class Scan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator. ``info``: what is printed of it, one text an item."""
+    """An operator. ``info``: what is printed of it, one text an item · ``place``: the stub that it scans; None for
+    another operator, and for a table of the user's own."""
 
     name: str
     info: Mapping[str, str]
     children: tuple[Node, ...]
+    place: int | None = None
 
     def walk(self) -> Iterator[Node]:
         """This operator and all below it."""
@@ -66,8 +68,7 @@ class Node:
             if node.name == _SCAN:
                 if not _printed(node).strip():
                     return None
-                place = place_of(node, stubs)
-                if place is not None:
+                if (place := node.place) is not None:
                     texts = [*_split(node.info.get("Filters", "")), *above]
                     named = [_named(text, stubs[place].printed) for text in texts]
                     readable = tuple(text for text in named if text is not None)
@@ -82,35 +83,32 @@ def _filters_below(node: Node, above: tuple[str, ...]) -> tuple[str, ...]:
     return (*above, node.info.get("Expression", "")) if node.name == "FILTER" else ()
 
 
-def read_tree(plans: Any) -> Node:
-    """The tree of a plan that was printed as JSON."""
+def read_tree(plans: Any, stubs: Sequence[str]) -> Node:
+    """The tree of a plan that was printed as JSON. ``stubs``: their names, by place."""
     if isinstance(plans, list):
-        return read_tree(plans[0]) if len(plans) == 1 else Node("", {}, tuple(map(read_tree, plans)))
+        trees = tuple(read_tree(plan, stubs) for plan in plans)
+        return trees[0] if len(trees) == 1 else Node("", {}, trees)
     info = {
         key: "\n".join(map(str, value)) if isinstance(value, list) else str(value)
         for key, value in plans.get("extra_info", {}).items()
     }
-    return Node(plans["name"], info, tuple(map(read_tree, plans.get("children", ()))))
+    children = tuple(read_tree(child, stubs) for child in plans.get("children", ()))
+    return Node(plans["name"], info, children, _place(info, stubs) if plans["name"] == _SCAN else None)
 
 
-def place_of(node: Node, stubs: Sequence[StubColumns]) -> int | None:
-    """The stub that an operator scans; None for another operator, and for a table of the user's own."""
-    if node.name != _SCAN:
-        return None
-    places = {stub.name: place for place, stub in enumerate(stubs)}
+def _place(scan: Mapping[str, str], stubs: Sequence[str]) -> int | None:
     # A text among the filters may hold what looks like a stub's column.
-    shown = node.info.get("Projections", "") or _TEXT.sub("", node.info.get("Filters", ""))
-    found = (places.get(column[1]) for column in _STUB_COLUMN.finditer(shown))
-    return next((place for place in found if place is not None), None)
+    shown = scan.get("Projections", "") or _TEXT.sub("", scan.get("Filters", ""))
+    return next((stubs.index(name) for name in _STUB_COLUMN.findall(shown) if name in stubs), None)
 
 
-def places_scanned_once(root: Node, stubs: Sequence[StubColumns]) -> set[int]:
+def places_scanned_once(root: Node) -> set[int]:
     """The places of which the plan has one scan alone."""
-    counted = Counter(place_of(node, stubs) for node in root.walk())
+    counted = Counter(node.place for node in root.walk())
     return {place for place, times in counted.items() if place is not None and times == 1}
 
 
-def scan_below(node: Node, terms: Sequence[str], stubs: Sequence[StubColumns]) -> tuple[int, list[str]] | None:
+def scan_below(node: Node, terms: Sequence[str]) -> tuple[int, list[str]] | None:
     """The scan whose rows reach an operator through projections and the filters right above the scan alone.
 
     ``terms``: what the operator prints of its input, ``#2`` for the third column of a projection; they come back as
@@ -120,8 +118,7 @@ def scan_below(node: Node, terms: Sequence[str], stubs: Sequence[StubColumns]) -
     while len(node.children) == 1:
         (node,) = node.children
         if not node.children:
-            place = place_of(node, stubs)
-            return None if place is None else (place, terms)
+            return None if node.place is None else (node.place, terms)
         if node.name == "FILTER":
             filtered = True
         elif node.name == "PROJECTION" and not filtered:

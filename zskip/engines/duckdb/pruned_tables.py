@@ -11,7 +11,7 @@ from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stu
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Place, Word, edited
 from zskip.engines.duckdb.table_queries import TableQueries
-from zskip.plan import Survivors, find_survivors
+from zskip.plan import Survivors, kept_survivors
 from zskip.statement.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
 from zskip.statement.conditions import conditions_of
 from zskip.statement.first_rows import FirstRows, first_rows, holding_first_rows
@@ -23,8 +23,7 @@ from zskip.tablelog import listed
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.expr import Predicate
-    from zskip.tablelog import Changes, Index
+    from zskip.tablelog import Index
 
 __all__ = ["PrunedTable", "pruned_tables"]
 
@@ -70,7 +69,7 @@ def pruned_tables(
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
         conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
-        survivors = _survivors(index, conditions.predicate, listed(index) if freshness == "list" else None)
+        survivors = kept_survivors(index, conditions.predicate, changes=listed(index) if freshness == "list" else None)
         table = JoinedTable(text[place.start : place.end], survivors)
         if conditions.predicate is not None:
             skipped = survivors.total_files - len(survivors)
@@ -87,19 +86,6 @@ def pruned_tables(
         )
         tables = list(joined)
     return [_by_its_rows(table, rules, number, complete[number], queries) for number, table in enumerate(tables)]
-
-
-def _survivors(index: Index, predicate: Predicate | None, changes: Changes | None) -> Survivors:
-    """The files that conditions leave, which the index remembers: statements are often asked again."""
-    if changes:
-        return find_survivors(index, predicate, changes=changes)
-    meaning = None if predicate is None else (predicate.bound_text, predicate.dialect)
-    return index.once(("survivors", meaning), lambda: find_survivors(index, predicate), _survivor_bytes)
-
-
-def _survivor_bytes(survivors: Survivors) -> int:
-    """An estimate for the cache, with paths that are made later."""
-    return 1 << 14 | 200 * (len(survivors) + len(survivors.groups.file))
 
 
 def _rules(

@@ -134,7 +134,7 @@ def printed_columns(root: Node, stubs: Sequence[Stub], statement: str) -> list[S
     if not _SET_OPERATION.search(statement):
         return columns
     shared = any("CTE" in node.name for node in root.walk())
-    once = set() if shared else places_scanned_once(root, columns)
+    once = set() if shared else places_scanned_once(root)
     return [
         stub.columns if place in once else stub.columns._replace(printed=dict(_at_scan(stub)))
         for place, stub in enumerate(stubs)
@@ -213,7 +213,7 @@ def _explained(
     scope = {**names, "con": con, "text": f"EXPLAIN (FORMAT JSON) {statement}", "params": params}
     rows = eval("con.execute(text, params).fetchall()", scope)
     plans = [json.loads(text) for kind, text in rows if kind == "physical_plan"]
-    return read_tree(plans[0]) if plans else None
+    return read_tree(plans[0], tuple(names)) if plans else None
 
 
 _PROBE_LOCK = threading.Lock()
