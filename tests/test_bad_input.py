@@ -194,6 +194,8 @@ def test_an_argument_of_another_kind_is_named(tmp_path: Path) -> None:
         lambda: table.append(ROWS, batch=5),  # type: ignore[arg-type]
         lambda: table.append(ROWS, batch=("a",)),  # type: ignore[arg-type]
         lambda: table.append(ROWS, batch=(1, "a")),  # type: ignore[arg-type]
+        lambda: table.append(ROWS, batch=("\ud800", 1)),
+        lambda: table.append(ROWS, batch=("a", 10**5000)),
         lambda: table.clustering(5),  # type: ignore[arg-type]
         lambda: table.advise("n = 1", seed="x"),  # type: ignore[arg-type]
         lambda: zskip.advise(ROWS, "n = 1", seed="x"),  # type: ignore[arg-type]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 import zskip
 from zskip.audit import doctor
+from zskip.binder import bind
 from zskip.errors import (
     CommitConflict,
     CorruptFile,
@@ -24,6 +27,7 @@ from zskip.errors import (
     TableNotFound,
     UnknownParameter,
 )
+from zskip.schema import Schema
 from zskip.storage import open_storage
 
 ROWS = pa.table({"a": range(100)})
@@ -252,3 +256,19 @@ def test_a_far_timestamp_beside_nanoseconds_says_so(tmp_path: Path) -> None:
     for read in (table.to_arrow, plan.to_arrow, plan.count):
         with pytest.raises(SchemaMismatch, match='"t" has nanoseconds'):
             read()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Decimal("1e999999999"), "has more than 38 digits"),
+        (Decimal("1e-999999999"), "has more than 38 digits"),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))), "In UTC, the year"),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=5))), "In UTC, the year"),
+    ],
+)
+def test_a_parameter_at_the_end_of_its_type_is_refused(value: object, message: str) -> None:
+    """A MemoryError, and an OverflowError."""
+    for dialect in ("duckdb", "spark"):
+        with pytest.raises(UnknownParameter, match=message):
+            bind("a = ?", Schema(pa.schema({"a": pa.int64()})), params=[value], dialect=dialect)

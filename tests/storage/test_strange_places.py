@@ -206,3 +206,9 @@ def test_a_table_may_have_any_name_for_a_column(name: str, tmp_path: Path) -> No
         assert table.plan(f"{name} < 3").to_duckdb().fetchall()[0][0] == 1
         assert table.delete(f"{name} = 1").rows == 1
         assert table.to_arrow().num_rows == 2
+
+
+def test_half_of_a_surrogate_pair_is_no_address() -> None:
+    for place in ("\ud800", "/tmp/\udfff/t", "memory://\ud800/t"):
+        with pytest.raises(InvalidOption, match="half of a surrogate pair"):
+            zskip.open(place)

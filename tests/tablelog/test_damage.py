@@ -5,18 +5,24 @@ All reading of parts goes through `PartFile`, so each byte is tried there; the l
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
 from zskip import tablelog
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat
+from zskip.schema import Schema
+from zskip.storage import open_storage
 from zskip.tablelog import log
-from zskip.tablelog.parts import Part, read_part
+from zskip.tablelog.parts import Drafts, Part, read_part
+from zskip.tablelog.shards import ShardReader
 
 committing = import_module("zskip.tablelog.commit")
 
@@ -137,3 +143,28 @@ def test_damage_anywhere_never_changes_what_a_table_says(table: zskip.Table) -> 
             assert found == right, f"{path} was damaged, and what was read is not what was written"
         storage.put(path, whole)
     assert everything(table) == right
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "held"),
+    [("path", [1], "int64"), ("id", [b"x"], "binary"), ("a.null_count", ["x"], "string"), ("size", [0.5], "double")],
+)
+def test_a_signed_part_with_a_column_of_another_type_is_damage(
+    tmp_path: Path, name: str, values: list[object], held: str
+) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"row_count": [1], name: values}), sink, use_dictionary=False)
+    storage = open_storage(str(tmp_path))
+    part = Drafts(storage).publish("stats", ".stats", sink.getvalue())
+    reader = ShardReader(storage, part, 1, Schema(pa.schema({"a": pa.int64()})))
+    assert reader.row_count().to_pylist() == [1]
+    with pytest.raises(DamagedIndex, match=f'holds {held} in "{name}", not'):
+        reader.columns([name])
+
+
+@pytest.mark.parametrize("fields", ['{"horizon": 1e999, "kept_from": 1}', "[" * 900, '{"horizon": []}', "{}"])
+def test_an_intent_that_is_none_is_named(tmp_path: Path, fields: str) -> None:
+    table = zskip.write(pa.table({"a": [1]}), tmp_path / "t", by="a")
+    (tmp_path / "t" / "_zskip" / "log" / "vacuum-0123456789abcdef.json").write_text(fields)
+    with pytest.raises(DamagedIndex, match=r"vacuum-0123456789abcdef\.json is not the intent of a vacuum"):
+        table.append(pa.table({"a": [2]}))

@@ -10,7 +10,7 @@ from zskip.errors import UnknownParameter
 
 __all__ = ["identifier", "literal", "quoted"]
 
-_MAX_BITS = 3_300
+_MAX_BITS, _MOST_DIGITS = 3_300, 38
 """The longest integer in bits. No engine has longer numbers, and Python limits the length of those that it prints."""
 
 
@@ -44,11 +44,13 @@ def literal(value: object, dialect: str) -> str:
         case Decimal():
             if not value.is_finite():
                 raise UnknownParameter(f"SQL has no decimal {value}.")
+            if not -_MOST_DIGITS <= value.adjusted() < _MOST_DIGITS:  # written out, it may take all memory
+                raise UnknownParameter(f"The decimal {value} has more than {_MOST_DIGITS} digits.")
             digits = f"{value:f}"
             scale = len(digits.partition(".")[2])
             precision = max(len(digits.lstrip("-").replace(".", "")), scale, 1)
-            if precision > 38:
-                raise UnknownParameter(f"The decimal {value} has more than 38 digits.")
+            if precision > _MOST_DIGITS:
+                raise UnknownParameter(f"The decimal {value} has more than {_MOST_DIGITS} digits.")
             return f"CAST({quoted(digits, dialect)} AS DECIMAL({precision}, {scale}))"
         case str():
             return quoted(value, dialect)
@@ -91,5 +93,8 @@ def quoted(text: str, dialect: str) -> str:
 def _timestamp(value: datetime, dialect: str) -> str:
     if value.tzinfo is None:
         return f"{'TIMESTAMP_NTZ' if dialect == 'spark' else 'TIMESTAMP'} '{value.isoformat(' ')}'"
-    utc = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    try:
+        utc = value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    except OverflowError as error:
+        raise UnknownParameter(f"In UTC, the year of the parameter {value} is not one of 1 to 9999.") from error
     return f"{'TIMESTAMP' if dialect == 'spark' else 'TIMESTAMPTZ'} '{utc}+00:00'"

@@ -53,6 +53,10 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     text = os.fspath(url)
     refuse_secrets(text)
     shown = without_secrets(text)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InvalidOption(f"An address cannot contain half of a surrogate pair: {shown!a}.") from None
     if one := _ONE_SLASH.match(text):
         raise InvalidOption(
             f'"{shown}" is not a URL: write {one[1]}:// and the rest. For a folder of that name: "./{shown}".'

@@ -38,6 +38,12 @@ _FIELDS = ("lower", "upper", "null_count", "nan_count", "lower_exact", "upper_ex
 _PROVING = ("lower", "upper", "null_count", "nan_count")
 _FLAT = ("lower", "upper")
 _UNREPEATED = ("path", "etag", "id", "deletes")
+_TYPES = {
+    **dict.fromkeys(("path", "etag"), pa.string()),
+    **dict.fromkeys(("size", "modified", "id", "row_count", "null_count", "nan_count"), pa.int64()),
+    **dict.fromkeys(("lower_exact", "upper_exact"), pa.bool_()),
+}
+"""The types of a part's columns, by the last word of their names; bounds have the types of their columns."""
 _LARGEST_EXPANSION, _ALWAYS_FINE, _STEP_BYTES = 1000, 1 << 28, 1 << 26
 _PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
 
@@ -245,7 +251,12 @@ class ShardReader:
             except (pa.ArrowException, OSError) as error:
                 raise DamagedIndex(lost(self._storage, self._part, f"cannot be decoded ({error})")) from error
             self._file.release()
-        return {name: found[name] if name in found else _one(table.column(name)) for name in stored}
+        read = {name: found[name] if name in found else _one(table.column(name)) for name in stored}
+        for name, values in read.items():
+            type = _TYPES.get(name.rpartition(".")[2], values.type)
+            if values.type not in (type, pa.null()):
+                raise DamagedIndex(lost(self._storage, self._part, f'holds {values.type} in "{name}", not {type}'))
+        return read
 
     def _chunks(self, name: str) -> list[pq.ColumnChunkMetaData]:
         metadata = self._parquet.metadata

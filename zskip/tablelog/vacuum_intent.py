@@ -78,7 +78,7 @@ def intents(storage: Storage) -> list[VacuumIntent]:
             found.append(VacuumIntent(path, int(fields["horizon"]), int(fields["kept_from"])))
         except FileNotFoundError:
             continue  # that vacuum has ended
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise DamagedIndex(
                 f"{storage.uri_of(path)} is not the intent of a vacuum. If none is running, remove it."
             ) from error

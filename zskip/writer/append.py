@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import hive
-from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest
+from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
 from zskip.option_checks import require_number
 from zskip.receipts import Appended
 from zskip.schema import Schema
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _ATTEMPTS = 10
+_LARGEST_BATCH = 1 << 63
 _SIZES = ("files", "rows_per_file", "file_size")
 
 
@@ -84,7 +85,13 @@ def create(
 
 
 def _is_batch(batch: object) -> bool:
-    return isinstance(batch, tuple | list) and [type(each) for each in batch] == [str, int]
+    if not isinstance(batch, tuple | list) or [type(each) for each in batch] != [str, int]:
+        return False
+    try:
+        batch[0].encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return bool(abs(batch[1]) < _LARGEST_BATCH)
 
 
 def append(
@@ -102,7 +109,9 @@ def append(
     """
     require_managed(storage, base)
     if batch is not None and not _is_batch(batch):
-        raise InvalidOption(f"batch= is an application's name and the number of its batch, not {batch!r}.")
+        raise InvalidOption(
+            f"batch= is an application's name and the number of its batch, below 2^63, not {shown(batch)}."
+        )
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
         return base, Appended(base.version, 0, 0, 0)
     kept = kept_options(base, options)
