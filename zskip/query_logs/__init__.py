@@ -1,7 +1,7 @@
-"""Logs of engines as a workload: which of the queries that ran read a table, and by which conditions.
+"""Workloads from the logs of engines: the queries that read a table, and their conditions.
 
 ``duckdb_log``: DuckDB's query log · ``spark_event_log``, ``pushed_filters``: the scans in Spark's event logs and their
-conditions · ``logged``: what of a log is about one table.
+filters · ``logged``: selects the queries on one table.
 """
 
 from zskip.query_logs.duckdb_log import from_duckdb_log

@@ -1,7 +1,7 @@
 """DuckDB's query log as a workload.
 
-DuckDB writes it after ``CALL enable_logging('QueryLog', storage = 'file', storage_path = 'log')``: a folder with a CSV
-file of entries, or with a path that ends in .csv a single file.
+``CALL enable_logging('QueryLog', storage = 'file', storage_path = 'log')`` makes DuckDB write one: a folder with a CSV
+file of entries, or a single file where the path ends in .csv.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _HOW = "CALL enable_logging('QueryLog', storage = 'file', storage_path = 'duckdb
 
 
 def from_duckdb_log(path: str | os.PathLike[str], schema: Schema, table: TableNames) -> LoggedQueries:
-    """The queries on a table in DuckDB's query log. Raises `UnreadableFile` and, for no such query, `InvalidOption`."""
+    """The queries on a table in DuckDB's query log. Raises `UnreadableFile`, and `InvalidOption` if it has none."""
     collector = Collector(schema, table)
     for statement in _statements(Path(path)):
         collector.add_statement(statement)
-    return collector.found()
+    return collector.queries()
 
 
 def _statements(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What of a log is about one table: the queries that read it, and how many were left out, by reason."""
+"""The queries of a log that read one table, and how many statements were left out, by reason."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from zskip.schema import Schema
 
 __all__ = ["Collector", "LoggedQueries", "TableNames"]
 
-_NAMED = 8
+_LISTED_TABLES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedQueries:
-    """SELECTs on one table, in the order of the log. ``left_out``: how many statements were not, by the reason."""
+    """SELECTs on one table, in the order of the log. ``left_out``: the number of other statements by reason."""
 
     queries: tuple[str, ...]
     left_out: Mapping[str, int]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the queries to a file, as `write`, `advise` and `bench` take it for a workload."""
+        """Write the queries to a file that `write`, `advise` and `bench` accept as a workload."""
         Path(path).write_text("".join(f"{query.rstrip().rstrip(';')}\n;\n" for query in self.queries), encoding="utf-8")
 
     def __str__(self) -> str:
@@ -37,41 +37,41 @@ class LoggedQueries:
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """How a log may name a table: by its address, a path that ends like it, its folder's name, or a given name.
+    """The names that a log may use for a table: its address, the end of its path, its folder's name, or an alias.
 
-    ``name``: of its folder · ``names``: those that the user gives, of a view or of a folder.
+    ``name``: the folder's · ``aliases``: other names given by the user, of a view or a folder, in lower case.
     """
 
     address: str
     name: str
-    names: frozenset[str]
+    aliases: frozenset[str]
 
     @staticmethod
-    def of(address: str, *others: str) -> TableNames:
-        """The names of the table at this path or URL: that of its folder, and the ``others`` that a user gives."""
-        plain = _plain(address)
-        name = plain.rsplit("/", 1)[-1]
-        return TableNames(plain, name, frozenset(each.lower() for each in others))
+    def of(address: str, *aliases: str) -> TableNames:
+        """The names of the table at this path or URL."""
+        normalized = _normalized(address)
+        name = normalized.rsplit("/", 1)[-1]
+        return TableNames(normalized, name, frozenset(alias.lower() for alias in aliases))
 
-    def __contains__(self, place: str) -> bool:
+    def __contains__(self, relation: str) -> bool:
         """Whether a name, a path or a glob is the table or lies in it.
 
         >>> names = TableNames.of("file:///srv/lake/conn", "connections")
-        >>> [place in names for place in ("Connections", "lake/conn/*.parquet", "/srv/lake/conn/a.parquet", "lake/dns")]
+        >>> [each in names for each in ("Connections", "lake/conn/*.parquet", "/srv/lake/conn/a.parquet", "lake/dns")]
         [True, True, True, False]
         """
-        path = _plain(place)
+        path = _normalized(relation)
         folder = path.rpartition("/")[0] if path.endswith(".parquet") else path
-        if place.lower() == self.name.lower() or folder.rsplit("/", 1)[-1].lower() in self.names:
+        if relation.lower() == self.name.lower() or folder.rsplit("/", 1)[-1].lower() in self.aliases:
             return True
         inside = (path + "/").startswith(self.address + "/")
-        return "/" in place and (inside or (self.address + "/").endswith("/" + folder.removeprefix("./") + "/"))
+        return "/" in relation and (inside or (self.address + "/").endswith("/" + folder.removeprefix("./") + "/"))
 
 
-def _plain(address: str) -> str:
-    """An address up to a glob, without a slash at its end; a local one as a path, whatever follows ``file:``.
+def _normalized(address: str) -> str:
+    """An address up to its first glob, without a trailing slash; a ``file:`` URL as a path.
 
-    >>> _plain("file:///a/b/"), _plain("file:/a/b/*.parquet"), _plain("s3://bucket/b")
+    >>> _normalized("file:///a/b/"), _normalized("file:/a/b/*.parquet"), _normalized("s3://bucket/b")
     ('/a/b', '/a/b', 's3://bucket/b')
     """
     address = address.split("*")[0]
@@ -81,22 +81,21 @@ def _plain(address: str) -> str:
 
 
 class Collector:
-    """Collects the queries on one table, and counts the others by the reason why they are left out."""
+    """Collects the queries on one table, and counts the others by the reason for leaving them out."""
 
     def __init__(self, schema: Schema, table: TableNames, dialect: str = "duckdb") -> None:
         self._schema, self._table, self._dialect = schema, table, dialect
-        self._found: list[str] = []
+        self._queries: list[str] = []
         self._left_out: Counter[str] = Counter()
-        self._others: set[str] = set()
+        self._other_tables: set[str] = set()
 
     def add_statement(self, statement: str) -> None:
-        """Take the parts of a statement that are about the table: one for each SELECT with conditions on it."""
+        """Add the queries of a statement on the table: one per SELECT with conditions on it."""
         if not is_query(statement):
             self.leave_out("no SELECT")
             return
         try:
-            places = relations_read(statement, dialect=self._dialect)
-            if not self.is_table(places):
+            if not self.reads_table(relations_read(statement, dialect=self._dialect)):
                 return
             queries = table_queries(statement, self._schema, dialect=self._dialect)
             texts = [self._text(query) for query in queries]
@@ -105,42 +104,42 @@ class Collector:
         except SqlError:
             self.leave_out("is not understood")
         else:
-            self._found += texts
+            self._queries += texts
             if not texts:
                 self.leave_out("has no condition on its columns")
 
     def add_query(self, query: TableQuery) -> None:
-        """Take a query on the table."""
         try:
-            self._found.append(self._text(query))
+            self._queries.append(self._text(query))
         except SqlError:
             self.leave_out("is not understood")
 
-    def is_table(self, places: Collection[str]) -> bool:
-        """Whether one of the places is the table; else the query is left out."""
-        if any(place in self._table for place in places):
+    def reads_table(self, relations: Collection[str]) -> bool:
+        """Whether one of the relations that a query reads is the table; counts the query as left out if none is."""
+        if any(relation in self._table for relation in relations):
             return True
-        self._others |= set(places)
+        self._other_tables |= set(relations)
         self.leave_out("reads other tables")
         return False
 
     def leave_out(self, reason: str) -> None:
         self._left_out[reason] += 1
 
-    def found(self) -> LoggedQueries:
-        """What was collected. Raises `InvalidOption` where no query is on the table."""
-        if self._found:
-            return LoggedQueries(tuple(self._found), dict(self._left_out))
+    def queries(self) -> LoggedQueries:
+        """The collected queries. Raises `InvalidOption` if there are none."""
+        if self._queries:
+            return LoggedQueries(tuple(self._queries), dict(self._left_out))
         counts = "; ".join(f"{count:,}: {reason}" for reason, count in self._left_out.items()) or "it is empty"
-        named = sorted(self._others)
-        reads = f" It reads {', '.join(named[:_NAMED])}{', …' if len(named) > _NAMED else ''}." if named else ""
+        others = sorted(self._other_tables)
+        listed = ", ".join(others[:_LISTED_TABLES]) + (", …" if len(others) > _LISTED_TABLES else "")
+        reads = f" It reads {listed}." if others else ""
         raise InvalidOption(
             f"No query of the log filters {self._table.address} ({counts}).{reads} If the log has another name for it, "
             "give that with log_name=."
         )
 
     def _text(self, query: TableQuery) -> str:
-        """A SELECT of DuckDB's that reads the same columns by the same condition, and nothing else."""
+        """The query as a DuckDB SELECT of its columns with its condition."""
         bind(query.condition, self._schema, dialect=self._dialect)
         condition = in_duckdb(query.condition, self._dialect)
         columns = "*"

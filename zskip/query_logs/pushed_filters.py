@@ -1,10 +1,10 @@
-"""The filters that Spark pushes to a scan, as an event log prints them, and as DuckDB's SQL.
+"""Parses the filters that Spark pushes to a scan, as printed in an event log, into DuckDB SQL.
 
     [IsNotNull(a), EqualTo(a,5), Or(StringStartsWith(b,x),In(c, [1,2]))]
     a = 5 AND (starts_with(b, 'x') OR c IN (1, 2))
 
-The log quotes nothing, so a comma or a parenthesis within a string is ambiguous: the condition guides layouts and is
-never a proof.
+The log quotes nothing, so a comma or a parenthesis in a string is ambiguous: the condition guides layouts, and never
+prunes.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _COMPARISONS = {
     "LessThan": "<",
     "LessThanOrEqual": "<=",
 }
-_TEXTS = {"StringStartsWith": "starts_with", "StringEndsWith": "ends_with", "StringContains": "contains"}
-_NAMES = (*_COMPARISONS, *_TEXTS, "In", "IsNull", "IsNotNull", "And", "Or", "Not")
-_NEXT = re.compile(rf",\s?(?=(?:{'|'.join(_NAMES)})\()")
+_STRING_MATCHES = {"StringStartsWith": "starts_with", "StringEndsWith": "ends_with", "StringContains": "contains"}
+_NAMES = (*_COMPARISONS, *_STRING_MATCHES, "In", "IsNull", "IsNotNull", "And", "Or", "Not")
+_SEPARATOR = re.compile(rf",\s?(?=(?:{'|'.join(_NAMES)})\()")
 _FILTER = re.compile(rf"({'|'.join(_NAMES)})\((.*)\)", re.DOTALL)
 
 
 def condition_of(filters: str, schema: Schema, zone: str = "UTC") -> str | None:
-    """The condition that a list of pushed filters makes; None where it only asks for columns not to be NULL.
+    """The conjunction of a list of pushed filters; None where it only requires columns not to be NULL.
 
-    ``zone``: of the log's timestamps. Filters that cannot be read, or whose column the schema does not have, are left
-    out.
+    ``zone``: the time zone of the log's timestamps. Filters that cannot be parsed, or are on columns that the schema
+    lacks, are left out.
     """
-    found = [(text, _sql(text, schema, zone)) for text in _listed(filters.strip()[1:-1])]
-    kept = [sql for text, sql in found if sql is not None and not text.startswith("IsNotNull(")]
+    parsed = [(text, _sql(text, schema, zone)) for text in _split(filters.strip()[1:-1])]
+    kept = [sql for text, sql in parsed if sql is not None and not text.startswith("IsNotNull(")]
     return " AND ".join(kept) if kept else None
 
 
-def _listed(text: str) -> list[str]:
-    """The filters of a list: each begins with a filter's name, and its parentheses balance where they can."""
-    found: list[str] = []
-    for piece in _NEXT.split(text):
-        if found and found[-1].count("(") > found[-1].count(")"):
-            found[-1] += f",{piece}"
+def _split(text: str) -> list[str]:
+    """Split a list into filters: each starts with a filter's name, and its parentheses balance if possible."""
+    filters: list[str] = []
+    for piece in _SEPARATOR.split(text):
+        if filters and filters[-1].count("(") > filters[-1].count(")"):
+            filters[-1] += f",{piece}"
         else:
-            found.append(piece)
-    return [piece for piece in found if piece]
+            filters.append(piece)
+    return [piece for piece in filters if piece]
 
 
 def _sql(text: str, schema: Schema, zone: str) -> str | None:
@@ -65,7 +65,7 @@ def _sql(text: str, schema: Schema, zone: str) -> str | None:
         part = _sql(inside, schema, zone)
         return None if part is None else f"NOT ({part})"
     if name in ("And", "Or"):
-        for left, right in _halves(inside):
+        for left, right in _operands(inside):
             sides = [_sql(left, schema, zone), _sql(right, schema, zone)]
             if None not in sides:
                 return f"(({sides[0]}) {name.upper()} ({sides[1]}))"
@@ -84,30 +84,30 @@ def _sql(text: str, schema: Schema, zone: str) -> str | None:
     literal = _literal(value, column, zone)
     if literal is None:
         return None
-    if name in _TEXTS:
-        return f"{_TEXTS[name]}({quoted}, {literal})"
+    if name in _STRING_MATCHES:
+        return f"{_STRING_MATCHES[name]}({quoted}, {literal})"
     return f"{quoted} {_COMPARISONS[name]} {literal}"
 
 
-def _halves(inside: str) -> Iterator[tuple[str, str]]:
-    """The two arguments of AND or OR, for each place at which they may be divided; even ones first."""
-    splits = [(inside[: match.start()], inside[match.end() :]) for match in _NEXT.finditer(inside)]
+def _operands(inside: str) -> Iterator[tuple[str, str]]:
+    """Each way to split the text into the two operands of AND or OR; those with balanced parentheses first."""
+    splits = [(inside[: match.start()], inside[match.end() :]) for match in _SEPARATOR.finditer(inside)]
     yield from sorted(splits, key=lambda pair: abs(pair[0].count("(") - pair[0].count(")")))
 
 
-def _text(value: str) -> str:
+def _quoted(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
 def _literal(value: str, column: Column, zone: str) -> str | None:
-    """A value of a column in DuckDB's SQL; None where the log does not hold it."""
+    """A value of a column as a DuckDB literal; None where it cannot be parsed."""
     if value == "null":
         return "NULL"
     type_ = t.value_type(column.type)
     writers: list[tuple[Callable[..., bool], Callable[[str], str]]] = [
-        (t.is_date, lambda text: f"DATE {_text(text)}"),
-        (t.is_timestamp, lambda text: _moment(text, type_.tz is not None, zone)),
-        (t.is_string, _text),
+        (t.is_date, lambda text: f"DATE {_quoted(text)}"),
+        (t.is_timestamp, lambda text: _timestamp(text, type_.tz is not None, zone)),
+        (t.is_string, _quoted),
         (t.is_boolean, str),
         (t.is_integer, str),
         (t.is_floating, str),
@@ -119,11 +119,11 @@ def _literal(value: str, column: Column, zone: str) -> str | None:
         return None
 
 
-def _moment(text: str, zoned: bool, zone: str) -> str:
-    """A timestamp. Spark prints it in the zone of its driver's JVM, unless a letter Z says UTC."""
-    moment = datetime.fromisoformat(text)
+def _timestamp(text: str, zoned: bool, zone: str) -> str:
+    """A timestamp literal. Spark prints values in the zone of the driver's JVM, unless a trailing Z marks UTC."""
+    parsed = datetime.fromisoformat(text)
     if not zoned:
-        return f"TIMESTAMP '{moment.replace(tzinfo=None)}'"
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=ZoneInfo(zone))
-    return f"TIMESTAMPTZ '{moment.astimezone(ZoneInfo('UTC'))}'"
+        return f"TIMESTAMP '{parsed.replace(tzinfo=None)}'"
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=ZoneInfo(zone))
+    return f"TIMESTAMPTZ '{parsed.astimezone(ZoneInfo('UTC'))}'"

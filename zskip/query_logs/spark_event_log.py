@@ -1,7 +1,7 @@
-"""The scans in Spark's event logs as a workload: which columns each read, by which pushed filters.
+"""The scans in Spark's event logs as a workload: the columns that each reads, and its pushed filters.
 
-Spark writes them with ``spark.eventLog.enabled``: one file an application, or by default a folder of rolled files,
-compressed by zstd. An event of a query that begins holds the tree of its physical plan.
+Spark writes them with ``spark.eventLog.enabled``: by default a folder of rolled files per application, else one file,
+compressed with zstd. The event at the start of a query holds its physical plan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zskip.schema import Schema
 
 __all__ = ["from_spark_event_log"]
 
-_STARTS = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
+_QUERY_START = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"
 _CODECS = {".zstd": "zstd", ".zst": "zstd"}
 _UNREADABLE = (".lz4", ".lzf", ".snappy")
@@ -32,36 +32,35 @@ _HOW = "spark.eventLog.enabled and spark.eventLog.dir make Spark write one."
 
 
 def from_spark_event_log(path: str | os.PathLike[str], schema: Schema, table: TableNames) -> LoggedQueries:
-    """The scans of a table in an event log, a folder of one, or a folder of several.
+    """The scans of a table in an event log: a file, a folder of rolled files, or a folder of several logs.
 
-    Raises `UnreadableFile`, and `InvalidOption` where the log has no scan of the table with a filter.
+    Raises `UnreadableFile`, and `InvalidOption` if no scan of the table has a filter.
     """
     collector = Collector(schema, table)
     zone = "UTC"
     for event in _events(Path(path)):
         if event.get("Event") == _ENVIRONMENT:
             zone = event.get("System Properties", {}).get("user.timezone") or "UTC"
-        elif event.get("Event") == _STARTS:
+        elif event.get("Event") == _QUERY_START:
             for scan in _scans(event["sparkPlanInfo"]):
-                _add(collector, scan, schema, zone)
-    return collector.found()
+                _add_scan(collector, scan, schema, zone)
+    return collector.queries()
 
 
-def _add(collector: Collector, scan: Mapping[str, str], schema: Schema, zone: str) -> None:
-    places = re.sub(r"^[^\[]*\[|\]$", "", scan["Location"]).split(", ")
-    if not collector.is_table(places):
+def _add_scan(collector: Collector, scan: Mapping[str, str], schema: Schema, zone: str) -> None:
+    if not collector.reads_table(re.sub(r"^[^\[]*\[|\]$", "", scan["Location"]).split(", ")):
         return
     condition = condition_of(scan.get("PushedFilters", "[]"), schema, zone)
     if condition is None:
         collector.leave_out("has no condition on its columns")
         return
-    names = _top_level(scan.get("ReadSchema", "struct<>"))
+    names = _column_names(scan.get("ReadSchema", "struct<>"))
     columns = frozenset(leaf.path for leaf in schema if leaf.parts[0].lower() in names)
     collector.add_query(TableQuery(condition, columns))
 
 
 def _scans(node: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """What the log records of each scan of files in a plan."""
+    """The metadata of each file scan in a plan."""
     metadata = node.get("metadata") or {}
     if "Location" in metadata:
         yield metadata
@@ -69,21 +68,21 @@ def _scans(node: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
         yield from _scans(child)
 
 
-def _top_level(read: str) -> set[str]:
-    """The names of the columns of a ``ReadSchema``, in lower case.
+def _column_names(read_schema: str) -> set[str]:
+    """The names of the top-level columns of a ``ReadSchema``, in lower case.
 
-    >>> sorted(_top_level("struct<a:bigint,s:struct<x:int,y:string>,m:decimal(12,2)>"))
+    >>> sorted(_column_names("struct<a:bigint,s:struct<x:int,y:string>,m:decimal(12,2)>"))
     ['a', 'm', 's']
     """
-    depth, name, found = 0, "", set()
-    for letter in read.removeprefix("struct<").removesuffix(">") + ",":
+    depth, field, names = 0, "", set()
+    for letter in read_schema.removeprefix("struct<").removesuffix(">") + ",":
         if letter == "," and not depth:
-            found.add(name.split(":")[0].lower())
-            name = ""
+            names.add(field.split(":")[0].lower())
+            field = ""
             continue
         depth += (letter in "<(") - (letter in ">)")
-        name += letter
-    return found - {""}
+        field += letter
+    return names - {""}
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
@@ -107,7 +106,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_being_written(file: Path) -> bool:
-    """Whether its application still runs: the last line may be half there."""
+    """Whether the application still runs, so that the last line may be incomplete."""
     return file.name.endswith(".inprogress") or any(file.parent.glob("appstatus_*.inprogress"))
 
 
