@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from zskip.errors import DamagedIndex
 from zskip.sketches import pairs
-from zskip.sketches.pairs import Coverage, Run, Segment, Source, write_segment
+from zskip.sketches.pairs import Coverage, MergeInput, Run, Segment, write_segment
 
 
 class _Kept(io.BytesIO):
@@ -30,10 +30,10 @@ def segment_of(files: dict[int, list[int]], key_bits: int = 33) -> Segment:
     ids = sorted(files)
     rows = [Run.of(np.array(files[id], np.uint64), number) for number, id in enumerate(ids)]
     run = Run(np.sort(np.concatenate([np.zeros(0, np.int64), *rows])))
-    return written([Source(run, np.arange(len(ids)))], Coverage.of(np.array(ids, np.int64)), key_bits)
+    return written([MergeInput(run, np.arange(len(ids)))], Coverage.of(np.array(ids, np.int64)), key_bits)
 
 
-def written(sources: list[Source], coverage: Coverage, key_bits: int) -> Segment:
+def written(sources: list[MergeInput], coverage: Coverage, key_bits: int) -> Segment:
     sink = _Kept()
     entries = write_segment(sink, sources, coverage, key_bits)
     segment = Segment(pa.BufferReader(sink.getvalue()), "the segment")
@@ -77,7 +77,7 @@ def test_merging_keeps_every_file_that_is_left(parts: list[dict[int, list[int]]]
     left = {id: keys for id, keys in whole.items() if (id + seed) % 3} or whole
     coverage = Coverage.of(np.array(sorted(left), np.int64))
     segments = [segment_of(part, 33) for part in parts]
-    sources = [Source(segment, coverage.numbers(segment.coverage.ids())) for segment in segments]
+    sources = [MergeInput(segment, coverage.numbers(segment.coverage.ids())) for segment in segments]
     asked = list({key for keys in whole.values() for key in keys})
     assert found(written(sources, coverage, bits), asked) == truth(left, asked, bits)
 
@@ -96,7 +96,7 @@ def test_many_row_groups_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) ->
         *random.integers(0, 2**64, 99, dtype=np.uint64).tolist(),
     ]
     assert found(segment, asked) == truth(files, asked, 33)
-    again = written([Source(segment, np.arange(7))], segment.coverage, 33)
+    again = written([MergeInput(segment, np.arange(7))], segment.coverage, 33)
     assert found(again, asked) == truth(files, asked, 33)
 
 
@@ -104,7 +104,7 @@ def test_a_value_in_every_file_costs_little() -> None:
     segment_bytes = _Kept()
     files = 4000
     run = Run(np.sort(np.concatenate([Run.of(np.arange(8, dtype=np.uint64) << 60, n) for n in range(files)])))
-    write_segment(segment_bytes, [Source(run, np.arange(files))], Coverage.of(np.arange(files)), 33)
+    write_segment(segment_bytes, [MergeInput(run, np.arange(files))], Coverage.of(np.arange(files)), 33)
     assert len(segment_bytes.getvalue()) < 0.6 * 8 * files  # bytes for as many pairs
 
 
@@ -161,7 +161,7 @@ def test_pairs_that_cannot_be_are_damage(pairs: list[int | None]) -> None:
         with pytest.raises(DamagedIndex, match="the segment holds"):
             read()
     with pytest.raises(DamagedIndex, match="the segment holds"):
-        write_segment(_Kept(), [Source(segment, np.arange(4))], Coverage.of(np.arange(4)), 33)
+        write_segment(_Kept(), [MergeInput(segment, np.arange(4))], Coverage.of(np.arange(4)), 33)
 
 
 def test_a_header_of_many_brackets_is_damage() -> None:
@@ -179,11 +179,11 @@ FORGED = """
 import struct, sys
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from zskip.errors import DamagedIndex
-from zskip.sketches.pairs import Coverage, Run, Segment, Source, write_segment
+from zskip.sketches.pairs import Coverage, Run, Segment, MergeInput, write_segment
 
 path = sys.argv[1]
 with open(path, "wb") as sink:
-    write_segment(sink, [Source(Run(np.array([5 << 30, 9 << 30])), np.arange(1))], Coverage.of(np.arange(1)), 33)
+    write_segment(sink, [MergeInput(Run(np.array([5 << 30, 9 << 30])), np.arange(1))], Coverage.of(np.arange(1)), 33)
 good = pq.ParquetFile(path)
 with pq.ParquetWriter(path + ".forged", good.schema_arrow, compression="zstd", write_statistics=True) as writer:
     writer.write_table(good.read())

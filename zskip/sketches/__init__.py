@@ -1,8 +1,8 @@
 """Sketches: evidence beyond ranges of which files hold a value or a text, for columns that are not clustered.
 
-``kinds``: the registry, and how a user names sketches · ``hashing``: values → hashes that respect equality ·
-``whole_values``, ``substrings``: the kinds · ``pairs``: the form in which all are stored, searched and merged ·
-``build``: segments built during a write.
+``kinds``: the registry, and the parser of the option ``sketches=`` · ``hashing``: hashes that respect SQL equality ·
+``whole_values``, ``substrings``: the kinds · ``pairs``: how segments are stored, searched and merged ·
+``build``: builds segments during a write.
 """
 
 from zskip.sketches.build import SketchBuilder, keys_of

@@ -32,7 +32,7 @@ _NAN = np.uint64(0x7FF8000000000000)
 
 
 def can_hash(type: pa.DataType) -> bool:
-    """Whether equality over a (logical) type is equality of what `hashes` hashes.
+    """Whether values of a (logical) type are equal exactly if `hashes` hashes the same bytes for them.
 
     >>> can_hash(pa.string()), can_hash(pa.list_(pa.int64()))
     (True, False)
@@ -41,21 +41,21 @@ def can_hash(type: pa.DataType) -> bool:
 
 
 def hashes(values: pa.Array) -> Hashes:
-    """The hash of each value that is not NULL, in their order. The type is one that `can_hash`.
+    """The hash of each value that is not NULL, in order. The type must satisfy `can_hash`.
 
     >>> bool(hashes(pa.array([5], pa.int8())) == hashes(pa.array([5.0])))
     True
     """
-    given = values.drop_null()
-    type = given.type
+    present = values.drop_null()
+    type = present.type
     match t.of(type).form:
         case "bytes":
-            return _of_bytes(given.cast(pa.binary()))
+            return _of_bytes(present.cast(pa.binary()))
         case "float":
-            return _of_floats(given)
+            return _of_floats(present)
         case "decimal":
-            return _of_decimals(given)
-    return _of_times(given) if t.is_temporal(type) else _of_words(_integers(given))
+            return _of_decimals(present)
+    return _of_times(present) if t.is_temporal(type) else _of_words(_integers(present))
 
 
 def _of_words(words: Hashes, seed: Hashes | None = None) -> Hashes:
@@ -63,7 +63,7 @@ def _of_words(words: Hashes, seed: Hashes | None = None) -> Hashes:
     with np.errstate(over="ignore"):
         start = np.uint64(8) * _M
         hashed = np.full(len(words), start) if seed is None else seed ^ start
-        return _finished(_mixed(hashed, words))
+        return _finalized(_mixed(hashed, words))
 
 
 def _mixed(hashed: Hashes, words: Hashes) -> Hashes:
@@ -73,7 +73,7 @@ def _mixed(hashed: Hashes, words: Hashes) -> Hashes:
     return (hashed ^ words) * _M
 
 
-def _finished(hashed: Hashes) -> Hashes:
+def _finalized(hashed: Hashes) -> Hashes:
     hashed ^= hashed >> _R
     hashed *= _M
     hashed ^= hashed >> _R
@@ -105,7 +105,7 @@ def _of_decimals(values: pa.Array) -> Hashes:
     data = b"" if raw is None else raw.to_pybytes()[values.offset * size : (values.offset + len(values)) * size]
     limbs = np.frombuffer(data, np.int64).reshape(len(values), size // 8)
     if (limbs[:, 1:] == (limbs[:, :1] >> 63)).all():
-        return _of_words(*_without_zeros(limbs[:, 0].copy(), places))
+        return _of_words(*_without_trailing_zeros(limbs[:, 0].copy(), places))
     unscaled = [int.from_bytes(data[at : at + size], "little", signed=True) for at in range(0, len(data), size)]
     words, seeds = np.zeros(len(unscaled), np.uint64), np.zeros(len(unscaled), np.uint64)
     for row, number in enumerate(unscaled):
@@ -118,8 +118,8 @@ def _of_decimals(values: pa.Array) -> Hashes:
     return _of_words(words, seeds)
 
 
-def _without_zeros(unscaled: NDArray[np.int64], places: int) -> tuple[Hashes, Hashes]:
-    """Unscaled numbers without the zeros at their ends, and how many decimal places are left of each."""
+def _without_trailing_zeros(unscaled: NDArray[np.int64], places: int) -> tuple[Hashes, Hashes]:
+    """The unscaled numbers without trailing zeros, and the decimal places left in each."""
     left = np.full(len(unscaled), max(places, 0), np.int64)
     for _ in range(places):
         zero = (left > 0) & (unscaled % 10 == 0)
@@ -144,7 +144,7 @@ def _of_times(values: pa.Array) -> Hashes:
 
 
 def _of_bytes(values: pa.Array) -> Hashes:
-    """MurmurHash64A of short strings, all at once, eight bytes of each at a time; XXH3-64 of long ones, one by one."""
+    """MurmurHash64A of short strings, vectorized over eight-byte blocks; XXH3-64 of long ones, one by one."""
     if not len(values):
         return np.zeros(0, np.uint64)
     _, offset_buffer, data_buffer = values.buffers()
@@ -153,7 +153,7 @@ def _of_bytes(values: pa.Array) -> Hashes:
     padded = np.concatenate([data[offsets[0] : offsets[-1]], np.zeros(8, np.uint8)])
     starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
     long = lengths > _LONGEST_MURMUR
-    # Every run of eight bytes, at whatever place it begins.
+    # A view of the eight bytes that begin at each offset, aligned or not.
     words = np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))
     with np.errstate(over="ignore"):
         hashed = lengths.view(np.uint64) * _M
@@ -165,7 +165,7 @@ def _of_bytes(values: pa.Array) -> Hashes:
         mask = (np.uint64(1) << (np.uint64(8) * (lengths[rest] & 7).view(np.uint64))) - np.uint64(1)
         tails = words[np.minimum(starts[rest] + (lengths[rest] & ~7), len(words) - 1)] & mask
         hashed[rest] = (hashed[rest] ^ tails) * _M
-        hashed = _finished(hashed)
+        hashed = _finalized(hashed)
     for row in np.flatnonzero(long).tolist():
         start = int(starts[row])
         hashed[row] = xxhash.xxh3_64_intdigest(padded[start : start + int(lengths[row])].tobytes())

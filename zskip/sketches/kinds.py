@@ -1,4 +1,4 @@
-"""`SKETCHES`: the kinds of sketches, and the names by which a user asks for them."""
+"""`SKETCHES`: the registry of the kinds of sketches, and the parser of the option ``sketches=``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["SKETCHES", "Sketch", "SketchName", "named_sketches"]
 class Sketch:
     """A kind of sketch.
 
-    ``keys(values)``: the distinct keys of a file's values, ascending, 64 bits each ·
-    ``key_bits(entries)``: how many of these bits a segment with so many entries stores ·
+    ``keys(values)``: the distinct 64-bit keys of a file's values, ascending ·
+    ``key_bits(entries)``: the leading bits of each key that a segment of this many entries stores ·
     ``check_column``: raises `InvalidOption` for a column of an unsupported type.
     """
 
@@ -44,7 +44,7 @@ class SketchName:
 
 
 def named_sketches(given: object, schema: Schema) -> tuple[SketchName, ...]:
-    """The sketches that a user asks for, as ``{"uid": "values", "url": ["values", "substrings"]}``.
+    """Parse the option ``sketches=``, such as ``{"uid": "values", "url": ["values", "substrings"]}``.
 
     Raises `InvalidOption` and `UnknownColumn`.
     """
@@ -52,7 +52,7 @@ def named_sketches(given: object, schema: Schema) -> tuple[SketchName, ...]:
         raise InvalidOption(f'sketches= maps columns to kinds of sketches, as {{"uid": "values"}}, not {given!r}.')
     names = []
     for column, kinds in given.items():
-        # A path as the table keeps it comes first: `a.b` is the field of a struct even where a column is named so.
+        # A stored path takes precedence: `a.b` is the struct field even if a column has that name.
         found = schema.columns.get(column) or schema.column(column)
         if not isinstance(kinds, Sequence):
             raise InvalidOption(

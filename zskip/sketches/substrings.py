@@ -1,8 +1,8 @@
 """The sketch ``substrings``: which files may hold a string that contains a text, by the trigrams of its bytes.
 
-Letters A to Z are folded to a to z first, so that one set of trigrams serves LIKE and ILIKE. Four characters beyond
-ASCII become an ASCII letter in another case (the Kelvin sign k, the long s, I with and i without a dot): a string that
-holds one is kept both as it is and with that letter.
+A to Z are folded to a to z, so that one set of trigrams serves LIKE and ILIKE. Four non-ASCII characters have an ASCII
+letter as their other case (the Kelvin sign, the long s, dotted I and dotless i): a string with one of them is indexed
+twice, as it is and with that letter.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from zskip.sketches.pairs import Numbers, Segment
 __all__ = ["check_column", "files_with", "key_bits", "keys", "trigrams"]
 
 _BITS = 24
-_ASCII_IN_ANOTHER_CASE = {"\u212a": "k", "\u017f": "s", "\u0130": "i", "\u0131": "i"}
+_ASCII_OF_OTHER_CASE = {"\u212a": "k", "\u017f": "s", "\u0130": "i", "\u0131": "i"}
 _FOLDED = np.arange(256, dtype=np.uint8)
 _FOLDED[ord("A") : ord("Z") + 1] += 32
 
 
 def check_column(column: Column) -> None:
-    """Raises `InvalidOption` for a column that holds no strings."""
+    """Raise `InvalidOption` unless the column holds strings."""
     if not t.is_string(column.type):
         raise InvalidOption(
             f'The column "{column.path}" is {column.type}: the sketch "substrings" is for strings. '
@@ -36,7 +36,7 @@ def check_column(column: Column) -> None:
 
 
 def key_bits(entries: int) -> int:
-    """All of a trigram's bits are kept, however many there are."""
+    """All bits of a trigram, whatever the number of entries."""
     return _BITS
 
 
@@ -48,17 +48,17 @@ def keys(values: pa.ChunkedArray) -> Hashes:
             chunk = chunk.dictionary.take(chunk.indices.unique().drop_null())
         strings = chunk.drop_null()
         _mark(strings, seen)
-        for character in _ASCII_IN_ANOTHER_CASE:
-            with_it = strings.filter(pc.match_substring(strings, character))
-            if len(with_it):
-                for each, other in _ASCII_IN_ANOTHER_CASE.items():
-                    with_it = pc.replace_substring(with_it, each, other)
-                _mark(with_it, seen)
+        for character in _ASCII_OF_OTHER_CASE:
+            matches = strings.filter(pc.match_substring(strings, character))
+            if len(matches):
+                for other_case, letter in _ASCII_OF_OTHER_CASE.items():
+                    matches = pc.replace_substring(matches, other_case, letter)
+                _mark(matches, seen)
     return _aligned(np.flatnonzero(seen))
 
 
 def _mark(strings: pa.StringArray, seen: NDArray[np.bool_]) -> None:
-    """Note the trigrams of these strings, none of which is NULL."""
+    """Set ``seen`` for the trigrams of these strings, none of which is NULL."""
     _, offset_buffer, data_buffer = strings.buffers()
     if not len(strings) or data_buffer is None:
         return
@@ -67,12 +67,12 @@ def _mark(strings: pa.StringArray, seen: NDArray[np.bool_]) -> None:
     if len(data) < 3:
         return
     found = data[:-2] << 16 | data[1:-1] << 8 | data[2:]
-    within = np.ones(len(data), bool)
+    in_one_string = np.ones(len(data), bool)
     ends = (offsets[1:] - offsets[0]).astype(np.int64)
     for back in (1, 2):
-        # The last two bytes of a string begin no trigram of it.
-        within[ends[ends >= back] - back] = False
-    seen[found[within[:-2]]] = True
+        # No trigram of a string begins at its last two bytes.
+        in_one_string[ends[ends >= back] - back] = False
+    seen[found[in_one_string[:-2]]] = True
 
 
 def _aligned(found: NDArray[np.integer]) -> Hashes:
@@ -80,7 +80,7 @@ def _aligned(found: NDArray[np.integer]) -> Hashes:
 
 
 def trigrams(text: str, *, any_case: bool = False) -> Hashes:
-    """The trigrams that every string with this text in it has; ``any_case``: with the text in any spelling of its case.
+    """The trigrams that every string containing this text has; ``any_case``: containing it in any case.
 
     >>> len(trigrams("abcd")), len(trigrams("ab")), len(trigrams("abcdé", any_case=True))
     (2, 0, 2)

@@ -17,8 +17,8 @@ _LEAST_BITS, _BITS_BEYOND_ENTRIES = 33, 8
 
 
 def check_column(column: Column) -> None:
-    """Raises `InvalidOption` for a column whose equality cannot be decided by hashes."""
-    # No look-up of a duration can be read back: DuckDB has no cast of its Parquet column to an interval.
+    """Raise `InvalidOption` unless hashes decide the equality of the column's values."""
+    # Durations are refused since DuckDB cannot compare them: it has no cast from their Parquet column to an interval.
     if not can_hash(column.type) or t.is_duration(column.type):
         raise InvalidOption(
             f'The column "{column.path}" is {column.type}, which the sketch "values" cannot keep: name a column of '
@@ -27,7 +27,7 @@ def check_column(column: Column) -> None:
 
 
 def key_bits(entries: int) -> int:
-    """How many bits of a hash to store, so that at most one look-up in 256 reads a file in vain.
+    """The bits of a hash to store, such that at most one look-up in 256 returns a false positive.
 
     >>> key_bits(20_000_000), key_bits(2_000_000_000)
     (33, 39)
@@ -40,7 +40,7 @@ def keys(values: pa.ChunkedArray) -> Hashes:
     found = [np.zeros(0, np.uint64)]
     for chunk in values.chunks:
         if t.is_dictionary(chunk.type):
-            # The dictionary may hold what no row has.
+            # The dictionary may hold values that no row has.
             chunk = chunk.dictionary.take(chunk.indices.unique().drop_null())
         found.append(hashes(chunk))
     return distinct(np.concatenate(found))
@@ -55,5 +55,5 @@ def distinct(keys: Hashes) -> Hashes:
 
 
 def files_with(segment: Segment, constants: pa.Array) -> Numbers:
-    """The numbers of the files that may hold any of the constants, ascending; all other files of the segment do not."""
+    """The numbers of the files that may hold any of the constants, ascending. The segment's other files hold none."""
     return np.unique(segment.find(distinct(hashes(constants)))[1])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from zskip.errors import DamagedIndex, InvalidOption
 from zskip.sketches import SKETCHES, SketchBuilder, SketchName
-from zskip.sketches.pairs import Coverage, Segment, Source, write_segment
+from zskip.sketches.pairs import Coverage, MergeInput, Segment, write_segment
 from zskip.storage.storage import Storage
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts, PartFile
@@ -154,7 +154,7 @@ def _merged(
     if not len(ids):
         return ()
     coverage = Coverage.of(ids)
-    sources = [Source(segment, coverage.numbers(segment.coverage.ids())) for segment in opened]
+    sources = [MergeInput(segment, coverage.numbers(segment.coverage.ids())) for segment in opened]
     wanted = SKETCHES[record.name.kind].key_bits(sum(segment.entries for segment in segments))
     most = 63 - max(1, (len(coverage) - 1).bit_length())
     key_bits = min(wanted, most, *(segment.key_bits for segment in opened))

@@ -249,7 +249,7 @@ class SketchEvidence:
             numbers = segment.coverage.numbers(ids)
             here = numbers >= 0
             asked = numbers[here]
-            found = self.sketches.answer(record, segment, partial(Segment.files_holding, keys=keys, asked=asked))
+            found = self.sketches.answer(record, segment, partial(Segment.files_holding, keys=keys, wanted=asked))
             if found is not None:
                 known |= here
                 held[here] |= found[asked]
