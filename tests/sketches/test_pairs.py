@@ -135,7 +135,7 @@ def test_what_is_no_segment_is_damaged(table: pa.Table, header: bytes | None) ->
     sink = pa.BufferOutputStream()
     metadata: dict[Any, Any] = {} if header is None else {b"zskip.segment": header}
     pq.write_table(table.replace_schema_metadata(metadata), sink)
-    with pytest.raises(DamagedIndex, match="the segment is no segment"):
+    with pytest.raises(DamagedIndex, match="the segment is not a segment"):
         Segment(pa.BufferReader(sink.getvalue()), "the segment")
     with pytest.raises(DamagedIndex):
         Segment(pa.BufferReader(b"PAR1 no footer PAR1"), "the segment")
