@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileIndex", "self_pruning"]
 
-_PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-
 
 def self_pruning(files: SnapshotFiles) -> DataFrame:
     """A DataFrame over all files of a snapshot, of which Spark reads those that its filters leave.
@@ -38,7 +36,7 @@ def self_pruning(files: SnapshotFiles) -> DataFrame:
             jvm.types(files.partitions),
             jvm.types(files.data),
             jvm.class_("scala.Option").empty(),
-            jvm.class_(_PARQUET)(),
+            files.java_format,
             jvm.options(files.options),
             jvm.session,
         )

@@ -31,7 +31,7 @@ def answered(aggregation: Any, survivors: Survivors, jvm: Jvm) -> IndexScan | No
     """
     if len(aggregation.groupByExpressions()) or survivors.changes or not survivors.index.snapshot.managed:
         return None
-    calls = [_call(one) for one in aggregation.aggregateExpressions()]
+    calls = [_call(one, jvm) for one in aggregation.aggregateExpressions()]
     known = [call for call in calls if call is not None]
     if len(known) < len(calls) or not known or not len(survivors):
         return None
@@ -55,15 +55,14 @@ def answered(aggregation: Any, survivors: Survivors, jvm: Jvm) -> IndexScan | No
     return IndexScan(jvm, values, len(survivors))
 
 
-def _call(aggregate: Any) -> Call | None:
+def _call(aggregate: Any, jvm: Jvm) -> Call | None:
     kind = aggregate.getClass().getSimpleName()
     if kind == "CountStar":
         return Call("count", None)
     if kind not in ("Count", "Min", "Max") or (kind == "Count" and aggregate.isDistinct()):
         return None
-    term = aggregate.column()
-    names = list(term.fieldNames()) if term.getClass().getSimpleName() == "FieldReference" else []
-    return Call(kind.lower(), names[0]) if len(names) == 1 else None
+    name = jvm.column_name(aggregate.column())
+    return None if name is None else Call(kind.lower(), name)
 
 
 class IndexScan(ScanDefaults):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ class Jvm:
         self._root: Any = context._jvm
         self._gateway: Any = context._gateway
         self._classes: dict[str, Any] = {}
+        self._members: dict[tuple[str, str], Any] = {}
         self._empty_arrays: dict[str, Any] = {}
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # pyspark has no types there
 
@@ -61,6 +63,13 @@ class Jvm:
             self._classes[name] = found if isinstance(found, JavaClass) else None
         return self._classes[name]
 
+    def static(self, class_name: str, name: str) -> Any:
+        """A static method or constant of a class; Java is asked once for each."""
+        key = class_name, name
+        if key not in self._members:
+            self._members[key] = getattr(self.class_(class_name), name)
+        return self._members[key]
+
     def manifest_reader(self) -> Any:
         """Spark's index over the files that its own file sink names in a manifest."""
         found = next(filter(None, map(self._find, _MANIFEST_READERS)), None)
@@ -80,7 +89,28 @@ class Jvm:
         return made
 
     def seq(self, values: Sequence[Any]) -> Any:
-        return self.class_("org.apache.spark.api.python.PythonUtils").toSeq(list(values))
+        return self.static("org.apache.spark.api.python.PythonUtils", "toSeq")(list(values))
+
+    @cached_property
+    def empty_seq(self) -> Any:
+        return self.seq([])
+
+    @cached_property
+    def conf(self) -> Any:
+        """The session's settings."""
+        return self.session.sessionState().conf()
+
+    def joined(self, array: Any, separator: str) -> str:
+        """The elements of a Java array as one text: each element of its own is two words with Java."""
+        wrapped = self.static("scala.collection.immutable.ArraySeq", "unsafeWrapArray")(array)
+        return str(wrapped.mkString(separator))
+
+    def column_name(self, term: Any) -> str | None:
+        """The top-level column that a term of a connector's expressions is; None if it is anything else."""
+        if term.getClass().getSimpleName() != "FieldReference":
+            return None
+        names = self.joined(term.fieldNames(), "\0").split("\0")
+        return names[0] if len(names) == 1 else None
 
     def options(self, options: dict[str, str]) -> Any:
         return self.class_("org.apache.spark.api.python.PythonUtils").toScalaMap(options)
@@ -89,11 +119,11 @@ class Jvm:
         return self.class_("org.apache.hadoop.fs.Path")(self.class_("java.net.URI")(uri))
 
     def types(self, schema: pa.Schema) -> Any:
-        return self.class_("org.apache.spark.sql.types.DataType").fromJson(spark_schema(schema).json())
+        return self.static("org.apache.spark.sql.types.DataType", "fromJson")(spark_schema(schema).json())
 
     def semantics(self) -> Semantics:
         """Of the session on whose behalf Spark is planning in this thread."""
-        conf = self.class_("org.apache.spark.sql.internal.SQLConf").get()
+        conf = self.static("org.apache.spark.sql.internal.SQLConf", "get")()
         return Semantics(conf.sessionLocalTimeZone(), conf.ansiEnabled())
 
 

@@ -33,7 +33,7 @@ class ScanDefaults(Proxy):
         self._jvm = jvm
 
     def columnarSupportMode(self) -> Any:  # noqa: N802
-        return self._jvm.class_(f"{CONNECTOR}.read.Scan$ColumnarSupportMode").UNSUPPORTED
+        return self._jvm.static(f"{CONNECTOR}.read.Scan$ColumnarSupportMode", "UNSUPPORTED")
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
         return self._jvm.array(f"{CONNECTOR}.metric.CustomMetric")
@@ -80,21 +80,27 @@ class PrunedScan(ScanDefaults):
     def _columnar(self) -> Any:
         """Whether the reader gives batches of columns. Spark would plan all partitions and make a reader to know it."""
         jvm, execution = self._jvm, "org.apache.spark.sql.execution"
-        modes, conf = jvm.class_(f"{CONNECTOR}.read.Scan$ColumnarSupportMode"), jvm.session.sessionState().conf()
         batches = (
-            jvm.class_(f"{execution}.datasources.parquet.ParquetFileFormat")().supportBatch(jvm.session, self._schema)
-            and conf.wholeStageEnabled()
-            and not jvm.class_(f"{execution}.WholeStageCodegenExec").isTooManyFields(conf, self._schema)
+            self._files.java_format.supportBatch(jvm.session, self._schema)
+            and jvm.conf.wholeStageEnabled()
+            and not jvm.static(f"{execution}.WholeStageCodegenExec", "isTooManyFields")(jvm.conf, self._schema)
         )
-        return modes.SUPPORTED if batches else modes.PARTITION_DEFINED
+        mode = "SUPPORTED" if batches else "PARTITION_DEFINED"
+        return jvm.static(f"{CONNECTOR}.read.Scan$ColumnarSupportMode", mode)
 
     @cached_property
     def _key_columns(self) -> Any:
+        worth = [] if self._is_cut else self._columns_worth_a_key_query
+        column = self._jvm.static(f"{CONNECTOR}.expressions.FieldReference", "column")
+        return self._jvm.array(f"{CONNECTOR}.expressions.NamedReference", [*map(column, worth)])
+
+    @property
+    def _columns_worth_a_key_query(self) -> list[str]:
         seconds = len(self._survivors) * _A_FILE + self._statistics.sizeInBytes().getAsLong() * _A_BYTE
-        names = [] if self._is_cut or seconds < _A_KEY_QUERY else list(self._schema.fieldNames())
-        worth = [name for name in names if seconds * self._files.share_without(name) >= _A_KEY_QUERY]
-        reference = self._jvm.class_(f"{CONNECTOR}.expressions.FieldReference")
-        return self._jvm.array(f"{CONNECTOR}.expressions.NamedReference", [*map(reference.column, worth)])
+        if seconds < _A_KEY_QUERY:
+            return []
+        names = self._jvm.joined(self._schema.fieldNames(), "\0").split("\0")
+        return [name for name in names if seconds * self._files.share_without(name) >= _A_KEY_QUERY]
 
     # --- what Spark calls; the names are its own ---
 
@@ -134,7 +140,7 @@ class PrunedScan(ScanDefaults):
         return self._statistics
 
     def estimateSizeInBytes(self) -> Any:  # noqa: N802
-        return self._jvm.class_("java.util.OptionalLong").empty()
+        return self._jvm.static("java.util.OptionalLong", "empty")()
 
     def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802
         return False
@@ -143,7 +149,8 @@ class PrunedScan(ScanDefaults):
 
     def _native_scan(self, survivors: Survivors) -> Any:
         builder = spark_builder(self._files, self._types, self._files.reader(survivors.scan))
-        builder.pushFilters(self._filters)
+        if self._filters is not self._jvm.empty_seq:
+            builder.pushFilters(self._filters)
         builder.pruneColumns(self._required)
         return builder.build()
 

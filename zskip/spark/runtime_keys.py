@@ -40,18 +40,20 @@ def key_predicates(predicates: Any, schema: Schema, jvm: Jvm) -> list[Predicate]
 
 
 def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm) -> Predicate | None:
-    if predicate.name() == "ALWAYS_FALSE":
+    kind = predicate.name()
+    if kind == "ALWAYS_FALSE":
         any_column = next(iter(schema.columns.values()))
         text = "no key of a join"
         return Predicate(text, text, never(Reference(any_column.path, any_column.type)), schema, Dialect("spark"))
-    if predicate.name() != "IN":
+    if kind != "IN":
         return None
     children = predicate.children()
-    column = _column(children[0], schema)
+    term = children[0]
+    column = _column(term, schema, jvm)
     if column is None or not 1 < len(children) <= _MOST_KEYS:
         return None
-    printed = jvm.class_("scala.collection.immutable.ArraySeq").unsafeWrapArray(children).mkString(", ")
-    prefix = f"{children[0].toString()}, "
+    printed = jvm.joined(children, ", ")
+    prefix = f"{term.toString()}, "
     if not printed.startswith(prefix):
         return None
     keys = parsed(printed[len(prefix) :], children[1].dataType().simpleString(), column.type)
@@ -61,14 +63,12 @@ def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm) -> Predicate | None
     return Predicate(text, text, in_(Reference(column.path, column.type), keys), schema, Dialect("spark"))
 
 
-def _column(term: Any, schema: Schema) -> Column | None:
+def _column(term: Any, schema: Schema, jvm: Jvm) -> Column | None:
     """The column that a term is. One that is cast is as good where keys of another type can be told apart."""
     if term.getClass().getSimpleName() == "Cast":
         term = term.expression()
-    if term.getClass().getSimpleName() != "FieldReference":
-        return None
-    names = list(term.fieldNames())
-    return schema.find(names, case_sensitive=True) if len(names) == 1 else None
+    name = jvm.column_name(term)
+    return None if name is None else schema.find([name], case_sensitive=True)
 
 
 def parsed(text: str, kind: str, type: pa.DataType) -> pa.Array | None:

@@ -28,7 +28,7 @@ class ScanBuilder(Proxy):
 
     def __init__(self, files: SnapshotFiles, types: Any) -> None:
         self._files, self._types = files, types
-        self._filters: Any = files.jvm.seq([])
+        self._filters: Any = files.jvm.empty_seq
         self._required: Any = types
         # The files that are left so far, and whether that is by all that Spark asks of the rows.
         self._survivors: Survivors | None = None
@@ -48,10 +48,12 @@ class ScanBuilder(Proxy):
         """
         predicate, self._whole = self._files.predicate(elements(filters))
         survivors = self._survivors = self._files.survivors(predicate)
-        left = spark_builder(self._files, self._types, self._files.empty_reader).pushFilters(filters)
+        left = filters
+        if len(self._files.partitions):
+            left = spark_builder(self._files, self._types, self._files.empty_reader).pushFilters(filters)
         known = self._whole and survivors.predicate is not None and survivors.index.snapshot.managed
         if known and survivors.all_match.all():
-            return self._files.jvm.seq([])
+            return self._files.jvm.empty_seq
         self._filters = filters
         return left
 
@@ -73,10 +75,10 @@ class ScanBuilder(Proxy):
         return self._keep_first(FirstRows(0, rows))
 
     def pushTopN(self, orders: Any, rows: int) -> bool:  # noqa: N802
-        term = orders[0].expression()
-        names = list(term.fieldNames()) if term.getClass().getSimpleName() == "FieldReference" else []
-        descending = orders[0].direction().toString() == "DESC"
-        return len(names) == 1 and self._keep_first(FirstRows(0, rows, names[0], descending))
+        order = orders[0]
+        name = self._files.jvm.column_name(order.expression())
+        descending = order.direction().toString() == "DESC"
+        return name is not None and self._keep_first(FirstRows(0, rows, name, descending))
 
     def isPartiallyPushed(self) -> bool:  # noqa: N802
         """Spark sorts and cuts the rows itself."""

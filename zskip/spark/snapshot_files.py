@@ -57,6 +57,11 @@ class SnapshotFiles:
             options.put(name, value)
         return self.jvm.class_("org.apache.spark.sql.util.CaseInsensitiveStringMap")(options)
 
+    @cached_property
+    def java_format(self) -> Any:
+        """Spark's ``ParquetFileFormat``."""
+        return self.jvm.class_("org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")()
+
     @property
     def name(self) -> str:
         """Equal for the same version of the same table."""
