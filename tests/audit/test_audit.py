@@ -170,10 +170,20 @@ def test_doctor_leaves_out_files_that_a_log_has_removed(tmp_path: Path) -> None:
     assert any(f"{0:020}.json" in one for one in found.advice)
 
 
+HALF, WIDE = pa.array(range(40), pa.int32()).cast(pa.float16()), pa.array(range(40)).cast(pa.decimal256(50, 0))
+ONE_EACH = pa.array(range(41), pa.int32())
+
+
 @pytest.mark.parametrize(
     "values",
-    [pa.array(range(40), pa.int32()).cast(pa.float16()), pa.array(range(40)).cast(pa.decimal256(50, 0))],
-    ids=["float16", "decimal256"],
+    [
+        HALF,
+        WIDE,
+        pa.StructArray.from_arrays([HALF, WIDE], ["a", "b"]),
+        pa.StructArray.from_arrays([pa.ListArray.from_arrays(ONE_EACH, WIDE)], ["a"]),
+        pa.MapArray.from_arrays(ONE_EACH, pa.array([str(number) for number in range(40)]), WIDE),
+    ],
+    ids=["float16", "decimal256", "in a struct", "in a list in a struct", "in a map"],
 )
 def test_types_that_duckdb_does_not_take_from_arrow_are_verified(tmp_path: Path, values: pa.Array) -> None:
     table = zskip.write(pa.table({"n": range(40), "x": values}), tmp_path, by="n", files=4)
@@ -181,3 +191,4 @@ def test_types_that_duckdb_does_not_take_from_arrow_are_verified(tmp_path: Path,
     assert done.clean
     assert [check.rows["duckdb"] for check in done.checks] == [19, 40]
     assert table.verify(random=3).clean
+    assert table.plan("n = 5 OR x::VARCHAR LIKE '%7%'").to_arrow().num_rows == 5

@@ -80,6 +80,21 @@ def test_an_indexed_folder_that_becomes_a_table_of_another_format_is_not_refresh
         table.refresh()
 
 
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("folder", ["", "day=1/sub/"])
+def test_a_table_of_another_format_that_is_written_into_an_indexed_folder_is_noticed(
+    kind: str, folder: str, lake: Storage
+) -> None:
+    put(lake, "0.parquet", "day=1/1.parquet")
+    table = zskip.index(lake.uri)
+    put(lake, f"other/{LOGS[kind]}", "day=2/1.parquet", "_zskip_like/a.parquet", ".hidden/b.parquet")
+    assert (table.count(), table.plan("id = 1").count()) == (9, 3)  # a log without new files beside it
+    put(lake, f"{folder}{LOGS[kind]}", f"{folder}new/2.parquet")
+    for read in (table.to_arrow, table.count, table.refresh):
+        with pytest.raises(ForeignTable, match=f"{kind} table"):
+            read()
+
+
 def test_a_folder_called_metadata_is_no_iceberg_table(lake: Storage) -> None:
     put(lake, "t/metadata/notes.json", "t/metadata/1.parquet", "t/2.parquet")
     assert zskip.index(f"{lake.uri}/t").snapshot.totals.files == 2

@@ -354,9 +354,10 @@ def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _imported(schema: pa.Schema) -> pa.Schema:
     """The schema with other types for those columns that DuckDB cannot take from Arrow; their values stay distinct."""
-    for number, field in enumerate(schema):
-        if t.is_float16(field.type):
-            schema = schema.set(number, field.with_type(pa.float32()))
-        elif t.is_decimal(field.type) and field.type.precision > 38:
-            schema = schema.set(number, field.with_type(pa.string()))
-    return schema
+    return pa.schema([field.with_type(t.with_leaves(field.type, _importable)) for field in schema])
+
+
+def _importable(type: pa.DataType) -> pa.DataType:
+    if t.is_float16(type):
+        return pa.float32()
+    return pa.string() if t.is_decimal(type) and type.precision > 38 else type

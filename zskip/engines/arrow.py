@@ -278,13 +278,18 @@ _ROWS = "_zskip_rows"
 
 
 def _carried(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
-    """Values in a type that DuckDB takes from Arrow: a duration is an integer, a wide decimal a float."""
+    """Values in a type that DuckDB takes from Arrow: a duration is an integer, a wide decimal or half float a float."""
     if isinstance(type, pa.BaseExtensionType):
         return _carried(values.cast(type.storage_type), type.storage_type)
     if t.is_dictionary(type):
         return _carried(values.cast(type.value_type), type.value_type)
     if t.is_duration(type):
         return values.cast(pa.int64())
-    if t.is_decimal256(type) and type.precision > 38:
-        return values.cast(pa.float64())
-    return values
+    carried = t.with_leaves(type, _carried_leaf)
+    return values if carried == type else values.cast(carried)
+
+
+def _carried_leaf(type: pa.DataType) -> pa.DataType:
+    if t.is_float16(type):
+        return pa.float32()
+    return pa.float64() if t.is_decimal256(type) and type.precision > 38 else type

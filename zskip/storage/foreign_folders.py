@@ -22,7 +22,7 @@ from zskip.errors import ForeignTable, UnsafePath
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
 
-__all__ = ["folders_of", "refuse_folder", "refuse_foreign_files", "with_ancestors"]
+__all__ = ["folders_of", "refuse_folder", "refuse_foreign_files", "refuse_tables_around", "with_ancestors"]
 
 _LOGS = {"Delta": "_delta_log", "Hudi": ".hoodie", "Iceberg": "metadata"}
 _LOG_ENTRIES = {"Delta": r".+", "Hudi": r".+", "Iceberg": r"[^/]+\.metadata\.json(\.gz)?|version-hint\.text"}
@@ -40,10 +40,8 @@ _ADVICE = {
 
 def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
     """Raise `ForeignTable` if one of these files belongs to a table of another format."""
+    refuse_tables_around(storage, files, None)
     folders = folders_of(files)
-    for folder, kind in _tables(storage, folders):
-        if folder in folders:
-            raise ForeignTable(_message(storage.uri_of(folder.rstrip("/")) if folder else storage.uri, kind))
     refuse_folder(storage.parent())
     if storage.local is not None:
         linked = {path for path in map(storage.local.joinpath, [*folders, *files.to_pylist()]) if path.is_symlink()}
@@ -52,16 +50,27 @@ def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
             refuse_folder(target if path.is_dir() else target.parent())
 
 
-def _tables(storage: Storage, folders: Iterable[str]) -> Iterator[tuple[str, str]]:
+def refuse_tables_around(storage: Storage, files: pa.StringArray, listed: pa.StringArray | None) -> None:
+    """Raise `ForeignTable` if a folder of one of these files is a table of another format. ``listed``: all paths of an
+    object store, which is not asked again."""
+    folders = folders_of(files)
+    for folder, kind in _tables(storage, folders, listed):
+        if folder in folders:
+            raise ForeignTable(_message(storage.uri_of(folder.rstrip("/")) if folder else storage.uri, kind))
+
+
+def _tables(
+    storage: Storage, folders: Iterable[str], listed: pa.StringArray | None = None
+) -> Iterator[tuple[str, str]]:
     """The folders that are tables of another format, each with its format.
 
-    On a local disk it looks only into ``folders``; an object store is listed as a whole.
+    On a local disk it looks only into ``folders``; an object store is listed as a whole, unless it was ``listed``.
     """
     if storage.local is not None:
         for folder in sorted(folders):
             yield from ((folder, kind) for kind in _LOGS if _has_log(storage, folder, kind))
         return
-    found = storage.list("").path
+    found = storage.list("").path if listed is None else listed
     for path in found.filter(pc.match_substring_regex(found, _ANY_LOG_ENTRY)).to_pylist():
         for kind, log in _LOGS.items():
             if match := re.fullmatch(rf"((?:.*/)?){re.escape(log)}/(?:{_LOG_ENTRIES[kind]})", path):

@@ -54,6 +54,10 @@ class Listing:
         chosen = np.flatnonzero(files) if files.dtype == bool else files
         return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
 
+    def visible(self) -> Listing:
+        """The files without the hidden ones, as `Storage.list` leaves them out."""
+        return self.take(~np.asarray(pc.match_substring_regex(self.path, r"(^|/)[._][^/=]*(/|$)")))
+
     def parquet(self) -> Listing:
         """The files with an extension of Parquet."""
         endings = "|".join(ending[1:] for ending in PARQUET_ENDINGS)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import FilesRemoved
+from zskip.storage.foreign_folders import refuse_tables_around
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.index import Index
@@ -64,11 +65,13 @@ def listed(index: Index) -> Changes | None:
 
     Files that zskip wrote never change, statistics that were handed over are trusted, and the files of a Delta or
     Iceberg table are those of its log. Raises `FilesRemoved` where a vacuum removed files that `cluster` replaced,
-    and `ForeignTable` where zskip wrote a table into a subfolder.
+    and `ForeignTable` where a table of zskip, Delta, Iceberg or Hudi was written into the folder.
     """
     if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
         return None
-    found = changes(index)
+    # One listing of an object store brings the logs of other tables too; a disk is asked only about new files' folders.
+    everything = None if index.storage.local is not None else index.storage.list("")
+    found = changes(index, None if everything is None else everything.visible().parquet())
     if len(found.removed) and log.load(index.storage).managed:
         raise FilesRemoved(
             f"{index.storage.uri} was laid out anew after version {index.version}, and a vacuum removed "
@@ -76,6 +79,8 @@ def listed(index: Index) -> Changes | None:
         )
     # Written since the folder was indexed, which refused such files.
     refuse_files_of_tables_below(index.storage, found.added.path)
+    if len(found.added):
+        refuse_tables_around(index.storage, found.added.path, None if everything is None else everything.path)
     return found
 
 

@@ -52,6 +52,7 @@ from pyarrow.types import (
 from zskip.types.arrow_type import Form, Type
 from zskip.types.json_values import Json, decode_values, encode_values
 from zskip.types.known import TIME_TZ, UNIT_NANOSECONDS, UUID
+from zskip.types.nested import with_leaves
 from zskip.types.type_catalog import (
     entries,
     is_binary,
@@ -152,4 +153,5 @@ __all__ = [
     "value_type",
     "widened",
     "widens",
+    "with_leaves",
 ]
