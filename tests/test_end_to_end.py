@@ -19,7 +19,7 @@ import zskip
 from zskip.cli import main
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
-PREDICATES = 120
+PREDICATES = 60
 
 
 @pytest.fixture(scope="module")

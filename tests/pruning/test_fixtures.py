@@ -39,7 +39,12 @@ def test_the_planner_excludes_no_right_answer(file: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("file", [file for file in BY_FILE if "spark" not in file])
+ASKED = [file for file in BY_FILE if "spark" not in file]
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, marks=pytest.mark.slow) if at % 3 else file for at, file in enumerate(ASKED)]
+)
 def test_duckdb_confirms_every_answer(file: str) -> None:
     """Rows that fill the box have exactly the outcomes of the answer; fewer only where it says that it is loose."""
     oracle, wrong = DuckDBOracle(), []

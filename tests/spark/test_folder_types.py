@@ -39,8 +39,8 @@ def rows_of(found: DataFrame, where: str) -> list[tuple[object, ...]]:
     "values",
     [
         ["1", "2", "-3", "__HIVE_DEFAULT_PARTITION__"],
-        [str(INT), str(-LONG)],
-        ["1", str(LONG)],
+        pytest.param([str(INT), str(-LONG)], marks=pytest.mark.slow),
+        pytest.param(["1", str(LONG)], marks=pytest.mark.slow),
         ["1", str(-LONG - 1)],
         ["2024-01-31", "2024-02-29"],
         ["1", "b"],

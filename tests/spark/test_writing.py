@@ -65,7 +65,10 @@ def points() -> pa.Table:
     return pa.table({c: random.integers(0, 1000, 60_000) for c in ("a", "b", "c")} | {"id": np.arange(60_000)})
 
 
-@pytest.mark.parametrize("layout", sorted(layouts.LAYOUTS))
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(name, marks=[pytest.mark.slow] if at % 2 else []) for at, name in enumerate(sorted(layouts.LAYOUTS))],
+)
 def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, layout: str) -> None:
     rows = hostile().select(["i", "d", "f", "m", "s", "code", "bin", "day", "ts", "local", "yes", "st", "big"])
     for by in (["i", "code"], ["d", "ts"], ["s", "m", "local"], ["bin", "yes", "day"], ["st.a", "st.Deep", "f", "big"]):

@@ -72,7 +72,7 @@ def harm(storage: Storage, path: str, how: str) -> None:
     [
         ("local", "flipped"),
         pytest.param("local", "cut short", marks=pytest.mark.slow),
-        ("local", "removed"),
+        pytest.param("local", "removed", marks=pytest.mark.slow),
         pytest.param("memory", "flipped", marks=pytest.mark.slow),
     ],
 )

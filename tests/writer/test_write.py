@@ -93,7 +93,7 @@ def test_partitions_are_folders_and_their_columns_have_statistics(points: pa.Tab
     assert "day" not in pq.read_schema(file).names
 
 
-@pytest.mark.parametrize("files", [1_000_000, 999_999_999_999])
+@pytest.mark.parametrize("files", [pytest.param(1_000_000, marks=pytest.mark.slow), 999_999_999_999])
 def test_there_are_no_more_files_than_rows(files: int, tmp_path: Path) -> None:
     """It hung."""
     rows = pa.table({"a": range(300)})
