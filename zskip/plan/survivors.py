@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from zskip.scan import FILE_FIELDS, Groups, Scan
 from zskip.tablelog import Changes, Index, RowGroupUnits
 
 __all__ = ["Survivors", "surviving_groups"]
+
+_Value = TypeVar("_Value")
+_MOST_DERIVED = 8
 
 
 def surviving_groups(units: RowGroupUnits, may_match: np.ndarray, all_match: np.ndarray) -> Groups:
@@ -76,6 +80,22 @@ class Survivors:
         """Only some of the index's files, by a flag for each, and all from the listing."""
         groups = self.groups.take(np.isin(self.groups.file, self.numbers[kept]))
         return replace(self, numbers=self.numbers[kept], all_match=self.all_match[kept], groups=groups)
+
+    def once(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
+        """A value derived from these survivors, of which the last few are kept with them."""
+        derived = self._derived
+        if key in derived:
+            return derived[key]  # type: ignore[no-any-return]
+        value = make()
+        if len(derived) >= _MOST_DERIVED:
+            # A new one, since another thread may be reading the old one.
+            self.__dict__["_derived"] = derived = {}
+        derived[key] = value
+        return value
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, Any]:
+        return {}
 
     # --- what is read ---
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +22,6 @@ from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once, sc
 from zskip.stats import FileStatistics
 
 __all__ = ["Aggregates", "IndexRows", "Values", "aggregates", "rows_of_index"]
-
-_KNOWN: WeakKeyDictionary[Survivors, dict[Aggregates, IndexRows | None]] = WeakKeyDictionary()
 
 _AGGREGATE = re.compile(r"(?P<function>min|max|count)\((?P<term>#\d+)\)|count_star\(\)")
 
@@ -104,13 +101,9 @@ def _aggregates(node: Node, stubs: Sequence[StubColumns]) -> Aggregates | None:
 def rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None:
     """The rows that stand for the files which the index answers; None where it answers none, or reading is faster.
 
-    Every condition must be on one column, so that the extremes of a column meet what is asked of it. What was found for
-    these very survivors is known from then on.
+    Every condition must be on one column, so that the extremes of a column meet what is asked of it.
     """
-    known = _KNOWN.setdefault(survivors, {})
-    if wanted not in known:
-        known[wanted] = _rows_of_index(survivors, wanted)
-    return known[wanted]
+    return survivors.once(wanted, lambda: _rows_of_index(survivors, wanted))
 
 
 def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None:

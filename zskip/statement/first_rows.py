@@ -86,6 +86,10 @@ longer than so many seconds."""
 
 def holding_first_rows(survivors: Survivors, wanted: FirstRows, ask: Ask) -> Survivors:
     """The files that may hold one of these rows. Nothing is left out of a table whose rows may be deleted."""
+    return survivors.once(wanted, lambda: _holding_first_rows(survivors, wanted, ask))
+
+
+def _holding_first_rows(survivors: Survivors, wanted: FirstRows, ask: Ask) -> Survivors:
     if survivors.index.source is not None or len(survivors) < 2 or survivors.changes:
         return survivors
     rows = np.where(survivors.all_match, np.asarray(pc.fill_null(survivors.rows, 0)), 0)

@@ -71,7 +71,8 @@ class JoinedTable:
     def keep_only(self, kept: np.ndarray, why: str) -> None:
         """Only these of the files that the index knows, by one flag each."""
         if not kept.all():
-            self.survivors = self.survivors.kept(kept)
+            before = self.survivors
+            self.survivors = before.once(kept.tobytes(), lambda: before.kept(kept))
             self.reasons.append(f"{why}: {int((~kept).sum()):,} files skipped")
 
     def whole_where_little_is_saved(self) -> JoinedTable:
