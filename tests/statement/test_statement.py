@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import zskip
 from tests.tables import build_table, sorted_rows
-from zskip.engines.duckdb import sql
+from zskip.engines.duckdb import sql, stubs
 from zskip.engines.duckdb.statement import rewrite
 from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
 
@@ -468,3 +468,27 @@ def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, point
     assert line.strip() in statement.splitlines()
     assert line[carets.index("^") : len(carets)] == pointed
     assert raised.value.__suppress_context__
+
+
+def test_a_statement_that_gains_nothing_is_not_explained_again_until_a_table_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = zskip.write(pa.table({"x": range(100), "y": [5] * 100}), tmp_path / "t", by="x", files=4)
+    con, explained = duckdb.connect(), []
+    assert stubs._is_readable()
+    inner = stubs._explained
+    monkeypatch.setattr(stubs, "_explained", lambda *given: explained.append(given[1]) or inner(*given))
+    statements = {"y = 5": 100, "x < 20": 20}
+
+    def found() -> int:
+        for where, rows in statements.items():
+            assert len(zskip.sql(f"SELECT * FROM '{tmp_path}/t' t WHERE {where}", con).fetchall()) == rows
+        return len(explained)
+
+    assert (found(), found()) == (2, 3)
+    table.append(pa.table({"x": [500], "y": [6]}))
+    # Now there is a file to leave out, each time.
+    assert (found(), found()) == (5, 7)
+    gainless = f"SELECT * FROM '{tmp_path}/t' t WHERE x = ?"
+    assert [len(zskip.sql(gainless, con, params=[x]).fetchall()) for x in (7, 1000, 8)] == [1, 0, 1]
+    assert len(explained) == 10

@@ -56,7 +56,7 @@ class Rewritten:
     """A statement that reads the survivors alone.
 
     ``plans``: by the text of each table, in the order of the text · ``reasons``: what each rule skipped of them, in
-    the same order · ``settled``: it means the same whenever it runs.
+    the same order · ``settled``: it means the same whenever it runs · ``gains``: it leaves out some file.
     """
 
     sql: str
@@ -64,6 +64,7 @@ class Rewritten:
     plans: tuple[tuple[str, Plan], ...]
     reasons: tuple[tuple[str, ...], ...]
     settled: bool
+    gains: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def _run(
     parsed = _parsed(one, catalog)
     try:
         with _one_transaction(con) if not parsed.settled else _no_transaction():
-            rewritten = _rewritten(parsed, con, params, freshness)
+            rewritten = _worth_rewriting(parsed, con, params, freshness)
             scans = [planned.scan for _, planned in rewritten.plans]
             with pointing_at(text, rewritten.sql), naming_bad_files(*scans):
                 relation = con.sql(rewritten.sql, params=rewritten.parameters)
@@ -276,6 +277,28 @@ def _parsed(one: duckdb.Statement, catalog: Catalog) -> _Parsed:
     return _Parsed(one, words, found, not found or _is_settled(one, words, places, len(found)))
 
 
+_GAINLESS: set[int] = set()
+_MOST_GAINLESS = 4096
+
+
+def _worth_rewriting(
+    parsed: _Parsed, con: duckdb.DuckDBPyConnection, params: Sequence[Any] | Mapping[str, Any] | None, freshness: str
+) -> Rewritten:
+    """The statement over its survivors. DuckDB is not asked for its plan again where that left every file to be read.
+
+    To read all files is right whatever has changed since, settings and macros too.
+    """
+    states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
+    key = hash((parsed.one.query, *states))
+    rewritten = _rewritten(parsed, con, params, freshness, prune=key not in _GAINLESS)
+    # The time and the values of parameters decide what there is to gain.
+    if parsed.found and parsed.settled and params is None and not rewritten.gains:
+        if len(_GAINLESS) >= _MOST_GAINLESS:
+            _GAINLESS.clear()
+        _GAINLESS.add(key)
+    return rewritten
+
+
 def _rewritten(
     parsed: _Parsed,
     con: duckdb.DuckDBPyConnection,
@@ -288,7 +311,7 @@ def _rewritten(
     values = Values(params, takes=_takes_parameters(one))
     values.require(one.named_parameters, text)
     if not found:
-        return Rewritten(text, values.all, (), (), True)
+        return Rewritten(text, values.all, (), (), True, False)
     _refuse_views(words, [place for place, _ in found], text)
     tables = pruned_tables(text, words, found, con, params if one.named_parameters else None, freshness, prune)
     edits = naming_edits(words, con, text, params, parsed.schemas)
@@ -304,7 +327,8 @@ def _rewritten(
             read = f"{read} AS {default_alias(place)}"
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
         plans.append((text[place.start : place.end], planned))
-    return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled)
+    gains = any(table.beside is not None or len(table.survivors) < table.survivors.total_files for table in tables)
+    return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled, gains)
 
 
 def _takes_parameters(one: duckdb.Statement) -> bool:
