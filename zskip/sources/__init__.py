@@ -1,7 +1,7 @@
-"""Tables of other formats, planned in place: a zskip index that follows a Delta or Iceberg log.
+"""Delta and Iceberg tables, planned in place by a zskip index that follows their logs.
 
-``source``: what a format must say of itself · ``delta`` and ``iceberg``: the two · ``log_index``: the side-car that
-keeps up with a log · ``locate``: which of them lies at an address.
+``source``: the interface of a format · ``delta``, ``iceberg``: its implementations · ``log_index``: brings the
+side-car up to date with a log · ``locate``: finds the table at an address and its side-car.
 """
 
 from zskip.sources.locate import attach, index_of, is_table_object, open_index, own_snapshot, source_of

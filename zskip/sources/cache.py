@@ -1,7 +1,7 @@
-"""The user's cache folder, which holds the side-cars of tables that keep none themselves.
+"""The user's cache folder, which holds the side-cars of tables that have none in their own folder.
 
-Whatever is in it can be made anew from the table's own log: nothing in it is synced to disk, and what a crash or a
-cleaner of caches has damaged is replaced at the next opening.
+All of it can be rebuilt from the tables' logs: nothing is synced to disk, and what a crash or a cache cleaner has
+damaged is rebuilt at the next opening.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from zskip.sources.source import Source
 from zskip.storage.local import LocalStorage
 from zskip.tablelog import Snapshot, vacuum
 
-__all__ = ["cache_of", "tidy"]
+__all__ = ["cache_of", "vacuum_at_intervals"]
 
 _UNUSED = timedelta(days=30)
-_FORM = 3
-"""Of what is kept: counted up where a side-car that an earlier zskip has left could not be followed on."""
+_CACHE_VERSION = 3
+"""Incremented whenever a side-car left by an earlier zskip could not be brought up to date."""
 
-_REPLACED, _VERSIONS_AT_ONCE = timedelta(days=1), 64
+_REPLACED, _VERSIONS_PER_VACUUM = timedelta(days=1), 64
 
 
 def cache_of(source: Source, deep: bool) -> LocalStorage:
-    """The folder for the side-car of a table; one with the files' footers is kept apart.
+    """The cache folder for the side-car of a table. ``deep``: for one that includes the statistics in footers.
 
-    Where it is made, those that no one has opened for a month are removed.
+    Creating a folder removes those that were not opened for a month.
 
-    Raises `MissingDependency`, and `TableError` where the cache folder cannot be written.
+    Raises `MissingDependency`, and `TableError` if the cache folder cannot be written.
     """
     try:
         from platformdirs import user_cache_path
@@ -40,34 +40,34 @@ def cache_of(source: Source, deep: bool) -> LocalStorage:
         raise MissingDependency(
             f'Tables of other formats need platformdirs: pip install "zskip[{source.format}]"'
         ) from error
-    every = user_cache_path("zskip") / "sources"
+    root = user_cache_path("zskip") / "sources"
     identities = f"{source.home.identity} {source.storage.identity}"
-    name = hashlib.sha256(f"{_FORM} {source.format} {identities} {source.fixed!r} {deep}".encode()).hexdigest()[:32]
-    folder = every / name
+    key = f"{_CACHE_VERSION} {source.format} {identities} {source.fixed!r} {deep}"
+    folder = root / hashlib.sha256(key.encode()).hexdigest()[:32]
     try:
         if folder.is_dir():
             os.utime(folder)
         else:
-            _remove_unused(every)
+            _remove_unused(root)
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TableError(
-            f"The cache folder {every} cannot be written ({error}). Name another one in the environment variable "
+            f"The cache folder {root} cannot be written ({error}). Name another one in the environment variable "
             "XDG_CACHE_HOME, or keep the index of the table in its own folder: zskip.attach(path)."
         ) from error
     return LocalStorage(folder, durable=False)
 
 
-def tidy(parts: LocalStorage, made: Snapshot) -> None:
-    """Now and then remove what versions of the side-car that were replaced long ago leave in the cache."""
-    if made.version % _VERSIONS_AT_ONCE == 0:
+def vacuum_at_intervals(parts: LocalStorage, made: Snapshot) -> None:
+    """Vacuum the side-car in the cache once every 64 versions."""
+    if made.version % _VERSIONS_PER_VACUUM == 0:
         vacuum(parts, older_than=_REPLACED)
 
 
-def _remove_unused(every: Path) -> None:
-    if not every.is_dir():
+def _remove_unused(root: Path) -> None:
+    if not root.is_dir():
         return
     oldest = time.time() - _UNUSED.total_seconds()
-    for folder in every.iterdir():
+    for folder in root.iterdir():
         if folder.stat().st_mtime < oldest:
             shutil.rmtree(folder, ignore_errors=True)

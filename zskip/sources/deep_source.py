@@ -1,4 +1,4 @@
-"""`DeepSource`: a source whose files' footers are read too: row groups, and columns that the log leaves out."""
+"""`DeepSource`: a source that also reads footers, for row groups and for columns that the log leaves out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["DeepSource"]
 
 @dataclass(frozen=True)
 class DeepSource:
-    """What a log says, and beside it what the footers of its files say: each is read once, when a commit names it."""
+    """A source with the statistics in its files' footers. Each footer is read once, when a commit adds the file."""
 
     source: Source
 
@@ -63,21 +63,21 @@ class DeepSource:
         state = {**content.state, "deep": True}
         if not len(content.files):
             return replace(content, state=state)
-        as_of_table = partial(_as_of_table, content.schema, content.partition_by)
+        in_table_schema = partial(_in_table_schema, content.schema, content.partition_by)
         try:
-            units, counts = footers.row_groups(self.storage, content.files, as_of_table)
+            units, counts = footers.row_groups(self.storage, content.files, in_table_schema)
         except FileNotFoundError as error:
             raise CorruptFile(
                 f"The file {error.filename} is gone, which version {state['version']} of the "
                 f"{self.format.capitalize()} table at {self.storage.uri} names. Open it without deep=True, or at a "
                 "version that has its files."
             ) from error
-        return replace(content, files=_completed(content, units, counts), state=state)
+        return replace(content, files=_with_row_groups(content, units, counts), state=state)
 
 
-def _as_of_table(table: Schema, partition_by: Sequence[str], own: Schema, units: FileStatistics) -> FileStatistics:
-    """The row groups of files of one schema, in the columns of the table: unknown where the footers do not tell."""
-    folded = {name.lower() for name in own.arrow.names}
+def _in_table_schema(table: Schema, partition_by: Sequence[str], own: Schema, units: FileStatistics) -> FileStatistics:
+    """The row groups of files with the schema ``own``, as columns of the table; unknown where footers lack them."""
+    lower_names = {name.lower() for name in own.arrow.names}
     columns = {}
     for column in table:
         if not column.orderable:
@@ -90,13 +90,13 @@ def _as_of_table(table: Schema, partition_by: Sequence[str], own: Schema, units:
             columns[column.path] = replace(
                 known, lower=widened(known.lower, column.type), upper=widened(known.upper, column.type)
             )
-        elif names is not None and names[0].lower() not in folded:
+        elif names is not None and names[0].lower() not in lower_names:
             columns[column.path] = ColumnStatistics.all_null(column.type, units.row_count)
     return FileStatistics(units.row_count, columns)
 
 
 def _stored_names(table: Schema, column: Column, own: Schema) -> list[str] | None:
-    """The names by which files of a schema hold a column; None where they lack it, and its rows may have a default."""
+    """The names of a column in files with the schema ``own``; None where they lack it and it may have a default."""
     field = table.arrow.field(column.parts[0])
     tags = field.metadata or {}
     if FIELD_ID in tags:
@@ -116,8 +116,8 @@ def _stored_name(field: pa.Field) -> str:
     return str((field.metadata or {}).get(STORED_AS, field.name.encode()), "utf-8")
 
 
-def _completed(content: Content, units: FileStatistics, counts: np.ndarray) -> DataFiles:
-    """The files with what their row groups say, and with what the log says where these do not."""
+def _with_row_groups(content: Content, units: FileStatistics, counts: np.ndarray) -> DataFiles:
+    """The files with the statistics of their row groups, and the log's where those are unknown."""
     files = content.files
     owner = np.repeat(np.arange(len(files)), counts)
     first = offsets_of(counts)
@@ -129,14 +129,15 @@ def _completed(content: Content, units: FileStatistics, counts: np.ndarray) -> D
         of_file = files.files.columns.get(path)
         known = live_statistics(found, rows, live)
         if of_file is not None:
-            known = _or_else(known, _of_a_part(of_file.take(owner), files.files.row_count.take(pa.array(owner)), live))
+            file_rows = files.files.row_count.take(pa.array(owner))
+            known = _coalesced(known, _of_row_groups(of_file.take(owner), file_rows, live))
         columns[path] = known
     row_groups = FileStatistics(live, columns)
     whole = footers.hull(row_groups, owner, len(files))
     merged = {
         path: files.files.columns[path]
         if path in roots
-        else _or_else(column, files.files.columns[path])
+        else _coalesced(column, files.files.columns[path])
         if path in files.files.columns
         else column
         for path, column in whole.columns.items()
@@ -145,7 +146,7 @@ def _completed(content: Content, units: FileStatistics, counts: np.ndarray) -> D
 
 
 def _deleted(files: DataFiles, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """How many rows of each row group are deleted."""
+    """The number of deleted rows in each row group."""
     gone = np.zeros(len(rows), np.int64)
     if files.deletes is None:
         return gone
@@ -157,12 +158,12 @@ def _deleted(files: DataFiles, rows: np.ndarray, first: np.ndarray) -> np.ndarra
     return gone
 
 
-def _of_a_part(file: ColumnStatistics, file_rows: pa.Int64Array, rows: pa.Int64Array) -> ColumnStatistics:
-    """What is known of a row group, of so many rows, by what is known of its file."""
+def _of_row_groups(file: ColumnStatistics, file_rows: pa.Int64Array, rows: pa.Int64Array) -> ColumnStatistics:
+    """What the statistics of each row group's file say about the row group. ``rows``: of the row group."""
     unknown = pa.scalar(None, pa.int64())
     none = pc.fill_null(pc.equal(file.null_count, 0), False)
     every = pc.fill_null(pc.equal(file.null_count, file_rows), False)
-    inexact = pa.array(np.zeros(len(rows), bool))  # a value of the file need not be one of this row group
+    inexact = pa.array(np.zeros(len(rows), bool))  # the row with the bound may be in another row group
     return ColumnStatistics(
         file.lower,
         file.upper,
@@ -173,12 +174,12 @@ def _of_a_part(file: ColumnStatistics, file_rows: pa.Int64Array, rows: pa.Int64A
     )
 
 
-def _or_else(known: ColumnStatistics, other: ColumnStatistics) -> ColumnStatistics:
-    """Unit by unit what is known, else the other."""
+def _coalesced(known: ColumnStatistics, other: ColumnStatistics) -> ColumnStatistics:
+    """For each unit the statistics in ``known``, or those in ``other`` where these are unknown."""
 
     def chosen(valid: pa.BooleanArray, one: pa.Array, two: pa.Array) -> pa.Array:
-        places = np.arange(len(one))
-        return pa.concat_arrays([one, two]).take(pa.array(np.where(np.asarray(valid), places, places + len(one))))
+        slots = np.arange(len(one))
+        return pa.concat_arrays([one, two]).take(pa.array(np.where(np.asarray(valid), slots, slots + len(one))))
 
     lower, upper = pc.is_valid(known.lower), pc.is_valid(known.upper)
     return ColumnStatistics(

@@ -1,4 +1,4 @@
-"""`DeltaSource`: a Delta table as a source: its log read whole by deltalake, and commit by commit from then on."""
+"""`DeltaSource`: a Delta table as a source. deltalake reads the whole log once; later commits are read one by one."""
 
 from __future__ import annotations
 
@@ -55,29 +55,29 @@ _FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-"""Features for readers that are understood here; any other one may change which rows a file holds."""
+"""The supported reader features; any other may change which rows a file holds."""
 
 _IGNORED = frozenset({"commitInfo", "txn", "domainMetadata", "cdc"})
 _PHYSICAL, _ID = b"delta.columnMapping.physicalName", b"delta.columnMapping.id"
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _EXACT_DOUBLES = 1 << 53
 _MISREAD = "[" + "".join(f"\\x{{{plane:X}0000}}-\\x{{{plane:X}FFFF}}" for plane in range(1, 17, 2)) + "]"
-"""The letters that deltalake gives for an escaped pair of surrogates, be they meant or those 65,536 later."""
+"""Characters that deltalake may have misread: it decodes an escaped pair of an even plane as the one 65,536 below."""
 
 
 def is_delta(storage: Storage) -> bool:
-    """Whether a Delta table lies in a folder."""
+    """Whether a folder holds a Delta table."""
     return bool(storage.names("_delta_log"))
 
 
 def log_versions(storage: Storage) -> Iterator[int]:
-    """The versions of which a Delta log has a commit or a checkpoint, in no order, some of them twice."""
+    """The versions of the commits and checkpoints in a Delta log, unordered and with repetitions."""
     return (int(name[:20]) for name in storage.names("_delta_log") if name[:20].isdigit())
 
 
 @dataclass(frozen=True)
 class DeltaSource:
-    """A Delta table at its newest version, or at ``fixed``: a version or a time. ``options`` are deltalake's."""
+    """A Delta table at its newest version, or at ``fixed``: a version or a time. ``options``: deltalake's."""
 
     storage: Storage
     options: Mapping[str, str] = field(default_factory=dict)
@@ -106,14 +106,14 @@ class DeltaSource:
             )
         version = self.fixed if isinstance(self.fixed, int) else None
         if version is not None and is_delta(self.storage) and version > max(log_versions(self.storage), default=-1):
-            # deltalake looks for every commit up to this one.
+            # deltalake would look for every commit up to this one.
             raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version} yet.")
         try:
-            with self._naming():
+            with self._translated_errors():
                 table = deltalake.DeltaTable(self.storage.uri, version, dict(self.options) or None)
                 if isinstance(self.fixed, datetime):
                     table.load_as_version(self.fixed)
-                    self._require_as_old(int(table.version()), self.fixed)
+                    self._require_not_later(int(table.version()), self.fixed)
         except TableNotFoundError as error:
             if version is not None and is_delta(self.storage):
                 raise TableNotFound(f"The Delta table at {self.storage.uri} has no version {version} now.") from error
@@ -125,8 +125,8 @@ class DeltaSource:
         return table
 
     @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Raise a `TableError` in place of deltalake's errors, and name the file of the log that is damaged."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise a `TableError` in place of deltalake's errors that names the damaged file of the log."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
@@ -145,21 +145,21 @@ class DeltaSource:
                 "Read it with an engine that can, or open an earlier version with version=."
             ) from error
 
-    def _require_as_old(self, version: int, moment: datetime) -> None:
-        """Raise `TableNotFound` where a version is only taken since there is none that is as old as a time."""
+    def _require_not_later(self, version: int, as_of: datetime) -> None:
+        """Raise `TableNotFound` if a version is later than a time: deltalake returns the oldest one then."""
         if any(other < version for other in log_versions(self.storage)):
             return
-        asked = int(moment.timestamp() * 1000)
+        latest = int(as_of.timestamp() * 1000)
         committed = self.storage.size_and_modified([commit_path(version)]).modified[0].as_py()
-        if committed is None or committed // 1_000_000 <= asked:
+        if committed is None or committed // 1_000_000 <= latest:
             return
-        # The time that the commit itself gives, which history() shows, may be earlier than that of its file.
-        first, second = self._time_in(version), self._time_in(version + 1)
-        if first is None or first > asked or (second is not None and second <= asked):
-            raise TableNotFound(f"The Delta table at {self.storage.uri} has no version as old as {moment.isoformat()}.")
+        # The time recorded in the commit, which history() shows, may be earlier than its file's.
+        first, second = self._recorded_time(version), self._recorded_time(version + 1)
+        if first is None or first > latest or (second is not None and second <= latest):
+            raise TableNotFound(f"The Delta table at {self.storage.uri} has no version as old as {as_of.isoformat()}.")
 
-    def _time_in(self, version: int) -> int | None:
-        """The time that a commit gives of itself, in milliseconds."""
+    def _recorded_time(self, version: int) -> int | None:
+        """The time recorded in a commit, in milliseconds since the epoch."""
         if not self.storage.exists(commit_path(version)):
             return None
         for line in self.storage.read(commit_path(version)).splitlines():
@@ -182,13 +182,13 @@ class DeltaSource:
     def read(self) -> Content:
         table = self.table()
         _require_features(table, self.storage.uri)
-        with self._naming():
+        with self._translated_errors():
             version = int(table.version())
             schema = pa.schema(table.schema().to_arrow())
             partition_by = tuple(table.metadata().partition_columns)
             deleted = {}
             if "deletionVectors" in (table.protocol().reader_features or ()):
-                deleted = _selected(pa.table(table.deletion_vectors()), self.storage.uri)
+                deleted = _deleted_rows_by_file(pa.table(table.deletion_vectors()), self.storage.uri)
             state = {
                 "source": "delta",
                 "table": str(table.metadata().id),
@@ -209,14 +209,14 @@ class DeltaSource:
             actions = _actions(self.storage.read(commit_path(version)))
             if actions is None:
                 return None
-            # A file whose deletes change is removed and added in one commit, in any order.
+            # A commit that changes a file's deletes removes and adds the file, in either order.
             for gone in (action["remove"] for action in actions if "remove" in action):
                 removed[gone["path"]] = None
                 if _vector_id(added.get(gone["path"], {})) == _vector_id(gone):
                     added.pop(gone["path"], None)
             added |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
         if any((add.get("deletionVector") or {}).get("storageType") == "p" for add in added.values()):
-            return None  # of any address: deltalake reads it
+            return None  # a vector at an absolute path, which only deltalake reads
         with reading(self.storage.uri_of(commit_path(version)), "of the log of a Delta table"):
             deleted = {
                 unquote(path): rows
@@ -224,7 +224,7 @@ class DeltaSource:
                 if (vector := add.pop("deletionVector", None)) and len(rows := positions(self.storage, vector))
             }
         with tempfile.TemporaryDirectory() as folder:
-            # The same library reads the statistics of a few commits that reads those of a whole table.
+            # deltalake parses the statistics here too, from a log of just these files.
             log = Path(folder) / "_delta_log"
             log.mkdir()
             actions = [*state["head"], *({"add": add} for add in added.values())]
@@ -233,16 +233,16 @@ class DeltaSource:
             )
             try:
                 table = DeltaSource(LocalStorage(Path(folder))).table()
-            except TableError:  # the whole log says where it is damaged
+            except TableError:  # reading the whole log raises an error that names the damaged file
                 return None
             schema = pa.schema(table.schema().to_arrow())
             partition_by = tuple(table.metadata().partition_columns)
-            news = {**state, "version": version, "mark": self.mark(version)}
+            new_state = {**state, "version": version, "mark": self.mark(version)}
             gone = tuple(map(unquote, removed))
-            return _content(table, schema, partition_by, deleted, gone, news)
+            return _content(table, schema, partition_by, deleted, gone, new_state)
 
     def mark(self, version: int) -> str:
-        """What tells a commit from another of that number, of a table that was made anew; empty where it is gone."""
+        """A fingerprint of a commit, which differs if the table was recreated; empty if the commit is gone."""
         return mark_of(self.storage, commit_path(version))
 
 
@@ -250,7 +250,7 @@ class DeltaSource:
 
 
 def _actions(commit: bytes) -> list[dict[str, Any]] | None:
-    """The actions of a commit that adds and removes files; None for one that does more, or cannot be read."""
+    """The actions of a commit that only adds and removes files; None if it does more or cannot be parsed."""
     try:
         actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
     except ValueError:
@@ -265,13 +265,13 @@ def _actions(commit: bytes) -> list[dict[str, Any]] | None:
 
 
 def _vector_id(action: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells the deletes of an action from those of another one for the same file."""
+    """The identity of an action's deletion vector."""
     vector = action.get("deletionVector") or {}
     return (vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset"))
 
 
 def _require_features(table: DeltaTable, uri: str) -> None:
-    """Raise `UnsupportedFormat` for a protocol of which something is not understood."""
+    """Raise `UnsupportedFormat` for a protocol with unsupported reader features."""
     protocol = table.protocol()
     unknown = sorted(set(protocol.reader_features or ()) - _FEATURES)
     if unknown or protocol.min_reader_version > 3:
@@ -283,7 +283,7 @@ def _require_features(table: DeltaTable, uri: str) -> None:
 
 
 def _head(table: DeltaTable) -> list[dict[str, Any]]:
-    """The protocol and the metadata as the first actions of a log."""
+    """The actions for the protocol and the metadata, with which a log starts."""
     protocol, metadata = table.protocol(), table.metadata()
     versions: dict[str, Any] = {
         "minReaderVersion": protocol.min_reader_version,
@@ -304,8 +304,8 @@ def _head(table: DeltaTable) -> list[dict[str, Any]]:
     return [{"protocol": versions}, {"metaData": described}]
 
 
-def _selected(vectors: pa.Table, uri: str) -> dict[str, np.ndarray]:
-    """The deleted rows of each file, from the rows that deltalake says are selected."""
+def _deleted_rows_by_file(vectors: pa.Table, uri: str) -> dict[str, np.ndarray]:
+    """The numbers of the deleted rows of each file, from deltalake's masks of the live rows."""
     found = {}
     prefix = uri.rstrip("/") + "/"
     for path, selected in zip(vectors.column("filepath"), vectors.column("selection_vector"), strict=True):
@@ -327,7 +327,7 @@ def _content(
     state: Mapping[str, Any],
 ) -> Content:
     adds = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
-    path = _decoded(_column(adds, "path", pa.string()).cast(pa.string()))
+    path = _unquoted(_column(adds, "path", pa.string()).cast(pa.string()))
     rows = _column(adds, "num_records", pa.int64())
     foreign = path.filter(pc.match_substring_regex(path, r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"))
     if len(foreign):
@@ -365,15 +365,15 @@ def _column(adds: pa.Table, name: str, type: pa.DataType) -> pa.Array:
     )
 
 
-def _decoded(paths: pa.StringArray) -> pa.StringArray:
-    """Paths of the log, in which a per cent sign stands before the code of a character."""
+def _unquoted(paths: pa.StringArray) -> pa.StringArray:
+    """The percent-encoded paths of the log, decoded."""
     if not pc.any(pc.match_substring(paths, "%")).as_py():
         return paths
     return pa.array(map(unquote, paths.to_pylist()), pa.string())
 
 
 def _leaves(schema: pa.Schema) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], pa.DataType]]:
-    """Each leaf of structs by its names, the names under which the files hold it, and its type."""
+    """Each leaf column: its path, its path in the files, and its type."""
     waiting: list[tuple[tuple[str, ...], tuple[str, ...], pa.Field]] = [((), (), one) for one in reversed(schema)]
     while waiting:
         above, stored, one = waiting.pop()
@@ -404,7 +404,7 @@ def _partition_columns(
         type = logical_type(schema.field(name).type)
         values = _field(_column(adds, "partition", pa.null()), (name,), type)
         if t.is_string(type):
-            # The format has no empty text there: it is NULL.
+            # Delta stores NULL as an empty string here.
             values = pc.if_else(pc.equal(values, ""), pa.scalar(None, type), values)
         null = pc.is_null(values)
         exact = pa.array(np.ones(len(adds), bool))
@@ -413,16 +413,16 @@ def _partition_columns(
 
 
 def _field(values: pa.Array, parts: tuple[str, ...], type: pa.DataType) -> pa.Array:
-    """A leaf of nested structs, NULL where a struct above it is; unknown throughout where there is no such leaf."""
+    """A leaf of nested structs, NULL where a struct above it is NULL; all NULL if there is no such leaf."""
     for part in parts:
-        if not t.is_struct(values.type) or (place := values.type.get_field_index(part)) < 0:
+        if not t.is_struct(values.type) or (position := values.type.get_field_index(part)) < 0:
             return pa.nulls(len(values), type)
-        values = pc.struct_field(values, [place])
+        values = pc.struct_field(values, [position])
     return values if values.type == type else values.cast(type)
 
 
 def _statistics(adds: pa.Table, stored: tuple[str, ...], type: pa.DataType) -> ColumnStatistics:
-    """What the log says of a column, for all rows of each file."""
+    """The log's statistics of a column, over all rows of each file, deleted ones included."""
     lower, upper = (_field(_column(adds, name, pa.null()), stored, type) for name in ("min", "max"))
     exact = pa.array(np.full(len(adds), not (t.is_string(type) or t.is_timestamp(type) or t.is_decimal(type))))
     if t.is_string(type):
@@ -431,10 +431,10 @@ def _statistics(adds: pa.Table, stored: tuple[str, ...], type: pa.DataType) -> C
             for bound in (lower, upper)
         )
     if t.is_timestamp(type):
-        # Some writers cut both to milliseconds.
+        # Some writers truncate both bounds to milliseconds.
         upper = pc.add(upper, pa.scalar(999, pa.duration("us"))).cast(type)
     if t.is_decimal(type):
-        # delta-rs writes them as doubles, which hold no more digits than these.
+        # delta-rs writes decimals as doubles: larger bounds are not exact.
         limit = pa.scalar(_EXACT_DOUBLES, pa.int64()).cast(pa.float64()).as_py() / 10**type.scale
         lower, upper = (
             pc.if_else(pc.less(pc.abs(bound.cast(pa.float64())), limit), bound, pa.scalar(None, type))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import CommitConflict, DamagedIndex, TableExists, TableNotFound
-from zskip.sources.cache import tidy
+from zskip.sources.cache import vacuum_at_intervals
 from zskip.sources.source import Content, Source
 from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
@@ -45,7 +45,7 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         if content is not None:
             made = _added(source, parts, known, content)
             if isinstance(parts, LocalStorage) and not parts.durable:
-                tidy(parts, made)
+                vacuum_at_intervals(parts, made)
             return made
     content = source.read()
     files, sketches = content.files, tuple[SketchRecord, ...]()
