@@ -102,7 +102,7 @@ def cluster(
             written = laid_out(LocalStorage(Path(folder)))
             files = [str(Path(folder) / path) for path in written.files.path.to_pylist()]
             count = iceberg_commit.replace_files(source, index, chosen.numbers, map(pq.read_table, files), run)
-        source = source.moved_on()
+        source = source.after_commit()
         version = source.snapshot_id(source.opened())
         runs.append(str(run))
     else:

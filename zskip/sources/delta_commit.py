@@ -1,4 +1,4 @@
-"""Replace files of a Delta table by others with the same rows, in one commit of the format."""
+"""Replaces files of a Delta table with others that hold the same rows, in one Delta commit."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _WRITER_FEATURES = frozenset(
         "v2Checkpoint",
     }
 )
-"""Features that a rewrite without a change of rows leaves as they are; any other one may ask more of a writer."""
+"""Writer features that a rewrite of unchanged rows satisfies; any other may require more of a writer."""
 
 _PARTITION_TYPES = (t.is_string, t.is_integer, t.is_date, t.is_boolean)
 _LONGEST_TEXT, _EXACT_DIGITS = 64, 15
 
 
 def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) -> None:
-    """Raise `UnsupportedFormat` where these files cannot be replaced without a loss, and say why."""
+    """Raise `UnsupportedFormat` if replacing these files would lose data or is not supported."""
     uri = source.storage.uri
     if source.fixed is not None:
         raise UnsupportedFormat(f"An older version of the Delta table at {uri} cannot be laid out: open its newest.")
@@ -76,11 +76,11 @@ def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) ->
 def replace_files(
     source: DeltaSource, index: Index, gone: np.ndarray, files: DataFiles, values: Sequence[Mapping[str, str | None]]
 ) -> int:
-    """Commit that ``files`` stand in the place of those of ``gone``, on the version that the index has.
+    """Replace the files numbered ``gone`` with ``files``, in a commit on the version of the index.
 
-    ``values``: the partition values of each new file, as texts. Returns the new version.
-    Raises `CommitConflict` where the table has moved on, was replaced by another one, or a vacuum took the files:
-    nothing was changed then; and `UncertainCommit` where the commit may have been made.
+    ``values``: the partition values of each new file, as strings. Returns the new version.
+    Raises `CommitConflict`, with nothing changed, if the table has a newer version, was recreated, or a vacuum removed
+    the files; and `UncertainCommit` if the commit may have been made.
     """
     from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError, DeltaError
@@ -100,7 +100,7 @@ def replace_files(
     _require_files(source, files)
     properties = CommitProperties(max_commit_retries=0, custom_metadata={"writtenBy": "zskip", "run": run})
     try:
-        # Without a limit of 0 a stale table's commit is accepted, and brings back what others deleted meanwhile.
+        # With retries, a commit on a stale version succeeds, and brings back rows that others deleted meanwhile.
         table.create_write_transaction(
             [*adds, *removes],
             "append",
@@ -113,16 +113,16 @@ def replace_files(
     except DeltaError as error:
         if not _is_of(source.storage, version + 1, run):
             raise CommitConflict(f"{uri}: deltalake refuses the commit: {first_line(error)}") from error
-        _look_again(source, state, files, run)
+        _check_committed(source, state, files, run)
         raise UncertainCommit(
             f"{uri}: version {version + 1} was made, and then deltalake failed: {first_line(error)}"
         ) from error
-    _look_again(source, state, files, run)
+    _check_committed(source, state, files, run)
     return version + 1
 
 
-def _look_again(source: DeltaSource, state: Mapping[str, Any], files: DataFiles, run: str) -> None:
-    """Withdraw a commit whose base, or whose files, were removed while it was made: raises `CommitConflict` then."""
+def _check_committed(source: DeltaSource, state: Mapping[str, Any], files: DataFiles, run: str) -> None:
+    """Withdraw the commit and raise `CommitConflict` if its base or its files were removed while it was made."""
     storage, version = source.storage, int(state["version"]) + 1
     try:
         _require_base(source, state)
@@ -140,11 +140,11 @@ def _look_again(source: DeltaSource, state: Mapping[str, Any], files: DataFiles,
 
 
 def _require_base(source: DeltaSource, state: Mapping[str, Any]) -> None:
-    """Raise `CommitConflict` where the version that a change is based on is no longer the table's."""
+    """Raise `CommitConflict` if the version on which a change is based no longer belongs to the table."""
     mark = source.mark(int(state["version"]))
     if mark and mark == state["mark"]:
         return
-    if not mark:  # a clean-up of the log may have removed it, behind a checkpoint
+    if not mark:  # log clean-up may have removed the commit after a checkpoint
         try:
             if source.table().metadata().id == state["table"]:
                 return
@@ -163,13 +163,13 @@ def _require_files(source: DeltaSource, files: DataFiles) -> None:
 
 
 def _is_of(storage: Storage, version: int, run: str) -> bool:
-    """Whether a commit is the one that was just made."""
+    """Whether the commit of a version was made by this run."""
     path = commit_path(version)
     return storage.exists(path) and run.encode() in storage.read(path)
 
 
 def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> list[str]:
-    """Each file's statistics as the log keeps them."""
+    """Each file's statistics as JSON for the log."""
     rows = files.files.row_count.to_pylist()
     entries: list[dict[str, Any]] = [{"numRecords": n, "minValues": {}, "maxValues": {}, "nullCount": {}} for n in rows]
     for path, known in files.files.columns.items():
@@ -180,7 +180,7 @@ def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> lis
         upper = shorten_upper(known.upper, _LONGEST_TEXT)[0] if t.is_string(column.type) else known.upper
         nans = known.nan_count.to_pylist()
         if t.is_floating(column.type):
-            # Others take the upper bound for one of all rows, and NaN sorts above it.
+            # Other readers take the upper bound to hold for all rows, and NaN sorts above it.
             upper = pa.array(
                 [None if nan != 0 else bound for bound, nan in zip(upper.to_pylist(), nans, strict=True)], upper.type
             )
@@ -189,7 +189,7 @@ def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> lis
                 text = value if name == "nullCount" else _json_value(value)
                 if text is not None:
                     _put(one[name], column.parts, text)
-    # As they are: deltalake misreads letters beyond U+1FFFF that are escaped as two halves.
+    # Not escaped to ASCII: deltalake misreads surrogate pairs of characters beyond U+1FFFF.
     return [json.dumps(one, allow_nan=False, ensure_ascii=False) for one in entries]
 
 
@@ -200,7 +200,7 @@ def _put(into: dict[str, Any], parts: Sequence[str], value: Any) -> None:
 
 
 def _json_value(value: Any) -> Any:
-    """A bound as the log writes it; None for one that it has no exact form for."""
+    """A bound as a JSON value of the log; None if that cannot represent it exactly."""
     if isinstance(value, bool | bytes):
         return None
     if isinstance(value, datetime):

@@ -1,11 +1,11 @@
-"""The files of a Delta log: which one is missing or damaged, where deltalake only says that it cannot read the log.
+"""Finds the missing or damaged file of a Delta log, where deltalake only reports that it cannot read the log.
 
 | file | |
 | --- | --- |
 | `00000000000000000007.json` | the commit of version 7 |
-| `….checkpoint.parquet`, `….checkpoint.ID.parquet`, `….checkpoint.ID.json` | all that is live at a version |
-| `….checkpoint.0000000001.0000000003.parquet` | the first of three parts of that |
-| `_sidecars/….parquet` | what a checkpoint with an id names |
+| `….checkpoint.parquet`, `….checkpoint.ID.parquet`, `….checkpoint.ID.json` | a checkpoint: all that is live |
+| `….checkpoint.0000000001.0000000003.parquet` | the first of three parts of a checkpoint |
+| `_sidecars/….parquet` | a side-car that a checkpoint with an ID refers to |
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _WHAT = "of the log of a Delta table"
 
 
 def commit_path(version: int) -> str:
-    """The file of a version in the log."""
+    """The path of a version's commit in the log."""
     return f"_delta_log/{version:020}.json"
 
 
 def require_log(storage: Storage, version: int | None = None) -> None:
-    """Raise an error that names the file where one is missing or damaged that a version, or the newest one, needs.
+    """Require the files of the log that a version (None: the newest) needs.
 
-    Raises `TableNotFound` for a file that is gone, and `CorruptFile` for one that is no commit or checkpoint.
+    Raises `TableNotFound` for a missing file, and `CorruptFile` for a damaged commit or checkpoint; both name the file.
     """
     names = sorted(storage.names("_delta_log"))
     commits = {int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))}
@@ -53,8 +53,8 @@ def require_log(storage: Storage, version: int | None = None) -> None:
                 checkpoints[int(match[1])] += sorted(every)
     first = max((one for one in checkpoints if one <= newest), default=-1)
     for name in dict.fromkeys(checkpoints.get(first, ())):
-        for inner in _require_whole(storage, f"_delta_log/{name}"):
-            _require_whole(storage, inner)
+        for sidecar in _require_readable(storage, f"_delta_log/{name}"):
+            _require_readable(storage, sidecar)
     gone = [commit_path(one) for one in range(first + 1, min(newest, first + 1 + len(names)) + 1) if one not in commits]
     if gone and (incomplete := parts.get(max((one for one in parts if one <= newest), default=-1))):
         gone = [f"_delta_log/{name}" for name in sorted(incomplete - set(names))] or gone
@@ -62,11 +62,11 @@ def require_log(storage: Storage, version: int | None = None) -> None:
         with reading(storage.uri_of(path), _WHAT):
             raise FileNotFoundError(path)
     for one in range(first + 1, newest + 1):
-        _require_whole(storage, commit_path(one))
+        _require_readable(storage, commit_path(one))
 
 
-def _require_whole(storage: Storage, path: str) -> list[str]:
-    """The side-cars that a commit or a checkpoint names. Raises `CorruptFile` where it cannot be read as such."""
+def _require_readable(storage: Storage, path: str) -> list[str]:
+    """Read a commit or a checkpoint, and return the paths of its side-cars. Raises `CorruptFile`."""
     with reading(storage.uri_of(path), _WHAT):
         if path.endswith(".json"):
             actions: list[Any] = [json.loads(line) for line in storage.read(path).splitlines()]

@@ -1,4 +1,4 @@
-"""`IcebergSource`: an Iceberg table as a source: its snapshots read by pyiceberg, manifest by manifest."""
+"""`IcebergSource`: an Iceberg table as a source. pyiceberg reads its snapshots, manifest by manifest."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
 __all__ = ["IcebergSource", "manifest_entries"]
 
-_PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
-"""Properties of a table that name folders for its new files."""
+_LOCATIONS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+"""Table properties that set folders for new files."""
 
 _PARQUET_ID = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True)
 class IcebergSource:
-    """An Iceberg table as one metadata file has it, at its current snapshot or at ``fixed``: an id, a ref or a time.
+    """An Iceberg table at one metadata file, and at its current snapshot or at ``fixed``: an id, a ref or a time.
 
-    ``metadata``: the address of that file · ``table``: as pyiceberg opened it, if it did · ``mark``: what tells the
-    metadata file from another one of its name · ``folder``: the table's, where that is not the one that all its files
-    lie in · ``follows``: whether a later metadata file of its folder stands for it, as where the folder was opened.
+    ``metadata``: the address of the metadata file · ``mark``: its fingerprint · ``table``: pyiceberg's table object, if
+    it was opened by one · ``folder``: the table's folder, if some of its files lie outside · ``follows``: whether later
+    metadata files in the folder replace this one, as they do if the folder was opened.
     """
 
     storage: Storage
@@ -73,7 +73,7 @@ class IcebergSource:
 
     @staticmethod
     def newest_in(storage: Storage, fixed: int | str | datetime | None = None) -> IcebergSource | None:
-        """The table in a folder, by its newest metadata file; None where there is none."""
+        """The table in a folder, at its newest metadata file; None if there is none."""
         path = newest_metadata(storage)
         if path is None:
             return None
@@ -87,7 +87,7 @@ class IcebergSource:
         table: Table | None = None,
         folder: Storage | None = None,
     ) -> IcebergSource:
-        """The table whose metadata file has this address."""
+        """The table at the metadata file with this address."""
         path = path_in(storage, metadata)
         return IcebergSource(storage, storage.uri_of(path), mark_of(storage, path), table, fixed, folder)
 
@@ -95,23 +95,23 @@ class IcebergSource:
     def of(
         table: Table, fixed: int | str | datetime | None = None, options: Mapping[str, Any] | None = None
     ) -> IcebergSource:
-        """The table that a catalog of pyiceberg has given, whose word is taken for where its files lie."""
+        """The table of a pyiceberg object, whose catalog is trusted for the locations of its files."""
         folder = open_storage(plain_address(table.location()), options)
         within = folder.uri.rstrip("/") + "/"
-        named = [table.metadata_location, *(table.properties[name] for name in _PLACES if name in table.properties)]
-        if all((plain_address(address) + "/").startswith(within) for address in named):
+        locations = [table.properties[name] for name in _LOCATIONS if name in table.properties]
+        if all((plain_address(each) + "/").startswith(within) for each in (table.metadata_location, *locations)):
             return IcebergSource.at(folder, table.metadata_location, fixed, table)
         root = "/" if folder.local is not None else "/".join(folder.uri.split("/")[:3])
         return IcebergSource.at(open_storage(root, options), table.metadata_location, fixed, table, folder)
 
-    def moved_on(self) -> IcebergSource:
-        """The same table after a commit through its object, which gave it a new metadata file."""
+    def after_commit(self) -> IcebergSource:
+        """The same table at the new metadata file that a commit through its object has made."""
         if self.table is None:
             return self
         return IcebergSource.at(self.storage, self.table.metadata_location, None, self.table, self.folder)
 
     def opened(self) -> Table:
-        """The table, opened by pyiceberg. Raises `TableNotFound`, and `CorruptFile` where it cannot be read."""
+        """The table, opened by pyiceberg. Raises `TableNotFound`, and `CorruptFile` for a damaged metadata file."""
         if self.table is not None:
             return self.table
         try:
@@ -128,9 +128,9 @@ class IcebergSource:
     # --- following ---
 
     def newest(self) -> IcebergSource:
-        """As `Source.newest`; a table object of pyiceberg asks its catalog, and stays as the caller has it.
+        """As `Source.newest`. For a pyiceberg object the catalog is asked; the caller's object is not changed.
 
-        Raises `TableNotFound` where the folder or the catalog has the table no longer.
+        Raises `TableNotFound` if the folder or the catalog no longer has the table.
         """
         if self.fixed is not None:
             return self
@@ -150,7 +150,7 @@ class IcebergSource:
             fresh = self.table.catalog.load_table(self.table.name())
         except NoSuchTableError as error:
             raise TableNotFound(f"The catalog has no table {'.'.join(self.table.name())} any more.") from error
-        return replace(self, table=fresh).moved_on()
+        return replace(self, table=fresh).after_commit()
 
     def is_current(self, state: Mapping[str, Any]) -> bool:
         if isinstance(self.fixed, str | datetime):
@@ -162,12 +162,12 @@ class IcebergSource:
         schema = _schema(table, self._columns(table), self.metadata)
         data, deletes = self._manifests(table)
         entries = [entry for manifest in data for entry in manifest_entries(table, manifest)]
-        ages = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
-        deleted = deleted_by_file(table, self.storage.uri, ages, deletes)
+        sequence_numbers = {entry.data_file.file_path: entry.sequence_number or 0 for entry in entries}
+        deleted = deleted_by_file(table, self.storage.uri, sequence_numbers, deletes)
         return self._content(table, schema, entries, deleted, None, data, deletes)
 
     def _columns(self, table: Table) -> IcebergSchema:
-        """The table's columns, or those that it had at the chosen snapshot."""
+        """The table's schema, or that of the chosen snapshot."""
         snapshot = None if self.fixed is None else self._snapshot(table)
         number = None if snapshot is None else snapshot.schema_id
         return table.schema() if number is None else table.schemas().get(number, table.schema())
@@ -183,7 +183,7 @@ class IcebergSource:
             return None
         known, now = set(state["manifests"]), {one.manifest_path for one in data}
         if deletes and known != now:
-            # Which of the known deletes touch a new file depends on both their ages.
+            # Which of the known deletes apply to a new file depends on the sequence numbers of both.
             return None
         entries = {
             entry.data_file.file_path: entry
@@ -201,7 +201,7 @@ class IcebergSource:
         return self._content(table, _schema(table, self._columns(table), self.metadata), added, {}, gone, data, deletes)
 
     def _manifests(self, table: Table) -> tuple[list[ManifestFile], list[ManifestFile]]:
-        """The manifests of data files and those of deletes, of the chosen snapshot."""
+        """The data manifests and the delete manifests of the chosen snapshot."""
         from pyiceberg.manifest import ManifestContent
 
         snapshot = self._snapshot(table)
@@ -226,7 +226,7 @@ class IcebergSource:
         return found
 
     def snapshot_id(self, table: Table) -> int:
-        """The id of the chosen snapshot; 0 for a table without any."""
+        """The id of the chosen snapshot; 0 if the table has none."""
         snapshot = self._snapshot(table)
         return 0 if snapshot is None else snapshot.snapshot_id
 
@@ -273,14 +273,14 @@ class IcebergSource:
             "mark": self.mark,
             "table": str(table.metadata.table_uuid),
             "schema": table.schema().schema_id,
-            "manifests": {one.manifest_path: _brief(one) for one in data},
+            "manifests": {one.manifest_path: _recorded(one) for one in data},
             "deletes": [one.manifest_path for one in deletes],
         }
         modified = pa.nulls(len(files), pa.int64())
         return Content(schema, (), content_files(path, size, modified, live, columns, vectors), removed, state)
 
     def _require_ids(self, paths: Iterable[str]) -> None:
-        """Raise `UnsupportedFormat` for a file whose columns are only known by a mapping of names."""
+        """Raise `UnsupportedFormat` for a file without field ids, whose columns only a name mapping identifies."""
         filesystem = self.storage.filesystem()
         for path in paths:
             with pq.ParquetFile(self.storage.uri_of(path), filesystem=filesystem) as file:
@@ -293,20 +293,20 @@ class IcebergSource:
 
 
 def manifest_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
-    """What a manifest lists. Raises `CorruptFile`, and `TableNotFound` where it is gone."""
+    """The entries of a manifest. Raises `CorruptFile`, and `TableNotFound` if the manifest is gone."""
     with reading(manifest.manifest_path, "a manifest of an Iceberg table"):
         return manifest.fetch_manifest_entry(table.io)
 
 
-def _brief(manifest: ManifestFile) -> list[int]:
-    """What is needed to read a manifest again that the table no longer names."""
+def _recorded(manifest: ManifestFile) -> list[int]:
+    """What the state records of a manifest, so that `_manifest` can read it after the table has dropped it."""
     return [manifest.manifest_length, manifest.partition_spec_id]
 
 
-def _manifest(path: str, brief: Sequence[int]) -> ManifestFile:
+def _manifest(path: str, recorded: Sequence[int]) -> ManifestFile:
     from pyiceberg.manifest import ManifestContent, ManifestFile
 
-    length, spec = brief
+    length, spec = recorded
     return ManifestFile.from_args(
         manifest_path=path,
         manifest_length=length,
@@ -322,7 +322,7 @@ def _manifest(path: str, brief: Sequence[int]) -> ManifestFile:
 
 
 def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
-    """A schema of the table's, with its columns' field ids. Raises `UnsupportedFormat` for what cannot be followed."""
+    """The Arrow schema of these columns, with field ids. Raises `UnsupportedFormat` for unsupported columns."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.schema import index_by_id
 
@@ -355,7 +355,7 @@ def _schema(table: Table, columns: IcebergSchema, metadata: str) -> Schema:
 
 
 def _refuse_defaults(columns: IcebergSchema, metadata: str) -> None:
-    """Raise `UnsupportedFormat` for defaults that rows of older files would not get."""
+    """Raise `UnsupportedFormat` for defaults that zskip cannot give to the rows of older files."""
     from pyiceberg.schema import index_by_id
     from pyiceberg.types import BinaryType, FixedType, NestedField
 
@@ -372,7 +372,7 @@ def _refuse_defaults(columns: IcebergSchema, metadata: str) -> None:
 
 
 def _refuse_reused(table: Table) -> None:
-    """Raise `UnsupportedFormat` for a nested field whose name an earlier field had: DuckDB finds it by its name."""
+    """Raise `UnsupportedFormat` for a nested field that reuses the name of a dropped one: DuckDB resolves by name."""
     numbers: dict[tuple[int, str], int] = {}
     for schema in table.metadata.schemas:
         every = _ids(schema)
@@ -385,7 +385,7 @@ def _refuse_reused(table: Table) -> None:
 
 
 def _ids(schema: IcebergSchema) -> dict[tuple[str, ...], int]:
-    """The id of every column, and of every field of structs, by its names."""
+    """The ids of all columns and nested fields, by path."""
     from pyiceberg.types import ListType, MapType, StructType
 
     found: dict[tuple[str, ...], int] = {}
@@ -411,7 +411,7 @@ def _ids(schema: IcebergSchema) -> dict[tuple[str, ...], int]:
 
 
 def _statistics(files: Sequence[DataFile], number: int, column: Column, units: int) -> ColumnStatistics:
-    """What the manifests say of a column, for all rows of each file."""
+    """The manifests' statistics of a column, over all rows of each file, deleted ones included."""
     type = column.type
     lower, upper = (
         decoded([(bounds or {}).get(number) for bounds in every], type)
@@ -420,6 +420,6 @@ def _statistics(files: Sequence[DataFile], number: int, column: Column, units: i
     nulls = pa.array([(file.null_value_counts or {}).get(number) for file in files], pa.int64())
     zeros = pa.array(np.zeros(units, np.int64))
     nans = pa.array([(file.nan_value_counts or {}).get(number) for file in files], pa.int64())
-    cut = t.is_string(type) or t.is_binary(type)
-    exact = pa.array(np.full(units, not cut))
+    may_be_truncated = t.is_string(type) or t.is_binary(type)
+    exact = pa.array(np.full(units, not may_be_truncated))
     return ColumnStatistics(lower, upper, nulls, nans if t.is_floating(type) else zeros, exact, exact)

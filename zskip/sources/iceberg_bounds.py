@@ -1,14 +1,14 @@
-"""Bounds in Iceberg's single-value form as Arrow arrays: a column of bytes at once, not value by value.
+"""Decodes bounds in Iceberg's single-value serialization to Arrow arrays, a column at a time.
 
 | type | bytes |
 | --- | --- |
-| int, date · long, time, timestamp | 4 · 8, little-endian; an int that became a long keeps its 4 |
-| float · double | 4 · 8, little-endian; a float that became a double keeps its 4 |
-| decimal | the unscaled number, big-endian, as short as can be |
-| string, binary, fixed | as they are |
+| int, date · long, time, timestamp | 4 · 8, little-endian; 4 for an int promoted to long |
+| float · double | 4 · 8, little-endian; 4 for a float promoted to double |
+| decimal | the unscaled number, big-endian, in as few bytes as possible |
+| string, binary, fixed | UTF-8 or the bytes themselves |
 | boolean | one byte |
 
-UUIDs are left out: Java compared them as two signed numbers for years, and a bound does not tell who wrote it.
+UUIDs are left out: for years Java compared them as two signed numbers, and bounds do not name their writer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["decoded"]
 
 
 def decoded(bounds: Sequence[bytes | None], type: pa.DataType) -> pa.Array:
-    """The bounds as values of a type; null where there is none, or one that is no such value.
+    """The bounds as values of a type; null where a bound is missing or is not a value of that type.
 
     >>> decoded([(7).to_bytes(4, "little"), None], pa.int64()).to_pylist()
     [7, None]
@@ -45,7 +45,7 @@ def decoded(bounds: Sequence[bytes | None], type: pa.DataType) -> pa.Array:
     if t.is_int64(type):
         return _numbers(bounds, {4: "<i4", 8: "<i8"}, type)
     if t.is_time64(type) or t.is_timestamp(type):
-        # A date that became a timestamp keeps its days: they are left out.
+        # The 4-byte bounds of a date promoted to timestamp count days: they become null.
         return _numbers(bounds, {8: "<i8"}, pa.int64()).view(type)
     return pa.nulls(len(bounds), type)
 
@@ -64,7 +64,7 @@ def _text(bound: bytes | None) -> str | None:
     try:
         return None if bound is None else bound.decode("utf-8")
     except UnicodeDecodeError:
-        return None  # cut inside of a character: no value, and so no bound
+        return None  # truncated within a character
 
 
 def _decimal(bound: bytes | None, type: pa.Decimal128Type) -> Decimal | None:

@@ -1,4 +1,4 @@
-"""Replace files of an Iceberg table by others with the same rows, in one snapshot of the format."""
+"""Replaces files of an Iceberg table with others that hold the same rows, in one Iceberg snapshot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ATTEMPTS = 5
 
 
 def require_replaceable(source: IcebergSource) -> Table:
-    """The table, if it can be committed to. Raises `UnsupportedFormat` where only a catalog could, and says why."""
+    """The table, opened for commits. Raises `UnsupportedFormat` unless it is the newest state of a catalog's table."""
     from pyiceberg.table import StaticTable
 
     table = source.opened()
@@ -42,13 +42,13 @@ def require_replaceable(source: IcebergSource) -> Table:
 
 
 def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: Iterable[pa.Table], run: UUID) -> int:
-    """Write each table of rows as a file, and commit that they stand in the place of the files of ``gone``.
+    """Write each table of rows as a file, and replace the files numbered ``gone`` with them in one commit.
 
     pyiceberg writes the files, with the field ids, bounds and partitions of the table, and ``run`` in their names.
-    Returns how many they are. Where another writer commits first, it is tried again as long as the files are live, with
-    the same deletes.
-    Raises `CommitConflict` where they are not, and where the table was dropped or made anew: nothing was changed then;
-    and `UncertainCommit` where its catalog does not say whether it committed.
+    Returns the number of files. If another writer commits first, the commit is retried while the replaced files are
+    still live with the same deletes.
+    Raises `CommitConflict`, with nothing changed, if they are not, or if the table was dropped or recreated; and
+    `UncertainCommit` if the catalog does not report whether the commit was made.
     """
     from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 
@@ -56,10 +56,10 @@ def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: I
     paths, deletes, columns = index.paths(gone), index.deletes(gone), index.snapshot.schema
     written: list[DataFile] = []
     try:
-        replaced = _replaced(source, table, paths)
+        replaced = _live_entries(source, table, paths)
         numbers = itertools.count()
         for part in rows:
-            written += _written(table, part, run, numbers)
+            written += _write_data_files(table, part, run, numbers)
         for attempt in range(_ATTEMPTS):
             for file in written:
                 if not table.io.new_input(file.file_path).exists():
@@ -71,28 +71,28 @@ def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: I
                 if attempt == _ATTEMPTS - 1:
                     raise
             table.refresh()
-            fresh = index_of(source.moved_on())
+            fresh = index_of(source.after_commit())
             found = np.flatnonzero(np.asarray(pc.is_in(fresh.paths(np.arange(len(fresh))), value_set=paths)))
             if fresh.snapshot.schema != columns or fresh.paths(found) != paths or fresh.deletes(found) != deletes:
                 raise CommitConflict("Another writer changed files that were being laid out.")
-            replaced = _replaced(source, table, paths)
+            replaced = _live_entries(source, table, paths)
     except UncertainCommit:
         raise
     except BaseException as error:
-        _abandon(table, written)
+        _delete(table, written)
         refused = isinstance(error, CommitFailedException | ValidationException | NoSuchTableError)
-        if refused or _of_another(error):
+        if refused or _is_recreated(error):
             raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
         raise
     raise AssertionError
 
 
 def _commit(table: Table, replaced: Sequence[DataFile], written: Sequence[DataFile]) -> None:
-    """Replace the files in one snapshot on the one that the table is at, and on no later one."""
+    """Replace the files in one snapshot on top of the loaded one, without pyiceberg's retries."""
     from pyiceberg.exceptions import RESTError
     from pyiceberg.table import Table, TableProperties
 
-    # Left to try again, pyiceberg would not ask whether rows of the replaced files were deleted meanwhile.
+    # On a retry, pyiceberg would not check whether rows of the replaced files were deleted meanwhile.
     once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     metadata = table.metadata.model_copy(update={"properties": once})
     tried = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
@@ -112,13 +112,13 @@ def _commit(table: Table, replaced: Sequence[DataFile], written: Sequence[DataFi
     table.metadata, table.metadata_location = tried.metadata, tried.metadata_location
 
 
-def _of_another(error: BaseException) -> bool:
-    """Whether pyiceberg tells by an error that a table was made anew under its name."""
+def _is_recreated(error: BaseException) -> bool:
+    """Whether pyiceberg's error means that the table was recreated under its name."""
     return isinstance(error, ValueError) and "UUID does not match" in str(error)
 
 
-def _replaced(source: IcebergSource, table: Table, paths: pa.StringArray) -> list[DataFile]:
-    """The entries of files in the table as it was loaded. Raises `CommitConflict` where some are no longer in it."""
+def _live_entries(source: IcebergSource, table: Table, paths: pa.StringArray) -> list[DataFile]:
+    """The table's entries for these files. Raises `CommitConflict` if some are no longer live."""
     wanted = set(paths.to_pylist())
     found = [one for one in _data_files(table) if path_in(source.storage, one.file_path) in wanted]
     if len(found) < len(paths):
@@ -126,18 +126,18 @@ def _replaced(source: IcebergSource, table: Table, paths: pa.StringArray) -> lis
     return found
 
 
-def _abandon(table: Table, written: Sequence[DataFile]) -> None:
+def _delete(table: Table, written: Sequence[DataFile]) -> None:
     for file in written:
-        with suppress(OSError):  # a clean-up of orphans takes it then
+        with suppress(OSError):  # an orphan, which Iceberg's clean-up removes
             table.io.delete(file.file_path)
 
 
-def _written(table: Table, rows: pa.Table, run: UUID, numbers: itertools.count[int]) -> Iterable[DataFile]:
+def _write_data_files(table: Table, rows: pa.Table, run: UUID, numbers: itertools.count[int]) -> Iterable[DataFile]:
     from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
 
-    wanted = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    plain = pa.Table.from_arrays([rows.column(one.name).cast(one.type) for one in wanted], schema=wanted)
-    return _dataframe_to_data_files(table.metadata, plain, table.io, run, numbers)
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    arranged = pa.Table.from_arrays([rows.column(one.name).cast(one.type) for one in schema], schema=schema)
+    return _dataframe_to_data_files(table.metadata, arranged, table.io, run, numbers)
 
 
 def _data_files(table: Table) -> Iterator[DataFile]:

@@ -1,4 +1,4 @@
-"""The deleted rows of an Iceberg table: by position in Parquet files, and by deletion vectors in Puffin files."""
+"""The deleted rows of an Iceberg table: position deletes in Parquet files, and deletion vectors in Puffin files."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from zskip.sources.source import RESTORE, reading
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
     from pyiceberg.table import Table
 
 __all__ = ["deleted_by_file"]
 
 
 class _Entry(NamedTuple):
-    """A live file of deletes. ``age``: its sequence number; ``target``, ``start``, ``size``: of a deletion vector."""
+    """A live entry of a delete manifest.
+
+    ``target``, ``start``, ``size``: of a deletion vector, the path of its data file, and its bytes in the Puffin file.
+    """
 
     file: DataFile
-    age: int
+    sequence_number: int
     target: str | None
     start: int | None
     size: int | None
 
 
 def deleted_by_file(
-    table: Table, uri: str, ages: Mapping[str, int], manifests: Sequence[ManifestFile]
+    table: Table, uri: str, sequence_numbers: Mapping[str, int], manifests: Sequence[ManifestFile]
 ) -> dict[str, np.ndarray]:
-    """The numbers of the deleted rows by data file. ``ages``: the sequence numbers of the live data files.
+    """The numbers of the deleted rows by data file. ``sequence_numbers``: of the live data files, by path.
 
     Raises `UnsupportedFormat` for deletes by value, and `CorruptFile`.
     """
@@ -52,13 +55,13 @@ def deleted_by_file(
         if file.file_format.value == "PUFFIN":
             if entry.target is None or entry.start is None or entry.size is None:
                 raise CorruptFile(f"No manifest says where in {file.file_path} a deletion vector is. {RESTORE}")
-            if ages.get(entry.target, 1 << 62) <= entry.age:
+            if sequence_numbers.get(entry.target, 1 << 62) <= entry.sequence_number:
                 if any(entry.target in others for others in vectors.values()):
                     raise CorruptFile(f"{entry.target} has two deletion vectors, one in {file.file_path}. {RESTORE}")
                 vectors.setdefault(file.file_path, {})[entry.target] = entry
             continue
         for path, rows in _position_deletes(table.io, file).items():
-            if ages.get(path, 1 << 62) <= entry.age:
+            if sequence_numbers.get(path, 1 << 62) <= entry.sequence_number:
                 found.setdefault(path, []).append(rows)
     for address, entries in vectors.items():
         for path, rows in _vectors(table.io, address, entries).items():
@@ -67,7 +70,7 @@ def deleted_by_file(
 
 
 def _entries(table: Table, manifest: ManifestFile) -> list[_Entry]:
-    """What a manifest of deletes lists, with the fields of version 3, which pyiceberg leaves out."""
+    """The live entries of a delete manifest, with the fields of version 3, which pyiceberg leaves out."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         DATA_FILE_TYPE,
@@ -79,8 +82,8 @@ def _entries(table: Table, manifest: ManifestFile) -> list[_Entry]:
         ManifestEntryStatus,
     )
 
-    places = {field.name: place for place, field in enumerate(DATA_FILE_TYPE[3].fields)}
-    target, start, size = (places[name] for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"))
+    fields = {field.name: number for number, field in enumerate(DATA_FILE_TYPE[3].fields)}
+    target, start, size = (fields[name] for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"))
     with (
         reading(manifest.manifest_path, "a manifest of an Iceberg table"),
         AvroFile[ManifestEntry](
@@ -91,15 +94,16 @@ def _entries(table: Table, manifest: ManifestFile) -> list[_Entry]:
         ) as entries,
     ):
         return [
-            _Entry(file, _age(entry.sequence_number, manifest), file[target], file[start], file[size])
+            _Entry(file, _sequence_number(entry, manifest), file[target], file[start], file[size])
             for entry in entries
             if entry.status != ManifestEntryStatus.DELETED
             for file in [entry.data_file]
         ]
 
 
-def _age(number: int | None, manifest: ManifestFile) -> int:
-    """The sequence number of an entry, which is its manifest's where it has none."""
+def _sequence_number(entry: ManifestEntry, manifest: ManifestFile) -> int:
+    """The sequence number of an entry, inherited from its manifest if it has none."""
+    number = entry.sequence_number
     return (manifest.sequence_number or 0) if number is None else number
 
 
@@ -108,13 +112,13 @@ def _position_deletes(io: FileIO, file: DataFile) -> dict[str, np.ndarray]:
         raise UnsupportedFormat(f"The deletes in {file.file_path} are {file.file_format.value}; zskip reads Parquet.")
     with reading(file.file_path, "deleted rows of an Iceberg table"), io.new_input(file.file_path).open() as opened:
         rows = pq.read_table(buffers.BytesIO(opened.read()), columns=["file_path", "pos"])
-    paths, places = np.unique(np.asarray(rows.column("file_path").to_pylist(), object).astype(str), return_inverse=True)
+    paths, codes = np.unique(np.asarray(rows.column("file_path").to_pylist(), object).astype(str), return_inverse=True)
     numbers = rows.column("pos").to_numpy()
-    return {str(path): numbers[places == place] for place, path in enumerate(paths)}
+    return {str(path): numbers[codes == code] for code, path in enumerate(paths)}
 
 
 def _vectors(io: FileIO, address: str, entries: Mapping[str, _Entry]) -> dict[str, np.ndarray]:
-    """The deletion vectors in a Puffin file that the entries name, by data file; it may hold older ones beside them."""
+    """The live deletion vectors in a Puffin file, by data file. The file may hold others, which are not live."""
     found = {}
     with reading(address, "deletion vectors of an Iceberg table"), io.new_input(address).open() as opened:
         end = opened.seek(0, buffers.SEEK_END)
@@ -125,7 +129,7 @@ def _vectors(io: FileIO, address: str, entries: Mapping[str, _Entry]) -> dict[st
                     f"{address} has {end:,} bytes, and no deletion vector of {size:,} at {start:,}. {RESTORE}"
                 )
             opened.seek(start)
-            place = f"{address} at byte {start:,}"
-            data = unframed(opened.read(size), size - FRAME, place)
-            found[path] = bitmap_rows(data, entry.file.record_count, place)
+            where = f"{address} at byte {start:,}"
+            data = unframed(opened.read(size), size - FRAME, where)
+            found[path] = bitmap_rows(data, entry.file.record_count, where)
     return found

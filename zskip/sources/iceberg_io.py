@@ -1,4 +1,4 @@
-"""pyiceberg's files through a storage of zskip's: one set of credentials, whatever reads them."""
+"""Gives pyiceberg files through zskip's `Storage`, so that both use one set of credentials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StorageIO"]
 
 
 class StorageIO(FileIO):
-    """The files below a table's folder, to read."""
+    """Read-only access to the files below a table's folder."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__()

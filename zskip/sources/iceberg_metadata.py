@@ -1,4 +1,4 @@
-"""The metadata file of an Iceberg table: the newest one of a folder, what is in it, and what is refused by name."""
+"""The metadata file of an Iceberg table: finds the newest one of a folder, reads it, and refuses unsupported types."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _GZIP = b"\x1f\x8b"
 def newest_metadata(storage: Storage) -> str | None:
     """The path of the newest metadata file of the Iceberg table in a folder; None where there is none.
 
-    Without a catalog it is the one that the version hint names, or the last of those that were numbered on from it:
-    a writer makes its metadata file first, and the hint later. Without a hint it is the one of the highest number.
-    Raises `TableNotFound` where the hint names a later version than there is.
+    Without a catalog it is the one named by the version hint, or the last of the consecutive versions after it, since
+    writers update the hint after they write the metadata file. Without a hint it is the one with the highest number.
+    Raises `TableNotFound` if the hint names a later version than any that exists.
     """
     numbers = {name: int(match[1]) for name in storage.names("metadata") if (match := _NUMBERED.fullmatch(name))}
     if not numbers:
@@ -59,17 +59,17 @@ def newest_metadata(storage: Storage) -> str | None:
 
 
 def _named(hint: str) -> Iterator[str]:
-    """The names of the metadata file that a hint may stand for, unless it is a version."""
+    """The names of metadata files that a hint may stand for, unless it is a version number."""
     yield hint
     if not re.fullmatch(r"v?\d+", hint):
         yield from (f"{hint}{ending}" for ending in (*METADATA_ENDINGS, ".gz.metadata.json"))
 
 
 def read_metadata(io: FileIO, address: str) -> TableMetadata:
-    """What a metadata file holds, read by pyiceberg.
+    """Read a metadata file with pyiceberg.
 
-    Raises `TableNotFound`, `CorruptFile`, and `UnsupportedFormat` for a view, a later format and types that pyiceberg
-    does not know.
+    Raises `TableNotFound`, `CorruptFile`, and `UnsupportedFormat` for a view, a later format version, and types that
+    pyiceberg does not support.
     """
     from pyiceberg.table.metadata import TableMetadataUtil
 
@@ -85,7 +85,7 @@ def read_metadata(io: FileIO, address: str) -> TableMetadata:
 
 
 def _refuse_unknown(document: Any, address: str) -> None:
-    """Raise `UnsupportedFormat` for what is whole, and not known to pyiceberg."""
+    """Raise `UnsupportedFormat` for an intact document that pyiceberg does not support."""
     if not isinstance(document, dict):
         return
     if "view-uuid" in document:
@@ -103,7 +103,7 @@ def _refuse_unknown(document: Any, address: str) -> None:
 
 
 def _types(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """The types of fields, elements, keys and values in a schema as JSON, with the names of the fields around them."""
+    """The types in a schema given as JSON, each with the name of its innermost field."""
     if isinstance(value, list):
         for one in value:
             yield from _types(one, name)
@@ -118,7 +118,7 @@ def _types(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def refuse_type(name: str, type_: str, address: str) -> None:
-    """Raise `UnsupportedFormat` for a column of a type whose values, or bounds, zskip does not read."""
+    """Raise `UnsupportedFormat` for a column of a type that zskip does not read."""
     if found := _UNREAD_TYPES.match(type_):
         raise UnsupportedFormat(
             f'{address}: the column "{name}" of the Iceberg table has the type {found[1]}, which zskip does not read. '

@@ -1,4 +1,4 @@
-"""The addresses of files in the metadata of an Iceberg table, as paths in a storage."""
+"""Converts the addresses in the metadata of an Iceberg table to paths in a storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["path_in", "plain_address"]
 
 
 def plain_address(location: str) -> str:
-    """An address as a storage gives it, of one that a writer of Iceberg has made.
+    """An address from an Iceberg writer in the form that `Storage.uri` has.
 
     >>> plain_address("file:/lake/t"), plain_address("s3a://lake/t")
     ('/lake/t', 's3://lake/t')
@@ -22,9 +22,9 @@ def plain_address(location: str) -> str:
 
 
 def path_in(storage: Storage, location: str) -> str:
-    """The path in a storage of a file that a table's metadata names. Raises `UnsupportedFormat` for one outside.
+    """The path in a storage of a file named in a table's metadata. Raises `UnsupportedFormat` for one outside it.
 
-    Of a local folder that was named by a link, or whose writer named it by one, the targets are compared.
+    For local folders, the targets of symbolic links are compared.
     """
     path, root = plain_address(location), storage.uri.rstrip("/") + "/"
     if path.startswith(root):

@@ -1,4 +1,4 @@
-"""The format of the table at an address, and the location of the index of another format's table."""
+"""Finds the table at an address, its format, and the side-car of a table of another format."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def open_index(
 ) -> Index:
     """The index of the table at a path or URL, or of a table object of deltalake or pyiceberg.
 
-    A Delta or Iceberg table is followed: its side-car lies in its own folder where `attach` put it there, else in a
-    cache folder of this user's. ``version`` and ``as_of`` are the format's own: versions of zskip's and Delta's tables,
-    snapshot ids, branches and tags of Iceberg's. Raises `TableNotFound`, `UnsupportedFormat` and `InvalidOption`.
+    The side-car of a Delta or Iceberg table lies in the table's folder if `attach` put it there, else in the user's
+    cache folder; it is brought up to date with the log. ``version``: a version of a zskip or Delta table; a snapshot
+    id, branch or tag of an Iceberg table. Raises `TableNotFound`, `UnsupportedFormat` and `InvalidOption`.
     """
     own = own_snapshot(table, version, as_of, storage_options)
     if own is not None:
@@ -54,9 +54,9 @@ def own_snapshot(
     as_of: datetime | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[Storage, Snapshot] | None:
-    """The storage and snapshot at an address where a readable table of zskip's own lies; None for all else.
+    """The storage and snapshot of the zskip table at an address; None for other formats, and if it is unreadable.
 
-    Tried first, so that opening one costs no look for the logs of other formats.
+    Called first, so that opening a zskip table does not look for the logs of other formats.
     """
     if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
         return None
@@ -65,13 +65,13 @@ def own_snapshot(
     storage = open_storage(table, storage_options)
     try:
         snapshot = load(storage, version, as_of)
-    except (TableNotFound, DamagedIndex):  # the side-car of another format is made anew; else it is raised later
+    except (TableNotFound, DamagedIndex):  # the side-car of another format is rebuilt; otherwise raised again later
         return None
     return None if snapshot.details.get("source") in SOURCE_FORMATS else (storage, snapshot)
 
 
 def index_of(source: Source, cache_bytes: int = CACHE_BYTES) -> Index:
-    """What a Delta or Iceberg table holds now. Raises what `open_index` raises."""
+    """The index of a Delta or Iceberg table, brought up to date. Raises the errors of `open_index`."""
     attached = _attached(source)
     if attached is None:
         parts: Storage = cache_of(source, isinstance(source, DeepSource))
@@ -87,9 +87,9 @@ def source_of(
     storage_options: Mapping[str, Any] | None = None,
     deep: bool = False,
 ) -> Source | None:
-    """The Delta or Iceberg table at an address, or that an object of their libraries is; None for any other.
+    """The Delta or Iceberg table at an address or of a deltalake or pyiceberg object; None if it is neither.
 
-    ``deep``: with what the footers of its files say.
+    ``deep``: with the statistics in its files' footers.
     """
     found = _source_of(table, version, as_of, storage_options)
     return None if found is None else _deepened(found, deep)
@@ -107,12 +107,14 @@ def is_table_object(table: Any) -> bool:
 def _source_of(
     table: Any, version: int | str | None, as_of: datetime | None, storage_options: Mapping[str, Any] | None
 ) -> Source | None:
-    chosen = _chosen(version, as_of)
+    chosen = _requested_version(version, as_of)
     kind = f"{type(table).__module__}.{type(table).__name__}"
     if kind == _DELTA_TABLE:
         storage = open_storage(table.table_uri, storage_options)
         return DeltaSource(
-            storage, _texts(storage_options), _version_of(table, storage) if chosen is None else _no_name(chosen)
+            storage,
+            _deltalake_options(storage_options),
+            _pinned_version(table, storage) if chosen is None else _delta_version(chosen),
         )
     if kind in _ICEBERG_TABLES:
         return IcebergSource.of(table, chosen, storage_options)
@@ -126,16 +128,15 @@ def _source_of(
         return IcebergSource.at(storage, address, chosen)
     storage = open_storage(table, storage_options)
     if is_delta(storage):
-        return DeltaSource(storage, _texts(storage_options), _no_name(chosen))
+        return DeltaSource(storage, _deltalake_options(storage_options), _delta_version(chosen))
     return IcebergSource.newest_in(storage, chosen)
 
 
 def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any] | None = None) -> Source:
-    """Keep the side-car of a Delta or Iceberg table in its own folder, under ``_zskip/``, for all who read it there.
+    """Keep the side-car of a Delta or Iceberg table in its own folder, under ``_zskip/``, for all its readers.
 
-    ``deep``: with what the files' footers say. The
-    readers and vacuums of both formats leave such folders alone. Raises `InvalidOption` for a table of zskip's, and
-    `UnsupportedFormat` for one with files outside of its folder.
+    ``deep``: with the statistics in its files' footers. Readers and vacuums of both formats ignore such folders.
+    Raises `InvalidOption` for a zskip table, and `UnsupportedFormat` for a table with files outside its folder.
     """
     source = source_of(table, storage_options=storage_options, deep=deep)
     if source is None:
@@ -150,7 +151,7 @@ def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any]
 
 
 def _attached(source: Source) -> Snapshot | None:
-    """The side-car that lies with the table, if it was attached, and holds what is asked for."""
+    """The side-car in the table's folder, if `attach` put one there that has what the source needs."""
     storage = source.storage
     if source.fixed is not None or source.home is not storage or not latest_version(storage):
         return None
@@ -164,15 +165,15 @@ def _deepened(source: Source, deep: bool) -> Source:
     return DeepSource(source) if deep and not isinstance(source, DeepSource) else source
 
 
-def _version_of(table: Any, storage: Storage) -> int | None:
-    """The version at which a DeltaTable is; None where that is the newest."""
+def _pinned_version(table: Any, storage: Storage) -> int | None:
+    """The version of a DeltaTable object; None if it is the newest."""
     version = int(table.version())
-    # Not only the next commit, which a clean-up of the log may have removed.
+    # Any later one counts: log clean-up may have removed the next commit.
     return version if any(other > version for other in log_versions(storage)) else None
 
 
-def _chosen(version: Any, as_of: datetime | None) -> int | str | datetime | None:
-    """What was asked for: a version as a number or a name, or a time with its zone, UTC where it names none."""
+def _requested_version(version: Any, as_of: datetime | None) -> int | str | datetime | None:
+    """The version as a number or a name, or the time with its zone, UTC by default; None if neither is given."""
     if as_of is not None:
         return as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
     if version is None or isinstance(version, str):
@@ -184,18 +185,18 @@ def _chosen(version: Any, as_of: datetime | None) -> int | str | datetime | None
     return operator.index(version)
 
 
-def _no_name(chosen: int | str | datetime | None) -> int | datetime | None:
+def _delta_version(chosen: int | str | datetime | None) -> int | datetime | None:
     if isinstance(chosen, str):
         raise InvalidOption(f"A version of a Delta table is a whole number, not {chosen!r}.")
     return chosen
 
 
-def _texts(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """The options of a store as deltalake takes them: both hand them to the same library, one of them as texts."""
+def _deltalake_options(options: Mapping[str, Any] | None) -> dict[str, str]:
+    """The storage options for deltalake, which passes them to the same library as zskip, but as strings."""
     found: dict[str, str] = {}
     for name, value in (options or {}).items():
         if name == "client_options":
-            found |= _texts(value)
+            found |= _deltalake_options(value)
         elif name not in ("retry_config", "credential_provider"):
             found[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return found

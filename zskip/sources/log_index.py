@@ -1,4 +1,4 @@
-"""The index of a table in another format, which follows the format's log."""
+"""Brings the side-car of a Delta or Iceberg table up to date with the table's log."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _ATTEMPTS = 5
 
 
 def follow(source: Source, parts: Storage) -> Snapshot:
-    """The snapshot of what a table holds now, from the side-car in ``parts``, which is brought up to date.
+    """The snapshot of a table's current state, from the side-car in ``parts``, which is brought up to date.
 
-    What is unchanged is not read again; a few commits are read by themselves; all else is read whole.
+    Only commits since the side-car's state are read if the source supports that, else the whole log.
     """
     for attempt in range(_ATTEMPTS):
         try:
             return _followed(source, parts)
         except (CommitConflict, TableExists):
-            # Another process follows the same table: it may have done all that was to do.
+            # Another process is updating the same side-car, and may have finished.
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError
@@ -61,15 +61,15 @@ def _followed(source: Source, parts: Storage) -> Snapshot:
         managed=False,
         partition_by=content.partition_by,
         details=content.state,
-        still=_refuse,
+        still=_raise_conflict,
         sketches=lambda _: sketches,
     )
 
 
 def _with_sketches(content: Content, known: Index) -> tuple[DataFiles, tuple[SketchRecord, ...]]:
-    """The files of a table that is read whole, by the ids that they had, and the sketches of the columns that it kept.
+    """The files with their previous ids, and the sketches of columns that are unchanged.
 
-    A table that was made anew keeps none, nor does a column that now stands for another one in the files.
+    A recreated table keeps no sketches.
     """
     files, before = content.files, known.snapshot
     if before.details.get("table") != content.state["table"]:
@@ -81,13 +81,13 @@ def _with_sketches(content: Content, known: Index) -> tuple[DataFiles, tuple[Ske
         root = roots.get(record.name.column)
         return root is not None and now.field(root).equals(before.schema.arrow.field(root), check_metadata=True)
 
-    every = np.arange(len(known))
-    place = pc.index_in(files.path, value_set=known.recorded_paths(every))
-    return replace(files, id=known.ids(every).take(place)), tuple(filter(is_kept, before.sketches))
+    numbers = np.arange(len(known))
+    positions = pc.index_in(files.path, value_set=known.recorded_paths(numbers))
+    return replace(files, id=known.ids(numbers).take(positions)), tuple(filter(is_kept, before.sketches))
 
 
 def _known(parts: Storage) -> Snapshot | None:
-    """The side-car's newest snapshot; None where there is none yet, or none that can be read: it is made anew."""
+    """The side-car's newest snapshot; None if there is none. A damaged side-car is deleted, to be rebuilt."""
     try:
         known = load(parts) if latest_version(parts) else None
         if known is None or _has_all_parts(parts, known):
@@ -99,7 +99,7 @@ def _known(parts: Storage) -> Snapshot | None:
 
 
 def _has_all_parts(parts: Storage, known: Snapshot) -> bool:
-    """Whether no crash and no cleaner of caches has taken a part, or what was in it, from a local disk."""
+    """Whether all parts have their size. On a local disk a crash or a cache cleaner may have removed or cut some."""
     if parts.local is None:
         return True
     found = parts.size_and_modified([part.path for part in known.parts])
@@ -108,9 +108,9 @@ def _has_all_parts(parts: Storage, known: Snapshot) -> bool:
 
 
 def _added(source: Source, parts: Storage, known: Snapshot, content: Content) -> Snapshot:
-    """The next snapshot, from what was added and removed since."""
+    """Commit the next snapshot, with the files added and removed since ``known``."""
     index = Index(source.storage, known, parts=parts)
-    # A file that is added again, with other statistics or deletes, replaces itself.
+    # A file added again, with other statistics or deletes, replaces its previous entry.
     leaving = pa.array({*(content.removed or ()), *content.files.path.to_pylist()}, pa.string())
     known_paths = index.recorded_paths(np.arange(len(index)))
     return commit(
@@ -118,13 +118,13 @@ def _added(source: Source, parts: Storage, known: Snapshot, content: Content) ->
         known,
         source.format,
         add=content.files if len(content.files) else None,
-        # These few are looked up among all, not all hashed for a look-up of these.
+        # The hash table is built from the few leaving paths, not from all known ones.
         remove=known_paths.filter(pc.is_in(known_paths, value_set=leaving)).to_pylist(),
         managed=False,
         details=content.state,
-        still=_refuse,
+        still=_raise_conflict,
     )
 
 
-def _refuse(newest: Snapshot) -> None:
+def _raise_conflict(newest: Snapshot) -> None:
     raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile.")

@@ -1,4 +1,4 @@
-"""`Source`: the interface to a table of another format, and `Content`, its answer."""
+"""`Source`: the interface to a table of another format, and `Content`, what it returns."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ __all__ = [
 ]
 
 STORED_AS, FIELD_ID, DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
-"""Metadata of a field: the name, or the id, under which the data files hold it, where that is not the field's own, and
-the value of the rows of files that lack it, as text."""
+"""Keys of a field's metadata: its name in the data files, or its id there, if that is not the field's name; and its
+default, as text, for the rows of files that lack it."""
 
 RESTORE = "Restore it from a copy of the table, or open the table as it was earlier."
-"""What to do about a file of a log that is gone or damaged."""
+"""The advice in errors about a missing or damaged file of a log."""
 
 _LOG = Writer("zskip", (1,))
-"""A format's log says how bounds are made: cut strings are rounded up, and nothing is cleared to zero."""
+"""As a writer of bounds, a log is trusted: truncated upper bounds are rounded up, and no bound is zeroed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a table holds, or what changed in it since an earlier state.
+    """The live files of a table, or its changes since an earlier state.
 
-    ``removed``: paths that are no longer live, None where ``files`` is all there is · ``state``: what the next call
-    needs to follow from here, with the format's own ``version`` and the id of the ``table`` in it.
+    ``removed``: the paths removed since that state; None if ``files`` are all live files · ``state``: the state to pass
+    to the next `Source.changes`, with the format's ``version`` and the id of the ``table``.
     """
 
     schema: Schema
@@ -71,47 +71,47 @@ class Source(Protocol):
 
     @property
     def storage(self) -> Storage:
-        """The folder that the paths of data files start from."""
+        """The folder to which the paths of data files are relative."""
 
     @property
     def home(self) -> Storage:
-        """The table's folder: another one than ``storage`` where files of the table lie outside of it."""
+        """The table's folder. It differs from ``storage`` if files of the table lie outside it."""
 
     @property
     def fixed(self) -> int | str | datetime | None:
-        """The version, name or time that was asked for; None for the newest state."""
+        """The requested version, name or time; None for the newest state."""
 
     def newest(self) -> Source:
-        """The same table as it is now, unless one version or one metadata file was asked for."""
+        """The table's newest state; the source itself if a version or a metadata file was requested."""
 
     def is_current(self, state: Mapping[str, Any]) -> bool:
         """Whether nothing was committed since that state."""
 
     def read(self) -> Content:
-        """All live files. Raises `UnsupportedFormat` for a feature of the format that would be read wrongly."""
+        """All live files. Raises `UnsupportedFormat` for an unsupported feature of the format."""
 
     def changes(self, state: Mapping[str, Any]) -> Content | None:
-        """What was committed since that state; None where only `read` can tell."""
+        """The files added and removed since that state; None if `read` is needed."""
 
 
 def mark_of(storage: Storage, path: str) -> str:
-    """What tells a file from another one that has its name, now or later; empty where there is none."""
+    """A fingerprint of a file, which differs for any other file of that name, now or later; empty if there is none."""
     if storage.local is not None:
         try:
             status = os.stat(storage.uri_of(path))
         except (FileNotFoundError, NotADirectoryError):
             return ""
-        # The time of the last change of status is no one's to set, as that of the last modification is.
+        # Unlike the modification time, the time of the last status change cannot be set.
         return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
     found = storage.size_and_modified([path])
     return "" if found.size.null_count else f"{found.size[0]} {found.modified[0]} {found.etag[0]}"
 
 
 def live_statistics(statistics: ColumnStatistics, rows: pa.Int64Array, live: pa.Int64Array) -> ColumnStatistics:
-    """A log's statistics of all rows of each file as those of its live rows.
+    """Statistics over a file's live rows, from a log's statistics over all its rows.
 
-    ``rows``: before deletes, ``live``: after. Where rows are deleted the bounds still hold, but may be no row's value,
-    and of the NULLs only none and all survive as a count.
+    ``rows``: row counts before deletes; ``live``: after. In a file with deletes the bounds still hold, but are inexact,
+    and the NULL count is known only if no value or every value is NULL.
     """
     statistics = believed(statistics, rows, _LOG)
     untouched = pc.fill_null(pc.equal(rows, live), False)
@@ -132,9 +132,9 @@ def live_statistics(statistics: ColumnStatistics, rows: pa.Int64Array, live: pa.
 
 @contextmanager
 def reading(address: str, what: str) -> Iterator[None]:
-    """Raise a `TableError` in place of any error of a library that reads a file of a log; ``what``: the file's part.
+    """Raise a `TableError` in place of any error from a library that reads a file of a log. ``what``: its role.
 
-    The libraries trust the bytes: damaged ones raise whatever error they lead to, from KeyError to SystemError.
+    The libraries do not validate the bytes: damaged ones raise any error, from KeyError to SystemError.
     """
     try:
         yield
@@ -156,7 +156,7 @@ def content_files(
     columns: Mapping[str, ColumnStatistics],
     deletes: pa.BinaryArray,
 ) -> DataFiles:
-    """Files whose row groups are not known: each is one unit of a proof."""
+    """Files with unknown row groups: each file is a single unit of pruning."""
     units = FileStatistics(live, columns)
     first = np.arange(len(path) + 1, dtype=np.int64)
     etag = pa.nulls(len(path), pa.string())
@@ -166,16 +166,16 @@ def content_files(
 
 
 def deleted_rows(numbers: np.ndarray) -> bytes:
-    """Row numbers of a file in the form that `DataFiles.deletes` keeps: ascending, 64 bits, little-endian."""
+    """Row numbers in the form of `DataFiles.deletes`: ascending, distinct, 64 bits, little-endian."""
     return np.unique(numbers).astype("<i8").tobytes()
 
 
 def plain_field(
     one: pa.Field, marks: Mapping[bytes, bytes], inside: Callable[[pa.Field], Mapping[bytes, bytes]] | None = None
 ) -> pa.Field:
-    """A field with plain types, and with no metadata but ``marks``, and for the fields in it what ``inside`` gives.
+    """A field of logical types, whose metadata is ``marks``; that of nested fields is what ``inside`` returns.
 
-    Raises `SchemaError` for one without a name.
+    Raises `SchemaError` for a field without a name.
     """
     if not one.name:
         raise SchemaError("A column has no name, so SQL cannot refer to it. Give it one.")
@@ -187,7 +187,7 @@ def plain_field(
             return pa.list_(within(type.value_field))
         if t.is_map(type):
             return pa.map_(within(type.key_field), within(type.item_field))
-        # A UUID stays one: its bytes alone would be binary.
+        # A UUID keeps its extension type: its storage type would be binary.
         return type if isinstance(type, pa.BaseExtensionType) else logical_type(type)
 
     def within(inner: pa.Field) -> pa.Field:
