@@ -114,7 +114,7 @@ def test_what_no_one_opened_for_a_month_is_removed(table: Path, cache_folder: Pa
 
 
 def test_replaced_versions_leave_the_cache(table: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_VERSIONS_AT_ONCE", 4)
+    monkeypatch.setattr(cache, "_VERSIONS_PER_VACUUM", 4)
     monkeypatch.setattr(cache, "_REPLACED", timedelta(0))
     for number in range(12):
         write_deltalake(table, pa.table({"a": [1000 + number]}), mode="append")

@@ -149,7 +149,7 @@ def test_a_vacuum_that_takes_the_new_files_is_a_conflict(tmp_path: Path, monkeyp
 
     steps: list[tuple[str, Callable[[], None], bool]] = [
         ("_stats", vacuumed, False),
-        ("_look_again", vacuumed_by_an_older_list, True),
+        ("_check_committed", vacuumed_by_an_older_list, True),
     ]
     for name, event, first in steps:
         with monkeypatch.context() as patched:
@@ -199,8 +199,8 @@ ICEBERG_STEPS = [
     (clustering, "_chosen", True),
     (clustering, "write_files", True),
     (clustering, "write_files", False),
-    (iceberg_commit, "_replaced", False),
-    (iceberg_commit, "_written", False),
+    (iceberg_commit, "_live_entries", False),
+    (iceberg_commit, "_write_data_files", False),
 ]
 
 
@@ -270,7 +270,7 @@ def test_an_append_meanwhile_is_no_conflict(tmp_path: Path, monkeypatch: pytest.
     catalog.create_namespace("n")
     table = catalog.create_table("n.t", BEFORE.schema)
     table.append(BEFORE)
-    stall(monkeypatch, iceberg_commit, "_written", lambda: catalog.load_table("n.t").append(AFTER), False)
+    stall(monkeypatch, iceberg_commit, "_write_data_files", lambda: catalog.load_table("n.t").append(AFTER), False)
     assert zskip.cluster(table, by=["a", "b"], files=2).files_written == 2
     now = catalog.load_table("n.t")
     assert len(list(now.scan().plan_files())) == 3
