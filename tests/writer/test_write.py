@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,3 +102,26 @@ def test_there_are_no_more_files_than_rows(files: int, tmp_path: Path) -> None:
         table = zskip.write(source, tmp_path / "t", by="a", files=files, mode="overwrite")
         assert table.snapshot.totals.files <= 300
         assert table.plan("a >= 10").count() == 290
+
+
+def test_a_folder_gives_its_value_before_a_column_of_its_files(tmp_path: Path) -> None:
+    """The column became NULL: it came twice, from the file and from the folder's name."""
+    lake = tmp_path / "lake"
+    files = {"day=1": {"n": [1], "day": [5]}, "day=2": {"n": [2]}, "day=3": {"day": [7], "n": [3]}}
+    for folder, rows in files.items():
+        (lake / folder).mkdir(parents=True)
+        pq.write_table(pa.table(rows), lake / folder / "a.parquet")
+    with duckdb.connect() as con:
+        relation = con.sql(
+            "SELECT n, day FROM read_parquet($g, hive_partitioning = true) ORDER BY n", params={"g": f"{lake}/*/*"}
+        )
+        wanted = relation.fetchall()
+    assert wanted == [(1, 1), (2, 2), (3, 3)]
+    for table in (zskip.write(lake, tmp_path / "new", by="n"), zskip.index(lake)):
+        found = table.to_arrow(["n", "day"]).sort_by("n").to_pylist()
+        assert [(row["n"], row["day"]) for row in found] == wanted
+        assert table.plan("day = 2").to_arrow()["n"].to_pylist() == [2]
+    only = tmp_path / "only" / "day=1"
+    only.mkdir(parents=True)
+    pq.write_table(pa.table({"day": [5, 6]}), only / "a.parquet")
+    assert zskip.write(only.parent, tmp_path / "days", by="day").to_arrow()["day"].to_pylist() == [1, 1]

@@ -224,7 +224,8 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
                 open_parquet(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=encoded),
             )
         wanted = schema.names if columns is None else list(columns)
-        stored = [name for name in read_footers[number][1].names if name in set(wanted)]
+        # A folder's value comes before a column of that name in its files, as in a folder that is indexed.
+        stored = [name for name in read_footers[number][1].names if name in set(wanted) - set(folders[number])]
         try:
             rows = opened.reader.read_row_group(group, columns=stored, use_threads=False)
         except (pa.ArrowException, OSError) as error:
@@ -266,8 +267,8 @@ def _folder_values(files: Sequence[_File]) -> list[dict[str, pa.Scalar]]:
 
 def _with_folders(schema: pa.Schema, values: Mapping[str, pa.Scalar]) -> pa.Schema:
     for name, value in values.items():
-        if name not in schema.names:
-            schema = schema.append(pa.field(name, value.type))
+        field = pa.field(name, value.type)
+        schema = schema.set(schema.names.index(name), field) if name in schema.names else schema.append(field)
     return schema
 
 
