@@ -222,4 +222,4 @@ def test_only_the_types_ask_arrow_what_a_type_is() -> None:
         for module in MODULES
         if any(name.startswith("pyarrow.types") for _, name in imports(module)) or "pa.types." in module.read_text()
     ]
-    assert sorted(asking) == ["types", "types.nested", "types.type_catalog", "types.widening"]
+    assert sorted(asking) == ["types", "types.nested", "types.type_lookup", "types.widening"]

@@ -1,7 +1,8 @@
 """Types of values: one entry defines how a type is ordered, encoded and stored, and its names in engines and SQL.
 
-``arrow_type``: the class of an entry · ``known``: the entries · ``type_catalog``: look-up of the entry of an Arrow
-type, and common properties · ``json_values``: values as JSON · ``widening``: bounds of one type as bounds of another
+``arrow_type``: the class of an entry · ``type_entries``: the entries · ``type_lookup``: look-up of the entry of an
+Arrow type, and common properties · ``json_values``: values as JSON · ``widening``: bounds of one type as bounds of
+another
 
 The rest of zskip uses these entries; only this package uses `pyarrow.types`. It re-exports Arrow's functions for
 properties other than those of values: nested types, encodings, widths.
@@ -51,9 +52,9 @@ from pyarrow.types import (
 
 from zskip.types.arrow_type import Form, Type
 from zskip.types.json_values import Json, decode_values, encode_values
-from zskip.types.known import TIME_TZ, UNIT_NANOSECONDS, UUID
 from zskip.types.nested import with_leaves
-from zskip.types.type_catalog import (
+from zskip.types.type_entries import TIME_TZ, UNIT_NANOSECONDS, UUID
+from zskip.types.type_lookup import (
     entries,
     is_binary,
     is_boolean,

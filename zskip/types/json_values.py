@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zskip.types.type_catalog import is_string, of, ticks
+from zskip.types.type_lookup import is_string, of, ticks
 
 __all__ = ["Json", "decode_values", "encode_values"]
 

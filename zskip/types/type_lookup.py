@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyarrow import types as arrow_types
 
 from zskip.types.arrow_type import Type
-from zskip.types.known import known_types
+from zskip.types.type_entries import known_types
 
 __all__ = [
     "entries",
