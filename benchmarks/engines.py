@@ -32,7 +32,7 @@ import zskip
 import zskip.polars
 
 ROWS_PER_FILE, LARGE_FILES, LARGE_ROWS = 200, 100, 4_000_000
-SPARK_FILES = 1000
+SPARK_FILES = 1100  # asked for; the writer merges small ones, and 1,081 are left
 
 
 def rows(count: int) -> pa.Table:
@@ -118,7 +118,7 @@ def in_spark(folder: Path, runs: int, processor: bool, scale: str) -> None:
 
     spark = session()
     clock = (lambda: processor_seconds(spark)) if processor else time.perf_counter
-    table = made(folder / "engines-spark", SPARK_FILES, ROWS_PER_FILE)
+    table = made(folder / f"engines-spark-{SPARK_FILES}", SPARK_FILES, ROWS_PER_FILE)
     zskip.spark.register(spark, "fact", table, connector=True)
     spark.read.parquet(f"{table.uri}/*.parquet").createOrReplaceTempView("plain")
     # Two dimensions, as Parquet: keys of three files, and half of the groups.
@@ -152,7 +152,7 @@ def in_spark(folder: Path, runs: int, processor: bool, scale: str) -> None:
                 clock=clock,
             )
         took = f"{slow * 1000:,.0f} ms and {quick * 1000:,.0f} ms"
-        at_least(wanted, slow / quick, f"Spark, {name} of {SPARK_FILES:,} files, {took}: faster", " times")
+        at_least(wanted, slow / quick, f"Spark, {name} of {len(table.index):,} files, {took}: faster", " times")
     for claim in tpch(spark, folder, scale, []):
         print(f"{'PASS' if claim.holds else 'FAIL'}  {claim.what}: {claim.found}, wanted {claim.wanted}", flush=True)
     spark.stop()
