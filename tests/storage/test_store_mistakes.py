@@ -6,7 +6,7 @@ import pickle
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -34,15 +34,15 @@ def in_s3(started: Callable[[str], Place], tmp_path: Path) -> Place:
     return url, {name: value for name, value in options.items() if name not in KEYS}
 
 
-@pytest.fixture(scope="module")
-def refusing() -> Iterator[dict[str, Any]]:
-    """The options of a server that answers as S3 does for a bucket of another region."""
+@contextmanager
+def answering(status: int, headers: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """The options of a server of S3's protocol that answers every request so."""
 
-    class Redirect(BaseHTTPRequestHandler):
+    class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(301)
-            self.send_header("x-amz-bucket-region", "eu-west-1")
-            self.send_header("Content-Length", "0")
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": "0"}.items():
+                self.send_header(name, value)
             self.end_headers()
 
         def do_HEAD(self) -> None:
@@ -51,11 +51,18 @@ def refusing() -> Iterator[dict[str, Any]]:
         def log_message(self, format: str, *args: Any) -> None:
             """A test's output is not a log."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield {"endpoint": f"http://127.0.0.1:{server.server_port}", "allow_http": True, "retry_config": AT_ONCE}
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[dict[str, Any]]:
+    """The options of a server that answers as S3 does for a bucket of another region."""
+    with answering(301, {"x-amz-bucket-region": "eu-west-1"}) as options:
+        yield options
 
 
 @pytest.mark.parametrize("scheme", STORES)
@@ -86,6 +93,12 @@ def test_no_rights(in_s3: Place) -> None:
     url, options = in_s3
     with pytest.raises(PermissionError, match="these credentials may not do that, or there are none"):
         zskip.open(url, storage_options={**options, "skip_signature": True}).count()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_no_right_to_list(status: int) -> None:
+    with answering(status, {}) as options, pytest.raises(PermissionError, match="these credentials may not do that"):
+        zskip.open("s3://bucket/t", storage_options={**options, "access_key_id": "key", "secret_access_key": "secret"})
 
 
 def test_no_credentials(monkeypatch: pytest.MonkeyPatch, refusing: dict[str, Any]) -> None:

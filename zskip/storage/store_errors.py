@@ -27,6 +27,8 @@ _CAUSES = {
     "InvalidAccessKeyId": "the store does not know this access key",
     "SignatureDoesNotMatch|AuthenticationFailed": "the secret key, or the signature, is not that of the access key",
 }
+# The client has no error of its own for a listing that is refused.
+_REFUSED = re.compile(r"status code: 40[13] ")
 
 
 @contextmanager
@@ -37,7 +39,8 @@ def translated(uri: str, path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{uri}/{path} does not exist.") from error
     except exceptions.BaseError as error:
-        refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
+        kinds = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+        refused = isinstance(error, kinds) or _REFUSED.search(str(error)) is not None
         kind = PermissionError if refused else TableError
         what = f"The store {'refuses access to' if refused else 'failed at'} {uri}/{path}"
         raise kind(f"{what}: {_cause(error, refused)}") from error
