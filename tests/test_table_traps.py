@@ -59,7 +59,7 @@ def never_listed(patch: pytest.MonkeyPatch) -> None:
 
 
 def whole_seconds(patch: pytest.MonkeyPatch) -> None:
-    right = freshness._agree
+    right = freshness._equal
 
     def seconds(values: pa.Array) -> pa.Array:
         if pa.types.is_string(values.type):  # what tells more than a time
@@ -69,7 +69,7 @@ def whole_seconds(patch: pytest.MonkeyPatch) -> None:
     def wrong_(then: pa.Array, now: pa.Array, **unknown: bool) -> np.ndarray:
         return right(seconds(then), seconds(now), **unknown)
 
-    patch.setattr(freshness, "_agree", wrong_)
+    patch.setattr(freshness, "_equal", wrong_)
 
 
 def _is_time(values: pa.Array) -> bool:

@@ -1,8 +1,9 @@
 """The table log: the log of snapshots in a table's folder, and the shards of statistics.
 
-``parts``, ``shards``, ``snapshot``: what is kept · ``log``: which version is the table · ``commit``: how it changes
-(``new_entry``, ``kept_files``, ``shard_changes``) · ``index``: what a plan reads · ``indexing``, ``freshness``: folders
-of others · ``repair``: what was lost · ``vacuum``, ``vacuum_intent``: what no version needs any more.
+``parts``, ``shards``, ``snapshot``: the stored form · ``log``: the versions of a table · ``commit``: makes a version
+(with ``new_entry``, ``kept_files``, ``shard_changes``) · ``index``: reads statistics for a plan · ``indexing``,
+``freshness``: folders of other writers' files · ``segments``, ``sketch_evidence``: sketches · ``repair``: rebuilds lost
+parts · ``vacuum``, ``vacuum_intent``: remove what no version needs.
 """
 
 from zskip.tablelog.commit import commit, layout_assignment

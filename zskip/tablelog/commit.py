@@ -35,7 +35,7 @@ _LARGEST_INLINE, _LISTED_REMOVALS = 16_384, 1000
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The change of a commit, whichever snapshot it is applied to."""
+    """The arguments of a commit, which can be applied to any snapshot."""
 
     operation: str
     add: DataFiles | None
@@ -73,21 +73,21 @@ def commit(
     sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None = None,
     merge_sketches: bool = False,
 ) -> Snapshot:
-    """Make a new version of a table, or its first one where ``base`` is None, and return it.
+    """Make a new version of a table, or its first one if ``base`` is None, and return it.
 
-    ``add``: new data files, already written; they are made durable here · ``remove``: paths that the new version no
-    longer has · ``replace_all``: the new version has only ``add`` · ``restore``: it has the files, schema and layout of
-    that older snapshot · ``schema``, ``layout``: the new ones, None where they do not change · ``managed``,
-    ``partition_by``: used for a first version and with ``replace_all`` · ``batch``: an application and the number of
-    its batch; a number that is not above the last committed one changes nothing, and its files are not used ·
-    ``undo``: called where the change was certainly not made, to remove the data files; a commit that may have been made
-    must keep them · ``sketches``: the new sketches, given those of the previous version (none with ``replace_all``);
-    None where they do not change · ``merge_sketches``: merge all segments of each sketch into one.
+    ``add``: new data files, already written; they are made durable here · ``remove``: the paths of files to remove ·
+    ``replace_all``: the new version has only ``add`` · ``restore``: it has the files, schema and layout of this older
+    snapshot · ``schema``, ``layout``: the new ones; None if unchanged · ``managed``, ``partition_by``: used for a first
+    version and with ``replace_all`` · ``batch``: an application and the number of its batch; if the number is not above
+    the last committed one, nothing changes and the files are not used · ``undo``: called if the change was certainly
+    not made, to remove the data files; a commit that may have been made must keep them · ``sketches``: returns the new
+    sketches, given those of the previous version (none with ``replace_all``); None if unchanged · ``merge_sketches``:
+    merge all segments of each sketch into one.
 
-    Where others commit first, the change is applied to their version: files can be added unless the columns or
-    partitions of the table changed; files to remove must still be in it; and no one else may have changed the schema or
-    the layout that this commit sets. ``still`` is called with their version, and raises `CommitConflict` where the
-    change would be a different one on it.
+    If others commit first, the change is applied to their version: files can be added unless the columns or partitions
+    of the table changed; files to remove must still be in it; and no one else may have changed the schema or the layout
+    that this commit sets. ``still`` is called with their version, and raises `CommitConflict` if the change is no
+    longer valid on it.
 
     After creating its entry, a commit checks that it belongs to the table's history (`new_entry`), and that its files
     exist and stay (`kept_files`). Otherwise it is retried or withdrawn.
@@ -149,14 +149,14 @@ class _Attempt:
         self._segments: frozenset[str] = frozenset()  # new ones, which no earlier version names
 
     def store_large_layout(self) -> None:
-        """Write a large layout to a part of its own, so that later commits need not write it again."""
+        """Write a large layout to its own part, so that later commits need not write it again."""
         layout = self.change.layout
         if layout is None or layout.part is not None or layout.assignment is None:
             return
         data = json.dumps(layout.assignment, allow_nan=False, separators=(",", ":")).encode()
         if len(data) > _LARGEST_INLINE:
-            apart = replace(layout, assignment=None, part=self.drafts.publish("layout", ".json", data))
-            self.change = replace(self.change, layout=apart)
+            stored = replace(layout, assignment=None, part=self.drafts.publish("layout", ".json", data))
+            self.change = replace(self.change, layout=stored)
 
     def first(self) -> Snapshot:
         """The first version of a table."""
@@ -189,7 +189,7 @@ class _Attempt:
         return candidate
 
     def next(self, base: Snapshot) -> Snapshot:
-        """The next version of a table, retried where others commit meanwhile."""
+        """The next version of a table, retried while others commit first."""
         newest, batch = base, self.change.batch
         for attempt in range(_ATTEMPTS):
             if batch is not None and newest.applications.get(batch[0], -1) >= batch[1]:
@@ -197,7 +197,7 @@ class _Attempt:
             try:
                 candidate = self._applied(base, newest)
             except DamagedIndex:
-                # A part that this commit wrote, and reads to merge it with others, may be what is missing.
+                # The damaged part may be one that this commit wrote and now merges with others.
                 require_kept(self.storage, sorted(self._kept()), None, None)
                 raise
             self._require_files(candidate)
@@ -210,7 +210,7 @@ class _Attempt:
         raise CommitConflict(f"{self.storage.uri}: other writers came first {_ATTEMPTS} times. Try again.")
 
     def _applied(self, base: Snapshot, newest: Snapshot) -> Snapshot:
-        """The change made to ``newest``. Raises `CommitConflict` where it no longer applies."""
+        """The change applied to ``newest``. Raises `CommitConflict` if it no longer applies."""
         change, uri = self.change, self.storage.uri
         if newest.table_id != base.table_id:
             raise CommitConflict(f"{uri}: the table was replaced by another one.")
@@ -221,14 +221,14 @@ class _Attempt:
         if change.still is not None and newest.version != base.version:
             change.still(newest)
         afresh = change.replace_all or change.restored is not None
-        if not afresh and change.add is not None and not _holds(newest, base, change.schema):
+        if not afresh and change.add is not None and not _accepts_files(newest, base, change.schema):
             raise CommitConflict(f"{uri}: version {newest.version} has other columns than the files that were written.")
         schema, layout = change.schema or newest.schema, change.layout or newest.layout
         if change.restored is not None:
             kept = change.restored.shards
         else:
             kept = () if change.replace_all else self._without_removed(replace(newest, layout=layout))
-        # Columns that the new files' statistics lack are those that the table got after they were written.
+        # Columns that the statistics of the new files lack were added after these files were written.
         since = base.version if change.schema is None else newest.version + 1
         partition_by = change.partition_by if change.replace_all else (change.restored or newest).partition_by
         candidate = successor(
@@ -243,7 +243,7 @@ class _Attempt:
             operation=change.operation,
             details=change.details,
             applications={**newest.applications, **dict([] if change.batch is None else [change.batch])},
-            added=_added(change, newest),
+            added=_versions_of_added_columns(change, newest),
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
             sketches=self._sketches(newest),
             uniform=_uniform(change, newest),
@@ -266,7 +266,7 @@ class _Attempt:
     def _shards(
         self, schema: Schema, since: int, layout: LayoutRecord | None, partition_by: Sequence[str]
     ) -> tuple[Shard, ...]:
-        """The shards of the files to add: written once, unless their columns depend on the version."""
+        """The shards of the files to add. Retries reuse them, unless their columns depend on the version."""
         add = self.change.add
         if add is None or not len(add):
             return ()
@@ -276,10 +276,10 @@ class _Attempt:
         return self._added
 
     def _kept(self) -> set[str]:
-        """The parts that the next attempt needs again."""
+        """The parts that the next attempt reuses."""
         layout = self.change.layout
-        apart = [] if layout is None or layout.part is None else [layout.part]
-        return {part.path for part in (*apart, *(part for shard in self._added or () for part in shard.parts))}
+        parts = [] if layout is None or layout.part is None else [layout.part]
+        return {part.path for part in (*parts, *(part for shard in self._added or () for part in shard.parts))}
 
     def _without_removed(self, snapshot: Snapshot) -> tuple[Shard, ...]:
         kept, found = without(self.drafts, snapshot, self.change.remove)
@@ -293,7 +293,7 @@ class _Attempt:
     # --- concurrent vacuums ---
 
     def _require_files(self, candidate: Snapshot) -> None:
-        """Raise `FilesRemoved` where a vacuum removes, or has removed, a file that only this commit refers to."""
+        """Raise `FilesRemoved` if a vacuum removes, or has removed, a file that only this commit refers to."""
         change = self.change
         fresh = [*self.drafts.paths & {part.path for part in candidate.parts}]
         fresh += sorted(self._segments & segment_paths(candidate.sketches))
@@ -302,7 +302,7 @@ class _Attempt:
         require_kept(self.storage, fresh, candidate if change.restored is not None else None, change.restored)
 
     def _check_committed(self, made: Snapshot, before: Snapshot | None) -> None:
-        """Check the files of a version that is in the log, and withdraw it where some are missing."""
+        """Check the files of a version that is in the log, and withdraw it if some are missing."""
         try:
             with_patience(lambda: self._require_files(made))
         except FilesRemoved as error:
@@ -321,8 +321,8 @@ class _Attempt:
             ) from error
 
     def _take_back(self, made: Snapshot, before: Snapshot | None) -> bool:
-        """Commit a version without the change. Returns False where others have built on it, or where files of the
-        version before are gone."""
+        """Commit a version without the change. Returns False if others have built on it, or if files of the version
+        before are gone."""
         if before is None:
             abandon(self.storage, [log.entry_path(made.version)])
             return True
@@ -335,7 +335,7 @@ class _Attempt:
             if not create(self.storage, undone):
                 continue
             if alone and not self._keeps(undone, before):
-                # A vacuum removes the version before, and keeps what the made one names.
+                # A vacuum removes the version before, and keeps the files of ``made``.
                 create(self.storage, successor(undone, made))
                 return False
             log.write_hint(self.storage, undone.version)
@@ -343,7 +343,7 @@ class _Attempt:
         return False
 
     def _keeps(self, undone: Snapshot, before: Snapshot) -> bool:
-        """Whether the files of a version that takes a change back are there, and stay."""
+        """Whether the files of a version that takes a change back exist, and no vacuum is about to remove them."""
         try:
             require_kept(self.storage, (), undone, before)
         except FilesRemoved:
@@ -351,7 +351,7 @@ class _Attempt:
         return True
 
     def _undone(self, newest: Snapshot, made: Snapshot, before: Snapshot) -> Snapshot | None:
-        """The version after ``newest``, as if ``made`` had never been made; None where that is unknown."""
+        """The version after ``newest`` without the change of ``made``; None if that cannot be derived."""
         change = self.change
         if newest.version == made.version:
             state = before
@@ -370,7 +370,7 @@ class _Attempt:
         return successor(newest, state, operation="take back", details={"taken_back": made.version})
 
     def _create(self, candidate: Snapshot) -> bool:
-        """Create the log entry; whether it is there and ours."""
+        """Create the log entry. Returns whether it exists and is this commit's."""
         self.uncertain = True
         try:
             self.uncertain = create(self.storage, candidate)
@@ -383,14 +383,14 @@ class _Attempt:
 
 
 class _AlreadyCommitted(Exception):
-    """The batch is in the table already, as of this snapshot."""
+    """The batch is in the table already: in this snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
 
-def _holds(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:
-    """Whether files that were written for ``base`` are files of ``newest`` too: it may have more and wider columns."""
+def _accepts_files(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:
+    """Whether files written for ``base`` are valid in ``newest``, which may have more and wider columns."""
     if newest.partition_by != base.partition_by:
         return False
     if schema is not None or newest.schema == base.schema:
@@ -402,8 +402,8 @@ def _holds(newest: Snapshot, base: Snapshot, schema: Schema | None) -> bool:
     )
 
 
-def _added(change: _Change, newest: Snapshot) -> Mapping[str, int]:
-    """The version that added each later column; none where the commit replaces all files."""
+def _versions_of_added_columns(change: _Change, newest: Snapshot) -> Mapping[str, int]:
+    """The version that added each column that version 1 lacks; none if the commit replaces all files."""
     if change.restored is not None:
         return change.restored.added
     if change.replace_all:
@@ -422,7 +422,7 @@ def _make_durable(storage: Storage, files: DataFiles) -> None:
 
 
 def _uniform(change: _Change, newest: Snapshot) -> bool:
-    """Whether every file has the table's own columns and types: a schema that changed left older files behind."""
+    """Whether every file has exactly the table's columns and types. A changed schema leaves older files as they are."""
     if change.restored is not None:
         return change.restored.uniform
     if change.replace_all:

@@ -1,4 +1,4 @@
-"""What changed in an indexed folder of other writers' files since it was indexed."""
+"""Finds what changed in a folder of other writers' files since it was indexed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Changes", "changes", "data_files", "listed", "only"]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Files that the index does not know as they are now: a plan keeps those that are there, and reports all.
+    """The differences between a folder and its index. A plan keeps added and changed files, and reports all.
 
-    ``added``: not in the index · ``changed``: whose size, modification time or ETag differs from the index, as they are
-    now · ``removed``: the paths of those that are gone · ``listing``: all that is there.
+    ``added``: files that are not in the index · ``changed``: files whose size, modification time or ETag differs from
+    the index, with their current ones · ``removed``: the paths of files that are gone · ``listing``: all files.
     """
 
     added: Listing
@@ -37,23 +37,23 @@ class Changes:
 
 
 def data_files(storage: Storage) -> Listing:
-    """The Parquet files of a folder by their file endings, without hidden ones, whose names begin with _ or a dot."""
+    """The Parquet files of a folder, by their suffixes, without hidden ones (``_…``, ``.…``)."""
     return storage.list("", hidden=False).parquet()
 
 
 def changes(index: Index, listing: Listing | None = None) -> Changes:
-    """What differs between the folder, listed now, and the index. A file without time and ETag counts as changed."""
+    """Compare the folder's listing with the index. A file without modification time and ETag counts as changed."""
     listing = data_files(index.storage) if listing is None else listing
     numbers = np.arange(len(index))
     shards = [index.shard_paths(shard) for shard in range(len(index.snapshot.shards))]
     known = pa.concat_arrays(shards) if shards else pa.array([], pa.string())
-    place = pc.index_in(known, value_set=listing.path)
-    gone = np.asarray(pc.is_null(place))
-    now = listing.take(np.asarray(pc.fill_null(place, 0))[~gone].astype(np.int64))
+    positions = pc.index_in(known, value_set=listing.path)
+    gone = np.asarray(pc.is_null(positions))
+    now = listing.take(np.asarray(pc.fill_null(positions, 0))[~gone].astype(np.int64))
     existing = numbers[~gone]
-    same = _agree(index.sizes(existing), now.size) & _agree(index.etags(existing), now.etag, unknown=True)
-    same &= _agree(index.modified(existing), now.modified, unknown=True)
-    # Size alone proves nothing: a file of the same size may hold other rows.
+    same = _equal(index.sizes(existing), now.size) & _equal(index.etags(existing), now.etag, unknown=True)
+    same &= _equal(index.modified(existing), now.modified, unknown=True)
+    # An equal size alone is no proof: the file may hold other rows.
     comparable = np.asarray(pc.or_(pc.is_valid(index.etags(existing)), pc.is_valid(index.modified(existing))))
     new = np.asarray(pc.invert(pc.is_in(listing.path, value_set=known)))
     changed = now.take(np.flatnonzero(~(same & comparable)))
@@ -61,11 +61,11 @@ def changes(index: Index, listing: Listing | None = None) -> Changes:
 
 
 def listed(index: Index) -> Changes | None:
-    """The changes of a folder whose files may change; None where nothing can differ, and nothing is listed.
+    """The changes of a folder, by listing it; None, without listing it, if its files cannot differ from the index.
 
-    Files that zskip wrote never change, statistics that were handed over are trusted, and the files of a Delta or
-    Iceberg table are those of its log. Raises `FilesRemoved` where a vacuum removed files that `cluster` replaced,
-    and `ForeignTable` where a table of zskip, Delta, Iceberg or Hudi was written into the folder.
+    Files that zskip wrote never change, statistics given by the user are trusted, and the files of a Delta or Iceberg
+    table are those in its log. Raises `FilesRemoved` if a vacuum removed files that `cluster` replaced, and
+    `ForeignTable` if a table of zskip, Delta, Iceberg or Hudi was written into the folder.
     """
     if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
         return None
@@ -77,16 +77,16 @@ def listed(index: Index) -> Changes | None:
             f"{index.storage.uri} was laid out anew after version {index.version}, and a vacuum removed "
             f"{len(found.removed):,} of this version's files. Open the table again."
         )
-    # Written since the folder was indexed, which refused such files.
+    # These were written after the folder was indexed: indexing refuses them.
     refuse_files_of_tables_below(index.storage, found.added.path)
     if len(found.added):
         refuse_tables_around(index.storage, found.added.path, None if everything is None else everything.path)
     return found
 
 
-def _agree(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarray:
-    agree: np.ndarray = np.asarray(pc.fill_null(pc.equal(then, now), unknown))
-    return agree
+def _equal(then: pa.Array, now: pa.Array, *, unknown: bool = False) -> np.ndarray:
+    equal: np.ndarray = np.asarray(pc.fill_null(pc.equal(then, now), unknown))
+    return equal
 
 
 def only(listing: Listing, paths: Sequence[str]) -> Listing:

@@ -30,13 +30,13 @@ CACHE_BYTES = 1 << 30
 SOURCE_FORMATS = ("delta", "iceberg")
 """The formats whose logs an index can follow: `zskip.sources` has a module for each."""
 _JOINED_SHARDS, _JOINED_SHARE = 4, 4
-"""Reads of at most so many shards are cached joined too, which look-ups repeat; of more, where all of a table's would
-take at most one part in so many of the cache: else a scan would evict all others."""
+"""The concatenated statistics of up to 4 shards are cached, since look-ups repeat; those of more shards only if the
+whole table's would fit in a quarter of the cache: otherwise one scan would evict everything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileUnits:
-    """Files as units of a proof: ``numbers`` (int64) name them in the snapshot, in its order."""
+    """Files as units of pruning. ``numbers``: each file's number in the snapshot, ascending int64."""
 
     numbers: np.ndarray
     statistics: Statistics
@@ -47,7 +47,7 @@ class FileUnits:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupUnits:
-    """Row groups as units: ``file`` is the number of each one's file, ``row_group`` its own in that file (int64)."""
+    """Row groups as units of pruning: the number of each one's ``file``, and of the ``row_group`` in it (int64)."""
 
     file: np.ndarray
     row_group: np.ndarray
@@ -81,13 +81,13 @@ class Index:
 
     @property
     def source(self) -> str | None:
-        """The other format whose log this index follows, "delta" or "iceberg"; None for a table of zskip's."""
+        """The format whose log this index follows, "delta" or "iceberg"; None for a zskip table."""
         found = self.snapshot.details.get("source")
         return found if found in SOURCE_FORMATS else None
 
     @property
     def version(self) -> int:
-        """The table's version: of another format's table, its own version, or the id of its snapshot."""
+        """The table's version: that of a zskip or Delta table, or the snapshot id of an Iceberg table."""
         return self.snapshot.version if self.source is None else int(self.snapshot.details["version"])
 
     def __len__(self) -> int:
@@ -97,13 +97,13 @@ class Index:
         return f"<Index of {self.storage.uri}, version {self.snapshot.version}: {len(self)} files>"
 
     def once(self, key: Any, make: Callable[[], _Value], size: Callable[[_Value], int]) -> _Value:
-        """A cached value; two threads may both compute it, with the same result."""
+        """The cached value of a key, made if it is missing. ``size``: its bytes. Two threads may both make it."""
         with self._lock:
             if key in self._kept:
                 return self._kept[key][0]  # type: ignore[no-any-return]
         value = make()
         with self._lock:
-            # One value may be larger than the whole cache, and is kept alone.
+            # A value larger than the whole cache is cached alone.
             self._kept[key] = value, min(size(value), max(self.cache_bytes, 1))
         return value
 
@@ -139,7 +139,7 @@ class Index:
         )
 
     def _shard_statistics(self, level: str, shard: int, paths: Sequence[str]) -> Statistics:
-        """The ranges of a whole shard, column by column from the cache; what it lacks is read at once."""
+        """The ranges of a whole shard from the cache; all missing columns are read at once."""
         reader = self._file_reader(shard) if level == "file" else self._row_group_reader(shard)
         if reader is None:
             return self._shard_statistics("file", shard, paths)
@@ -149,21 +149,23 @@ class Index:
         read = reader.ranges(missing) if missing else None
         row_count = self.once(
             (level, shard, None),
-            lambda: self._adding_up(shard, "row_count", reader.row_count() if read is None else read.row_count, level),
+            lambda: self._checked_total(
+                shard, "row_count", reader.row_count() if read is None else read.row_count, level
+            ),
             lambda counts: counts.nbytes,
         )
         columns: dict[str, Ranges] = {}
         for path in known:
             columns[path] = self.once(
                 (level, shard, path),
-                # Another thread's reading may have pushed it out of the cache since it was looked for.
+                # Another thread may have evicted the column since it was looked up.
                 lambda path=path: (read if path in missing and read else reader.ranges([path])).columns[path],  # type: ignore[misc]
                 _ranges_bytes,
             )
         return Statistics(row_count, columns)
 
     def files(self, shards: np.ndarray | Sequence[int] | None, paths: Sequence[str]) -> FileUnits:
-        """The files of some shards (by number, ascending; None: all), with the ranges of these columns."""
+        """The files of these shards (numbers, ascending; None: all), with the ranges of these columns."""
         chosen = tuple(range(len(self.snapshot.shards)) if shards is None else (int(shard) for shard in shards))
 
         def joined() -> FileUnits:
@@ -180,12 +182,12 @@ class Index:
         )
 
     def files_at(self, numbers: np.ndarray, paths: Sequence[str]) -> FileUnits:
-        """Some files by number (ascending), with the ranges of these columns; shards without any are not read."""
+        """The files with these numbers (ascending), with the ranges of these columns; only their shards are read."""
         parts = [self._shard_statistics("file", shard, paths).take(rows) for shard, rows in self._by_shard(numbers)]
         return FileUnits(numbers, _concat(parts))
 
     def _by_shard(self, files: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """Each shard that holds some of these files (ascending), with their rows in it."""
+        """The shards of these files (ascending), each with the rows of its files in the shard."""
         ends = np.searchsorted(files, self.first_file)
         hit = np.flatnonzero(np.diff(ends))
         return [(int(one), files[ends[one] : ends[one + 1]] - self.first_file[one]) for one in hit]
@@ -195,7 +197,7 @@ class Index:
         for shard, rows in self._by_shard(files):
             column = self.once(
                 ("column", shard, name),
-                lambda shard=shard: self._adding_up(  # type: ignore[misc]
+                lambda shard=shard: self._checked_total(  # type: ignore[misc]
                     shard, name, self._file_reader(shard).columns([name]).get(name)
                 ),
                 lambda values: 0 if values is None else values.nbytes,
@@ -206,8 +208,8 @@ class Index:
                 parts.append(column if len(rows) == len(column) else column.take(pa.array(rows)))
         return pa.concat_arrays(parts) if parts else pa.array([], type)
 
-    def _adding_up(self, shard: int, name: str, values: _Column, level: str = "file") -> _Column:
-        """A column of a shard's files. Raises `DamagedIndex` where it does not add up to the shard's rows or bytes."""
+    def _checked_total(self, shard: int, name: str, values: _Column, level: str = "file") -> _Column:
+        """The same values. Raises `DamagedIndex` if their sum is not the total that the snapshot records."""
         record = self.snapshot.shards[shard]
         total = {"row_count": record.totals.rows, "size": record.totals.bytes}.get(name) if level == "file" else None
         if total is not None:
@@ -218,13 +220,13 @@ class Index:
         return values
 
     def paths(self, files: np.ndarray) -> pa.StringArray:
-        """The paths of files by number (ascending), in the table and nowhere else. Raises `UnsafePath`."""
+        """The paths of files by number (ascending). Raises `UnsafePath` for one outside the table."""
         found = self._file_column("path", files, pa.string())
         self.storage.require_inside(found)
         return found
 
     def recorded_paths(self, files: np.ndarray) -> pa.StringArray:
-        """The paths of files by number (ascending), whether or not they are still there."""
+        """The paths of files by number (ascending), unchecked."""
         return self._file_column("path", files, pa.string())
 
     def shard_paths(self, shard: int) -> pa.StringArray:
@@ -247,7 +249,7 @@ class Index:
         return self._file_column("etag", files, pa.string())
 
     def ids(self, files: np.ndarray) -> pa.Int64Array:
-        """By which sketches name files by number (ascending); null for those of which none knows."""
+        """The ids by which sketches refer to files, by number (ascending); null for files in no sketch."""
         return self._file_column("id", files, pa.int64())
 
     def row_counts(self, files: np.ndarray) -> pa.Int64Array:
@@ -260,11 +262,11 @@ class Index:
         return np.asarray(counts).astype(np.int64)
 
     def deletes(self, files: np.ndarray) -> pa.BinaryArray:
-        """The deleted rows of files by number (ascending), as `DataFiles.deletes` keeps them."""
+        """The deleted rows of files by number (ascending), in the form of `DataFiles.deletes`."""
         return self._file_column("deletes", files, pa.binary())
 
     def file_statistics(self, files: np.ndarray, paths: Sequence[str]) -> FileStatistics:
-        """Bounds, counts and exactness of files by number (ascending): more than a proof of skipping needs."""
+        """Bounds, counts and exactness of files by number (ascending), which aggregates need and pruning does not."""
         parts = [self._file_reader(shard).statistics(paths).take(rows) for shard, rows in self._by_shard(files)]
         return FileStatistics.concat(parts) if parts else FileStatistics(pa.array([], pa.int64()), {})
 
@@ -272,11 +274,11 @@ class Index:
 
     def _first_row_group(self, shard: int) -> np.ndarray:
         return self.once(
-            ("first row group", shard), lambda: self._counted_row_groups(shard), lambda firsts: int(firsts.nbytes)
+            ("first row group", shard), lambda: self._read_first_row_group(shard), lambda firsts: int(firsts.nbytes)
         )
 
-    def _counted_row_groups(self, shard: int) -> np.ndarray:
-        """The first row group of each file of a shard, and their number. Raises `DamagedIndex` if it is another one."""
+    def _read_first_row_group(self, shard: int) -> np.ndarray:
+        """The number of each file's first row group in the shard, and the total. Raises `DamagedIndex`."""
         counts = self.row_group_counts(np.arange(self.first_file[shard], self.first_file[shard + 1]))
         first = offsets_of(counts)
         record = self.snapshot.shards[shard]
@@ -301,7 +303,7 @@ class Index:
     # --- everything ---
 
     def data_files(self, shards: Sequence[int] | None = None) -> DataFiles:
-        """All that is known of the files of some shards (None: all), as `commit` takes it."""
+        """All statistics of the files of some shards (None: all), in the form that `commit` takes."""
         chosen = range(len(self.snapshot.shards)) if shards is None else shards
         parts = [self._data_files(shard) for shard in chosen]
         return DataFiles.concat(parts) if parts else self._no_files
@@ -352,7 +354,7 @@ def _reader_bytes(reader: ShardReader) -> int:
 
 
 _UNIT_BYTES = 24
-"""Of the ranges of a column of numbers, about: its bounds and flags."""
+"""The approximate size of a numeric column's range of one unit: its bounds and flags."""
 
 
 def _ranges_bytes(ranges: Ranges) -> int:

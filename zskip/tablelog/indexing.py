@@ -1,4 +1,4 @@
-"""Index foreign Parquet: from footers, from the rows, or from given statistics."""
+"""Index Parquet files of other writers: from their footers, from their rows, or from statistics given by the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zskip.types import logical_type, widens
 
 __all__ = ["from_statistics", "index_files", "refresh"]
 
-# A file system's clock moves in ticks of some milliseconds: within one, a file can be replaced unseen.
+# File system clocks tick every few milliseconds: within a tick, a file can be replaced without a new time.
 _TICK_NS = 20_000_000
 
 
@@ -47,10 +47,10 @@ def index_files(
 ) -> Snapshot:
     """Index the Parquet files of a folder, and commit the index as the first version of an unmanaged table.
 
-    ``deep_scan``: read the rows for what the footers lack. ``statistics``: a table with one row per file, or per row
-    group, to be trusted in place of footers (`from_statistics`); the files need not be there then. ``read``: who
-    reads the footers, and with ``deep_scan`` the rows, of the listed files, if not this machine. ``check``: called
-    with the schema before the commit; may raise.
+    ``deep_scan``: read the rows for what the footers lack. ``statistics``: a table with one row per file or row group,
+    used instead of footers (`from_statistics`); the files need not exist then. ``read``: reads the footers, and with
+    ``deep_scan`` the rows, of the listed files; None: this machine reads them. ``check``: called with the schema before
+    the commit; may raise.
 
     Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
@@ -87,7 +87,7 @@ def index_files(
 def refresh(
     index: Index, *, found: Changes | None = None, threads: int | None = None, progress: Progress = unreported
 ) -> Snapshot:
-    """Index files that were added or changed, drop those that are gone, and commit; without changes, do nothing.
+    """Index files that were added or changed, drop those that are gone, and commit; do nothing without changes.
 
     Raises `ForeignTable`, `CorruptFile`, `SchemaMismatch` and `CommitConflict`.
     """
@@ -121,11 +121,11 @@ def refresh(
 
 
 def _wait_for_next_mtime(storage: Storage, listing: Listing) -> None:
-    """Wait until a file that is replaced from now on gets another modification time than the one that was listed."""
+    """Wait until a file replaced from now on is sure to get a later modification time than the listed one."""
     if storage.local is not None or listing.etag.null_count:
         times = listing.modified
         if not listing.etag.null_count:
-            # a local disk's: the time that is compared is that of the last change of status
+            # On a local disk the ETag is the offset to the time of the last status change, which is compared.
             times = pc.add(times, listing.etag.cast(pa.int64()))
         newest = pc.max(times).as_py() or 0
         left = min(newest + _TICK_NS - time.time_ns(), _TICK_NS)
@@ -148,13 +148,13 @@ def _read(
 
 
 def from_statistics(given: pa.Table, schema: Schema, uri: str) -> DataFiles:
-    """Statistics from elsewhere as those of data files.
+    """Convert statistics given by the user to those of data files.
 
     One row per file or, with a column ``row_group``, per row group: ``path``, ``row_count``, ``size``, and for each
     column c any of ``c.lower``, ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``.
-    A column that is absent, or a null, is unknown. ``path`` may begin with the table's own address.
+    A missing column or a null means unknown. ``path`` may start with the table's address.
 
-    Raises `SchemaMismatch` for bounds that are not of their column's type, and for a table without paths.
+    Raises `SchemaMismatch` for bounds of another type than their column's, and for a table without paths.
     """
     if not isinstance(given, pa.Table):
         raise InvalidOption(f"statistics= is an Arrow table, not {given!r}.")
@@ -204,7 +204,7 @@ def _given(rows: pa.Table, column: Column) -> ColumnStatistics:
 
 
 def _column(rows: pa.Table, name: str, type: pa.DataType) -> pa.Array:
-    """A column of the given statistics as its type; null throughout where there is none."""
+    """A column of the given statistics, cast to a type; all null if it is missing."""
     if name not in rows.column_names:
         return pa.nulls(len(rows), type)
     values = rows.column(name)

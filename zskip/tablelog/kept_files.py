@@ -21,9 +21,9 @@ _FEW = 64
 
 
 def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray | None = None) -> None:
-    """Raise `TableNotFound` where one of a snapshot's files is gone, `DamagedIndex` where its statistics are.
+    """Raise `TableNotFound` if a file of a snapshot is gone, `DamagedIndex` if its statistics are.
 
-    ``listed``: the paths of all files of the storage, where they were listed after the snapshot was read.
+    ``listed``: the paths of all files in the storage, listed after the snapshot was read; None: list them here.
     """
     index = Index(storage, snapshot)
     names = [index.shard_paths(shard) for shard in range(len(snapshot.shards))]
@@ -39,8 +39,10 @@ def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray |
 
 @contextmanager
 def naming_vacuums(storage: Storage, snapshot: Snapshot) -> Iterator[None]:
-    """Raise `FilesRemoved` in place of an error of files or parts that a vacuum removed: those of a version that has
-    expired since, or of the newest version, whose writer has not finished."""
+    """Raise `FilesRemoved` in place of errors about files or parts that a vacuum removed.
+
+    They were those of a version that has expired since, or of the newest version, whose writer has not finished.
+    """
     try:
         yield
     except (CommitConflict, UncertainCommit):
@@ -63,12 +65,12 @@ def naming_vacuums(storage: Storage, snapshot: Snapshot) -> Iterator[None]:
 
 
 def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | None, restored: Snapshot | None) -> None:
-    """Raise `FilesRemoved` where a new file of a commit is gone, or where a vacuum is about to remove it.
+    """Raise `FilesRemoved` if a new file of a commit is gone, or a vacuum is about to remove it.
 
-    ``fresh``: paths of files that no earlier version names · ``candidate``: the version that the commit makes, if it
+    ``fresh``: the paths of files that no earlier version has · ``candidate``: the version being committed, if it
     restores the files of ``restored``, an older version that may have expired.
     """
-    # Intents are read first: a vacuum that ends between the two has removed its files already.
+    # Intents are read before the files: a vacuum that ends in between has removed its files already.
     pending = intents(storage)
     status = _status(storage, fresh)
     gone = status.path.filter(pc.is_null(status.size))
@@ -95,14 +97,14 @@ def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | N
 
 
 def _status(storage: Storage, paths: Sequence[str]) -> Listing:
-    """Size and time of some files; a null size where one is gone."""
+    """The size and time of some files; null for those that are gone."""
     if len(paths) <= _FEW or storage.local is not None:
         return storage.size_and_modified(paths)
-    # A listing returns a thousand files at the cost of one request by name.
+    # Listing a thousand files costs as much as asking for one by name.
     listing = storage.list("")
     wanted = pa.array(sorted(paths), pa.string())
-    place = pc.index_in(wanted, value_set=listing.path)
-    return Listing(wanted, *(column.take(place) for column in (listing.size, listing.modified, listing.etag)))
+    positions = pc.index_in(wanted, value_set=listing.path)
+    return Listing(wanted, *(column.take(positions) for column in (listing.size, listing.modified, listing.etag)))
 
 
 def _shown(paths: pa.StringArray) -> str:

@@ -36,7 +36,7 @@ GO_BACK = "zskip index --repair --go-back, or zskip.repair(path, go_back=True)."
 _ENTRY = re.compile(r"00[0-9]{18}\.json")
 _LARGEST_ENTRY = 1 << 28
 _LARGEST_VERSION = 10**18
-_LONGEST_KEPT, _MOST_KEPT = 1 << 16, 64
+_LARGEST_CACHED, _MOST_CACHED = 1 << 16, 64
 
 
 def entry_path(version: int) -> str:
@@ -48,30 +48,32 @@ def entry_path(version: int) -> str:
     return f"{LOG}/{version:020d}.json"
 
 
-_KEPT: dict[str, tuple[bytes, Snapshot]] = {}
+_CACHE: dict[str, tuple[bytes, Snapshot]] = {}
 
 
 def _snapshot(data: bytes, name: str) -> Snapshot:
     """The snapshot of an entry; cached by its bytes, since opening a table reads its newest entry each time."""
-    before = _KEPT.get(name)
-    if before is not None and before[0] == data:
-        return before[1]
+    cached = _CACHE.get(name)
+    if cached is not None and cached[0] == data:
+        return cached[1]
     snapshot = from_bytes(data, name)
-    if len(_KEPT) >= _MOST_KEPT:
-        _KEPT.clear()
-    _KEPT[name] = data, snapshot
+    if len(_CACHE) >= _MOST_CACHED:
+        _CACHE.clear()
+    _CACHE[name] = data, snapshot
     return snapshot
 
 
 def read_entry(storage: Storage, version: int) -> Snapshot | None:
-    """A version's snapshot, None where there is no such entry. Raises `DamagedIndex` and `UnsupportedFormat`."""
+    """A version's snapshot; None if it has no entry. Raises `DamagedIndex` and `UnsupportedFormat`."""
     path = entry_path(version)
     try:
         data = storage.read_range(path, 0, _LARGEST_ENTRY + 1)
     except FileNotFoundError:
         return None
     snapshot = (
-        _snapshot(data, storage.uri_of(path)) if len(data) <= _LONGEST_KEPT else from_bytes(data, storage.uri_of(path))
+        _snapshot(data, storage.uri_of(path))
+        if len(data) <= _LARGEST_CACHED
+        else from_bytes(data, storage.uri_of(path))
     )
     if snapshot.version != version:
         raise DamagedIndex(f"The log entry {storage.uri_of(path)} says that it is version {snapshot.version}.")
@@ -79,13 +81,13 @@ def read_entry(storage: Storage, version: int) -> Snapshot | None:
 
 
 def versions(storage: Storage, since: int = 0) -> list[int]:
-    """The versions from ``since`` on that the log holds, oldest first, by listing it from there."""
+    """The versions in the log from ``since`` on, ascending, by listing the log from there."""
     names = storage.names(LOG, after=entry_path(since - 1).rpartition("/")[2] if since > 0 else "")
     return sorted(int(name[:20]) for name in names if _ENTRY.fullmatch(name))
 
 
 def latest_version(storage: Storage) -> int:
-    """The newest version; 0 where there is no table. Raises `DamagedIndex` where a committed entry is gone."""
+    """The newest version; 0 if there is no table. Raises `DamagedIndex` if the entry that the hint names is gone."""
     hint = hinted(storage)
     found = versions(storage, hint or 0)
     if hint is not None and not found:
@@ -101,7 +103,7 @@ def hinted(storage: Storage) -> int | None:
     """The version that the hint names; None without a hint."""
     try:
         text = storage.read_range(HINT, 0, 32)
-    except OSError:  # only a hint: without it the log is listed, which raises the store's error if it persists
+    except OSError:  # without the hint the whole log is listed, which raises the store's error if it persists
         return None
     digits = text.strip()
     return int(digits) if digits.isdigit() and 0 < int(digits) < _LARGEST_VERSION else None
@@ -147,7 +149,7 @@ def _version_as_of(storage: Storage, moment: datetime) -> int:
 
 
 def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
-    """The snapshots that the log still holds, newest first."""
+    """The snapshots in the log, newest first. ``limit``: the number of entries to read."""
     kept = versions(storage)
     for version in reversed(kept if limit is None else kept[max(len(kept) - limit, 0) :]):
         snapshot = read_entry(storage, version)
@@ -156,9 +158,9 @@ def history(storage: Storage, limit: int | None = None) -> Iterator[Snapshot]:
 
 
 def write_hint(storage: Storage, version: int) -> None:
-    """Write the hint, unless a later commit has. It is not part of the commit, so errors of the store are ignored.
+    """Write the hint, unless it names a later version. A commit does not depend on it: store errors are ignored.
 
-    Some stores limit replacing an object to about once a second; after faster commits the hint is older.
+    Some stores let an object be replaced about once a second; after faster commits the hint lags behind.
     """
     with suppress(OSError, TableError):
         if (hinted(storage) or 0) < version:

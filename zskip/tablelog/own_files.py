@@ -1,4 +1,4 @@
-"""Files of tables that zskip writes, named by a glob, by a partition's folder or by a folder above the table."""
+"""Refuses data files of zskip tables that are given as plain files: by a glob, or a folder in or above the table."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.(parquet|
 
 
 def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
-    """Raise `ForeignTable` where one of some files belongs to a table that zskip or another format keeps a log of: its
-    rows may have been deleted or replaced since, which only that log tells."""
+    """Raise `ForeignTable` if a file belongs to a table with a log, of zskip or another format.
+
+    Its rows may have been deleted or replaced since, which only the log records.
+    """
     refuse_foreign_files(storage, files)
     ours = files.filter(pc.match_substring_regex(files, DATA_FILE))
     if not len(ours):
@@ -32,16 +34,18 @@ def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:
 
 
 def refuse_files_of_tables_below(storage: Storage, files: pa.StringArray) -> None:
-    """As `refuse_files_of_tables`, of zskip's tables in subfolders alone: nothing is asked of the storage where no file
-    has such a name as zskip gives."""
+    """As `refuse_files_of_tables`, but only for zskip tables in subfolders.
+
+    The storage is asked only if the name of some file is one that zskip gives.
+    """
     ours = files.filter(pc.match_substring_regex(files, DATA_FILE))
     _refuse((storage, folder) for folder in sorted(folders_of(ours) - {""}))
 
 
-def _refuse(places: Iterable[tuple[Storage, str]]) -> None:
-    for place, folder in places:
-        if _is_managed(place, folder):
-            table = place.uri_of(folder.rstrip("/")) if folder else place.uri
+def _refuse(folders: Iterable[tuple[Storage, str]]) -> None:
+    for storage, folder in folders:
+        if _is_managed(storage, folder):
+            table = storage.uri_of(folder.rstrip("/")) if folder else storage.uri
             raise ForeignTable(
                 f"{table} is a table of zskip: its files may hold rows that were deleted or replaced, and only its log "
                 f'tells which. Give the table itself, "{table}", in place of its files or of a folder above it.'

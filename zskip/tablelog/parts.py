@@ -1,7 +1,7 @@
 """Parts: the files of the index, each recorded in a snapshot with its size and a digest of each block.
 
-A reader takes the blocks that cover what it needs, and trusts none before its digest is right: so a ranged read is
-checked as well as a whole one.
+A reader fetches the blocks that cover a byte range, and checks the digest of each before it uses them. So ranged reads
+are checked like whole ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of the side-car: ``size`` in bytes, and the XXH3-64 digests of its blocks of 1 MiB, one after another."""
+    """A file of the side-car: its ``size`` in bytes, and the XXH3-64 digests of its 1 MiB blocks, concatenated."""
 
     path: str
     size: int
@@ -46,7 +46,7 @@ class Part:
 
     @staticmethod
     def from_json(json: object) -> Part:
-        """Raises `UnsafePath` for a path outside the side-car, `ValueError` for anything else that cannot be."""
+        """Raises `UnsafePath` for a path outside the side-car, `ValueError` for any other invalid field."""
         match json:
             case {"path": str(path), "size": int(size), "xxh3_64": str(digests)}:
                 if not _NAME.fullmatch(path):
@@ -59,14 +59,14 @@ class Part:
 
 
 class Drafts:
-    """The parts that are written for one change, which `discard` removes again where it is not made."""
+    """The parts written for one change. `discard` removes them if the change is not made."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self._begun: list[str] = []
 
     def publish(self, folder: str, suffix: str, data: bytes) -> Part:
-        """Write a part durably under a name that no other has. ``folder``: "stats", "layout" or "sketches"."""
+        """Write a part durably under a unique name. ``folder``: "stats", "layout" or "sketches"."""
         path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
         self._begun.append(path)
         self.storage.put(path, data)
@@ -74,7 +74,7 @@ class Drafts:
         return Part(path, len(data), b"".join(xxhash.xxh3_64_digest(block) for block in blocks))
 
     def write(self, folder: str, suffix: str, write: Callable[[BinaryIO], _Value]) -> tuple[Part, _Value]:
-        """As `publish`, for data that ``write`` streams, never all of it in memory; also returns its result."""
+        """As `publish`, for data that ``write`` streams to a file; also returns the result of ``write``."""
         path = f"_zskip/{folder}/{secrets.token_hex(16)}{suffix}"
         self._begun.append(path)
         with self.storage.open_writer(path) as target:
@@ -85,18 +85,18 @@ class Drafts:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The parts that were written, some of them perhaps incomplete."""
+        """The parts that were started; some may be incomplete."""
         return frozenset(self._begun)
 
     def discard(self, keep: Collection[str] = ()) -> None:
-        """Remove the parts that were written, also incomplete ones, except those to keep."""
-        useless = [path for path in self._begun if path not in keep]
+        """Remove all parts, incomplete ones included, except those to keep."""
+        unused = [path for path in self._begun if path not in keep]
         self._begun = [path for path in self._begun if path in keep]
-        abandon(self.storage, useless)
+        abandon(self.storage, unused)
 
 
 class _Digested(io.RawIOBase):
-    """Passes bytes on to another file, and takes the digest of each block of them."""
+    """Writes to another file, and computes the digest of each block."""
 
     def __init__(self, target: BinaryIO) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ def read_part(storage: Storage, part: Part) -> bytes:
 
 
 def is_intact(storage: Storage, part: Part) -> bool:
-    """Whether a part is there, with the bytes that its snapshot promises."""
+    """Whether a part exists and all its blocks match their digests."""
     try:
         read_part(storage, part)
     except DamagedIndex:
@@ -142,7 +142,7 @@ def is_intact(storage: Storage, part: Part) -> bool:
 
 
 class PartFile(io.RawIOBase):
-    """A part as a file to read, block by block, each checked when it is first touched. Raises `DamagedIndex`."""
+    """A part as a readable file. Blocks are fetched and checked on first use. Raises `DamagedIndex`."""
 
     def __init__(self, storage: Storage, part: Part) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class PartFile(io.RawIOBase):
         return whole[start - first * BLOCK_BYTES : end - first * BLOCK_BYTES]
 
     def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Have the blocks of these byte ranges (start, end) at hand: one request for each run of missing blocks."""
+        """Fetch the blocks of these byte ranges (start, end), with one request per run of missing blocks."""
         wanted = {
             block
             for start, end in ranges
@@ -200,11 +200,11 @@ class PartFile(io.RawIOBase):
 
     @property
     def kept_bytes(self) -> int:
-        """What stays in memory after `release`, at most."""
+        """The most bytes that stay in memory after `release`."""
         return self._part.size if self._part.size <= _SMALL else 0
 
     def release(self) -> None:
-        """Forget the blocks that were read, all but a small part's."""
+        """Drop the fetched blocks, unless the part is small."""
         if self._part.size > _SMALL:
             self._blocks.clear()
 
@@ -228,7 +228,7 @@ class PartFile(io.RawIOBase):
 
 
 def lost(storage: Storage, part: Part, what: str) -> str:
-    """The message for a part that is not what its snapshot records: where it is, what is wrong, what helps."""
+    """The error message for a part that does not match its snapshot. ``what``: the defect, as a predicate."""
     if isinstance(storage, LocalStorage) and not storage.durable:
         return f"The file {storage.uri_of(part.path)} of the cache {what}. Open the table again: it is made anew then."
     return (
