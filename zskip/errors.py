@@ -244,8 +244,10 @@ def in_quotes(name: str) -> str:
 _LONGEST_NAME = 200
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str], *, listed: bool = False) -> str:
     """A hint that names the closest candidate, or lists a few; empty where there is none.
+
+    ``listed``: the message lists them already, or they are too many, so that only a close one is worth a hint.
 
     >>> nearest("src_pi", ["ts", "src_ip"])
     ' Did you mean "src_ip"?'
@@ -256,7 +258,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     close = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), list(folded), n=1, cutoff=0.5)
     if close:
         return f" Did you mean {in_quotes(folded[close[0]])}?"
-    if not pool:
+    if listed or not pool:
         return ""
     shown = ", ".join(pool[:8]) + (", …" if len(pool) > 8 else "")
     return f" There are: {shown}."

@@ -45,7 +45,7 @@ def require_number(name: str, value: Any, *, least: int, most: int = 1 << 62, wh
 def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
     """Requires one of some words; the error suggests the nearest one."""
     if not isinstance(value, str) or value not in choices:
-        offered = nearest(value, choices) if isinstance(value, str) else ""
+        offered = nearest(value, choices, listed=True) if isinstance(value, str) else ""
         raise InvalidOption(f"{name}= is one of {', '.join(choices)}, not {shown(value)}.{offered}")
 
 

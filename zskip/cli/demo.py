@@ -8,7 +8,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -17,6 +17,7 @@ from zskip.bench.report import SMALL_BYTES, TOO_SMALL
 from zskip.byte_sizes import size_text
 from zskip.cli.arguments import Commands, add_command, add_json
 from zskip.cli.terminal import grid, out, print_json, working
+from zskip.plan.shares import Share
 from zskip.sample_data import Sample, demo_data
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
         f"{totals.rows:,} rows of Zeek logs by {', '.join(BY)}: {totals.files} files, {totals.row_groups} row groups, "
         f"{size_text(totals.bytes)}, laid out and indexed in {seconds_write:.1f} s.\n"
     )
+    files, size = (whole([getattr(each["skipped"], name) for each in answers]) for name in ("files", "bytes"))
+    console.print(f"All {len(answers)} look-ups: files skipped {files}, bytes skipped {size}.\n")
+    if totals.bytes < SMALL_BYTES:
+        console.print(f"{TOO_SMALL}\n")
     titles = ("look-up", "rows", "files skipped", "bytes", "zskip", "glob", "")
     grid(titles, [line(answer) for answer in answers])
     wrong = [answer["name"] for answer in answers if not answer["equal"]]
@@ -157,8 +162,11 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
         if wrong
         else "\nEach answer holds exactly the rows of a full scan. Times are medians of five, planning included."
     )
-    if totals.bytes < SMALL_BYTES:
-        console.print(TOO_SMALL)
+
+
+def whole(shares: Sequence[Share]) -> Share:
+    """The sum of shares whose counts are known."""
+    return Share(sum(share.part or 0 for share in shares), sum(share.whole or 0 for share in shares))
 
 
 def compare(clustering: Mapping[str, Mapping[str, ColumnDepth]]) -> None:

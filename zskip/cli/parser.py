@@ -64,9 +64,7 @@ class Parser(argparse.ArgumentParser):
         if not unknown[0].startswith("-"):
             self.error(f'"{name}" is one argument too many. Quote a predicate that has spaces.')
         first = unknown[0].partition("=")[0]
-        hint = nearest(first, self._option_string_actions)
-        # Where no option is near, `nearest` lists some: --help has all.
-        self.error(f'there is no option "{first}".{hint if "Did you mean" in hint else ""}')
+        self.error(f'there is no option "{first}".{nearest(first, self._option_string_actions, listed=True)}')
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> str:

@@ -122,13 +122,23 @@ function fit(range, lower, upper) {
   range.setv({start: least - margin, end: greatest + margin});
 }
 
+// Labels of time with their hour; the first has the day below it, or the year.
+function timeLabels(model) {
+  const clock = ["seconds", "minsec", "minutes", "hourmin", "hours"], fine = ["microseconds", "milliseconds"];
+  const each = (names, text) => Object.fromEntries(names.map((name) => [name, text]));
+  const context = model("DatetimeTickFormatter",
+    {...each([...fine, ...clock], "%Y-%m-%d"), days: "%Y", months: "", years: "", strip_leading_zeros: false});
+  return {...each(fine, "%H:%M:%S.%6N"), ...each(["seconds", "minsec"], "%H:%M:%S"),
+    ...each(["minutes", "hourmin", "hours"], "%H:%M"), context, context_which: "start"};
+}
+
 // An axis shows a column: its label, dates as dates, texts and decimals as themselves.
 function showColumn(axis, page, path) {
   const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
   const time = column.kind === "date" || column.kind === "timestamp";
   axis.axis_label = path;
   axis.ticker = model(time ? "DatetimeTicker" : "BasicTicker");
-  axis.formatter = time ? model("DatetimeTickFormatter")
+  axis.formatter = time ? model("DatetimeTickFormatter", timeLabels(model))
     : column.kind === "number" && column.scale === 1 ? model("BasicTickFormatter", {use_scientific: false})
     : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
 }
