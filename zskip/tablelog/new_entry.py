@@ -1,4 +1,4 @@
-"""Create a log entry, and make sure that it belongs to the table's history.
+"""Creates a log entry, and checks that it belongs to the table's history.
 
 An entry is created only if it is absent. That alone does not prove that its number is new: a vacuum may have removed an
 entry of that number. So after creating an entry, a writer reads the log again:
@@ -53,10 +53,10 @@ def later(snapshot: Snapshot) -> datetime:
 
 
 def create(storage: Storage, snapshot: Snapshot) -> bool:
-    """Create the entry of a new version; False where another writer has created it, even if it was vacuumed since.
+    """Create the entry of a new version; False if another writer has created it, even if it was vacuumed since.
 
-    Raises `UncertainCommit` where it is unknown whether the entry exists or belongs to the table, and any other error
-    where it does not exist.
+    Raises `UncertainCommit` if it is unknown whether the entry exists or belongs to the table, and any other error if
+    it does not exist.
     """
     if not _put(storage, snapshot):
         return False
@@ -118,7 +118,7 @@ def _descends(storage: Storage, snapshot: Snapshot, newest: Snapshot, found: lis
     while (distance := known.version - snapshot.version) > len(known.ancestors):
         reached = [version for version in between if known.version - len(known.ancestors) <= version < known.version]
         if not reached:
-            # A vacuum removes fewer entries at once than lie between: that one was removed before this was created.
+            # More entries lie in between than a vacuum removes at once: that one was removed before this was created.
             if snapshot.version in found and known.version - 1 not in found and distance > ANCESTORS:
                 return False
             raise UncertainCommit(_unsure(storage, snapshot, "was made, and may have come too late"))

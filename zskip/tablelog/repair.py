@@ -1,14 +1,14 @@
 """Repair: rebuild lost parts of the index from the data files' footers, as far as possible.
 
-| what is lost | what is done |
+| lost | repair |
 | --- | --- |
-| statistics | read from the footers of the files that the shard names |
-| names of files | those that are there and in no other shard, if their number, bytes, rows and bounds are right |
-| a fitted layout | left out: the next append fits one to its rows, ``optimize(full=True)`` to all |
-| the newest entry | only when told to go back: the newest version that can be read is the table again |
+| statistics | read from the footers of the shard's files |
+| names of files | the files in no other shard, if their number, bytes, rows and bounds match the shard's |
+| a fitted layout | dropped: the next append fits one to its rows, ``optimize(full=True)`` to all rows |
+| the newest entry | with ``go_back`` only: the newest readable version becomes the table again |
 
-What footers do not tell becomes unknown, and is then kept by every plan; counts of NaN are often known all the same,
-since the snapshot itself says of a shard that it has none.
+What footers lack becomes unknown, so every plan keeps the file. NaN counts often survive, since the snapshot records
+which columns of a shard have no NaN.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _ASKED_VERSIONS = 32
 
 
 def repair(storage: Storage, *, go_back: bool = False, threads: int | None = None) -> tuple[Snapshot, Repaired]:
-    """Make the newest version readable again, as a new version where anything was lost.
+    """Make the newest version readable again, by a new version if anything was lost.
 
-    ``go_back``: where the newest log entry itself is lost, give up what it said. Raises `DamagedIndex` where what is
-    lost cannot be restored, and says why; nothing is changed then. Raises `TableNotFound` and `CommitConflict`.
+    ``go_back``: if the newest log entry is lost, return to the newest readable one. Raises `DamagedIndex`, with nothing
+    changed, if what is lost cannot be restored; `TableNotFound`; and `CommitConflict`.
     """
     snapshot, went_back_to = _readable(storage, go_back)
     for _ in range(_ATTEMPTS):
@@ -73,7 +73,7 @@ def repair(storage: Storage, *, go_back: bool = False, threads: int | None = Non
 
 
 def _readable(storage: Storage, go_back: bool) -> tuple[Snapshot, int | None]:
-    """The newest snapshot; where it is lost, the newest that is not, made the newest again if that is allowed."""
+    """The newest snapshot; if it is lost and ``go_back`` allows it, the newest readable one, made the newest again."""
     try:
         return log.load(storage), None
     except DamagedIndex as error:
@@ -104,14 +104,14 @@ def _readable(storage: Storage, go_back: bool) -> tuple[Snapshot, int | None]:
         parent=older.version,
         details={"restored": older.version},
         removed=(),
-        ancestors=(),  # those of the entries that were lost are not known
+        ancestors=(),  # the ids of the lost entries are unknown
     )
     storage.put(log.entry_path(newest), to_bytes(restored))
     return restored, older.version
 
 
 def _snapshots(storage: Storage, versions: Iterator[int]) -> Iterator[Snapshot]:
-    """Those of the versions that can be read."""
+    """The snapshots of the readable versions."""
     for version in versions:
         try:
             found = log.read_entry(storage, version)
@@ -125,7 +125,7 @@ def _snapshots(storage: Storage, versions: Iterator[int]) -> Iterator[Snapshot]:
 
 
 def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads: int | None) -> Snapshot | None:
-    """The next version, with new parts in place of the lost ones; None where another writer came first."""
+    """Commit the next version, with new parts in place of the lost ones; None if another writer came first."""
     nameless = [shard for shard in snapshot.shards if shard.file_part in lost]
     without_groups = [shard for shard in snapshot.shards if shard not in nameless and shard.row_group_part in lost]
     layout = snapshot.layout
@@ -133,7 +133,7 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
         layout = replace(layout, assignment=None, part=None)
     snapshot = replace(snapshot, layout=layout)
     if not snapshot.managed:
-        # The folder is the table: what the lost shards held is taken in as it is now.
+        # The folder is the table: its files in the lost shards are indexed again as they are now.
         intact = tuple(shard for shard in snapshot.shards if shard not in (*nameless, *without_groups))
         return refresh(Index(storage, replace(snapshot, shards=intact)), threads=threads)
     drafts = Drafts(storage)
@@ -157,7 +157,7 @@ def _rebuilt(storage: Storage, snapshot: Snapshot, lost: Sequence[Part], threads
 
 
 def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lost: Sequence[Part]) -> Snapshot | None:
-    """The next version, of these shards; None where another writer came first."""
+    """Commit the next version, with these shards; None if another writer came first."""
     details = {"parts": [part.path for part in lost]}
     made = successor(snapshot, snapshot, shards=tuple(shards), operation="repair", details=details)
     if not create(storage, made):
@@ -167,7 +167,7 @@ def _committed(storage: Storage, snapshot: Snapshot, shards: Sequence[Shard], lo
 
 
 def _with_row_groups(drafts: Drafts, snapshot: Snapshot, shard: Shard, threads: int | None) -> tuple[Shard, ...]:
-    """A shard whose file part is whole, with its row groups read anew."""
+    """A shard whose file part is intact, with its row groups read again from footers."""
     storage = drafts.storage
     index = Index(storage, replace(snapshot, shards=(replace(shard, row_group_part=None),)))
     numbers = np.arange(len(index))
@@ -190,7 +190,7 @@ def _with_row_groups(drafts: Drafts, snapshot: Snapshot, shard: Shard, threads: 
 
 
 def _named_again(drafts: Drafts, snapshot: Snapshot, lost: Sequence[Shard], threads: int | None) -> tuple[Shard, ...]:
-    """Shards of which not even the files' names are left, from the files that are there and in no other shard."""
+    """Rebuild shards whose file names are lost, from the data files that are in no other shard."""
     storage = drafts.storage
     totals = Totals.of([shard.totals for shard in lost])
     others = tuple(shard for shard in snapshot.shards if shard not in lost)
@@ -216,10 +216,10 @@ def _named_again(drafts: Drafts, snapshot: Snapshot, lost: Sequence[Shard], thre
 
 
 def _guesses(storage: Storage, snapshot: Snapshot, free: DataFiles, totals: Totals) -> list[np.ndarray]:
-    """Which of the files that no other shard names the lost ones may have named, as masks, each once.
+    """The candidate sets of files for the lost shards, as distinct masks over the files in no other shard.
 
-    All; those that an older version names and no later one removed; those that it names; all but those that were
-    removed. Their number, bytes, rows and row groups must be right.
+    Candidates: all files; those that an older version has and no later one removed; those that it has; all but the
+    removed ones. Their number, bytes, rows and row groups must match ``totals``.
     """
     everything = np.ones(len(free), bool)
     tried, alive, removed = [everything], ~everything, _is_in(free, snapshot.removed)
@@ -255,7 +255,7 @@ def _written(drafts: Drafts, snapshot: Snapshot, files: DataFiles) -> tuple[Shar
 
 
 def _agree(made: Sequence[Shard], lost: Sequence[Shard]) -> bool:
-    """Whether the bounds that are known of both are the same. Of several lost shards, no one's own are made again."""
+    """Whether all bounds known of both shards are equal. Several lost shards are rebuilt together, and not compared."""
     if len(made) != 1 or len(lost) != 1:
         return True
     for path, bounds in made[0].ranges.items():
@@ -267,7 +267,7 @@ def _agree(made: Sequence[Shard], lost: Sequence[Shard]) -> bool:
 
 
 def _free_of_nan(files: DataFiles, lost: Sequence[Shard]) -> DataFiles:
-    """The statistics, with a count of no NaN for the columns that have none in any of the lost shards."""
+    """The statistics, with a NaN count of 0 for the columns without NaN in all lost shards."""
     bounds = [shard.ranges for shard in lost]
     clean = [path for path in bounds[0] if all(path in each and each[path].nans == 0 for each in bounds)]
     units, groups = (
@@ -278,7 +278,7 @@ def _free_of_nan(files: DataFiles, lost: Sequence[Shard]) -> DataFiles:
 
 
 def _without_nan(units: FileStatistics, where: dict[str, np.ndarray]) -> FileStatistics:
-    """The statistics, with a count of no NaN where that is known from elsewhere."""
+    """The statistics, with a NaN count of 0 in the units that ``where`` selects."""
     columns = dict(units.columns)
     for path, known in where.items():
         column = columns.get(path)

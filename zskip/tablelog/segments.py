@@ -1,7 +1,7 @@
 """Open, publish and merge the segments of a table's sketches, so that few remain after any number of commits.
 
-Segments of about one size become one whenever enough have come together (O'Neil 1996, the log-structured merge-tree),
-in the commit that adds the last of them; `optimize` makes one of all.
+Segments of similar size are merged when there are enough of them (O'Neil 1996, the log-structured merge-tree), by the
+commit that adds the last one; `optimize` merges all.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("zskip")
-FOLDER, SUFFIX = "sketches", ".sketch"  # no suffix of data files: globs find those too
+FOLDER, SUFFIX = "sketches", ".sketch"  # not a data file's suffix, which globs would match
 _FEW_FILES, _NEARLY_ALL = 10, 0.9
 _FANOUTS = ((1 << 16, 2), (1 << 20, 4), (1 << 62, 8))
-"""Of one order of magnitude (a factor of four), so many segments become one, by how many entries they have."""
+"""How many segments of one size class (a factor of four) are merged: (upper limit of entries, number of segments)."""
 
 
 def open_segment(storage: Storage, record: SegmentRecord) -> Segment:
-    """A segment to look up in. Raises `DamagedIndex`."""
+    """Open a segment for look-ups. Raises `DamagedIndex`."""
     file = PartFile(storage, record.part)
     return Segment(file, f"The part {record.part.path} of the index of {storage.uri}", file.release)
 
 
 def new_ids(files: int) -> pa.Int64Array:
-    """Ids of as many files: one after another, from a number that no one has drawn before in all likelihood.
+    """Consecutive ids for new files, from a random start that is unique in all likelihood.
 
-    Were two files of a table to get one id, a look-up that finds either would keep both.
+    If two files had the same id, a look-up that finds one would keep both.
     """
     return pa.array(np.arange(files) + secrets.randbits(62))
 
@@ -59,7 +59,7 @@ def new_ids(files: int) -> pa.Int64Array:
 def published(
     drafts: Drafts, builder: SketchBuilder, ids: Mapping[str, int], threads: int = 1
 ) -> tuple[SketchRecord, ...]:
-    """The segments of all that a builder has collected, written; ``ids``: of the files by path."""
+    """Write the segments of everything a builder has collected. ``ids``: of the files, by path."""
     if not len(builder):
         return tuple(map(SketchRecord, builder.names))
 
@@ -72,7 +72,7 @@ def published(
 
 
 def require_selective(storage: Storage, record: SketchRecord) -> None:
-    """Raise `InvalidOption` for a sketch that would skip next to nothing: nearly every file holds nearly every key."""
+    """Raise `InvalidOption` for a sketch that would skip almost nothing: nearly every file holds nearly every key."""
     for segment in record.segments:
         keys = 0 if segment.files < _FEW_FILES else open_segment(storage, segment).distinct_keys()
         if keys and segment.entries > _NEARLY_ALL * keys * segment.files:
@@ -85,25 +85,25 @@ def require_selective(storage: Storage, record: SketchRecord) -> None:
 
 
 def merged_crowds(drafts: Drafts, sketches: Sequence[SketchRecord]) -> tuple[SketchRecord, ...]:
-    """The same sketches in fewer segments, where enough of one size have come together."""
+    """The same sketches, with segments of similar size merged where there are enough of them."""
     return tuple(_without_crowds(drafts, record) for record in sketches)
 
 
 def _without_crowds(drafts: Drafts, record: SketchRecord) -> SketchRecord:
     if record.name.kind not in SKETCHES:
-        return record  # of a later zskip
+        return record  # a kind of a later zskip
     while (crowd := _crowd(record.segments)) is not None:
         try:
             one = _merged(drafts, record, [record.segments[number] for number in crowd], None)
         except DamagedIndex:
-            return record  # A commit does not fail for it: plans name the damaged part, and repair rebuilds it.
+            return record  # Do not fail the commit: plans report the damaged part, and repair rebuilds it.
         rest = [segment for number, segment in enumerate(record.segments) if number not in crowd]
         record = replace(record, segments=(*rest, *one))
     return record
 
 
 def _crowd(segments: Sequence[SegmentRecord]) -> list[int] | None:
-    """The first segments, by number, of one order of magnitude that are enough to be merged."""
+    """The numbers of the first segments of one size class that are enough to be merged; None if there are none."""
     levels: dict[int, list[int]] = {}
     for number, segment in enumerate(segments):
         level = levels.setdefault(max(segment.entries.bit_length() - 1, 0) // 2, [])
@@ -119,16 +119,16 @@ def segment_paths(sketches: Sequence[SketchRecord]) -> frozenset[str]:
 
 
 def merged_wholly(drafts: Drafts, snapshot: Snapshot) -> Snapshot:
-    """The same snapshot with one segment for each sketch; a sketch that cannot be read stays as it is."""
+    """The same snapshot with one segment per sketch; an unreadable sketch stays as it is."""
     index = Index(drafts.storage, snapshot)
     alive = np.sort(np.asarray(index.ids(np.arange(len(index))).drop_null()))
     return replace(snapshot, sketches=tuple(_merged_all(drafts, sketch, alive) for sketch in snapshot.sketches))
 
 
 def _merged_all(drafts: Drafts, record: SketchRecord, alive: NDArray[np.int64]) -> SketchRecord:
-    """The same sketch in one segment, of the files that still are in the table: ``alive``, their ids, ascending.
+    """The same sketch in one segment, restricted to the live files. ``alive``: their ids, ascending.
 
-    A sketch that is one such segment already stays as it is; so does one that cannot be read, which skips nothing.
+    A sketch that has such a segment already, or cannot be read, stays as it is.
     """
     if record.name.kind not in SKETCHES:
         return record
@@ -146,7 +146,7 @@ def _merged_all(drafts: Drafts, record: SketchRecord, alive: NDArray[np.int64]) 
 def _merged(
     drafts: Drafts, record: SketchRecord, segments: Sequence[SegmentRecord], alive: NDArray[np.int64] | None
 ) -> tuple[SegmentRecord, ...]:
-    """These segments as one; none where it would know no file."""
+    """These segments merged into one; none if it would cover no file. ``alive``: ids to keep, ascending; None: all."""
     opened = [open_segment(drafts.storage, segment) for segment in segments]
     ids = np.unique(np.concatenate([np.zeros(0, np.int64), *(segment.coverage.ids() for segment in opened)]))
     if alive is not None:

@@ -1,4 +1,4 @@
-"""Derive the shards of a version from the one before: remove files, and merge small shards."""
+"""Derives the shards of a version from those of the version before: removes files, and merges small shards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FANOUT, _SMALL = 8, FILES_PER_SHARD // 2
 
 
 def without(drafts: Drafts, snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[Shard, ...], int]:
-    """A snapshot's shards without some files, and how many of these it had. A shard that has none stays as it is."""
+    """A snapshot's shards without some files, and how many of these it had. Shards without any are not rewritten."""
     gone = pa.array(sorted(set(paths)), pa.string())
     if not len(gone):
         return snapshot.shards, 0
@@ -39,16 +39,16 @@ def without(drafts: Drafts, snapshot: Snapshot, paths: Sequence[str]) -> tuple[t
 
 
 def merged(drafts: Drafts, snapshot: Snapshot) -> Snapshot:
-    """The same files in fewer shards: whenever so many of about one size have come together, they become one.
+    """The same files in fewer shards: eight shards of similar size are merged into one.
 
-    So any number of small commits leaves few shards, and each file's statistics are rewritten a few times only
+    So any number of small commits leaves few shards, and rewrites each file's statistics only a few times
     (O'Neil 1996, the log-structured merge-tree).
     """
     while (crowd := _crowd(snapshot.shards)) is not None:
         one = _written(drafts, Index(drafts.storage, snapshot).data_files(crowd), snapshot)
         rest = [shard for number, shard in enumerate(snapshot.shards) if number not in crowd]
-        place = crowd[-1] + 1 - len(crowd)
-        snapshot = replace(snapshot, shards=(*rest[:place], *one, *rest[place:]))
+        position = crowd[-1] + 1 - len(crowd)
+        snapshot = replace(snapshot, shards=(*rest[:position], *one, *rest[position:]))
     return snapshot
 
 
@@ -58,7 +58,7 @@ def _written(drafts: Drafts, files: DataFiles, snapshot: Snapshot) -> tuple[Shar
 
 
 def _crowd(shards: Sequence[Shard]) -> list[int] | None:
-    """The first `_FANOUT` small shards of one order of magnitude, by number; None where there are not so many."""
+    """The numbers of the first `_FANOUT` small shards of one size class; None if no class has as many."""
     levels: dict[int, list[int]] = {}
     for number, shard in enumerate(shards):
         if shard.totals.files < _SMALL:

@@ -1,4 +1,4 @@
-"""`ShardIds`: which shards may hold the files of some ids, by the runs of ids that a snapshot records of each shard."""
+"""`ShardIds`: finds the shards that may hold files with given ids, by the ranges of ids that a snapshot records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ShardIds:
-    """The runs of all shards, each with the number of its shard: ids from ``first`` to below ``end``.
+    """The ranges of ids of all shards, from ``first`` to below ``end``, each with the number of its ``shard``.
 
-    ``unrecorded``: the shards of which the snapshot says nothing.
+    ``unrecorded``: the shards for which the snapshot records no ids.
     """
 
     first: Ints
@@ -30,7 +30,7 @@ class ShardIds:
 
     @staticmethod
     def of(shards: Sequence[Shard]) -> ShardIds:
-        """Those of a snapshot."""
+        """The ranges of a snapshot's shards."""
         runs = [(*run, number) for number, shard in enumerate(shards) for run in shard.ids]
         first, count, owner = np.array(runs, np.int64).reshape(-1, 3).T
         unrecorded = np.array([number for number, shard in enumerate(shards) if not shard.ids], np.int64)

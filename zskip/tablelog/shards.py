@@ -1,11 +1,11 @@
-"""Shards: the statistics of some thousand files and of their row groups, as two Parquet files.
+"""Shards: the statistics of some thousand files and of their row groups, in two Parquet files.
 
-| file part, one row a file | row-group part, one row a row group |
+| file part, one row per file | row-group part, one row per row group |
 | --- | --- |
 | path, size, modified, etag, id, row_count, row_groups | file (its row in the file part), row_count |
 | <path>.lower, .upper, .null_count, .nan_count, .lower_exact, .upper_exact | the same |
 
-A column that is null throughout is left out. Types that Parquet does not keep exactly stand as integers in their unit.
+Columns that are all null are left out. Types that Parquet cannot store exactly are stored as integers in their unit.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def write_shards(
     first: Sequence[str] = (),
     partition_by: Sequence[str] = (),
 ) -> tuple[Shard, ...]:
-    """Write the parts of as many shards as these files need, in their order, durably.
+    """Write these files' statistics durably, in order, to as many shards as they need.
 
-    ``version``: of the table that is to hold them; a column that is added later is NULL in all their rows. ``first``:
-    the columns whose ranges the snapshot itself must hold (the layout's), before others of the schema.
-    ``partition_by``: columns whose bounds are the values of rows, and never cut short.
+    ``version``: the table's version that will have them; a column added later is NULL in all their rows. ``first``:
+    the layout's columns, whose ranges the snapshot itself records before those of other columns. ``partition_by``:
+    columns whose bounds are never truncated, since they are the values of the rows.
     """
     uncut = frozenset(schema.column(name).path for name in partition_by)
     bounded = tuple(dict.fromkeys([*first, *schema.columns]))[:_BOUNDED_COLUMNS]
@@ -99,7 +99,7 @@ def _write_shard(
 
 
 def _runs_of_ids(ids: pa.Int64Array) -> tuple[tuple[int, int], ...]:
-    """At most `_RUNS_OF_IDS` runs in which all these ids lie, by first id and length; none where a file has no id.
+    """At most `_RUNS_OF_IDS` ranges that contain these ids, as first id and length; none if a file has no id.
 
     >>> _runs_of_ids(pa.array([7, 8, 3, 9]))
     ((3, 1), (7, 3))
@@ -108,7 +108,7 @@ def _runs_of_ids(ids: pa.Int64Array) -> tuple[tuple[int, int], ...]:
         return ()
     ordered = np.sort(np.asarray(ids))
     gaps = np.diff(ordered)
-    # Beyond so many runs, the nearest ones are taken together, with the ids between them.
+    # If there are more, the nearest ranges are joined, with the ids between them.
     cuts = np.sort(np.argsort(gaps, kind="stable")[1 - _RUNS_OF_IDS :])
     cuts = cuts[gaps[cuts] > 1]
     first, last = ordered[np.append(0, cuts + 1)], ordered[np.append(cuts, len(ordered) - 1)]
@@ -116,7 +116,7 @@ def _runs_of_ids(ids: pa.Int64Array) -> tuple[tuple[int, int], ...]:
 
 
 def _flat(units: FileStatistics, uncut: Collection[str]) -> dict[str, pa.Array]:
-    """The statistics as columns, long bounds cut short but for those of some columns, Parquet-proof."""
+    """The statistics as columns that Parquet can store. Long bounds are truncated, except in ``uncut`` columns."""
     flat = {"row_count": units.row_count}
     for path, column in units.columns.items():
         longest = _LONGEST if path in uncut else _BOUND_LENGTH
@@ -145,12 +145,12 @@ def _publish(drafts: Drafts, columns: Mapping[str, pa.Array]) -> Part:
     table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
     repeated = [name for name in columns if name.rpartition(".")[2] not in _FLAT and name not in _UNREPEATED]
-    # Neighbours in layout order have bounds near each other: their differences need few bits, and any engine adds them.
+    # Neighbours in layout order have similar bounds: their deltas need few bits, and any engine decodes them.
     near = [name for name, values in columns.items() if name not in repeated and _is_integer(values.type)]
     pq.write_table(
         table,
         sink,
-        # LZ4 never shrinks anything to less than a 255th: a large part stays below what a reader takes for a bomb.
+        # LZ4 compresses at most 255-fold, so a reader never takes a large part for a decompression bomb.
         compression="zstd" if table.nbytes < _ALWAYS_FINE else "lz4",
         use_dictionary=repeated,
         column_encoding=dict.fromkeys(near, "DELTA_BINARY_PACKED"),
@@ -167,7 +167,7 @@ def _is_integer(type: pa.DataType) -> bool:
 
 
 def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
-    """Each column's range over all units, cut short where it is long."""
+    """Each column's range over all units, truncated if long."""
     found = {}
     for path in paths:
         column = units.columns.get(path)
@@ -187,14 +187,14 @@ def _bounds(units: FileStatistics, paths: Sequence[str]) -> dict[str, Bounds]:
 
 
 def _extreme(bounds: pa.Array, matters: pa.BooleanArray, which: str) -> pa.Array:
-    """The least or greatest bound among the units that may hold a value, as one slot; unknown if any of them is."""
+    """The minimum or maximum bound of the units that may hold a value, in one slot; unknown if any of them is."""
     matter = bounds.filter(matters)
     if matter.null_count or not len(matter):
         return pa.nulls(1, bounds.type)
     number = t.ticks(bounds.type)
     comparable = matter.view(number) if number is not None else matter
     comparable = comparable.cast(pa.float32()) if t.is_float16(bounds.type) else comparable
-    # Not through a Python value: decimals of other writers may have more digits than their type allows.
+    # Not as a Python value: decimals of other writers may have more digits than their type allows.
     found = pa.repeat(pc.min_max(comparable)[which], 1)
     return found.view(bounds.type) if number is not None else found.cast(bounds.type)
 
@@ -205,10 +205,10 @@ def _sum(counts: pa.Int64Array) -> int | None:
 
 
 class ShardReader:
-    """One of a shard's parts, read by column; every read is checked against the snapshot's digests.
+    """Reads one part of a shard by column, and checks every read against the snapshot's digests.
 
-    ``lacking``: columns that the table got later, and that are NULL in all rows. Raises `DamagedIndex` where the part
-    is not what the snapshot says.
+    ``lacking``: columns added to the table later, which are NULL in all rows. Raises `DamagedIndex` if the part does
+    not match the snapshot.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class ShardReader:
         self._numbers = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
 
     def columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Whole columns of the part by name, of those that are there."""
+        """The part's columns with these names; missing ones are left out."""
         stored = [name for name in names if name in self._numbers]
         metadata = self._parquet.metadata
         with self._lock:
@@ -263,7 +263,7 @@ class ShardReader:
         return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
 
     def _unfolds(self, name: str) -> bool:
-        """Whether few bytes may decode to many: texts in a dictionary or by prefixes, which zskip never writes."""
+        """Whether few bytes may decode to many: strings in a dictionary or delta-encoded, which zskip never writes."""
         column = self._parquet.metadata.schema.column(self._numbers[name])
         if column.max_repetition_level:
             raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))
@@ -272,7 +272,7 @@ class ShardReader:
         )
 
     def _in_steps(self, name: str) -> pa.Array:
-        """A column of texts, decoded little by little, up to what a part may hold."""
+        """A column of strings, decoded in batches up to the most bytes that a part may hold."""
         longest = max(chunk.total_uncompressed_size for chunk in self._chunks(name))
         most, steps = max(_ALWAYS_FINE, self._part.size * _LARGEST_EXPANSION), []
         for step in self._parquet.iter_batches(max(1, _STEP_BYTES // max(longest, 1)), columns=[name]):
@@ -284,19 +284,19 @@ class ShardReader:
 
     @property
     def nbytes(self) -> int:
-        """About what it holds in memory between two readings: the footer, and a small part's bytes."""
+        """The approximate memory in bytes between two reads: the footer, and a small part's bytes."""
         return 2000 * len(self._numbers) + self._file.kept_bytes
 
     def row_count(self) -> pa.Int64Array:
-        """Rows of each unit."""
+        """The row count of each unit."""
         return self.columns(["row_count"]).get("row_count", pa.nulls(self._rows, pa.int64()))
 
     def ranges(self, paths: Sequence[str]) -> Statistics:
-        """The ranges of these columns, for proofs; exactness, which only min() and max() need, is not read."""
+        """The ranges of these columns, for pruning; exactness, which only min() and max() need, is not read."""
         return self._statistics(paths, _PROVING).statistics()
 
     def statistics(self, paths: Sequence[str]) -> FileStatistics:
-        """What is known of these columns, one slot per unit; a column that the schema lacks is left out."""
+        """The statistics of these columns, one slot per unit; columns that the schema lacks are left out."""
         return self._statistics(paths, _FIELDS)
 
     def _statistics(self, paths: Sequence[str], fields: Sequence[str]) -> FileStatistics:
@@ -319,9 +319,9 @@ class ShardReader:
 
 
 def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:
-    """Bounds as the table's type of today: a table may have widened a column since they were written.
+    """Bounds in the table's current type, which may be wider than the one they were written with.
 
-    An int64 may also be asked for as an int32, as Spark reads small numbers in folder names: bounds that fit are kept.
+    An int64 may also become an int32, since Spark reads small numbers in folder names so: bounds that fit are kept.
     """
     if t.is_int64(bounds.type) and t.is_int32(type):
         narrow = bounds.cast(type, safe=False)

@@ -1,4 +1,4 @@
-"""Shorten long bounds so that they remain bounds."""
+"""Truncates long bounds so that they remain bounds: lower ones down, upper ones up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 
 
 def shorten_lower(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanArray]:
-    """Lower bounds cut to their first ``length`` characters or bytes, and which were cut; a prefix sorts no higher.
+    """Truncate lower bounds to ``length`` characters or bytes; also returns which were truncated.
 
     >>> shorten_lower(pa.array(["abc", "b"]), 2)[0].to_pylist()
     ['ab', 'b']
@@ -26,9 +26,9 @@ def shorten_lower(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanAr
 
 
 def shorten_upper(bounds: pa.Array, length: int) -> tuple[pa.Array, pa.BooleanArray]:
-    """Upper bounds cut to ``length`` characters or bytes and rounded up, and which were cut.
+    """Truncate upper bounds to ``length`` characters or bytes, and round them up; also returns which were truncated.
 
-    The last character of what is kept becomes its successor. Where it has none, the bound becomes unknown.
+    The last character kept is replaced with its successor. If it has none, the bound becomes unknown.
 
     >>> shorten_upper(pa.array(["abc", "b", "a" + chr(0x10FFFF) + "c"]), 2)[0].to_pylist()
     ['ac', 'b', None]

@@ -1,8 +1,8 @@
-"""`SketchEvidence`: what a snapshot's sketches know of files, as proofs ask for it (`zskip.pruning.Evidence`).
+"""`SketchEvidence`: implements `zskip.pruning.Evidence` with the sketches of a snapshot.
 
     constants ──hash──▶ keys ──look-up in each segment──▶ ids of files ──▶ their numbers in the snapshot
 
-A file that no readable segment knows may hold anything.
+A file that no readable segment covers may hold any value.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Ints = NDArray[np.int64]
 _Answer = TypeVar("_Answer")
 
 _MOST_PAIRS = 1 << 24
-"""Of files that no segment knows, and values: they are all named one by one."""
+"""The most pairs of an uncovered file and a value that `may_hold` lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """Of a shard's files: ``known``, whether a segment knows each; their ids, ascending, and each one's place."""
+    """``known``: whether a segment covers each file of a shard; ``ids``: ascending; ``order``: each id's row."""
 
     known: NDArray[np.bool_]
     ids: Ints
@@ -50,9 +50,9 @@ class _Shard:
 
 @dataclass(slots=True)
 class Sketches:
-    """The sketches of an index, opened when they are first asked. Any number of threads may ask.
+    """The sketches of an index, opened on first use. Threads may share one.
 
-    ``unreadable``: why a sketch's segments cannot be read, of those that cannot; they skip nothing.
+    ``unreadable``: for each sketch with unreadable segments, the error; these segments skip nothing.
     """
 
     index: Index
@@ -63,16 +63,16 @@ class Sketches:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def evidence(self, files: Ints, columns: list[str]) -> SketchEvidence | None:
-        """Evidence about units, by the number of each one's file (ascending); None where no column has a sketch."""
+        """Evidence about units, given the number of each one's file (ascending); None if no column has a sketch."""
         sketched = any(sketch.name.column in columns for sketch in self.index.snapshot.sketches)
         return SketchEvidence(self, files) if sketched else None
 
     def record(self, name: SketchName) -> SketchRecord | None:
-        """The sketch of this name, if the table has it."""
+        """The sketch with this name; None if the table lacks it."""
         return next((sketch for sketch in self.index.snapshot.sketches if sketch.name == name), None)
 
     def segments(self, record: SketchRecord) -> tuple[Segment, ...]:
-        """The segments of a sketch that can be read."""
+        """The readable segments of a sketch."""
         with self._lock:
             if record.name not in self._opened:
                 opened = []
@@ -85,12 +85,12 @@ class Sketches:
             return self._opened[record.name]
 
     def knows(self, record: SketchRecord) -> NDArray[np.bool_]:
-        """Of every file of the index, whether a segment that can be opened knows it."""
+        """Whether a readable segment covers each file of the index."""
         shards = range(len(self.index.snapshot.shards))
         return np.concatenate([np.zeros(0, bool), *(self.shard(record, shard).known for shard in shards)])
 
     def shard(self, record: SketchRecord, shard: int) -> _Shard:
-        """What the segments of a sketch know of a shard's files."""
+        """The coverage of a shard's files by the segments of a sketch."""
         key = record.name, shard
         if key not in self._shards:
             files = np.arange(self.index.first_file[shard], self.index.first_file[shard + 1])
@@ -119,17 +119,17 @@ class Sketches:
         return self._all_with(record, partial(_files_with, wanted=wanted))
 
     def sketch_of(self, term: Scalar, kind: str) -> SketchRecord | None:
-        """The sketch of a column, if it is one and has it."""
+        """The sketch of a term; None if the term is not a column or has none of this kind."""
         return self.record(SketchName(term.path, kind)) if isinstance(term, Reference) else None
 
     def _all_with(self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]]) -> Ints:
-        """The files that a look-up finds, and those that no segment knows."""
+        """The files that a look-up finds, and those that no segment covers."""
         while (found := self.found(record, find)) is None:
-            pass  # once more, without the segment that cannot be read
+            pass  # retry without the unreadable segment
         return np.union1d(found[0], self._nowhere(record))
 
     def _nowhere(self, record: SketchRecord) -> Ints:
-        """The files that no segment knows, ascending; ids are read only of shards whose runs leave that open."""
+        """The files that no segment covers, ascending. Ids are read only for shards whose ranges do not decide it."""
         if record.name not in self._unknown:
             covered = Coverage.union(segment.coverage for segment in self.segments(record))
             first = self.index.first_file
@@ -157,7 +157,7 @@ class Sketches:
         self.unreadable[record.name] = str(error)
 
     def answer(self, record: SketchRecord, segment: Segment, ask: Callable[[Segment], _Answer]) -> _Answer | None:
-        """What a segment answers; None where it cannot be read, and it is left out from then on."""
+        """The result of ``ask``; None if the segment cannot be read, which excludes it from then on."""
         try:
             return ask(segment)
         except DamagedIndex as error:
@@ -171,9 +171,9 @@ class Sketches:
     def found(
         self, record: SketchRecord, find: Callable[[Segment], tuple[Ints, Ints]], shards: list[int] | None = None
     ) -> tuple[Ints, Ints] | None:
-        """What a look-up finds in these shards (None: in all): files by number, and what was found in each.
+        """The result of a look-up in these shards (None: in all): numbers of files, and the key found in each.
 
-        None where a segment cannot be read; it is left out from then on.
+        None if a segment cannot be read, which excludes it from then on.
         """
         what, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for segment in self.segments(record):
@@ -200,21 +200,21 @@ def sketches_of(index: Index) -> Sketches:
 
 
 def _expanded(low: NDArray[np.intp], high: NDArray[np.intp]) -> tuple[Ints, Ints]:
-    """Every number of the half-open ranges, with the place of its range."""
+    """Every number of the half-open ranges, after the position of its range."""
     counts = high - low
     place = np.repeat(np.arange(len(low), dtype=np.int64), counts)
     return place, np.arange(counts.sum(), dtype=np.int64) + np.repeat(low - (np.cumsum(counts) - counts), counts)
 
 
 def _files_with(segment: Segment, wanted: Hashes) -> tuple[Ints, Ints]:
-    """The files of a segment with all of these trigrams, twice: they are what is found, and where."""
+    """The files of a segment that hold all of these trigrams, as both keys and files of a look-up's result."""
     files = substrings.files_with(segment, wanted)
     return files, files
 
 
 @dataclass(frozen=True, slots=True)
 class SketchEvidence:
-    """Evidence about units, each of which is a file or a part of one; ``files``: its number (ascending)."""
+    """Evidence about units, each a file or a part of one. ``files``: the number of each one's file (ascending)."""
 
     sketches: Sketches
     files: Ints
@@ -228,7 +228,7 @@ class SketchEvidence:
         files, shards = self.files[units], self._shards(units)
         found = self.sketches.found(record, lambda segment: segment.find(keys), shards)
         if found is None:
-            return self.may_hold(term, values, units)  # a segment less
+            return self.may_hold(term, values, units)  # retry without the unreadable segment
         unknown = units[~self._known(record, files, shards)]
         if len(unknown) * len(values) > _MOST_PAIRS:
             return None
@@ -276,7 +276,7 @@ class SketchEvidence:
         return np.flatnonzero(np.diff(ends)).tolist()
 
     def _ids(self, record: SketchRecord, files: Ints, shards: list[int]) -> Ints:
-        """By which segments name these files (ascending), which are in these shards; −1 where none does."""
+        """The ids of these files (ascending), which are in these shards; −1 for a file without one."""
         first, ids = self.sketches.index.first_file, [np.zeros(0, np.int64)]
         for shard in shards:
             known = self.sketches.shard(record, shard)
@@ -287,7 +287,7 @@ class SketchEvidence:
         return np.concatenate(ids)
 
     def _known(self, record: SketchRecord, files: Ints, shards: list[int]) -> NDArray[np.bool_]:
-        """Whether a segment knows each of these files (ascending), which are in these shards."""
+        """Whether a segment covers each of these files (ascending), which are in these shards."""
         first = self.sketches.index.first_file
         ends = np.searchsorted(files, first)
         parts = [

@@ -16,7 +16,7 @@ _MOST_SEGMENTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SegmentRecord:
-    """A part that holds a segment; ``files`` that it knows, and ``entries``: pairs of a key and a file."""
+    """A part that holds a segment. ``files``: the number covered; ``entries``: the number of pairs of key and file."""
 
     part: Part
     files: int
@@ -25,14 +25,14 @@ class SegmentRecord:
 
 @dataclass(frozen=True, slots=True)
 class SketchRecord:
-    """A sketch of a table. Files that none of its segments knows are kept by every plan."""
+    """A sketch of a table. Every plan keeps the files that none of its segments covers."""
 
     name: SketchName
     segments: tuple[SegmentRecord, ...] = ()
 
     @property
     def bytes(self) -> int:
-        """The size of its segments."""
+        """The size of its segments in bytes."""
         return sum(segment.part.size for segment in self.segments)
 
     def to_json(self) -> dict[str, Json]:
@@ -47,7 +47,7 @@ class SketchRecord:
 
     @staticmethod
     def from_json(json: Json) -> SketchRecord:
-        """Raises `KeyError`, `TypeError` or `ValueError` for what is none."""
+        """Raises `KeyError`, `TypeError` or `ValueError` for an invalid record."""
         segments = []
         for one in json["segments"]:
             files, entries = one["files"], one["entries"]
@@ -60,6 +60,6 @@ class SketchRecord:
 
 
 def with_segments(records: Sequence[SketchRecord], new: Sequence[SketchRecord]) -> tuple[SketchRecord, ...]:
-    """The same sketches with the segments of others added. A sketch that was dropped meanwhile stays dropped."""
+    """The sketches with the segments of ``new`` added. A sketch that was dropped meanwhile stays dropped."""
     added = {record.name: record.segments for record in new}
     return tuple(replace(one, segments=(*one.segments, *added.get(one.name, ()))) for one in records)

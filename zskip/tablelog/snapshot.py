@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 FORMAT = 1
-# How many of the commits before it a version names, and by how many digits of their ids.
+# How many earlier commits a version records, and by how many digits of their ids.
 ANCESTORS, ANCESTOR_DIGITS = 64, 16
 _LARGEST_ENTRY = 1 << 28
-# More than any table has; what a plan holds of it in memory stays within some bytes for each.
+# Limits above any real table, which bound the memory of a plan over a forged snapshot.
 _MOST_FILES, _MOST_FILES_A_SHARD, _MOST_ROW_GROUPS_A_SHARD = 1 << 28, 1 << 20, 1 << 26
 _HEAD = re.compile(rb'\{"zskip":(\d{1,9}),"xxh3_128":"([0-9a-f]{32})","snapshot":')
 _Kind = TypeVar("_Kind")
@@ -47,7 +47,7 @@ _Kind = TypeVar("_Kind")
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a table or a shard holds. A count is None where some statistics that were handed over lack it."""
+    """The totals of a table or a shard. A count is None if statistics given by the user lack it."""
 
     files: int
     row_groups: int
@@ -56,7 +56,7 @@ class Totals:
 
     @staticmethod
     def of(parts: Sequence[Totals]) -> Totals:
-        """The sum."""
+        """The sum of the parts."""
         return Totals(
             sum(part.files for part in parts),
             sum(part.row_groups for part in parts),
@@ -89,9 +89,9 @@ class Bounds:
 class Shard:
     """Up to some thousands of files, and the parts that hold their statistics.
 
-    ``version``: of the table that these parts were written for. ``row_group_part`` is None where every file has
-    exactly one row group: then the file's statistics are its own. ``ids``: runs in which the ids of all its files lie,
-    ascending, each as its first id and its length; empty where some file has no id, or the snapshot lacks them.
+    ``version``: the table's version for which the parts were written. ``row_group_part`` is None if every file has
+    exactly one row group, whose statistics are then the file's. ``ids``: ranges that contain the ids of all its files,
+    ascending, as first id and length; empty if a file has no id, or the snapshot does not record them.
     """
 
     version: int
@@ -103,7 +103,7 @@ class Shard:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts of its files and, where it has one, of their row groups."""
+        """The file part and, if there is one, the row-group part."""
         return [part for part in (self.file_part, self.row_group_part) if part is not None]
 
     def to_json(self) -> dict[str, Json]:
@@ -133,7 +133,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class LayoutRecord:
-    """How the rows were laid out. ``assignment`` is what `Assignment.to_json` gave, or None where ``part`` holds it."""
+    """How the rows were laid out. ``assignment``: from `Assignment.to_json`; None if it is stored in ``part``."""
 
     name: str
     columns: tuple[str, ...]
@@ -166,15 +166,15 @@ class LayoutRecord:
 class Snapshot:
     """One committed state of a table.
 
-    ``managed``: zskip wrote the files, which are then immutable; else it only indexed them, and they may change.
-    ``partition_by``: the columns whose values stand in the folders' names. ``operation``: the verb that made this
-    state, with what it did in ``details``. ``time``: UTC, later than the parent's. ``parent``: the version before, or
+    ``managed``: zskip wrote the files, which are immutable; otherwise it only indexed them, and they may change.
+    ``partition_by``: the columns whose values are in the folders' names. ``operation``: the verb that made this
+    version, with its results in ``details``. ``time``: UTC, later than the parent's. ``parent``: the version before, or
     None. ``applications``: the last batch that each application has appended, so that none is appended twice.
-    ``added``: the version that added a column, for those that were not there from the start. ``removed``: the paths of
-    the files that the parent had and this version has not, where they are few: by these a repair tells lost names.
-    ``ancestors``: how the ids of the commits before this one begin, the parent's first, at most `ANCESTORS` of them.
-    ``sketches``: those of the table, which files that are added get as well.
-    ``uniform``: zskip wrote every file with exactly the table's columns and types, so that no reader needs the schema.
+    ``added``: the version that added each column that version 1 lacks. ``removed``: the paths of the parent's files
+    that this version lacks, if they are few; a repair uses them to find lost names. ``ancestors``: the leading digits
+    of the ids of the commits before this one, the parent's first, at most `ANCESTORS` of them. ``sketches``: the
+    table's, which new files get as well. ``uniform``: zskip wrote every file with exactly the table's columns and
+    types, so that no reader needs the schema.
     """
 
     version: int
@@ -204,12 +204,12 @@ class Snapshot:
         )
 
     def lacking(self, shard: Shard) -> frozenset[str]:
-        """The columns that the table got after a shard was written: they are NULL in all its rows."""
+        """The columns added to the table after a shard was written, which are NULL in all its rows."""
         return frozenset(path for path, version in self.added.items() if version > shard.version)
 
     @property
     def parts(self) -> list[Part]:
-        """The parts of all shards and of a large layout; not those of sketches, without which a table can be read."""
+        """The parts of all shards and of a large layout; not those of sketches, which reading a table does not need."""
         apart = [] if self.layout is None or self.layout.part is None else [self.layout.part]
         return [*(part for shard in self.shards for part in shard.parts), *apart]
 
@@ -311,7 +311,7 @@ def _run_of_ids(json: Json) -> tuple[int, int]:
 
 
 def _require_plausible_shards(shards: Sequence[Shard]) -> None:
-    """Raise `ValueError` for a part that is named twice, which could make a small folder a table without end."""
+    """Raise `ValueError` for a part named twice, by which a small folder could pretend to be a huge table."""
     parts = [part.path for shard in shards for part in shard.parts]
     if len(set(parts)) < len(parts):
         raise ValueError("a part is named twice")
@@ -351,9 +351,9 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Decoding makes many objects and no garbage; a full collection amid it walks through all that was ever imported.
+    """Turn off garbage collection: decoding makes many objects and no garbage, and a full collection visits them all.
 
-    Of a table of ten million files: 32 ms with it, and 10 without. Whichever thread turned it off turns it on again.
+    For a table of ten million files: 32 ms with it, 10 ms without. The thread that turned it off turns it on again.
     """
     collecting = gc.isenabled()
     gc.disable()

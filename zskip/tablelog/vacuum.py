@@ -31,7 +31,7 @@ _UNPUBLISHED = r"(^|/)\.[^/]*\.[0-9a-f]{16}\.tmp$"
 _OURS = rf"{DATA_FILE}|^_zskip/((stats|layout|sketches)/|log/vacuum-)[^/]+$|{_STAGING}|{_UNPUBLISHED}"
 _INTENT = r"^_zskip/log/vacuum-"
 _INDEX_ONLY = r"^_(zskip|data)/"
-# Folders inside this one that are tables of their own.
+# Folders inside this one that hold tables of their own.
 _OTHER_TABLE = r"^(?P<folder>.+/)(?:_zskip|_delta_log|\.hoodie)/"
 _LOG = logging.getLogger("zskip")
 _AT_ONCE, _ENTRIES_AT_ONCE = 16, 1000
@@ -97,7 +97,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
 
 
 def _newest(storage: Storage) -> tuple[Snapshot, list[int]]:
-    """The newest version, and the versions up to it; read again where another vacuum removed it between."""
+    """The newest version, and the versions up to it; read again if another vacuum removed it in between."""
     while True:
         newest = log.load(storage)
         versions = [version for version in log.versions(storage) if version <= newest.version]
@@ -159,7 +159,7 @@ def _remove_empty_staging(storage: Storage, removed: pa.StringArray) -> None:
 
 
 def _read(storage: Storage, versions: Sequence[int]) -> Iterator[Snapshot]:
-    """The snapshots of some versions, a few of them in memory at once."""
+    """The snapshots of some versions, with a limited number in memory at once."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for start in range(0, len(versions), _ENTRIES_AT_ONCE):
             some = versions[start : start + _ENTRIES_AT_ONCE]
@@ -169,7 +169,7 @@ def _read(storage: Storage, versions: Sequence[int]) -> Iterator[Snapshot]:
 
 
 def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int:
-    """The oldest version that was still the newest at the horizon or later; versions' times increase."""
+    """The oldest version that was still the newest at the horizon or later. The times of versions increase."""
     low, high = 0, len(versions) - 1
     while low < high:
         middle = (low + high) // 2
@@ -182,7 +182,7 @@ def _first_kept(storage: Storage, versions: list[int], horizon: datetime) -> int
 
 
 def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
-    """The paths of all data files and parts of some versions; a shard that several share is read once."""
+    """The paths of all data files and parts of some versions; a shard shared by several is read once."""
     seen: set[str] = set()
     named: list[pa.StringArray] = []
     for snapshot in _read(storage, versions):

@@ -1,4 +1,4 @@
-"""The intent of a vacuum: what it is about to remove, written into the log before the vacuum reads it the last time.
+"""The intent of a vacuum: what it is about to remove, written to the log before the vacuum reads the log a last time.
 
 A commit may name files that are older than a vacuum's horizon: its writer was suspended for long, or it restores an old
 version. Either the vacuum sees the commit's entry and keeps the files, or the commit, which looks for intents after
@@ -26,7 +26,7 @@ __all__ = ["INTENT_LASTS", "VacuumIntent", "declared", "intents"]
 _PREFIX, _SUFFIX = "vacuum-", ".json"
 
 INTENT_LASTS = timedelta(days=1)
-"""How old an intent is when other vacuums may remove it."""
+"""The age at which other vacuums may remove an intent."""
 
 _GIVEN_UP = INTENT_LASTS / 2
 
@@ -46,8 +46,8 @@ class VacuumIntent:
 def declared(storage: Storage, horizon: int, kept_from: int) -> Iterator[Callable[[], None]]:
     """Declare an intent for the time that the ``with`` block removes files; afterwards the intent is removed.
 
-    The block calls what it is given before it removes anything: that raises `FilesRemoved` where the intent was
-    declared so long ago that others may not heed it.
+    The block must call the yielded function before it removes anything: it raises `FilesRemoved` if the intent was
+    declared so long ago that others may ignore it.
     """
     path, start = f"{LOG}/{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}", time.time()
 
