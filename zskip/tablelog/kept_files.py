@@ -53,9 +53,9 @@ def naming_vacuums(storage: Storage, snapshot: Snapshot) -> Iterator[None]:
                 f"{storage.uri}: a vacuum removed version {snapshot.version} while a change was based on it. Repeat "
                 f"the change. The vacuum's older_than has to be longer than a change takes. ({error})"
             ) from error
-        newest = log.latest_version(storage)
+        newest, hint = log.latest_version(storage), log.hinted(storage)
         # A writer writes the hint after it has checked that its files are there.
-        if isinstance(error, DamagedIndex) and newest > max(log.hinted(storage) or 0, 1):
+        if isinstance(error, DamagedIndex) and hint is not None and newest > hint:
             raise FilesRemoved(
                 f"{storage.uri}: version {newest} cannot be read, and its writer has not finished. If a vacuum removed "
                 f"its files while it was suspended, it takes the version back as soon as it goes on: repeat the change "
