@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import duckdb
@@ -27,3 +28,18 @@ def test_another_dialect_of_duckdb_is_refused(tmp_path: Path) -> None:
         con.execute("SET dialect_compatibility_mode = 'spark'")
         with pytest.raises(InvalidOption, match="dialect_compatibility_mode"):
             table.plan("a / 2 > 1").to_duckdb(con)
+
+
+@pytest.mark.parametrize("where", ["ts >= '2018-02-01'", "ts::DATE >= '2018-02-01'", "ts = l"])
+def test_another_calendar_is_refused_where_times_have_a_zone(where: str, tmp_path: Path) -> None:
+    moments = [dt.datetime(2018, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=n) for n in range(90)]
+    rows = {
+        "ts": pa.array(moments, pa.timestamp("us", "UTC")),
+        "l": pa.array([moment.replace(tzinfo=None) for moment in moments], pa.timestamp("us")),
+    }
+    table = zskip.write(pa.table(rows), tmp_path / "t", by=["ts"], files=9)
+    with duckdb.connect() as con:
+        con.execute("SET TimeZone = 'UTC'; SET Calendar = 'buddhist'")
+        with pytest.raises(InvalidOption, match="Calendar"):
+            table.plan(where).to_duckdb(con)
+        assert len(table.plan("l >= '2018-02-01'").to_duckdb(con).fetchall()) == 59

@@ -11,6 +11,7 @@ from zskip.errors import InvalidOption
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from zskip.expr import Predicate
 
@@ -18,6 +19,7 @@ __all__ = ["require_planned_meaning"]
 
 # Settings, each with the value under which proofs hold.
 _OF_TEXTS = {"default_collation": ""}
+_OF_ZONED_TIMES = {"Calendar": "gregorian"}
 _OF_FUNCTIONS = {
     "integer_division": "false",
     "ieee_floating_point_ops": "true",
@@ -34,20 +36,26 @@ _MAY_CALL = re.compile(
 
 def require_planned_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnection) -> None:
     """Raise `InvalidOption` where a setting of the connection gives the predicate another meaning than was planned."""
-    calls = bool(_MAY_CALL.search(predicate.sql("duckdb") or ""))
-    if not calls and not _reads_texts(predicate):
+    usual: dict[str, str] = {}
+    if _MAY_CALL.search(predicate.sql("duckdb") or ""):
+        usual |= _OF_TEXTS | _OF_FUNCTIONS
+    types = _types_read(predicate)
+    if any(t.is_string(type) or t.is_large_string(type) or t.is_string_view(type) for type in types):
+        usual |= _OF_TEXTS
+    if any(t.is_timestamp(type) and type.tz is not None for type in types):
+        usual |= _OF_ZONED_TIMES  # texts and local times are cast to such a column's type
+    if not usual:
         return
-    for name, value in _unusual(con, _OF_TEXTS | _OF_FUNCTIONS if calls else _OF_TEXTS).items():
+    for name, value in _unusual(con, usual).items():
         raise InvalidOption(
             f"The connection has {name} = '{value}', with which the predicate may mean something else than it was "
             f"planned for. RESET {name}, read the plan on another connection, or read it with to_arrow()."
         )
 
 
-def _reads_texts(predicate: Predicate) -> bool:
+def _types_read(predicate: Predicate) -> list[pa.DataType]:
     types = [predicate.schema.columns[path].type for path in predicate.columns]
-    plain = [type.value_type if t.is_dictionary(type) or t.is_run_end_encoded(type) else type for type in types]
-    return any(t.is_string(type) or t.is_large_string(type) or t.is_string_view(type) for type in plain)
+    return [type.value_type if t.is_dictionary(type) or t.is_run_end_encoded(type) else type for type in types]
 
 
 def _unusual(con: duckdb.DuckDBPyConnection, usual: Mapping[str, str]) -> dict[str, str]:
