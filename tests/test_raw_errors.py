@@ -22,10 +22,12 @@ from zskip.errors import (
     FilesRemoved,
     ForeignTable,
     InvalidOption,
+    SchemaError,
     SchemaMismatch,
     TableError,
     TableNotFound,
     UnknownParameter,
+    UnsafePath,
 )
 from zskip.schema import Schema
 from zskip.storage import open_storage
@@ -272,3 +274,24 @@ def test_a_parameter_at_the_end_of_its_type_is_refused(value: object, message: s
     for dialect in ("duckdb", "spark"):
         with pytest.raises(UnknownParameter, match=message):
             bind("a = ?", Schema(pa.schema({"a": pa.int64()})), params=[value], dialect=dialect)
+
+
+def test_files_without_a_column_that_engines_can_read_are_refused(tmp_path: Path) -> None:
+    """Every read raised an error of DuckDB's."""
+    (tmp_path / "nameless").mkdir()
+    pq.write_table(pa.table({"": [1], "x": [1]}), tmp_path / "nameless" / "a.parquet")
+    with pytest.raises(SchemaError, match="no name"):
+        zskip.index(tmp_path / "nameless")
+    (tmp_path / "day" / "day=1").mkdir(parents=True)
+    pq.write_table(pa.table({"day": [1]}), tmp_path / "day" / "day=1" / "a.parquet")
+    with pytest.raises(SchemaError, match="hold no column"):
+        zskip.index(tmp_path / "day")
+    assert not list(tmp_path.rglob("_zskip"))
+
+
+def test_a_source_whose_name_is_not_utf8_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.parquet")
+    os.rename(tmp_path / "a.parquet", path)
+    with pytest.raises(UnsafePath, match=r"xff\.parquet.*not UTF-8"):
+        zskip.write(path, tmp_path / "t", by="x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from zskip import hive
 from zskip import types as t
-from zskip.errors import InvalidOption, NoParquet, SchemaMismatch, TableExists
+from zskip.errors import InvalidOption, NoParquet, SchemaError, SchemaMismatch, TableExists
 from zskip.parquet import footers, from_rows
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
@@ -70,6 +70,8 @@ def index_files(
         _wait_for_next_mtime(storage, listing)
         schema, files = read(listing) if read else _read(storage, listing, schema, deep_scan, threads, progress)
         details = {"source": "rows" if deep_scan else "footers"}
+    partition_by = tuple(hive.partitions(files.path))
+    _require_columns(storage, schema, partition_by)
     if check is not None:
         check(schema)
     return commit(
@@ -79,7 +81,7 @@ def index_files(
         add=files,
         schema=schema,
         managed=False,
-        partition_by=tuple(hive.partitions(files.path)),
+        partition_by=partition_by,
         details=details,
     )
 
@@ -103,6 +105,7 @@ def refresh(
     if len(fresh):
         _wait_for_next_mtime(storage, fresh)
         schema, files = _read(storage, fresh, schema, deep_scan, threads, progress, grow=True)
+        _require_columns(storage, schema, snapshot.partition_by)
     return commit(
         storage,
         snapshot,
@@ -118,6 +121,15 @@ def refresh(
             "removed": len(differs.removed),
         },
     )
+
+
+def _require_columns(storage: Storage, schema: Schema, partition_by: Sequence[str]) -> None:
+    """Raise `SchemaError` unless the files hold columns, each with a name, that engines can read."""
+    names = schema.arrow.names
+    if "" in names:
+        raise SchemaError(f"A column of the files in {storage.uri} has no name, so SQL cannot refer to it.")
+    if not set(names) - set(partition_by):
+        raise SchemaError(f"The files in {storage.uri} hold no column but those that folder names give: {names}.")
 
 
 def _wait_for_next_mtime(storage: Storage, listing: Listing) -> None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from zskip import hive
 from zskip import types as t
-from zskip.errors import CorruptFile, InvalidOption, NoParquet
+from zskip.errors import CorruptFile, InvalidOption, NoParquet, UnsafePath
 from zskip.expr.sql_literals import identifier
 from zskip.parquet.foreign import open_parquet, with_parquet_types
 from zskip.storage import Storage, open_storage
@@ -107,6 +107,9 @@ def _expanded(path: str, storage_options: Mapping[str, Any] | None) -> list[_Fil
         files = [_File(path)]
     else:
         files = [_File(name) for name in sorted(glob.glob(path, recursive=True)) if os.path.isfile(name)]
+    for file in files:
+        if any("\ud800" <= letter <= "\udfff" for letter in file.name):
+            raise UnsafePath(f"The name {os.fsencode(file.name)!r} of a file is not UTF-8. Rename the file.")
     if not files:
         raise NoParquet(_NO_SOURCE.format(path))
     absolute = [os.path.splitdrive(os.path.abspath(file.name)) for file in files]
