@@ -97,4 +97,6 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
         plot.boxes(STATISTICS, "n", "nope")
     with pytest.raises(InvalidOption):
         plot.save(plot.boxes(STATISTICS, "n", "day"), tmp_path / "a.nope")
+    with pytest.raises(InvalidOption, match="no folder"):
+        plot.save(plot.boxes(STATISTICS, "n", "day"), tmp_path / "nodir" / "a.svg")
     assert not list(tmp_path.iterdir())

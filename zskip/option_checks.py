@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -20,6 +21,7 @@ __all__ = [
     "require_choice",
     "require_flag",
     "require_number",
+    "require_output",
     "require_path",
 ]
 
@@ -52,6 +54,17 @@ def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
 def require_path(name: str, value: object) -> None:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
         raise refuse(name, "a path", value)
+
+
+def require_output(path: str | os.PathLike[str]) -> Path:
+    """The file to write; raises `InvalidOption` where it cannot lie there. To call before the work, not after it."""
+    require_path("path", path)
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidOption(f'"{target}" is a folder: name a file in it.')
+    if not target.parent.is_dir():
+        raise InvalidOption(f'There is no folder "{target.parent}" for {target.name}: make it, or name another file.')
+    return target
 
 
 def require_callback(name: str, value: object) -> None:

@@ -21,6 +21,7 @@ from zskip import types as t
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.keys import dense_codes
 from zskip.layouts import ColumnDepth
+from zskip.option_checks import require_output
 from zskip.stats import Ranges, Statistics
 
 if TYPE_CHECKING:
@@ -115,8 +116,11 @@ def depth_histogram(depths: Mapping[str, ColumnDepth]) -> altair.HConcatChart:
 
 
 def save(chart: altair.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
-    """Write a chart in the format of the file's extension. Raises `InvalidOption` for an unknown one."""
-    target = Path(path)
+    """Write a chart in the format of the file's extension.
+
+    Raises `InvalidOption` for an unknown format, and for a path at which no file can be written.
+    """
+    target = require_output(path)
     if target.suffix.lower() not in _FORMATS:
         raise InvalidOption(f'The picture format of "{target.name}" is unknown. Use {", ".join(_FORMATS)}.')
     if target.suffix.lower() == ".html":

@@ -28,7 +28,7 @@ from zskip.engines.arrow import output_schema, to_arrow, to_batches
 from zskip.errors import CommitConflict, InvalidOption, TableExists, TableNotFound, UnsupportedFormat, nearest
 from zskip.expr import Predicate
 from zskip.layouts.depth import Clustering, depths
-from zskip.option_checks import check_options, refuse
+from zskip.option_checks import check_options, refuse, require_output
 from zskip.plan import Plan, Survivors
 from zskip.progress import Progress, unreported
 from zskip.receipts import (
@@ -1036,10 +1036,11 @@ class Table:
         each reads · ``alternatives``: read a sample of the rows, and list what ``where`` and the workload would read in
         other layouts of the same columns, and in four times as many files.
 
-        Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files, and `MissingDependency` without
-        Bokeh.
+        Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files and for a path at which no file
+        can be written, and `MissingDependency` without Bokeh.
         """
         check_options(columns=columns, alternatives=alternatives)
+        target = require_output(path)
         from zskip import explore
 
         predicate = None if where is None else _bound(where, self.snapshot.schema, "duckdb", "UTC", None)
@@ -1057,7 +1058,8 @@ class Table:
                 total_rows=self.snapshot.totals.rows or len(rows),
             )
         page = explore.page(self._index, predicate, columns=columns, workload=queries, others=others)
-        return explore.save(page, path)
+        target.write_text(page, encoding="utf-8")
+        return target
 
     def plot_depth(self, columns: Sequence[str] | None = None) -> altair.HConcatChart:
         """Draw how many files a look-up reads: a histogram for each column of the layout, or of ``columns``.

@@ -312,3 +312,10 @@ def test_a_table_without_files_is_refused(tmp_path: Path) -> None:
     assert table.plan().paths == []
     with pytest.raises(InvalidOption, match="no files"):
         table.explore(tmp_path / "page.html")
+
+
+def test_a_path_that_cannot_be_written_is_refused_before_the_work(hostile: zskip.Table, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match=r'There is no folder ".*nodir" for x.html'):
+        hostile.explore(tmp_path / "nodir" / "x.html", where="not even SQL (")
+    with pytest.raises(InvalidOption, match="is a folder"):
+        hostile.explore(tmp_path, where="not even SQL (")

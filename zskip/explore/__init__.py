@@ -10,12 +10,10 @@ from __future__ import annotations
 import base64
 import html
 import json
-import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -33,7 +31,7 @@ from zskip.expr import Predicate
 from zskip.expr.tree import Opaque, Reference, walk
 from zskip.tablelog import Index
 
-__all__ = ["Alternative", "alternatives", "page", "save"]
+__all__ = ["Alternative", "alternatives", "page"]
 
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
@@ -103,13 +101,6 @@ def page(
         subtitle=f"version {snapshot.version}, {len(index):,} files, {layout}",
         predicate="every row" if predicate is None else predicate.text,
     )
-
-
-def save(text: str, path: str | os.PathLike[str]) -> Path:
-    """Write the page to a file."""
-    target = Path(path)
-    target.write_text(text, encoding="utf-8")
-    return target
 
 
 def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | None) -> list[Reference]:

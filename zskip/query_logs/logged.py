@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from zskip.binder import bind
 from zskip.binder.workload_sql import TableQuery, in_duckdb, is_query, relations_read, table_queries
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
 from zskip.expr.sql_literals import identifier
+from zskip.option_checks import require_output
 from zskip.schema import Schema
 
 __all__ = ["Collector", "LoggedQueries", "TableNames"]
@@ -27,8 +27,13 @@ class LoggedQueries:
     left_out: Mapping[str, int]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the queries to a file that `write`, `advise` and `bench` accept as a workload."""
-        Path(path).write_text("".join(f"{query.rstrip().rstrip(';')}\n;\n" for query in self.queries), encoding="utf-8")
+        """Write the queries to a file that `write`, `advise` and `bench` accept as a workload.
+
+        Raises `InvalidOption` for a path at which no file can be written.
+        """
+        require_output(path).write_text(
+            "".join(f"{query.rstrip().rstrip(';')}\n;\n" for query in self.queries), encoding="utf-8"
+        )
 
     def __str__(self) -> str:
         others = "".join(f"\n{count:,} left out: {reason}" for reason, count in self.left_out.items())
