@@ -14,6 +14,7 @@ from zskip.cli import main
 from zskip.errors import InvalidOption, UnreadableFile
 from zskip.query_logs.pushed_filters import condition_of
 from zskip.schema import Schema
+from zskip.writer.workload_input import queries_of
 
 ROWS = pa.table({"a": range(1000), "b": [f"x{number}" for number in range(1000)]})
 
@@ -51,6 +52,7 @@ def test_duckdbs_own_log_is_a_workload(form: str, table: zskip.Table, tmp_path: 
         'SELECT * FROM "conn" WHERE b = \'x;"8\'',
         'SELECT "a", "b" FROM "conn" WHERE a BETWEEN 3 AND 9',
     )
+    assert queries_of(found) == found.queries  # what `advise`, `write` and `bench` take
     assert found.left_out["has parameters, whose values the log does not hold"] == 1
     assert found.left_out["has no condition on its columns"] == 1
     assert found.left_out["reads other tables"] >= 1

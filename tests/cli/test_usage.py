@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -161,9 +162,27 @@ def test_verify_that_finds_a_defect_is_one(table: Path, tmp_path: Path, capsys: 
     copy = tmp_path / "t"
     shutil.copytree(table, copy)
     assert main(["verify", str(copy), "--predicates", "1"]) == 0
+    assert "Every proof held." in capsys.readouterr().out
+    assert main(["verify", str(copy), "--predicates", "0"]) == 0
+    assert "Every proof held." not in capsys.readouterr().out  # none was checked
     next(copy.glob("*.parquet")).unlink()
     assert main(["verify", str(copy), "--predicates", "0"]) == 1
     assert "MISSING" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("restore t x", '"x" is not a whole number.'),
+        ("query t --limit 2.5", '"2.5" is not a whole number.'),
+        ("tend t --max-seconds soon", '"soon" is not a number.'),
+        ("verify t --predicates -3", "--predicates is a whole number of at least 0, not -3."),
+    ],
+)
+def test_a_number_that_is_none_is_named(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(SystemExit):
+        assert main(arguments.split()) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_interrupt_is_130(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,11 @@ class Verification:
             if not check.agree:
                 counts = ", ".join(f"{engine} {rows:,}" for engine, rows in check.rows.items())
                 lines.append(f"DIFFERENT  {counts} rows, or other values: {check.predicate}")
-        return "\n".join([*lines, "Every proof held." if self.clean else "This is a defect: please report it."])
+        if not self.clean:
+            lines.append("This is a defect: please report it.")
+        elif self.checks:
+            lines.append("Every proof held.")
+        return "\n".join(lines)
 
 
 def verify(

@@ -19,6 +19,7 @@ from zskip.cli.arguments import (
     statements,
 )
 from zskip.cli.terminal import grid, out, print_facts, print_json, working
+from zskip.errors import InvalidOption
 
 if TYPE_CHECKING:
     from zskip.audit import Diagnosis
@@ -64,6 +65,8 @@ def add_commands(commands: Commands) -> None:
 def verify(given: argparse.Namespace) -> int:
     from zskip import audit
 
+    if given.predicates < 0:
+        raise InvalidOption(f"--predicates is a whole number of at least 0, not {given.predicates}.")
     table = opened(given)
     predicates = list(given.predicate) + (statements(given.queries) if given.queries else [])
     with working(f"reading what plans of {given.path} skip") as progress:

@@ -50,8 +50,15 @@ class Parser(argparse.ArgumentParser):
             self._interleaving = False
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Argparse's own, of an argument behind `--` too."""
-        return super()._get_value(action, arg_string.removeprefix(_VERBATIM))
+        """Argparse's own, of an argument behind `--` too; its error has no name of a Python type."""
+        text = arg_string.removeprefix(_VERBATIM)
+        if action.type not in (int, float):
+            return super()._get_value(action, text)
+        try:
+            return action.type(text)
+        except ValueError:
+            what = "a whole number" if action.type is int else "a number"
+            raise argparse.ArgumentError(action, f'"{text}" is not {what}.') from None
 
     def _options_from(self, start: str) -> list[str]:
         return [option for option in self._option_string_actions if option.startswith(start)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from zskip.binder import bind
 from zskip.binder.workload_sql import TableQuery, in_duckdb, is_query, relations_read, table_queries
@@ -20,11 +21,20 @@ _LISTED_TABLES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedQueries:
-    """SELECTs on one table, in the order of the log. ``left_out``: the number of other statements by reason."""
+class LoggedQueries(Sequence[str]):
+    """A workload: SELECTs on one table, in the order of the log.
+
+    ``left_out``: the number of other statements by reason.
+    """
 
     queries: tuple[str, ...]
     left_out: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self.queries[number]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the queries to a file that `write`, `advise` and `bench` accept as a workload.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeGuard
 
-from zskip.errors import InvalidOption, UnreadableFile
+from zskip.errors import InvalidOption, UnreadableFile, shown
 
 __all__ = ["Workload", "file_of", "queries_of", "split_statements"]
 
@@ -42,7 +42,7 @@ def queries_of(workload: Workload) -> tuple[str, ...]:
     queries = tuple(workload) if isinstance(workload, Iterable) else (workload,)
     for query in queries:
         if not isinstance(query, str):
-            raise InvalidOption(f"A workload is a list of SQL queries, or a file of them; {query!r} is neither.")
+            raise InvalidOption(f"A workload is a list of SQL queries, or a file of them; {shown(query)} is neither.")
     return queries
 
 
