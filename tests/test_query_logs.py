@@ -84,8 +84,9 @@ def test_what_is_no_log_is_refused(content: str | None, table: zskip.Table, tmp_
     log = tmp_path / "log.csv"
     if content is not None:
         log.write_text(content, encoding="utf-8")
-    with pytest.raises(UnreadableFile, match="enable_logging"):
+    with pytest.raises(UnreadableFile, match="enable_logging") as refused:
         table.logged_queries(duckdb_log=log)
+    assert "Binder" not in str(refused.value)
     with pytest.raises(InvalidOption, match="one log"):
         table.logged_queries()
     with pytest.raises(UnreadableFile, match="event log"):

@@ -1058,8 +1058,7 @@ class Table:
                 total_rows=self.snapshot.totals.rows or len(rows),
             )
         page = explore.page(self._index, predicate, columns=columns, workload=queries, others=others)
-        target.write_text(page, encoding="utf-8")
-        return target
+        return explore.save(page, target)
 
     def plot_depth(self, columns: Sequence[str] | None = None) -> altair.HConcatChart:
         """Draw how many files a look-up reads: a histogram for each column of the layout, or of ``columns``.

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -31,7 +32,7 @@ from zskip.expr import Predicate
 from zskip.expr.tree import Opaque, Reference, walk
 from zskip.tablelog import Index
 
-__all__ = ["Alternative", "alternatives", "page"]
+__all__ = ["Alternative", "alternatives", "page", "save"]
 
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
@@ -101,6 +102,12 @@ def page(
         subtitle=f"version {snapshot.version}, {len(index):,} files, {layout}",
         predicate="every row" if predicate is None else predicate.text,
     )
+
+
+def save(text: str, target: Path) -> Path:
+    """Write the page to a file."""
+    target.write_text(text, encoding="utf-8")
+    return target
 
 
 def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | None) -> list[Reference]:

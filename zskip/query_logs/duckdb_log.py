@@ -40,6 +40,10 @@ def _statements(path: Path) -> list[str]:
                 "WHERE type = 'QueryLog' ORDER BY timestamp",
                 {"path": str(file)},
             ).fetchall()
+        except duckdb.BinderException:
+            raise UnreadableFile(
+                f'"{file}" is not a query log of DuckDB: it lacks the columns timestamp, type and message. {_HOW}'
+            ) from None
         except duckdb.Error as error:
             raise UnreadableFile(f'"{file}" is not a query log of DuckDB: {error}\n{_HOW}') from error
     return [text for (text,) in rows if text]
