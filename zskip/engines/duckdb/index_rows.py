@@ -14,10 +14,13 @@ from zskip.statement.aggregates import IndexRows
 __all__ = ["with_index_rows"]
 
 
-def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Values) -> str:
-    """A read of the rest, and the rows beside it, with all columns of the table."""
+def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Values, *, guarded: bool = False) -> str:
+    """A read of the rest, and the rows beside it, with all columns of the table.
+
+    ``guarded``: DuckDB has to bind the read, even one of no file.
+    """
     standing = _of_groups(rows, schema, values) if len(rows.rows) > 1 else _of_one_group(rows, schema)
-    if not len(rows.rest):
+    if not len(rows.rest) and not guarded:
         return f"({standing})"
     columns = ", ".join(identifier(field.name) for field in schema)
     return f"(SELECT {columns} FROM {read} UNION ALL {standing})"

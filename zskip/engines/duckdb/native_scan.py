@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from zskip.scan import Scan
 
 __all__ = [
+    "UNGUARDED",
     "Select",
     "file_column_name",
     "literal",
@@ -34,6 +35,10 @@ __all__ = [
     "uniform_read",
     "without_patterns",
 ]
+
+
+# The guard of a scan that is bound under any settings.
+UNGUARDED = "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ def native_scan(
     whole: Collection[str] = (),
     form: StoredForm | None = None,
     uniform: bool = False,
+    guard: str = UNGUARDED,
 ) -> Select:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
 
@@ -67,7 +73,8 @@ def native_scan(
     ``file_column``: the name of one more column, which holds each row's file · ``whole``: columns that are read whole
     before a field is taken out of them · ``schema_parameter``: None where the schema is to stand in the text, which
     DuckDB reads more slowly · ``form``: how the rows stand in the files, where that is not as they stand in the table ·
-    ``uniform``: all files have the table's columns and types, but for ``partition_by``.
+    ``uniform``: all files have the table's columns and types, but for ``partition_by`` · ``guard``: an expression in
+    SQL that is FALSE, or raises when DuckDB binds the scan.
     No file at all gives no row, with the right types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
@@ -83,20 +90,22 @@ def native_scan(
     condition = "" if where is None else f" WHERE {where}"
     if not files:
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
-        return Select(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'} WHERE false)", {})
+        bound = "" if guard == UNGUARDED else f" FROM range(CAST({guard} AS BIGINT))"
+        return Select(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'}{bound} WHERE false)", {})
     if form is not None:
         columns_of = pa.schema([field for field in schema if field.name not in partition_by])
-        source = _form_source(columns_of, types, rows, file_column, files_parameter, whole, form)
+        source = _form_source(columns_of, types, rows, file_column, files_parameter, whole, form, guard)
         parameters = {files_parameter: without_patterns(files), **form.parameters(files_parameter)}
         return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
     stored = {name: type for name, type in types.items() if name not in partition_by}
     # DuckDB's own name for it, "filename", may be one of the table's columns.
     file = file_column or (file_column_name(schema.names) if partition_by else None)
     schema_sql = _schema_literal(stored) if schema_parameter is None else f"${schema_parameter}"
-    source = f"read_parquet(${files_parameter}, {_options(schema, schema_sql, rows, file)})"
+    source = f"read_parquet(${files_parameter}, {_options(schema, schema_sql, rows, file, guard)})"
     if uniform:
         in_files, whole, schema_parameter = pa.schema([schema.field(name) for name in stored]), (), None
-        source = uniform_read(f"${files_parameter}", in_files, rows, alone=len(files) == 1, file_column=file)
+        alone = len(files) == 1
+        source = uniform_read(f"${files_parameter}", in_files, rows, alone=alone, file_column=file, guard=guard)
     everything = _everything(whole)
     if partition_by:
         folders = _folders(files, partition_by)
@@ -124,6 +133,7 @@ def _form_source(
     parameter: str,
     whole: Collection[str],
     form: StoredForm,
+    guard: str,
 ) -> str:
     """The table's rows from files in which they stand in another form; ``schema`` has what stands in the files."""
     columns, renamed = stored_columns(schema)
@@ -134,7 +144,7 @@ def _form_source(
         entry = f"name: {literal(column['name'])}, type: {literal(column['type'])}, default_value: {default}"
         entries.append(f"{name}: {{{entry}}}")
     stored = f"MAP {{{', '.join(entries)}}}"
-    source = f"read_parquet(${parameter}, {_options(schema, stored, rows, file_column)})"
+    source = f"read_parquet(${parameter}, {_options(schema, stored, rows, file_column, guard)})"
     taken_whole = {name: f"COALESCE({identifier(name)}, NULL)" for name in whole if name in schema.names} | renamed
     replaced = ", ".join(f"{value} AS {identifier(name)}" for name, value in taken_whole.items())
     selected = ", ".join([f"* REPLACE ({replaced})" if replaced else "*", *form.columns(types, parameter)])
@@ -150,6 +160,7 @@ def uniform_read(
     alone: bool,
     file_column: str | None = None,
     of_files: bool = False,
+    guard: str = UNGUARDED,
 ) -> str:
     """A read of files that all have the same columns: ``files`` is a list in SQL, or a parameter.
 
@@ -157,13 +168,13 @@ def uniform_read(
     DuckDB would answer max(x) from that file's footer, and takes it for NaN wherever NaN is possible. A schema keeps it
     from that; a condition, where there are structs, on whose fields DuckDB 2.0 fails under a schema. ``rows``: how many
     rows the files hold, which DuckDB is then told · ``file_column``: as in `native_scan` · ``of_files``: DuckDB's own
-    columns of files are read too, which a query around the read would hide.
+    columns of files are read too, which a query around the read would hide · ``guard``: as in `native_scan`.
     """
     floats = any(_holds_floats(field.type) for field in schema)
     if alone and floats and (of_files or not any(t.is_struct(field.type) for field in schema)):
         types = {field.name: duckdb_type(field.type) for field in schema}
-        return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, file_column)})"
-    options = ["hive_partitioning = false"]
+        return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, file_column, guard)})"
+    options = [_folders_unread(guard)]
     if floats:
         options.append(_KEEPS_NAN)
     if file_column is not None:
@@ -229,8 +240,12 @@ def _schema_literal(stored: Mapping[str, str]) -> str:
     return f"MAP {{{columns}}}"
 
 
-def _options(schema: pa.Schema, stored: str, rows: int | None, file_column: str | None) -> str:
-    options = ["hive_partitioning = false", f"schema = {stored}"]
+def _folders_unread(guard: str) -> str:
+    return f"hive_partitioning = {guard}"
+
+
+def _options(schema: pa.Schema, stored: str, rows: int | None, file_column: str | None, guard: str) -> str:
+    options = [_folders_unread(guard), f"schema = {stored}"]
     if any(_holds_floats(field.type) for field in schema):
         options.append(_KEEPS_NAN)
     if file_column is not None:

@@ -22,6 +22,7 @@ from zskip.tablelog import listed
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from zskip.tablelog import Index
 
@@ -37,11 +38,19 @@ _MANY_JOINED = 3
 
 @dataclass(frozen=True, slots=True)
 class PrunedTable:
-    """``beside``: rows that stand for files which the index answers · ``reasons``: what each rule skipped."""
+    """``beside``: rows that stand for files which the index answers · ``reasons``: what each rule skipped ·
+    ``read``: the types of the columns that the rules read · ``ordered``: some rule reads an order of rows."""
 
     survivors: Survivors
     beside: IndexRows | None
     reasons: tuple[str, ...]
+    read: tuple[pa.DataType, ...] = ()
+    ordered: bool = False
+
+    @property
+    def gains(self) -> bool:
+        """Whether some file is not read."""
+        return self.beside is not None or len(self.survivors) < self.survivors.total_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,18 @@ def pruned_tables(
     return [_by_its_rows(table, rules, number, complete[number], queries) for number, table in enumerate(tables)]
 
 
+def _types_read(survivors: Survivors, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
+    schema, predicate = survivors.index.snapshot.schema, survivors.predicate
+    names = {join.column for join in rules.joins if join.place == place}
+    names |= {join.key for join in rules.joins if join.source == place}
+    names |= {one.column for one in rules.first if one.place == place and one.column is not None}
+    for one in rules.aggregates:
+        if one.place == place:
+            names |= one.ordered | one.counted | (one.groups or frozenset())
+    paths = predicate.columns if predicate is not None else ()
+    return (*(schema.columns[path].type for path in paths), *(schema.arrow.field(name).type for name in sorted(names)))
+
+
 def _rules(
     text: str,
     words: Sequence[Word],
@@ -117,6 +138,8 @@ def _rules(
 def _by_its_rows(table: JoinedTable, rules: _Rules, place: int, complete: bool, queries: TableQueries) -> PrunedTable:
     """By what the statement makes of a table's rows alone."""
     survivors, reasons = table.survivors, table.reasons
+    types = _types_read(survivors, rules, place)
+    ordered = any(one.place == place and one.column is not None for one in rules.first)
     # A condition that could not be read may leave fewer rows than a file promises.
     if complete:
         for wanted in rules.first:
@@ -128,8 +151,8 @@ def _by_its_rows(table: JoinedTable, rules: _Rules, place: int, complete: bool, 
             beside = rows_of_index(survivors, asked) if asked.place == place else None
             if beside is not None:
                 reasons.append(f"count, min and max: {beside.files:,} files answered by the index")
-                return PrunedTable(beside.rest, beside, tuple(reasons))
-    return PrunedTable(survivors, None, tuple(reasons))
+                return PrunedTable(beside.rest, beside, tuple(reasons), types, ordered)
+    return PrunedTable(survivors, None, tuple(reasons), types, ordered)
 
 
 def _as_stub(place: Place, stub: Stub) -> str:

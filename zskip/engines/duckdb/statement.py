@@ -23,8 +23,10 @@ from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
 from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.index_rows import with_index_rows
-from zskip.engines.duckdb.pruned_tables import pruned_tables
+from zskip.engines.duckdb.native_scan import UNGUARDED
+from zskip.engines.duckdb.pruned_tables import PrunedTable, pruned_tables
 from zskip.engines.duckdb.relation import opened
+from zskip.engines.duckdb.settings_guard import guard, settings_read
 from zskip.engines.duckdb.stubs import names_file_columns
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
 from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table_places, tokens
@@ -317,18 +319,41 @@ def _rewritten(
     edits = naming_edits(words, con, text, params, parsed.schemas)
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
-    for (place, index), table in zip(found, tables, strict=True):
+    guards = _guards(parsed, con, params, tables)
+    for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
-        read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files)
+        read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
         if table.beside is not None:
-            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values)
+            guarded = guarding != UNGUARDED
+            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values, guarded=guarded)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
         edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
         plans.append((text[place.start : place.end], planned))
-    gains = any(table.beside is not None or len(table.survivors) < table.survivors.total_files for table in tables)
+    gains = any(table.gains for table in tables)
     return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled, gains)
+
+
+def _guards(
+    parsed: _Parsed,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    tables: Sequence[PrunedTable],
+) -> list[str]:
+    """The guards of the reads of a statement that DuckDB binds again later."""
+    guards = [UNGUARDED] * len(tables)
+    if not parsed.settled or not any(table.gains for table in tables):
+        return guards
+    types, ordered = (each for table in tables for each in table.read), any(table.ordered for table in tables)
+    names = settings_read(parsed.words, [place for place, _ in parsed.found], params, types, ordered)
+    if not names:
+        return guards
+    guarding = guard(names, con)
+    # DuckDB binds every table of a statement, but for those of a WITH that nothing reads.
+    if any(word.text.upper() == "WITH" for word in parsed.words):
+        return [guarding if table.gains else UNGUARDED for table in tables]
+    return [guarding, *guards[1:]]
 
 
 def _takes_parameters(one: duckdb.Statement) -> bool:

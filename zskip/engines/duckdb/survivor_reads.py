@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from zskip import types as t
-from zskip.engines.duckdb.native_scan import literal, native_scan, uniform_read, without_patterns
+from zskip.engines.duckdb.native_scan import UNGUARDED, literal, native_scan, uniform_read, without_patterns
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.session import reads_bytes_as_text, texts_for_bytes
 from zskip.engines.duckdb.stored_form import stored_form
@@ -73,9 +73,16 @@ class Values:
 
 
 def read_survivors(
-    scan: Scan, uniform: bool, con: duckdb.DuckDBPyConnection, values: Values, *, of_files: bool = False
+    scan: Scan,
+    uniform: bool,
+    con: duckdb.DuckDBPyConnection,
+    values: Values,
+    *,
+    of_files: bool = False,
+    guard: str = UNGUARDED,
 ) -> str:
-    """A read of a scan's files. ``uniform``: as the snapshot has it · ``of_files``: as in `uniform_read`."""
+    """A read of a scan's files. ``uniform``: as the snapshot has it · ``of_files``: as in `uniform_read` ·
+    ``guard``: as in `native_scan`."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, scan.schema) else schema
     # A column of that name would hide the numbers of rows by which a file that is read alone is read.
@@ -83,7 +90,8 @@ def read_survivors(
     if files and uniform and not scan.partition_by:
         listed = without_patterns(files)
         paths_sql = values.add_list(listed)
-        read = uniform_read(paths_sql, stored, scan.rows, alone=len(listed) == 1, of_files=of_files)
+        alone = len(listed) == 1
+        read = uniform_read(paths_sql, stored, scan.rows, alone=alone, of_files=of_files, guard=guard)
     else:
         # DuckDB 2.0 fails, and its database with it, on a list with NULL that it pushes down to a struct's field where
         # files are read by schema=. Nothing is pushed down to a field of a struct that is read whole.
@@ -97,6 +105,7 @@ def read_survivors(
             whole=structs,
             form=form,
             uniform=uniform,
+            guard=guard,
         )
         given = {name: values.add_list(value) for name, value in select.parameters.items()}
         read = f"({re.sub(_PARAMETER, lambda found: given[found[1]], select.sql)})"

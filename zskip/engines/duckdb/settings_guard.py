@@ -1,0 +1,155 @@
+"""A guard on the settings under which a statement was planned.
+
+DuckDB binds the text of a lazy relation each time it is read, but the files in it were chosen under the settings of one
+moment. So the text itself compares the settings: an option of the read is an expression that raises where one differs.
+
+| a statement has                                          | settings that can change which rows it wants |
+| -------------------------------------------------------- | -------------------------------------------- |
+| comparisons of numbers, dates, times without a zone      | none                                         |
+| texts, as constants or in columns that its pruning reads | the collation, implicit casts                |
+| columns of times with a zone that its pruning reads      | the time zone, the calendar                  |
+| ORDER BY … LIMIT that prunes                             | the default orders                           |
+| a call, cast, operator, keyword or type not known here   | all                                          |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from zskip import types as t
+from zskip.engines.duckdb.native_scan import literal
+from zskip.engines.duckdb.table_places import Place, Word
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["guard", "settings_read"]
+
+_OF_TEXTS = ("default_collation", "old_implicit_casting")
+_OF_ZONES = ("TimeZone", "Calendar")
+_OF_ORDER = ("default_order", "default_null_order")
+# Until it is set, DuckDB calls the order ASCENDING, and ASC from then on.
+_SHORTENED = {"default_order": "[:3]"}
+_ALL = (
+    *(*_OF_ZONES, *_OF_TEXTS, *_OF_ORDER),
+    *("integer_division", "ieee_floating_point_ops", "error_on_division_by_zero", "regex_match_operator_semantics"),
+    *("scalar_subquery_error_on_multiple_rows", "binary_as_string", "dialect_compatibility_mode"),
+)
+# What means the same under all settings, or differs by the types of its columns alone.
+_KEYWORDS = frozenset(
+    {
+        *("ALL", "AND", "ANTI", "AS", "ASC", "BETWEEN", "BY", "CROSS", "DESC", "DISTINCT", "EXCEPT", "EXISTS", "FALSE"),
+        *(
+            "FIRST",
+            "FROM",
+            "FULL",
+            "GROUP",
+            "HAVING",
+            "IN",
+            "INNER",
+            "INTERSECT",
+            "IS",
+            "JOIN",
+            "LAST",
+            "LEFT",
+            "LIMIT",
+        ),
+        *(
+            "LIMIT",
+            "NATURAL",
+            "NOT",
+            "NULL",
+            "NULLS",
+            "OFFSET",
+            "ON",
+            "OR",
+            "ORDER",
+            "OUTER",
+            "RIGHT",
+            "SELECT",
+            "SEMI",
+        ),
+        *("TRUE", "UNION", "USING", "WHERE", "WITH"),
+    }
+)
+_FUNCTIONS = frozenset({"avg", "count", "max", "min", "sum"})
+_OPERATORS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", ".", "?", "$", ";"})
+# Behind these words, it stands for all columns, or is a sign.
+_BEFORE = {
+    "*": frozenset({"SELECT", "(", ",", "."}),
+    "-": frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "(", ",", "AND", "BETWEEN"}),
+}
+_TYPES_OF_CONSTANTS = frozenset({"DATE", "TIMESTAMP"})
+
+
+def settings_read(
+    words: Sequence[Word],
+    places: Collection[Place],
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    types: Iterable[pa.DataType],
+    ordered: bool,
+) -> tuple[str, ...]:
+    """The settings that can change which rows a statement wants of its tables, possibly more.
+
+    ``types``: of the columns that its pruning reads · ``ordered``: files were left out by an order.
+    """
+    values = params.values() if isinstance(params, Mapping) else params or ()
+    found = set(_OF_ORDER) if ordered else set()
+    found.update(*map(_of_type, types), *map(_of_value, values), _of_words(words, places))
+    return tuple(name for name in _ALL if name in found)
+
+
+def _of_words(words: Sequence[Word], places: Collection[Place]) -> Collection[str]:
+    found: set[str] = set()
+    for before, word, after in zip((None, *words), words, (*words[1:], None), strict=False):
+        text, last = word.text.upper(), "" if before is None else before.text.upper()
+        if word.kind == "numeric_const" or any(place.start <= word.start < place.end for place in places):
+            continue
+        if word.kind == "string_const":
+            if before is not None and before.kind == "identifier" and last not in _TYPES_OF_CONSTANTS:
+                return _ALL
+            if last not in _TYPES_OF_CONSTANTS:
+                found.update(_OF_TEXTS)
+        elif word.kind == "identifier":
+            if after is not None and after.text == "(" and word.text.lower() not in _FUNCTIONS:
+                return _ALL
+        elif word.kind == "keyword":
+            if text not in _KEYWORDS:
+                return _ALL
+        elif text not in _OPERATORS and last not in _BEFORE.get(text, ()):
+            return _ALL
+    return found
+
+
+def _of_type(type: pa.DataType) -> Collection[str]:
+    if t.is_dictionary(type) or t.is_run_end_encoded(type):
+        type = type.value_type
+    if t.is_timestamp(type):
+        return () if type.tz is None else _OF_ZONES
+    if t.is_integer(type) or t.is_floating(type) or t.is_decimal(type) or t.is_boolean(type) or t.is_date(type):
+        return ()
+    return _OF_TEXTS if t.is_string(type) or t.is_large_string(type) or t.is_string_view(type) else _ALL
+
+
+def _of_value(value: Any) -> Collection[str]:
+    if isinstance(value, str):
+        return _OF_TEXTS
+    if value is None or isinstance(value, bool | int | float | Decimal):
+        return ()
+    naive = isinstance(value, date) and not (isinstance(value, datetime) and value.tzinfo is not None)
+    return () if naive else _ALL
+
+
+def guard(names: Sequence[str], con: duckdb.DuckDBPyConnection) -> str:
+    """An expression in SQL that is FALSE while these settings are as they are now, and raises otherwise."""
+    read = [f"CAST(current_setting({literal(name)}) AS VARCHAR){_SHORTENED.get(name, '')}" for name in names]
+    (values,) = con.execute(f"SELECT {', '.join(read)}").fetchall()
+    same = " AND ".join(f"{one} = {literal(value)}" for one, value in zip(read, values, strict=True))
+    planned = ", ".join(f"{name} = {literal(value)}" for name, value in zip(names, values, strict=True))
+    message = f"zskip.sql planned this relation under {planned}. Make the relation again after a SET."
+    return f"CASE WHEN {same} THEN false ELSE error({literal(message)}) END"
