@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -194,6 +195,7 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--files", "10"]) == 0
     printed = capsys.readouterr().out
     assert "one host" in printed
+    assert re.search(r"files skipped +bytes skipped +zskip +glob +faster", printed)
     won, slower, table = (
         printed.index(text) for text in ("All 8 look-ups: files skipped", "too small to tell", "one host")
     )

@@ -154,7 +154,7 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
     console.print(f"All {len(answers)} look-ups: files skipped {files}, bytes skipped {size}.\n")
     if totals.bytes < SMALL_BYTES:
         console.print(f"{TOO_SMALL}\n")
-    titles = ("look-up", "rows", "files skipped", "bytes", "zskip", "glob", "")
+    titles = ("look-up", "rows", "files skipped", "bytes skipped", "zskip", "glob", "faster")
     grid(titles, [line(answer) for answer in answers])
     wrong = [answer["name"] for answer in answers if not answer["equal"]]
     console.print(
