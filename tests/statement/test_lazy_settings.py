@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -13,6 +14,8 @@ import pytest
 import zskip
 from tests.tables import sorted_rows
 from zskip.engines.duckdb.statement import rewrite
+from zskip.plan import kept_survivors
+from zskip.statement.key_pruning import JoinedTable
 
 START = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 HOURS = [START + datetime.timedelta(hours=hour) for hour in range(240)]
@@ -128,3 +131,18 @@ def test_a_table_with_partitions_and_a_grown_schema_raises(
         relation.fetchall()
     con.execute("RESET default_collation")
     assert sorted_rows(relation.fetchall()) == expected
+
+
+def test_a_table_that_is_read_whole_may_have_pruned_others(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whole(table: JoinedTable) -> JoinedTable:
+        return replace(table, survivors=kept_survivors(table.survivors.index, None)) if "/u" in table.name else table
+
+    monkeypatch.setattr(JoinedTable, "whole_where_little_is_saved", whole)
+    joined = f"'{lake}/t' t JOIN '{lake}/u' u USING (a) JOIN '{lake}/parts' p USING (a)"
+    relation = zskip.sql(f"SELECT t.a FROM {joined} WHERE t.a < 220 AND u.ts >= DATE '2024-01-09'", con)
+    relation.fetchall()
+    con.execute("SET TimeZone = 'Asia/Tokyo'")
+    with pytest.raises(duckdb.InvalidInputException, match="planned this relation under TimeZone = 'UTC'"):
+        relation.fetchall()

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
 from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns
 from zskip.engines.duckdb.survivor_reads import default_alias
@@ -22,8 +24,9 @@ from zskip.tablelog import listed
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
+    from zskip.expr import Predicate
+    from zskip.schema import Schema
     from zskip.tablelog import Index
 
 __all__ = ["PrunedTable", "pruned_tables"]
@@ -74,7 +77,7 @@ def pruned_tables(
 ) -> list[PrunedTable]:
     """The tables of one statement, in the order of its text; all files of each without ``prune``."""
     rules = _rules(text, words, found, con, params) if prune else _Rules()
-    tables, complete = [], []
+    tables, complete, types = [], [], []
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
         conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
@@ -85,6 +88,7 @@ def pruned_tables(
             table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
         tables.append(table)
         complete.append(conditions.complete)
+        types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
     queries = TableQueries(con)
     prune_by_keys(tables, rules.joins, queries.keys)
     if len(tables) >= _MANY_JOINED:
@@ -94,11 +98,14 @@ def pruned_tables(
             table if number in ruled else table.whole_where_little_is_saved() for number, table in enumerate(tables)
         )
         tables = list(joined)
-    return [_by_its_rows(table, rules, number, complete[number], queries) for number, table in enumerate(tables)]
+    return [
+        _by_its_rows(table, rules, number, complete[number], queries, types[number])
+        for number, table in enumerate(tables)
+    ]
 
 
-def _types_read(survivors: Survivors, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
-    schema, predicate = survivors.index.snapshot.schema, survivors.predicate
+def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
+    """Of the columns of a table that the rules read; null where that is not known."""
     names = {join.column for join in rules.joins if join.place == place}
     names |= {join.key for join in rules.joins if join.source == place}
     names |= {one.column for one in rules.first if one.place == place and one.column is not None}
@@ -106,7 +113,9 @@ def _types_read(survivors: Survivors, rules: _Rules, place: int) -> tuple[pa.Dat
         if one.place == place:
             names |= one.ordered | one.counted | (one.groups or frozenset())
     paths = predicate.columns if predicate is not None else ()
-    return (*(schema.columns[path].type for path in paths), *(schema.arrow.field(name).type for name in sorted(names)))
+    found = [schema.find([name], case_sensitive=True) for name in sorted(names)]
+    others = (pa.null() if column is None else column.type for column in found)
+    return (*(schema.columns[path].type for path in paths), *others)
 
 
 def _rules(
@@ -135,10 +144,16 @@ def _rules(
     return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns))
 
 
-def _by_its_rows(table: JoinedTable, rules: _Rules, place: int, complete: bool, queries: TableQueries) -> PrunedTable:
+def _by_its_rows(
+    table: JoinedTable,
+    rules: _Rules,
+    place: int,
+    complete: bool,
+    queries: TableQueries,
+    types: tuple[pa.DataType, ...],
+) -> PrunedTable:
     """By what the statement makes of a table's rows alone."""
     survivors, reasons = table.survivors, table.reasons
-    types = _types_read(survivors, rules, place)
     ordered = any(one.place == place and one.column is not None for one in rules.first)
     # A condition that could not be read may leave fewer rows than a file promises.
     if complete:
