@@ -295,3 +295,13 @@ def test_a_source_whose_name_is_not_utf8_is_named(tmp_path: Path) -> None:
     os.rename(tmp_path / "a.parquet", path)
     with pytest.raises(UnsafePath, match=r"xff\.parquet.*not UTF-8"):
         zskip.write(path, tmp_path / "t", by="x")
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_times_at_the_ends_of_years_stand_in_lists(unit: str, tmp_path: Path) -> None:
+    """Python's times have no local ones beyond the years 1 to 9999."""
+    rows = pa.table({"n": [1, 2, 3], "t": pa.array([0, 1, None]).cast(pa.timestamp(unit, "Asia/Tokyo"))})
+    table = zskip.write(rows, tmp_path / "t", by="n", files=3)
+    ends = "TIMESTAMPTZ '9999-12-31 23:59:59+00', TIMESTAMPTZ '0001-01-01 00:00:00+00'"
+    assert table.plan(f"t IN ({ends}, TIMESTAMPTZ '1970-01-01 00:00:00+00')").to_arrow()["n"].to_pylist() == [1]
+    assert len(table.plan(f"t NOT IN ({ends})").to_arrow()) == 2

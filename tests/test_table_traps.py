@@ -7,6 +7,7 @@ zskip. What zskip does not do at all (bloom filters, top-k, defaults) is shown t
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 
 import zskip
 from zskip import tablelog
+from zskip.errors import CommitConflict
 from zskip.parquet import footers, hive_columns
 from zskip.plan import planner
 from zskip.schema import Schema
@@ -317,3 +319,26 @@ def test_the_first_rows_are_those_of_a_full_scan(
     for where in ("", "WHERE x > 1 OR x IS NULL", "WHERE x IS NULL"):
         found = zskip.sql(f"SELECT id, x FROM '{folder}' {where} {order}", con).fetchall()
         assert found == con.execute(f"SELECT id, x FROM '{folder}/*.parquet' {where} {order}").fetchall()
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda table: table.delete("id >= 0"),
+        lambda table: table.append(pa.table({"id": [1], "s": ["a"]})),
+        lambda table: table.restore(1),
+        lambda table: table.optimize(full=True),
+        lambda table: table.tend(),
+    ],
+)
+def test_a_table_that_another_one_replaced_is_not_changed(
+    verb: Callable[[zskip.Table], object], tmp_path: Path
+) -> None:
+    """Deletes took the rows of the new table."""
+    old = zskip.write(pa.table({"id": range(30), "s": ["a"] * 30}), tmp_path / "t", by="id", files=3)
+    shutil.rmtree(tmp_path / "t")
+    new = zskip.write(pa.table({"id": range(1000, 1030), "other": ["x"] * 30}), tmp_path / "t", by="id", files=2)
+    with pytest.raises(CommitConflict, match="replaced by another one"):
+        verb(old)
+    assert zskip.open(tmp_path / "t").version == new.version
+    assert zskip.open(tmp_path / "t").count() == 30

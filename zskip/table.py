@@ -866,6 +866,7 @@ class Table:
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
         from zskip.compaction import tend as tending
 
+        self._newest()
         done = tending.tend(
             self._storage,
             given,
@@ -1070,8 +1071,12 @@ class Table:
         return depth_histogram(self.clustering(columns))
 
     def _newest(self) -> Snapshot:
+        """The newest version of this table. Raises `CommitConflict` if another table now lies at its path."""
         self._require_own()
-        return tablelog.load(self._storage)
+        newest = tablelog.load(self._storage)
+        if newest.table_id != self.snapshot.table_id:
+            raise CommitConflict(f"{self.uri}: the table was replaced by another one. Open it with zskip.open.")
+        return newest
 
     def _require_same_types(self, newest: Snapshot, predicate: Predicate) -> None:
         """Raise `CommitConflict` where a column of a predicate has got a type that the one here does not widen to."""

@@ -137,4 +137,4 @@ def _in_list(binding: Binding, term: Scalar, values: list[pa.Scalar], node: exp.
         fit = fitted(binding, term, value)
         if fit.exact and fit.floor is not None:
             floors.append(fit.floor)
-    return tree.in_(term, pa.array([value.as_py() for value in floors], term.type), or_null)
+    return tree.in_(term, pa.array(floors, term.type), or_null)
