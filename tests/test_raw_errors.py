@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -201,6 +203,31 @@ def test_a_damaged_file_is_named_by_a_plans_reads(managed: bool, tmp_path: Path)
             read()
     damaged.write_bytes(whole)
     assert table.plan("a % 2 = 0").count() == 50
+
+
+@pytest.mark.parametrize(("cut", "kind"), [(None, TableNotFound), (100, CorruptFile)])
+def test_a_bad_file_is_named_by_a_datasets_reads(cut: int | None, kind: type[Exception], tmp_path: Path) -> None:
+    """FileNotFoundError and ArrowInvalid."""
+    table = zskip.write(ROWS, tmp_path / "t", by="a", files=4)
+    dataset, every = table.dataset(), pc.field("a") >= 0
+    assert (dataset.count_rows(), dataset.head(3).num_rows, dataset.take([0, 99]).num_rows) == (100, 3, 2)
+    assert sum(batch.num_rows for batch in dataset.to_batches(["a"], every)) == dataset.to_table().num_rows == 100
+    for path in map(Path, table.plan().paths):
+        if cut is None:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:cut])
+    for filter in (None, every):
+        reads: list[Callable[[], object]] = [
+            lambda filter=filter: dataset.to_table(filter=filter),
+            lambda filter=filter: list(dataset.to_batches(filter=filter)),
+            lambda filter=filter: dataset.head(3, filter=filter),
+            lambda filter=filter: dataset.take([0], filter=filter),
+            lambda filter=filter: dataset.count_rows(filter=filter),
+        ]
+        for read in reads:
+            with pytest.raises(kind, match=r"part-.*\.parquet"):
+                read()
 
 
 def test_a_column_chunk_of_another_name_than_its_columns(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import zskip
 from zskip import tablelog
 from zskip.audit import doctor, verify
 from zskip.audit.random_predicates import random_predicates
-from zskip.errors import CorruptFile, InvalidOption, NoParquet
+from zskip.errors import InvalidOption, NoParquet
 from zskip.schema import Schema
 from zskip.storage import open_storage
 
@@ -84,6 +84,23 @@ def test_missing_and_cut_files_are_named(rows: pa.Table, tmp_path: Path) -> None
     assert not report.clean
 
 
+@pytest.mark.parametrize("cut", [0, 100, None])
+def test_predicates_over_missing_and_cut_files_are_left_out(cut: int | None, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(3000)}), tmp_path / "t", by=["a"], files=3)
+    victim = Path(table.plan("a = 1500").paths[0])
+    if cut is None:
+        victim.unlink()
+    else:
+        victim.write_bytes(victim.read_bytes()[:cut])
+    report = table.verify(["a = 1500", "a < 10"], sample=None)
+    assert (report.missing, report.unchecked) == ((victim.name,), ("a = 1500",))
+    assert [check.predicate for check in report.checks] == ["a < 10"]
+    assert "plans read these files: 1.\nEvery proof that was checked held." in str(report)
+    report = table.verify(random=4)
+    assert report.missing == (victim.name,)
+    assert len(report.checks) + len(report.unchecked) == 4
+
+
 def test_random_predicates_are_repeatable_and_bind(rows: pa.Table, honest: zskip.Table) -> None:
     schema = Schema(rows.schema)
     first = random_predicates(rows, schema, 50, seed=3)
@@ -133,8 +150,15 @@ def test_verify_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         victim = table.plan("a = 2500").scan.relative_paths[0]
         data = table.storage.read(victim)
         table.storage.put(victim, data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :])
-        with pytest.raises(CorruptFile, match=victim):
-            zskip.open(url).verify(["a > 10", "a < 100"], sample=None)
+        for predicates in (["a > 10", "a < 100"], ["a < 100", "a > 10"]):
+            report = zskip.open(url).verify(predicates, sample=None)
+            assert (list(report.damaged), report.unchecked) == ([victim], ("a > 10",))
+            assert [check.predicate for check in report.checks] == ["a < 100"]
+            assert f"DAMAGED  {victim}" in str(report)
+            assert not report.clean
+        report = zskip.open(url).verify(random=3, sample=None)
+        assert list(report.damaged) == [victim]
+        assert len(report.checks) + len(report.unchecked) == 3
 
 
 def test_doctor_looks_at_the_newest_version_of_a_table(tmp_path: Path) -> None:

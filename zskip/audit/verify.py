@@ -65,17 +65,28 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The results of `verify`. ``missing``: files in the index that do not exist or have another size."""
+    """The results of `verify`.
+
+    ``missing``: files in the index that do not exist or have another size · ``damaged``: files that cannot be read,
+    with the reason · ``unchecked``: predicates left out, since their plans read such files.
+    """
 
     uri: str
     version: int
     checks: tuple[Check, ...]
     missing: tuple[str, ...]
+    damaged: Mapping[str, str]
+    unchecked: tuple[str, ...]
 
     @property
     def clean(self) -> bool:
-        """Whether every proof holds, all engines agree, and no file is missing."""
-        return not self.missing and all(not check.wrong and check.agree for check in self.checks)
+        """Whether every proof holds, all engines agree, and no file is missing or damaged."""
+        return not self.missing and not self.damaged and self.held
+
+    @property
+    def held(self) -> bool:
+        """Whether every proof that was checked holds, and all engines agree."""
+        return all(not check.wrong and check.agree for check in self.checks)
 
     def __str__(self) -> str:
         read, skipped = sum(check.read for check in self.checks), sum(check.skipped for check in self.checks)
@@ -85,6 +96,9 @@ class Verification:
             f"skipped row groups read: {sum(check.row_groups_read for check in self.checks):,}."
         ]
         lines += [f"MISSING  {path}" for path in self.missing]
+        lines += [f"DAMAGED  {path}: {reason}" for path, reason in self.damaged.items()]
+        if self.unchecked:
+            lines.append(f"Predicates not checked, since their plans read these files: {len(self.unchecked):,}.")
         for check in self.checks:
             lines += [
                 f"WRONG    {found.path}: {found.claim}, but {found.rows:,} rows say otherwise: {check.predicate}"
@@ -93,10 +107,10 @@ class Verification:
             if not check.agree:
                 counts = ", ".join(f"{engine} {rows:,}" for engine, rows in check.rows.items())
                 lines.append(f"DIFFERENT  {counts} rows, or other values: {check.predicate}")
-        if not self.clean:
+        if not self.held:
             lines.append("This is a defect: please report it.")
         elif self.checks:
-            lines.append("Every proof held.")
+            lines.append("Every proof that was checked held." if self.unchecked else "Every proof held.")
         return "\n".join(lines)
 
 
@@ -120,7 +134,7 @@ def verify(
     of skipped files, and of partly read files, to read per predicate; None for all · ``engines``: of ("duckdb",
     "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session. DuckDB evaluates the
     predicate's own text on the skipped rows · ``progress``: called before each predicate, with the phase "verify".
-    Raises `SqlError`, `InvalidOption`, and `CorruptFile` where a file cannot be read.
+    A predicate whose plan reads a file that is missing or damaged is not checked. Raises `SqlError`, `InvalidOption`.
     """
     predicates = [predicates] if isinstance(predicates, str) else predicates
     if predicates is not None and (
@@ -148,7 +162,7 @@ def verify(
 
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = " + "'" + timezone.replace("'", "''") + "'")
-        missing = missing_files(index)
+        gone, resized = missing_files(index)
         auditor = Auditor(
             index,
             connection,
@@ -156,31 +170,46 @@ def verify(
             sample,
             tuple(engines or (ENGINES[:2] if spark is None else ENGINES)),
             spark,
-            frozenset(missing),
+            gone,
+            resized,
+            {},
         )
         given = predicates is not None
         texts = auditor.random_predicates(random, seed) if predicates is None else list(predicates)
         options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
         checks: list[Check] = []
-        for text in texts:
-            progress("verify", len(checks), len(texts))
-            checks.append(auditor.check(text, options, given=given))
-    return Verification(index.storage.uri, index.version, tuple(checks), tuple(sorted(missing)))
+        unchecked: list[str] = []
+        for done, text in enumerate(texts):
+            progress("verify", done, len(texts))
+            check = auditor.check(text, options, given=given)
+            if check is None:
+                unchecked.append(text)
+            else:
+                checks.append(check)
+    missing = tuple(sorted(gone | resized))
+    damaged = {path: reason for path, reason in sorted(auditor.damaged.items()) if path not in resized}
+    return Verification(index.storage.uri, index.version, tuple(checks), missing, damaged, tuple(unchecked))
 
 
-def missing_files(index: Index) -> list[str]:
-    """The files of the index that do not exist or have another size."""
+def missing_files(index: Index) -> tuple[frozenset[str], frozenset[str]]:
+    """The files of the index that do not exist, and those that have another size."""
     everything = np.arange(len(index), dtype=np.int64)
     paths, sizes = index.paths(everything), index.sizes(everything)
     found = index.storage.size_and_modified(paths.to_pylist())
     actual = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
-    indexed = zip(paths.to_pylist(), sizes.to_pylist(), strict=True)
-    return [path for path, size in indexed if actual.get(path) is None or (size is not None and actual[path] != size)]
+    indexed = dict(zip(paths.to_pylist(), sizes.to_pylist(), strict=True))
+    gone = frozenset(path for path in indexed if actual.get(path) is None)
+    sized = ((path, size) for path, size in indexed.items() if size is not None and path not in gone)
+    return gone, frozenset(path for path, size in sized if actual[path] != size)
 
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """Reads what plans skip, through one connection of DuckDB."""
+    """Reads what plans skip, through one connection of DuckDB.
+
+    ``gone``, ``resized``: files that do not exist or have another size · ``damaged``: those found unreadable so far,
+    with the reason.
+    """
 
     index: Index
     connection: duckdb.DuckDBPyConnection
@@ -188,15 +217,36 @@ class Auditor:
     sample: int | None
     engines: tuple[str, ...]
     spark: Any
-    missing: frozenset[str]
+    gone: frozenset[str]
+    resized: frozenset[str]
+    damaged: dict[str, str]
 
-    def check(self, text: str, options: Mapping[str, Any], *, given: bool) -> Check:
-        """Check one predicate's plan.
+    def check(self, text: str, options: Mapping[str, Any], *, given: bool) -> Check | None:
+        """Check one predicate's plan; None where the plan reads a file that is missing or damaged.
 
         An engine whose SQL cannot express the predicate is left out; if the predicate was ``given``, Spark raises.
         """
         predicate = bind(text, self.index.snapshot.schema, **options)
         found = find_survivors(self.index, predicate)
+        while self.readable(found):
+            known = len(self.damaged)
+            try:
+                return self.checked(text, options, found, given=given)
+            except CorruptFile:  # of a file that is named by now: a skipped one is left out when tried again
+                if len(self.damaged) == known:
+                    raise
+        return None
+
+    def readable(self, found: Survivors) -> bool:
+        """Whether a plan reads no file that is missing or damaged."""
+        # In a folder that is only indexed, a file of another size is read in full, whatever it holds.
+        bad = {*self.gone, *self.damaged, *(self.resized if found.scan.managed else ())}
+        return bad.isdisjoint(self.index.paths(found.numbers).to_pylist())
+
+    def checked(self, text: str, options: Mapping[str, Any], found: Survivors, *, given: bool) -> Check:
+        """Check one predicate's plan. Raises `CorruptFile`, once `damaged` has the file."""
+        predicate = found.predicate
+        assert predicate is not None
         plain = options.get("dialect", "duckdb") == "duckdb" and not options.get("params")
         test = f"(\n{text}\n)" if plain else predicate.sql("duckdb")
         skipped = np.setdiff1d(np.arange(len(self.index), dtype=np.int64), found.numbers)
@@ -268,7 +318,8 @@ class Auditor:
                 predicate=found.predicate,
                 groups=replace(skipped, file=skipped.file * 0),
             )
-            rows = sum(batch.num_rows for batch in row_group_batches(alone, pa.schema([]), where))
+            with self.naming_unreadable(np.array([number])):
+                rows = sum(batch.num_rows for batch in row_group_batches(alone, pa.schema([]), where))
             if rows:
                 wrong.append(Wrong("skipped", alone.relative_paths[0], tuple(skipped.number.tolist()), rows))
         return int((~kept).sum()), wrong
@@ -301,10 +352,10 @@ class Auditor:
 
     @contextmanager
     def naming_unreadable(self, numbers: np.ndarray) -> Iterator[None]:
-        """Where an engine fails since one of these files cannot be read, raise `CorruptFile` that names the file."""
+        """Where an engine fails since some of these files cannot be read, note them all and raise `CorruptFile`."""
         import duckdb
 
-        unread = (duckdb.Error, pa.ArrowInvalid)
+        unread = (duckdb.Error, pa.ArrowInvalid, OSError, CorruptFile)
         try:
             yield
         except unread as error:
@@ -314,24 +365,30 @@ class Auditor:
                     for _ in alone.to_batches():
                         pass
                 except unread as reason:
-                    first_line = str(reason).splitlines()[0]
-                    raise CorruptFile(
-                        f"{alone.paths[0]} cannot be read: {first_line} Restore it, or write its rows anew."
-                    ) from error
+                    self.damaged[alone.relative_paths[0]] = str(reason).splitlines()[0]
+            if self.damaged:
+                raise CorruptFile(f"Some files cannot be read: {', '.join(self.damaged)}.") from error
             raise
 
     def random_predicates(self, count: int, seed: int) -> list[str]:
         """Random predicates over rows of a few of the table's files."""
-        numbers = np.arange(len(self.index), dtype=np.int64)
+        numbers = self.existing(np.arange(len(self.index), dtype=np.int64))
         if len(numbers) > SAMPLED_FILES:
             numbers = np.sort(self.dice.choice(numbers, SAMPLED_FILES, replace=False))
-        schema = self.index.snapshot.schema
-        sample = to_duckdb(self.scan_of(self.existing(numbers)), self.connection).limit(SAMPLED_ROWS)
-        return random_predicates(_typed(sample.to_arrow_table(), schema.arrow), schema, count, seed=seed)
+        schema, known = self.index.snapshot.schema, len(self.damaged)
+        try:
+            with self.naming_unreadable(numbers):
+                sample = to_duckdb(self.scan_of(numbers), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
+        except CorruptFile:
+            if len(self.damaged) == known:
+                raise
+            return self.random_predicates(count, seed)
+        return random_predicates(_typed(sample, schema.arrow), schema, count, seed=seed)
 
     def existing(self, numbers: np.ndarray) -> np.ndarray:
-        """Those of some files that are not missing."""
-        missing = pc.is_in(self.index.paths(numbers), value_set=pa.array(sorted(self.missing), pa.string()))
+        """Those of some files that are neither missing nor known to be damaged."""
+        bad = sorted({*self.gone, *self.resized, *self.damaged})
+        missing = pc.is_in(self.index.paths(numbers), value_set=pa.array(bad, pa.string()))
         existing: np.ndarray = numbers[~np.asarray(missing)]
         return existing
 

@@ -5,7 +5,8 @@ DuckDB, polars, DataFusion, ibis ── scanner(columns=…, filter=…) ──�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -39,12 +40,35 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
 
     def scanner(self, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> ds.Scanner:
         """A scanner over the files that may hold a row for which the filter is TRUE. Options as pyarrow's."""
-        wanted = self._both(filter)
-        scan = self._survivors(wanted)
-        if _native(scan):
-            with naming_bad_files(scan):
-                return ds.FileSystemDataset(*_parts(scan)).scanner(columns=columns, filter=wanted, **options)
-        return ds.Scanner.from_batches(_batches(scan), columns=columns, filter=wanted, **options)
+        with self._scanned(columns, filter, options) as scanner:
+            return scanner
+
+    def to_table(self, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+        """The rows. Raises `TableNotFound` and `CorruptFile`, as the other methods that read."""
+        with self._scanned(columns, filter, options) as scanner:
+            return scanner.to_table()
+
+    def to_batches(
+        self, columns: Any = None, filter: pc.Expression | None = None, **options: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch."""
+        with self._scanned(columns, filter, options) as scanner:
+            yield from scanner.to_batches()
+
+    def head(self, num_rows: int, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+        """The first rows."""
+        with self._scanned(columns, filter, options) as scanner:
+            return scanner.head(num_rows)
+
+    def take(self, indices: Any, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+        """The rows at some places, counted from 0."""
+        with self._scanned(columns, filter, options) as scanner:
+            return scanner.take(indices)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """How many rows there are."""
+        with self._scanned(None, filter, options) as scanner:
+            return scanner.count_rows()  # type: ignore[no-any-return]
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
         """The files that may hold a row for which the filter is TRUE."""
@@ -56,6 +80,17 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
     def filter(self, expression: pc.Expression) -> PrunedDataset:
         """The same dataset, of which only the rows are seen for which the expression is TRUE."""
         return PrunedDataset(self._every, self._survey, self._both(expression))
+
+    @contextmanager
+    def _scanned(self, columns: Any, filter: pc.Expression | None, options: Mapping[str, Any]) -> Iterator[ds.Scanner]:
+        """A scanner over the survivors. Errors of reading it name the files."""
+        wanted = self._both(filter)
+        scan = self._survivors(wanted)
+        with naming_bad_files(scan):
+            if _native(scan):
+                yield ds.FileSystemDataset(*_parts(scan)).scanner(columns=columns, filter=wanted, **options)
+            else:
+                yield ds.Scanner.from_batches(_batches(scan), columns=columns, filter=wanted, **options)
 
     def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
         if filter is None or self._filter is None:
