@@ -16,7 +16,7 @@ from pyarrow import csv
 import zskip
 from zskip import advisor, layouts
 from zskip.cli import main
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, UnreadableFile
 
 RNG = np.random.default_rng(4)
 ROWS = pa.table({name: RNG.integers(0, 1000, 4000) for name in ("a", "b", "c")})
@@ -153,7 +153,7 @@ def test_a_workload_is_a_list_a_text_or_a_file(tmp_path):
     assert table.advise(file).queries == ("a = 7", "b < 100")
     assert f"--workload {shlex.quote(str(file))}" in table.advise(str(file)).command
     assert table.advise("a = 7\nb < 100").command.endswith("--workload QUERIES.SQL")
-    with pytest.raises(InvalidOption, match=r"gone\.sql"):
+    with pytest.raises(UnreadableFile, match=r"gone\.sql"):
         zskip.write(ROWS, tmp_path / "never", by=["c"], workload="gone.sql")
     assert not (tmp_path / "never").exists()
 

@@ -21,7 +21,7 @@ CALLS: dict[str, tuple[str, Callable[[zskip.Table, Path], Any], str]] = {
     "read into polars": ("polars", lambda table, _: zskip.read(table.uri, into="polars"), r"zskip\[polars\]"),
     "zskip.polars": ("polars", lambda *_: importlib.import_module("zskip.polars"), r"zskip\[polars\]"),
     "plot": ("altair", lambda table, _: table.plot("x", "y"), r"zskip\[plot\]"),
-    "explore": ("bokeh", lambda table, folder: table.explore(folder / "page.html"), r"zskip\[plot\]"),
+    "explore": ("bokeh", lambda table, folder: table.explore(folder.parent / "page.html"), r"zskip\[plot\]"),
     "a Delta table": ("deltalake", lambda _, folder: zskip.open(made(folder / "_delta_log" / "0.json")), r"\[delta\]"),
     "an Iceberg table": (
         "pyiceberg",

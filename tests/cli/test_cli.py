@@ -231,8 +231,8 @@ def test_errors_speak_of_options_as_they_are_typed(
     assert "zskip write or zskip index" in complaint(capsys, 1, "info", new)
     assert "zskip write or zskip index" in complaint(capsys, 1, "query", f"SELECT * FROM '{new}'")
     nowhere = tmp_path / "nowhere" / "x.svg"
-    message = complaint(capsys, 1, "plot", str(flights), "date", "distance", "--output", str(nowhere))
-    assert f'"{nowhere}": No such file or directory.' in message
+    message = complaint(capsys, 2, "plot", str(flights), "date", "distance", "--output", str(nowhere))
+    assert f'There is no folder "{nowhere.parent}" for x.svg' in message
     for workload, wrong in ((fixtures / "flights.parquet", "UTF-8"), (nowhere, "No such file")):
         assert wrong in complaint(capsys, 1, "advise", str(flights), "--workload", str(workload))
 

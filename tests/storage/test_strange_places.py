@@ -78,7 +78,7 @@ def test_secrets_in_an_address_are_neither_taken_nor_shown(
         with pytest.raises(InvalidOption) as caught:
             verb(url)
         assert "SECRET" not in str(caught.value)
-    with pytest.raises(ZskipError) as error:
+    with pytest.raises((ZskipError, PermissionError)) as error:  # a store may refuse an address that is one
         zskip.write(url, "memory://nowhere/t", by="id")
     assert "SECRET" not in str(error.value)
     assert not list(tmp_path.iterdir())

@@ -125,7 +125,9 @@ def relations_read(text: str, *, dialect: str) -> set[str]:
     """
     found: set[str] = set()
     for table in _tables_read(text, dialect):
-        found |= {table.name, table.alias, *(str(each.this) for each in table.find_all(exp.Literal))}
+        arguments = table.walk(prune=lambda node: isinstance(node, exp.EQ | exp.PropertyEQ | exp.Kwarg))  # not options
+        paths = {str(each.this) for each in arguments if isinstance(each, exp.Literal) and each.is_string}
+        found |= {table.name, table.alias, *paths}
     return found - {""}
 
 
