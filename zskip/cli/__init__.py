@@ -23,7 +23,7 @@ FAMILIES = (demo, write_commands, read_commands, audit_commands, layout_commands
 
 EXIT_CODES = """exit codes:
   0    done
-  1    a table, column or file is not there, the SQL is wrong, or the work failed; or verify found a defect
+  1    a table, column or file is not there, the SQL is wrong, or the work failed; or verify found a defect or bad file
   2    wrong usage: a command, an option, or a value that its option does not take
   130  interrupted"""
 
