@@ -180,3 +180,16 @@ def test_a_folder_of_extension_types_is_indexed(address: Address, tmp_path: Path
     table = zskip.index(tmp_path)
     assert table.schema.field("ip").type == address
     assert table.count() == len(rows)
+
+
+def test_each_level_of_a_nested_type_is_visited_once() -> None:
+    type: pa.DataType = pa.float16()
+    wanted: pa.DataType = pa.float32()
+    for _ in range(50):  # twice a level would be 2**50 calls
+        type = pa.list_(pa.struct([pa.field("a", type, nullable=False)]))
+        wanted = pa.list_(pa.struct([pa.field("a", wanted, nullable=False)]))
+    assert t.with_leaves(type, lambda leaf: pa.float32()) == wanted
+    map_type = pa.map_(pa.string(), pa.float16())
+    assert t.with_leaves(map_type, lambda leaf: pa.float32() if leaf == pa.float16() else leaf) == pa.map_(
+        pa.string(), pa.float32()
+    )

@@ -18,10 +18,12 @@ def with_leaves(type: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
     if not pa.types.is_nested(type) or pa.types.is_union(type):
         return change(type)
     fields = [type.field(number) for number in range(type.num_fields)]
-    if all(with_leaves(field.type, change) == field.type for field in fields):
+    changed = [field.with_type(with_leaves(field.type, change)) for field in fields]
+    if changed == fields:
         return type
     if pa.types.is_struct(type):
-        return pa.struct([field.with_type(with_leaves(field.type, change)) for field in type])
+        return pa.struct(changed)
     if pa.types.is_map(type):
-        return pa.map_(with_leaves(type.key_type, change), with_leaves(type.item_type, change))
-    return pa.list_(type.value_field.with_type(with_leaves(type.value_type, change)))
+        key, item = changed[0].type
+        return pa.map_(key.type, item.type)
+    return pa.list_(changed[0])

@@ -11,7 +11,6 @@ from zskip.errors import InvalidOption
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
     from zskip.expr import Predicate
 
@@ -39,8 +38,8 @@ def require_planned_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnection
     usual: dict[str, str] = {}
     if _MAY_CALL.search(predicate.sql("duckdb") or ""):
         usual |= _OF_TEXTS | _OF_FUNCTIONS
-    types = _types_read(predicate)
-    if any(t.is_string(type) or t.is_large_string(type) or t.is_string_view(type) for type in types):
+    types = [t.logical_type(predicate.schema.columns[path].type) for path in predicate.columns]
+    if any(map(t.is_string, types)):
         usual |= _OF_TEXTS
     if any(t.is_timestamp(type) and type.tz is not None for type in types):
         usual |= _OF_ZONED_TIMES  # texts and local times are cast to such a column's type
@@ -51,11 +50,6 @@ def require_planned_meaning(predicate: Predicate, con: duckdb.DuckDBPyConnection
             f"The connection has {name} = '{value}', with which the predicate may mean something else than it was "
             f"planned for. RESET {name}, read the plan on another connection, or read it with to_arrow()."
         )
-
-
-def _types_read(predicate: Predicate) -> list[pa.DataType]:
-    types = [predicate.schema.columns[path].type for path in predicate.columns]
-    return [type.value_type if t.is_dictionary(type) or t.is_run_end_encoded(type) else type for type in types]
 
 
 def _unusual(con: duckdb.DuckDBPyConnection, usual: Mapping[str, str]) -> dict[str, str]:

@@ -42,40 +42,11 @@ _ALL = (
 )
 # What means the same under all settings, or differs by the types of its columns alone.
 _KEYWORDS = frozenset(
-    {
-        *("ALL", "AND", "ANTI", "AS", "ASC", "BETWEEN", "BY", "CROSS", "DESC", "DISTINCT", "EXCEPT", "EXISTS", "FALSE"),
-        *(
-            "FIRST",
-            "FROM",
-            "FULL",
-            "GROUP",
-            "HAVING",
-            "IN",
-            "INNER",
-            "INTERSECT",
-            "IS",
-            "JOIN",
-            "LAST",
-            "LEFT",
-            "LIMIT",
-        ),
-        *(
-            "LIMIT",
-            "NATURAL",
-            "NOT",
-            "NULL",
-            "NULLS",
-            "OFFSET",
-            "ON",
-            "OR",
-            "ORDER",
-            "OUTER",
-            "RIGHT",
-            "SELECT",
-            "SEMI",
-        ),
-        *("TRUE", "UNION", "USING", "WHERE", "WITH"),
-    }
+    """
+    ALL AND ANTI AS ASC BETWEEN BY CROSS DESC DISTINCT EXCEPT EXISTS FALSE FIRST FROM FULL GROUP HAVING IN INNER
+    INTERSECT IS JOIN LAST LEFT LIMIT NATURAL NOT NULL NULLS OFFSET ON OR ORDER OUTER RIGHT SELECT SEMI TRUE UNION USING
+    WHERE WITH
+    """.split()  # noqa: SIM905  # a list takes a line for each word
 )
 _FUNCTIONS = frozenset({"avg", "count", "max", "min", "sum"})
 _OPERATORS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", ".", "?", "$", ";"})
@@ -127,13 +98,12 @@ def _of_words(words: Sequence[Word], places: Collection[Place]) -> Collection[st
 
 
 def _of_type(type: pa.DataType) -> Collection[str]:
-    if t.is_dictionary(type) or t.is_run_end_encoded(type):
-        type = type.value_type
+    type = t.logical_type(type)
     if t.is_timestamp(type):
         return () if type.tz is None else _OF_ZONES
     if t.is_integer(type) or t.is_floating(type) or t.is_decimal(type) or t.is_boolean(type) or t.is_date(type):
         return ()
-    return _OF_TEXTS if t.is_string(type) or t.is_large_string(type) or t.is_string_view(type) else _ALL
+    return _OF_TEXTS if t.is_string(type) else _ALL
 
 
 def _of_value(value: Any) -> Collection[str]:
