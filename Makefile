@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
+# The tests start hundreds of Pythons, each of which would compile all of zskip.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint fuzz torture bench docs clean
 

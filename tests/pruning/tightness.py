@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cache, cached_property
 from random import Random
 
 import numpy as np
@@ -208,23 +208,28 @@ class Share:
     unsound: int
 
 
-def measure() -> list[Share]:
-    """The shares of every operator; deterministic."""
-    built = {type: make() for type, make in DOMAINS.items()}
-    oracle, shares = DuckDBOracle(), []
-    for type, of_type in itertools.groupby(sorted(predicates(), key=lambda row: row[0]), key=lambda row: row[0]):
-        here = built[type]
-        oracle.read(here.rows)
-        schema = Schema(here.rows.drop_columns(["__unit"]).schema)
-        for _, operator, asked in of_type:
-            counts = np.zeros(5, int)
-            for sql, yielded in zip(asked, oracle.yields(asked), strict=True):
-                if yielded is None or (yielded < 0).any():
-                    raise AssertionError(f"DuckDB refuses {sql}")
-                outcomes = pruning.outcomes(bind(sql, schema), here.statistics)
-                true, other = here.some(yielded == TRUE), here.some((yielded != TRUE) | (yielded == NULL))
-                skipped, proved = ~outcomes.may_match, outcomes.all_match
-                counts += [(~true).sum(), (~true & skipped).sum(), (~other).sum(), (~other & proved).sum(), 0]
-                counts[4] += (true & skipped).sum() + (other & proved).sum()
-            shares.append(Share(type, operator, *(int(count) for count in counts)))
-    return shares
+OPERATORS = {(type, operator): asked for type, operator, asked in predicates()}
+
+
+@cache
+def _units(type: str) -> tuple[Domain, DuckDBOracle]:
+    units, oracle = DOMAINS[type](), DuckDBOracle()
+    oracle.read(units.rows)
+    return units, oracle
+
+
+def measure(type: str, operator: str) -> Share:
+    """The shares of one operator; deterministic."""
+    units, oracle = _units(type)
+    schema = Schema(units.rows.drop_columns(["__unit"]).schema)
+    asked = OPERATORS[type, operator]
+    counts = np.zeros(5, int)
+    for sql, yielded in zip(asked, oracle.yields(asked), strict=True):
+        if yielded is None or (yielded < 0).any():
+            raise AssertionError(f"DuckDB refuses {sql}")
+        outcomes = pruning.outcomes(bind(sql, schema), units.statistics)
+        true, other = units.some(yielded == TRUE), units.some((yielded != TRUE) | (yielded == NULL))
+        skipped, proved = ~outcomes.may_match, outcomes.all_match
+        counts += [(~true).sum(), (~true & skipped).sum(), (~other).sum(), (~other & proved).sum(), 0]
+        counts[4] += (true & skipped).sum() + (other & proved).sum()
+    return Share(type, operator, *(int(count) for count in counts))
