@@ -15,8 +15,9 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import datafusion
 import duckdb
@@ -30,6 +31,9 @@ from targets import at_least, at_most
 
 import zskip
 import zskip.polars
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
 
 ROWS_PER_FILE, LARGE_FILES, LARGE_ROWS = 200, 100, 4_000_000
 SPARK_FILES = 1100  # asked for; the writer merges small ones, and 1,081 are left
@@ -108,6 +112,14 @@ JOINS: dict[str, dict[str, str]] = {
 }
 
 
+def on_plain_files(ask: Callable[[pl.LazyFrame], pl.DataFrame], paths: list[str]) -> pl.DataFrame:
+    return ask(pl.scan_parquet(paths))
+
+
+def collected(spark: SparkSession, query: str) -> list[Row]:
+    return spark.sql(query).collect()
+
+
 def in_spark(folder: Path, runs: int, processor: bool, scale: str) -> None:
     """Spark over 1,000 files, as plain Parquet and as a table of zskip's, and the queries of TPC-H."""
     from spark import processor_seconds, session, tpch
@@ -147,8 +159,8 @@ def in_spark(folder: Path, runs: int, processor: bool, scale: str) -> None:
                 at_most(1.2, read / 3, f"Spark, {name} reads {read:,} files, 3 hold matches: times as many", " times")
             slow, quick = medians(
                 runs,
-                lambda text=slow_query: spark.sql(text).collect(),
-                lambda text=quick_query: spark.sql(text).collect(),
+                partial(collected, spark, slow_query),
+                partial(collected, spark, quick_query),
                 clock=clock,
             )
         took = f"{slow * 1000:,.0f} ms and {quick * 1000:,.0f} ms"
@@ -181,13 +193,12 @@ def main() -> None:
             at_least(wanted, slow / fast, f"{engine}, a look-up in {files:,} files, {took}: faster", " times")
     table = made(given.folder / "engines-large", LARGE_FILES, LARGE_ROWS // LARGE_FILES)
     lazy, paths = zskip.polars.scan(table), table.plan().paths
-    for name, ask in {
+    asked: dict[str, Callable[[pl.LazyFrame], pl.DataFrame]] = {
         "full scan": lambda frame: frame.collect(),
         "aggregate": lambda frame: frame.group_by("group").agg(pl.col("payload").sum()).collect(),
-    }.items():
-        own, ours = medians(
-            given.runs, lambda ask=ask: ask(pl.scan_parquet(paths)), lambda ask=ask: ask(lazy), clock=clock
-        )
+    }
+    for name, ask in asked.items():
+        own, ours = medians(given.runs, partial(on_plain_files, ask, list(paths)), partial(ask, lazy), clock=clock)
         took = f"{own * 1000:,.0f} ms and {ours * 1000:,.0f} ms"
         at_most(1.05, ours / own, f"polars, {name} of {LARGE_FILES} files, {took}: slower", " times")
 

@@ -26,7 +26,8 @@ from deltalake import DeltaTable, write_deltalake
 from layout_cases import CASES
 from layout_peers import delta_z_order
 from pyiceberg.catalog import load_catalog
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
@@ -201,7 +202,8 @@ def skipped_by_iceberg(table: Any, rows: pa.Table) -> float:
     return skipped(
         rows,
         lambda name, value: sum(
-            task.file.record_count for task in table.scan(row_filter=EqualTo(name, value)).plan_files()
+            task.file.record_count
+            for task in table.scan(row_filter=EqualTo(term=Reference(name), value=literal(value))).plan_files()
         ),
     )
 

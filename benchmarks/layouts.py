@@ -172,7 +172,7 @@ def at_most(case: Case, rows: pa.Table, queries: list[str]) -> float | None:
             connection.execute("SET enable_progress_bar = false")
             connection.register("rows", rows)
             shares = ", ".join(f"avg(({query})::INT)" for query in queries)
-            return 1 - float(np.mean(connection.execute(f"SELECT {shares} FROM rows").fetchone()))
+            return 1 - float(np.mean(connection.execute(f"SELECT {shares} FROM rows").fetchall()))
     if not case.even:
         return None
     units = rows.num_rows // case.row_group_rows if case.row_group_rows else case.files

@@ -148,7 +148,7 @@ class _Tallied(io.FileIO):
         super().__init__(path)
         self._system = system
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         data = super().read(size)
         self._system.requests += 1
         self._system.bytes += len(data)

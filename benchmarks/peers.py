@@ -104,13 +104,15 @@ def make_pyiceberg(folder: Path, boxes: Boxes) -> None:
     with m.write_manifest_list(2, at["snap.avro"], snapshot, None, 1, "deflate") as list_writer:
         list_writer.add_manifests([writer.to_manifest_file()])
     empty = new_table_metadata(schema, SPEC, UNSORTED_SORT_ORDER, str(folder))
-    state = Snapshot(
-        snapshot_id=snapshot,
-        sequence_number=1,
-        manifest_list=at["snap.avro"].location,
-        summary=Summary(Operation.APPEND),
-        schema_id=empty.current_schema_id,
-        timestamp_ms=empty.last_updated_ms,
+    state = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot,
+            "sequence-number": 1,
+            "manifest-list": at["snap.avro"].location,
+            "summary": Summary(Operation.APPEND),
+            "schema-id": empty.current_schema_id,
+            "timestamp-ms": empty.last_updated_ms,
+        }
     )
     made = empty.model_copy(update={"snapshots": [state], "current_snapshot_id": snapshot, "last_sequence_number": 1})
     ToOutputFile.table_metadata(made, at["v1.metadata.json"])
@@ -118,10 +120,11 @@ def make_pyiceberg(folder: Path, boxes: Boxes) -> None:
 
 def plan_pyiceberg(folder: Path, wanted: Mapping[str, int]) -> tuple[float, float]:
     """The scan tasks of pyiceberg."""
-    from pyiceberg.expressions import And, EqualTo
+    from pyiceberg.expressions import And, EqualTo, Reference
+    from pyiceberg.expressions.literals import literal
     from pyiceberg.table import StaticTable
 
-    where = And(*(EqualTo(name, value) for name, value in wanted.items()))
+    where = And(*(EqualTo(term=Reference(name), value=literal(value)) for name, value in wanted.items()))
     start = time.perf_counter()
     table = StaticTable.from_metadata(f"{folder}/v1.metadata.json")
     found = list(table.scan(row_filter=where).plan_files())

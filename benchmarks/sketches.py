@@ -34,7 +34,7 @@ from zskip.plan import plan
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, SketchName
 from zskip.sketches.hashing import hashes
-from zskip.sketches.pairs import Coverage, Run, Source, write_segment
+from zskip.sketches.pairs import Coverage, MergeInput, Run, write_segment
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
 from zskip.tablelog import Index, SketchRecord, commit, load
@@ -251,7 +251,7 @@ def made_up(folder: Path) -> pa.StringArray:
     storage = open_storage(str(fresh(folder)))
     folder.mkdir(parents=True)
     part, entries = Drafts(storage).write(
-        "sketches", ".parquet", lambda sink: write_segment(sink, [Source(Run(pairs), number)], coverage, bits)
+        "sketches", ".parquet", lambda sink: write_segment(sink, [MergeInput(Run(pairs), number)], coverage, bits)
     )
     record = SketchRecord(SketchName("uid", "values"), (SegmentRecord(part, MILLION, entries),))
     schema = Schema(pa.schema({"a": pa.int64(), "uid": pa.string()}))

@@ -97,7 +97,7 @@ def look_up(spark: SparkSession, folder: Path, scale: str, files: Sequence[int])
 
 def look_up_over(spark: SparkSession, folder: Path, scale: str, files: int) -> list[Claim]:
     rows = spark.read.parquet(str(generated(folder, scale) / "lineitem.parquet"))
-    key = rows.select("l_partkey").first()[0]
+    key = rows.select("l_partkey").head(1)[0][0]
     path = folder / f"lookup-{scale}-{files}"
     if not (path / "_zskip").exists():
         zskip.spark.write(rows, path, by=BY, files=files)
@@ -247,7 +247,7 @@ def tpch(spark: SparkSession, folder: Path, scale: str, files: Sequence[int]) ->
     read, took = ({name: dict.fromkeys(WAYS, 0.0) for name in queries} for _ in range(2))
     differ = []
     for number, query in queries.items():
-        results = {}
+        results: dict[str, list[Row]] = {}
 
         def run(way: str, number: str = number, query: str = query, results: dict[str, list[Row]] = results) -> None:
             for name, rows in frames[way].items():
@@ -295,6 +295,7 @@ def tpch(spark: SparkSession, folder: Path, scale: str, files: Sequence[int]) ->
 
 def processor_seconds(spark: SparkSession) -> float:
     """Of this process, and of the driver's JVM, in which the executors are as well."""
+    assert spark._jvm is not None
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
     fields = Path(f"/proc/{jvm}/stat").read_text().rpartition(")")[2].split()
     return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

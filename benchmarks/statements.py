@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -32,10 +33,10 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import lookup
+import star_schema as star
 from targets import at_least, at_most
 
 import zskip
-from benchmarks import star_schema as star
 from tests.spark.tpch import QUERIES
 from zskip.engines.duckdb.catalog import _INDEXES
 from zskip.engines.duckdb.statement import rewrite
@@ -117,7 +118,7 @@ def compare(tables: dict[str, Path], statements: list[tuple[str, str]]) -> None:
             glob = glob.replace(f"{{{table}}}", f"'{path}/*.parquet' {table}")
         if "LIMIT" not in text or "ORDER" in text:
             same_rows(name, zskip.sql(ours, con).fetchall(), con.sql(glob).fetchall())
-        ways = (lambda: zskip.sql(ours, con).fetchall(), lambda: con.sql(glob).fetchall())  # noqa: B023
+        ways = partial(by_zskip, ours, con), partial(by_duckdb, glob, con)
         taken = side_by_side(*ways)
         faster[name] = taken[1].elapsed / taken[0].elapsed
         print(line(name, *taken), flush=True)
@@ -153,7 +154,7 @@ def overhead(tables: dict[str, str]) -> None:
     """The processor's time before DuckDB runs a statement, and the first one of a process."""
     con = duckdb.connect()
     for number, many, wanted in ((6, "one table", 4), (5, "six tables", 8)):
-        (taken,) = side_by_side(lambda: rewrite(QUERIES[number], con, tables=tables))  # noqa: B023
+        (taken,) = side_by_side(partial(rewrite, QUERIES[number], con, tables=tables))
         at_most(wanted, taken.processor, f"rewriting a statement over {many}, TPC-H Q{number}, processor", " ms")
     first = {}
     path = tables["region"]
@@ -229,7 +230,8 @@ def tpch_tables(folder: Path, lineitem_files: int) -> dict[str, str]:
 
 
 def files_of(source: Path) -> int:
-    return math.ceil(pq.read_metadata(source).num_rows / ROWS_A_FILE)
+    rows: int = pq.read_metadata(source).num_rows
+    return math.ceil(rows / ROWS_A_FILE)
 
 
 def lay_out(source: Path, path: Path, by: list[str], files: int, sketches: Mapping[str, str]) -> None:
@@ -261,6 +263,14 @@ def star_tables(folder: Path, files: int) -> dict[str, str]:
     return tables
 
 
+def by_zskip(text: str, con: duckdb.DuckDBPyConnection, tables: Mapping[str, str] | None = None) -> list[Any]:
+    return zskip.sql(text, con, tables=tables).fetchall()
+
+
+def by_duckdb(text: str, con: duckdb.DuckDBPyConnection) -> list[Any]:
+    return con.sql(text).fetchall()
+
+
 def queries(section: str, tables: Mapping[str, str], texts: Mapping[str, str]) -> None:
     """One line a query, and one for the sum of their medians."""
     con, glob = duckdb.connect(), duckdb.connect()
@@ -269,7 +279,7 @@ def queries(section: str, tables: Mapping[str, str], texts: Mapping[str, str]) -
     found: list[tuple[Taken, Taken]] = []
     for number, text in texts.items():
         name = f"{section} Q{number}"
-        ways = (lambda: zskip.sql(text, con, tables=tables).fetchall(), lambda: glob.sql(text).fetchall())  # noqa: B023
+        ways = partial(by_zskip, text, con, tables), partial(by_duckdb, text, glob)
         same_rows(name, *[way() for way in ways])
         ours, plain = side_by_side(*ways)
         found.append((ours, plain))
