@@ -3,13 +3,14 @@
 DuckDB binds the text of a lazy relation each time it is read, but the files in it were chosen under the settings of one
 moment. So the text itself compares the settings: an option of the read is an expression that raises where one differs.
 
-| a statement has                                          | settings that can change which rows it wants |
-| -------------------------------------------------------- | -------------------------------------------- |
-| comparisons of numbers, dates, times without a zone      | none                                         |
-| texts, as constants or in columns that its pruning reads | the collation, implicit casts                |
-| columns of times with a zone that its pruning reads      | the time zone, the calendar                  |
-| ORDER BY … LIMIT that prunes                             | the default orders                           |
-| a call, cast, operator, keyword or type not known here   | all                                          |
+| a statement has                                                 | settings that can change which rows it wants |
+| --------------------------------------------------------------- | -------------------------------------------- |
+| comparisons, + - * of numbers, dates, times without a zone      | none                                         |
+| texts, as constants or in columns that its pruning reads; CASE  | the collation, implicit casts                |
+| a division                                                      | those of divisions                           |
+| columns of times with a zone that its pruning reads             | the time zone, the calendar                  |
+| ORDER BY … LIMIT that prunes                                    | the default orders                           |
+| a call, cast, operator, keyword or type not known here          | all                                          |
 """
 
 from __future__ import annotations
@@ -35,27 +36,26 @@ _OF_ZONES = ("TimeZone", "Calendar")
 _OF_ORDER = ("default_order", "default_null_order")
 # Until it is set, DuckDB calls the order ASCENDING, and ASC from then on.
 _SHORTENED = {"default_order": "[:3]"}
+_OF_DIVISION = ("integer_division", "ieee_floating_point_ops", "error_on_division_by_zero")
 _ALL = (
-    *(*_OF_ZONES, *_OF_TEXTS, *_OF_ORDER),
-    *("integer_division", "ieee_floating_point_ops", "error_on_division_by_zero", "regex_match_operator_semantics"),
+    *(*_OF_ZONES, *_OF_TEXTS, *_OF_ORDER, *_OF_DIVISION, "regex_match_operator_semantics"),
     *("scalar_subquery_error_on_multiple_rows", "binary_as_string", "dialect_compatibility_mode"),
 )
 # What means the same under all settings, or differs by the types of its columns alone.
 _KEYWORDS = frozenset(
     """
-    ALL AND ANTI AS ASC BETWEEN BY CROSS DESC DISTINCT EXCEPT EXISTS FALSE FIRST FROM FULL GROUP HAVING IN INNER
-    INTERSECT IS JOIN LAST LEFT LIMIT NATURAL NOT NULL NULLS OFFSET ON OR ORDER OUTER RIGHT SELECT SEMI TRUE UNION USING
-    WHERE WITH
+    ALL AND ANTI AS ASC BETWEEN BY CROSS DAY DESC DISTINCT EXCEPT EXISTS EXTRACT FALSE FIRST FROM FULL GROUP HAVING IN
+    INNER INTERSECT INTERVAL IS JOIN LAST LEFT LIMIT MONTH NATURAL NOT NULL NULLS OFFSET ON OR ORDER OUTER RIGHT SELECT
+    SEMI SUBSTRING TIMESTAMP TRUE UNION USING WHERE WITH YEAR
     """.split()  # noqa: SIM905  # a list takes a line for each word
 )
 _FUNCTIONS = frozenset({"avg", "count", "max", "min", "sum"})
-_OPERATORS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", ".", "?", "$", ";"})
-# Behind these words, it stands for all columns, or is a sign.
-_BEFORE = {
-    "*": frozenset({"SELECT", "(", ",", "."}),
-    "-": frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "(", ",", "AND", "BETWEEN"}),
+_OPERATORS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", ".", "?", "$", ";", "+", "-", "*"})
+_SETTINGS_OF = {
+    **dict.fromkeys(("LIKE", "CASE", "WHEN", "THEN", "ELSE", "END"), _OF_TEXTS),
+    **dict.fromkeys(("/", "//", "%"), _OF_DIVISION),
 }
-_TYPES_OF_CONSTANTS = frozenset({"DATE", "TIMESTAMP"})
+_TYPES_OF_CONSTANTS = frozenset({"DATE", "TIMESTAMP", "INTERVAL"})
 
 
 def settings_read(
@@ -89,10 +89,9 @@ def _of_words(words: Sequence[Word], places: Collection[Place]) -> Collection[st
         elif word.kind == "identifier":
             if after is not None and after.text == "(" and word.text.lower() not in _FUNCTIONS:
                 return _ALL
-        elif word.kind == "keyword":
-            if text not in _KEYWORDS:
-                return _ALL
-        elif text not in _OPERATORS and last not in _BEFORE.get(text, ()):
+        elif text in _SETTINGS_OF:
+            found.update(_SETTINGS_OF[text])
+        elif text not in (_KEYWORDS if word.kind == "keyword" else _OPERATORS):
             return _ALL
     return found
 
