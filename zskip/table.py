@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_arg
 import numpy as np
 import pyarrow as pa
 
-from zskip import engine_registry, sources, tablelog
+from zskip import engine_registry, table_formats, tablelog
 from zskip import plan as planning
 from zskip.binder import Parameters, bind
 from zskip.binder.expressions import expression_sql
@@ -47,9 +47,9 @@ from zskip.receipts import (
 )
 from zskip.schema import Schema, names_given
 from zskip.sketches import named_sketches
-from zskip.sources import Source
 from zskip.storage import Storage, open_storage
 from zskip.storage.foreign_folders import refuse_folder
+from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import LOCAL, Backend
@@ -244,10 +244,10 @@ def open(
         raise InvalidOption("version= and as_of= both choose a version; give one of them.")
     moment = _moment(as_of)
     if session is None:
-        own = sources.own_snapshot(path, version, moment, storage_options)
+        own = table_formats.own_snapshot(path, version, moment, storage_options)
         if own is not None:
             return Table(*own, most)
-        source = sources.source_of(path, version, moment, storage_options, deep)
+        source = table_formats.source_of(path, version, moment, storage_options, deep)
         if source is not None:
             return Table.of_source(source, most)
     storage = _backend(session).open_storage(cast("str", path), storage_options)
@@ -270,7 +270,7 @@ def attach(
     Raises `InvalidOption` for a table of zskip's own.
     """
     check_options(deep=deep)
-    return Table.of_source(sources.attach(path, deep=deep, storage_options=storage_options))
+    return Table.of_source(table_formats.attach(path, deep=deep, storage_options=storage_options))
 
 
 def cluster(
@@ -306,7 +306,7 @@ def cluster(
     the same files meanwhile; nothing is changed then.
     """
     check_options(full=full, dry_run=dry_run)
-    source = sources.source_of(path, storage_options=storage_options)
+    source = table_formats.source_of(path, storage_options=storage_options)
     chosen = replace(
         _resources(options),
         by=() if by is None else names_given(by, "by"),
@@ -387,7 +387,7 @@ def advise(
     check_options(files=files, seed=seed, progress=progress)
     queries = queries_of(workload)
     if isinstance(source, str | os.PathLike):
-        found = sources.source_of(source, storage_options=storage_options)
+        found = table_formats.source_of(source, storage_options=storage_options)
         if found is not None:
             return Table.of_source(found).advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
         storage = open_storage(source, storage_options)
@@ -483,7 +483,7 @@ class Table:
     @classmethod
     def of_source(cls, source: Source, cache_bytes: int = CACHE_BYTES) -> Table:
         """A table of another format, at the newest version of its log."""
-        index = sources.index_of(source, cache_bytes)
+        index = table_formats.index_of(source, cache_bytes)
         table = cls(index.storage, index.snapshot)
         table._index, table._source = index, source
         return table
@@ -810,7 +810,7 @@ class Table:
         before = self.version
         if self._source is not None:
             self._source = self._source.newest()
-            self._index = index = sources.index_of(self._source, self._index.cache_bytes)
+            self._index = index = table_formats.index_of(self._source, self._index.cache_bytes)
             if index.snapshot.sketches:
                 made = complete_sketches(self._storage, index.snapshot, WriteOptions(), parts=index.parts)
                 self._move_to(made[0])

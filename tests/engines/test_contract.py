@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests.sources.test_iceberg import DataFileContent, FileFormat, commit_deletes, delete_parquet
+from tests.table_formats.test_iceberg import DataFileContent, FileFormat, commit_deletes, delete_parquet
 from tests.tables import sorted_rows
 
 polars = pytest.importorskip("polars")

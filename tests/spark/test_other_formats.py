@@ -17,7 +17,7 @@ import zskip
 from tests import ROOT
 from zskip import spark as zspark
 from zskip.errors import UnsupportedFormat
-from zskip.sources import deletion_vectors
+from zskip.table_formats import deletion_vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

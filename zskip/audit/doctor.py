@@ -26,9 +26,9 @@ from zskip.errors import (
 from zskip.parquet import footers
 from zskip.parquet.trust import Writer, doubt, writer
 from zskip.schema import Column
-from zskip.sources import source_of
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
+from zskip.table_formats import source_of
 from zskip.tablelog import SOURCE_FORMATS, Index, load
 from zskip.types import is_orderable, may_hold_nan
 

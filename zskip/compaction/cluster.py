@@ -31,11 +31,11 @@ from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
 from zskip.receipts import Clustered
 from zskip.schema import Schema
-from zskip.sources import Source, delta_commit, iceberg_commit, index_of
-from zskip.sources.delta import DeltaSource
-from zskip.sources.iceberg import IcebergSource
 from zskip.storage import Storage, abandon
 from zskip.storage.local import LocalStorage
+from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
+from zskip.table_formats.delta import DeltaSource
+from zskip.table_formats.iceberg import IcebergSource
 from zskip.tablelog import Index, LayoutRecord, Snapshot, commit
 from zskip.writer import WriteOptions
 from zskip.writer.append import layout_record, routing_of

@@ -12,7 +12,6 @@ import pyarrow as pa
 from zskip import tablelog
 from zskip.binder import bind
 from zskip.errors import UnsupportedFormat
-from zskip.sources import source_of
 from zskip.spark import connector, file_index
 from zskip.spark.folder_types import with_spark_types
 from zskip.spark.hadoop import open_storage
@@ -22,6 +21,7 @@ from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.spark.spark_sql import table_paths
 from zskip.storage.opening import is_supported
 from zskip.table import Table
+from zskip.table_formats import source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

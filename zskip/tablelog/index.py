@@ -28,7 +28,7 @@ _Column = TypeVar("_Column", pa.Array, pa.Array | None)
 CACHE_BYTES = 1 << 30
 
 SOURCE_FORMATS = ("delta", "iceberg")
-"""The formats whose logs an index can follow: `zskip.sources` has a module for each."""
+"""The formats whose logs an index can follow: `zskip.table_formats` has a module for each."""
 _JOINED_SHARDS, _JOINED_SHARE = 4, 4
 """The concatenated statistics of up to 4 shards are cached, since look-ups repeat; those of more shards only if the
 whole table's would fit in a quarter of the cache: otherwise one scan would evict everything else."""

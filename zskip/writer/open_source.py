@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from zskip.errors import InvalidOption
 from zskip.plan import find_survivors
-from zskip.sources import Source, index_of, is_table_object, source_of
+from zskip.table_formats import Source, index_of, is_table_object, source_of
 from zskip.writer.paths import is_folder, open_paths
 from zskip.writer.row_source import RowSource, of_dataset, of_reader, of_table
 

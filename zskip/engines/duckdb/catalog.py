@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from zskip import sources
+from zskip import table_formats
 from zskip.engines.duckdb.table_places import Place
 from zskip.errors import TableNotFound
 from zskip.expr.sql_literals import identifier
@@ -61,7 +61,7 @@ class Catalog:
         given = self._named.get(place.name.lower())
         if given is not None and not isinstance(given, str):
             index = given if isinstance(given, Index) else getattr(given, "index", None)
-            return index if isinstance(index, Index) else sources.open_index(given, storage_options=self.options)
+            return index if isinstance(index, Index) else table_formats.open_index(given, storage_options=self.options)
         if given is None and (not place.quote or (place.quote == '"' and self._is_duckdbs(place.name))):
             return None
         return open_index(given or place.name, self.options)
@@ -96,7 +96,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
         _refuse_foreign(path)
         return None
     try:
-        index = sources.open_index(path, storage_options=options)
+        index = table_formats.open_index(path, storage_options=options)
     except TableNotFound:
         return None
     # Not by the address alone: what was opened with credentials must not serve a caller who gives none.

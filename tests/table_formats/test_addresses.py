@@ -14,9 +14,9 @@ from pyiceberg.catalog import load_catalog
 
 import zskip
 from tests import ROOT
-from tests.sources.asking import require_same, rows
+from tests.table_formats.asking import require_same, rows
 from zskip.errors import ForeignTable, SchemaError, TableNotFound, UnsupportedFormat
-from zskip.sources import deletion_vectors
+from zskip.table_formats import deletion_vectors
 
 ROWS = pa.table({"id": pa.array(range(9), pa.int64())})
 

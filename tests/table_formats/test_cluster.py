@@ -14,10 +14,10 @@ from pyiceberg.catalog import load_catalog
 
 import zskip
 from tests import ROOT
-from tests.sources.asking import require_same, rows
+from tests.table_formats.asking import require_same, rows
 from zskip.compaction import cluster as clustering
 from zskip.errors import CommitConflict, ForeignTable, UnsupportedFormat
-from zskip.sources import delta_commit
+from zskip.table_formats import delta_commit
 
 RANDOM = np.random.default_rng(3)
 

@@ -20,9 +20,12 @@ import pyarrow.compute as pc
 from zskip import types as t
 from zskip.errors import CorruptFile, MissingDependency, TableError, TableNotFound, UnsupportedFormat, first_line
 from zskip.schema import Schema, join_path
-from zskip.sources.deletion_vectors import positions
-from zskip.sources.delta_log import commit_path, require_log
-from zskip.sources.source import (
+from zskip.stats import ColumnStatistics
+from zskip.storage.local import LocalStorage
+from zskip.storage.storage import Storage
+from zskip.table_formats.deletion_vectors import positions
+from zskip.table_formats.delta_log_checks import commit_path, require_intact_log
+from zskip.table_formats.source import (
     FIELD_ID,
     RESTORE,
     STORED_AS,
@@ -34,9 +37,6 @@ from zskip.sources.source import (
     plain_field,
     reading,
 )
-from zskip.stats import ColumnStatistics
-from zskip.storage.local import LocalStorage
-from zskip.storage.storage import Storage
 from zskip.types import is_orderable, logical_type
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class DeltaSource:
         except TableNotFoundError:
             raise
         except DeltaError as error:
-            require_log(self.storage, self.fixed if isinstance(self.fixed, int) else None)
+            require_intact_log(self.storage, self.fixed if isinstance(self.fixed, int) else None)
             if "Deletion Vector error" in str(error):
                 raise CorruptFile(
                     f"A deletion vector of the Delta table at {self.storage.uri} is damaged: {first_line(error)}. "

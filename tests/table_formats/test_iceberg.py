@@ -35,7 +35,7 @@ from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap
 
 import zskip
-from tests.sources.asking import require_same, rows
+from tests.table_formats.asking import require_same, rows
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
 
 NUMBERS = itertools.count()

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from zskip.errors import CorruptFile, MissingDependency, UnsupportedFormat
-from zskip.sources.source import RESTORE
 from zskip.storage.storage import Storage
+from zskip.table_formats.source import RESTORE
 
 __all__ = ["FRAME", "bitmap_rows", "positions", "unframed"]
 

@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zskip.sources.source import reading
 from zskip.storage.storage import Storage
+from zskip.table_formats.source import reading
 
-__all__ = ["commit_path", "require_log"]
+__all__ = ["commit_path", "require_intact_log"]
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _WHOLE = re.compile(r"(\d{20})\.checkpoint(?:\.[0-9A-Fa-f-]{36})?\.(?:parquet|json)")
@@ -34,7 +34,7 @@ def commit_path(version: int) -> str:
     return f"_delta_log/{version:020}.json"
 
 
-def require_log(storage: Storage, version: int | None = None) -> None:
+def require_intact_log(storage: Storage, version: int | None = None) -> None:
     """Require the files of the log that a version (None: the newest) needs.
 
     Raises `TableNotFound` for a missing file, and `CorruptFile` for a damaged commit or checkpoint; both name the file.

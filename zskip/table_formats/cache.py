@@ -14,8 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from zskip.errors import MissingDependency, TableError
-from zskip.sources.source import Source
 from zskip.storage.local import LocalStorage
+from zskip.table_formats.source import Source
 from zskip.tablelog import Snapshot, vacuum
 
 __all__ = ["cache_of", "vacuum_at_intervals"]

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 import zskip
-from tests.sources.asking import require_same, rows
+from tests.table_formats.asking import require_same, rows
 from zskip.errors import CorruptFile, TableNotFound, UnsupportedFormat
 
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 import zskip
 from tests import ROOT
-from tests.sources.asking import as_ours, require_same, rows
+from tests.table_formats.asking import as_ours, require_same, rows
 from zskip.errors import TableNotFound, UnsupportedFormat
 
 FOLDER = ROOT / "fixtures" / "delta"

@@ -13,9 +13,9 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.types import StringType
 
 import zskip
-from tests.sources.asking import require_same
-from tests.sources.test_delta_lives import made, predicates
-from tests.sources.test_golden_delta import FOLDER, NAMES, PREDICATES
+from tests.table_formats.asking import require_same
+from tests.table_formats.test_delta_lives import made, predicates
+from tests.table_formats.test_golden_delta import FOLDER, NAMES, PREDICATES
 from zskip.cli import main
 from zskip.errors import CorruptFile
 

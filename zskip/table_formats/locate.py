@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedFormat
-from zskip.sources.cache import cache_of
-from zskip.sources.deep_source import DeepSource
-from zskip.sources.delta import DeltaSource, is_delta, log_versions
-from zskip.sources.iceberg import IcebergSource
-from zskip.sources.iceberg_metadata import METADATA_ENDINGS
-from zskip.sources.log_index import follow
-from zskip.sources.source import Source
 from zskip.storage import Storage, open_storage
+from zskip.table_formats.cache import cache_of
+from zskip.table_formats.deep_source import DeepSource
+from zskip.table_formats.delta import DeltaSource, is_delta, log_versions
+from zskip.table_formats.iceberg import IcebergSource
+from zskip.table_formats.iceberg_metadata import METADATA_ENDINGS
+from zskip.table_formats.log_index import follow
+from zskip.table_formats.source import Source
 from zskip.tablelog import CACHE_BYTES, SOURCE_FORMATS, Index, Snapshot, latest_version, load
 
 __all__ = ["attach", "index_of", "open_index", "own_snapshot", "source_of"]

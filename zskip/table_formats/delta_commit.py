@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from zskip import types as t
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
 from zskip.schema import Schema
-from zskip.sources.delta import DeltaSource
-from zskip.sources.delta_log import commit_path
-from zskip.sources.source import FIELD_ID, STORED_AS
 from zskip.stats import DataFiles
 from zskip.storage import Storage
+from zskip.table_formats.delta import DeltaSource
+from zskip.table_formats.delta_log_checks import commit_path
+from zskip.table_formats.source import FIELD_ID, STORED_AS
 from zskip.tablelog import Index
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 

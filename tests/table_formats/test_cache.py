@@ -13,8 +13,8 @@ from deltalake import write_deltalake
 
 import zskip
 from zskip.errors import DamagedIndex, TableError
-from zskip.sources import cache
 from zskip.storage.local import LocalStorage
+from zskip.table_formats import cache
 
 DAY = 86_400
 

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 from zskip import types as t
 from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
 from zskip.schema import Column, Schema
-from zskip.sources.iceberg_bounds import decoded
-from zskip.sources.iceberg_deletes import deleted_by_file
-from zskip.sources.iceberg_metadata import newest_metadata, read_metadata, refuse_type
-from zskip.sources.iceberg_paths import path_in, plain_address
-from zskip.sources.source import (
+from zskip.stats import ColumnStatistics
+from zskip.storage import Storage, open_storage
+from zskip.table_formats.iceberg_bounds import decoded
+from zskip.table_formats.iceberg_deletes import deleted_by_file
+from zskip.table_formats.iceberg_metadata import newest_metadata, read_metadata, refuse_type
+from zskip.table_formats.iceberg_paths import path_in, plain_address
+from zskip.table_formats.source import (
     DEFAULT,
     FIELD_ID,
     Content,
@@ -29,8 +31,6 @@ from zskip.sources.source import (
     plain_field,
     reading,
 )
-from zskip.stats import ColumnStatistics
-from zskip.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
@@ -119,7 +119,7 @@ class IcebergSource:
             from pyiceberg.table import StaticTable
         except ImportError as error:
             raise MissingDependency('Iceberg tables need pyiceberg: pip install "zskip[iceberg]"') from error
-        from zskip.sources.iceberg_io import StorageIO
+        from zskip.table_formats.iceberg_io import StorageIO
 
         io, name = StorageIO(self.storage), "static-table"
         metadata = read_metadata(io, self.metadata)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from zskip.errors import UnsupportedFormat
-from zskip.sources.iceberg_paths import path_in
+from zskip.table_formats.iceberg_paths import path_in
 
 if TYPE_CHECKING:
     from zskip.storage.storage import Storage

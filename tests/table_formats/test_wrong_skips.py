@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import zskip
-from tests.sources.asking import require_same, rows
-from zskip.sources.iceberg_bounds import decoded
+from tests.table_formats.asking import require_same, rows
+from zskip.table_formats.iceberg_bounds import decoded
 
 MOMENT = dt.datetime(2024, 1, 1, 0, 0, 0, 123_456, tzinfo=dt.UTC)
 NAN = float("nan")

@@ -4,7 +4,7 @@
 side-car up to date with a log · ``locate``: finds the table at an address and its side-car.
 """
 
-from zskip.sources.locate import attach, index_of, is_table_object, open_index, own_snapshot, source_of
-from zskip.sources.source import Source
+from zskip.table_formats.locate import attach, index_of, is_table_object, open_index, own_snapshot, source_of
+from zskip.table_formats.source import Source
 
 __all__ = ["Source", "attach", "index_of", "is_table_object", "open_index", "own_snapshot", "source_of"]

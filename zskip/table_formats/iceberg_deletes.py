@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from zskip.errors import CorruptFile, UnsupportedFormat
-from zskip.sources.deletion_vectors import FRAME, bitmap_rows, unframed
-from zskip.sources.source import RESTORE, reading
+from zskip.table_formats.deletion_vectors import FRAME, bitmap_rows, unframed
+from zskip.table_formats.source import RESTORE, reading
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

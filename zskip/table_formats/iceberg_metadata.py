@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from zskip.errors import TableNotFound, UnsupportedFormat
-from zskip.sources.source import reading
 from zskip.storage.storage import Storage
+from zskip.table_formats.source import reading
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

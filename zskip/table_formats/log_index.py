@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import CommitConflict, DamagedIndex, TableExists, TableNotFound
-from zskip.sources.cache import vacuum_at_intervals
-from zskip.sources.source import Content, Source
 from zskip.stats import DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
+from zskip.table_formats.cache import vacuum_at_intervals
+from zskip.table_formats.source import Content, Source
 from zskip.tablelog import Index, SketchRecord, Snapshot, commit, latest_version, load
 
 __all__ = ["follow"]

@@ -25,8 +25,14 @@ from pyiceberg.table import StaticTable
 
 import zskip
 from tests import ROOT
-from tests.sources.asking import as_ours, rows
-from tests.sources.test_iceberg import commit_delete_files, commit_deletes, delete_parquet, puffin, table_of_two_files
+from tests.table_formats.asking import as_ours, rows
+from tests.table_formats.test_iceberg import (
+    commit_delete_files,
+    commit_deletes,
+    delete_parquet,
+    puffin,
+    table_of_two_files,
+)
 from zskip.errors import CorruptFile, InvalidOption, TableError, TableNotFound, UnsupportedFormat, ZskipError
 
 

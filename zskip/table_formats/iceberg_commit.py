@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import CommitConflict, UncertainCommit, UnsupportedFormat, first_line
-from zskip.sources.iceberg import IcebergSource, manifest_entries
-from zskip.sources.iceberg_paths import path_in
-from zskip.sources.locate import index_of
-from zskip.sources.source import reading
+from zskip.table_formats.iceberg import IcebergSource, manifest_entries
+from zskip.table_formats.iceberg_paths import path_in
+from zskip.table_formats.locate import index_of
+from zskip.table_formats.source import reading
 from zskip.tablelog import Index
 
 if TYPE_CHECKING:
