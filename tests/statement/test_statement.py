@@ -470,6 +470,26 @@ def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, point
     assert raised.value.__suppress_context__
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT c::INT FROM {T} WHERE a < 3",
+        "SELECT a FROM {T} x WHERE a < 3 AND c::INT > 5",
+        "SELECT (SELECT max(a) FROM {T}), c::INT FROM {T}",
+        "SELECT max(a) FROM {T} UNION ALL SELECT c::INT FROM {T} WHERE a = 7",
+    ],
+)
+def test_errors_of_a_later_run_show_what_was_written(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    relation = sql(at(lake, statement), con)
+    with pytest.raises(duckdb.ConversionException) as raised:
+        relation.fetchall()
+    *_, line, carets = str(raised.value).splitlines()
+    assert line.partition(": ")[2].strip() in statement
+    assert line[carets.index("^") : len(carets)] == "::INT"
+
+
 def test_a_statement_that_gains_nothing_is_not_explained_again_until_a_table_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

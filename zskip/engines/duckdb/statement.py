@@ -329,7 +329,9 @@ def _rewritten(
             read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values, guarded=guarded)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
-        edits.append((place.start, place.end, f"SELECT * FROM {read}" if place.bare else read))
+        read = f"SELECT * FROM {read}" if place.bare else read
+        # An error of a later run shows one line of the text: on lines of their own, reads are not shown.
+        edits.append((place.start, place.end, f"\n{read}\n"))
         plans.append((text[place.start : place.end], planned))
     gains = any(table.gains for table in tables)
     return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled, gains)
