@@ -9,7 +9,7 @@ all rows are of one group, as those of a partition are.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,16 +143,16 @@ def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None
             sure &= (nulls == rows) | (nulls == 0) & one
     if not sure.any() or (groups and wanted.counts and rows[sure].mean() * _A_GROUPED_ROW > _A_FILE):
         return None
-    made, values = _grouped(files.take(np.flatnonzero(sure)), columns, sorted(groups))
+    made, values = _grouped(files.take(np.flatnonzero(sure)), columns, sorted(groups), wanted.ordered)
     if not wanted.counts:
         made = pc.min_element_wise(made, 2)
     return IndexRows(survivors.kept(~sure), int(sure.sum()), made, values)
 
 
 def _grouped(
-    files: FileStatistics, columns: Sequence[str], groups: Sequence[str]
+    files: FileStatistics, columns: Sequence[str], groups: Sequence[str], ordered: Collection[str]
 ) -> tuple[pa.Array, dict[str, Values]]:
-    """The rows of each group of files, and its columns."""
+    """The rows of each group of files, and its columns; the greatest values of ``ordered`` alone."""
     made, wanted = {"rows": files.row_count}, [("rows", "sum")]
     for number, path in enumerate(columns):
         column = files.columns[path]
@@ -174,7 +174,7 @@ def _grouped(
     for number, path in enumerate(columns):
         ends = ("group{}", "group{}") if path in groups else ("lower{}_min", "upper{}_max")
         lower, upper = (column_of(end.format(number)) for end in ends)
-        values[path] = Values(lower, upper, column_of(f"count{number}_sum"))
+        values[path] = Values(lower, upper if path in ordered else lower, column_of(f"count{number}_sum"))
     return column_of("rows_sum"), values
 
 

@@ -14,13 +14,10 @@ from zskip.statement.aggregates import IndexRows
 __all__ = ["with_index_rows"]
 
 
-def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Values, *, guarded: bool = False) -> str:
-    """A read of the rest, and the rows beside it, with all columns of the table.
-
-    ``guarded``: DuckDB has to bind the read, even one of no file.
-    """
+def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Values) -> str:
+    """A read of the rest, which may be empty, and the rows beside it, with all columns of the table."""
     standing = _of_groups(rows, schema, values) if len(rows.rows) > 1 else _of_one_group(rows, schema)
-    if not len(rows.rest) and not guarded:
+    if not read:
         return f"({standing})"
     columns = ", ".join(identifier(field.name) for field in schema)
     return f"(SELECT {columns} FROM {read} UNION ALL {standing})"
@@ -28,9 +25,11 @@ def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Value
 
 def _of_one_group(rows: IndexRows, schema: pa.Schema) -> str:
     """Constants, of which DuckDB makes a billion rows in a third of a second."""
-    ends = {1, rows.rows[0].as_py(), *(column.count[0].as_py() for column in rows.columns.values())}
+    columns, total = rows.columns.values(), rows.rows[0].as_py()
+    ends = {total, *(column.count[0].as_py() for column in columns)}
+    ends |= {1 for column in columns if column.lower != column.upper}
     parts, first = [], 0
-    for end in sorted(end for end in ends if 0 < end <= rows.rows[0].as_py()):
+    for end in sorted(end for end in ends if 0 < end <= total):
         made = ", ".join(f"{_constant_of(rows, field, first)} AS {identifier(field.name)}" for field in schema)
         parts.append(f"SELECT {made} FROM range({end - first})")
         first = end

@@ -323,10 +323,11 @@ def _rewritten(
     for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
-        read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
+        read = ""
+        if table.beside is None or len(table.survivors) or guarding != UNGUARDED:
+            read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
         if table.beside is not None:
-            guarded = guarding != UNGUARDED
-            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values, guarded=guarded)
+            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
         read = f"SELECT * FROM {read}" if place.bare else read
