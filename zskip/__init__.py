@@ -20,12 +20,13 @@ from zskip.errors import (
 )
 
 if TYPE_CHECKING:
+    from zskip.api import advise, attach, cluster, index, read, repair, write
+    from zskip.api import open as open  # noqa: A004  # the name that a user says
     from zskip.engines.duckdb import explain, sql
     from zskip.expr import Predicate
     from zskip.plan import Plan
     from zskip.sample_data import demo_data
-    from zskip.table import Table, advise, attach, cluster, index, read, repair, write
-    from zskip.table import open as open  # noqa: A004  # the name that a user says
+    from zskip.table import Table
 
 __version__ = "0.1.0"
 
@@ -61,17 +62,17 @@ _HOMES = {
     "Plan": "zskip.plan",
     "Predicate": "zskip.expr",
     "Table": "zskip.table",
-    "advise": "zskip.table",
-    "attach": "zskip.table",
-    "cluster": "zskip.table",
+    "advise": "zskip.api",
+    "attach": "zskip.api",
+    "cluster": "zskip.api",
     "demo_data": "zskip.sample_data",
     "explain": "zskip.engines.duckdb",
-    "index": "zskip.table",
+    "index": "zskip.api",
     "sql": "zskip.engines.duckdb",
-    "open": "zskip.table",
-    "read": "zskip.table",
-    "repair": "zskip.table",
-    "write": "zskip.table",
+    "open": "zskip.api",
+    "read": "zskip.api",
+    "repair": "zskip.api",
+    "write": "zskip.api",
 }
 
 _ENGINES = {

@@ -1,31 +1,28 @@
-"""`Table`: a folder of Parquet with its index, and its operations; and the functions that write, index or open one."""
+"""`Table`: a folder of Parquet with its index, and its operations."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
 
-from zskip import engine_registry, table_formats, tablelog
 from zskip import plan as planning
-from zskip.binder import Parameters, bind
-from zskip.binder.expressions import expression_sql
+from zskip import table_formats, tablelog
+from zskip.binder import Parameters
+from zskip.binder.bind_condition import Condition, bind_condition, bind_with_complement
 from zskip.byte_sizes import bytes_of
-from zskip.compaction import cluster as clustering
 from zskip.compaction import compact
-from zskip.compaction.cluster_folder import cluster_folder
 from zskip.engines.arrow import output_schema, to_arrow, to_batches
-from zskip.errors import CommitConflict, InvalidOption, TableExists, TableNotFound, UnsupportedFormat, nearest
+from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
 from zskip.expr import Predicate
 from zskip.layouts.depth import Clustering, depths
 from zskip.option_checks import check_options, refuse, require_output
@@ -33,427 +30,42 @@ from zskip.plan import Plan, Survivors
 from zskip.progress import Progress, unreported
 from zskip.receipts import (
     Appended,
-    Clustered,
     Deleted,
     Optimized,
     Overwritten,
     Refreshed,
-    Repaired,
     Restored,
     Sketched,
     Step,
     Tended,
     Vacuumed,
 )
-from zskip.schema import Schema, names_given
+from zskip.schema import names_given
 from zskip.sketches import named_sketches
-from zskip.storage import Storage, open_storage
-from zskip.storage.foreign_folders import refuse_folder
+from zskip.storage import Storage
 from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
-from zskip.writer import WriteOptions, append, open_source
-from zskip.writer.backend import LOCAL, Backend
+from zskip.writer import WriteOptions, append
+from zskip.writer.backend import backend_of
 from zskip.writer.delete import delete
 from zskip.writer.evolution import common_type
-from zskip.writer.options import Resources, Rewrite, timedelta_of
-from zskip.writer.row_sample import RowSample
+from zskip.writer.options import Resources, Rewrite, resources_of, timedelta_of
 from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
     import altair
     import datafusion
-    from deltalake import DeltaTable
-    from pyiceberg.table import Table as IcebergTable
 
     from zskip.advisor import Advice, Weigh
     from zskip.audit import Verification
     from zskip.engines.dataset import PrunedDataset
     from zskip.query_logs import LoggedQueries
 
-__all__ = [
-    "Table",
-    "Version",
-    "advise",
-    "attach",
-    "cluster",
-    "index",
-    "logged_queries",
-    "open",
-    "read",
-    "repair",
-    "write",
-]
+__all__ = ["Table", "Version", "require_version"]
 
-Mode: TypeAlias = Literal["error", "append", "overwrite"]
 _ATTEMPTS = 5
-_ADVISED_FILES, _ADVISED_ROWS, _ADVISED_TARGET = 200, 40_000, 100
-Condition: TypeAlias = "str | Predicate | Any"
-"""A condition: SQL, a bound predicate, or an expression of pyarrow, polars, ibis or DuckDB."""
-
-
-def write(
-    source: Any,
-    path: str | os.PathLike[str],
-    *,
-    by: str | Sequence[str] | None = None,
-    layout: str = "auto",
-    files: int | None = None,
-    rows_per_file: int | None = None,
-    file_size: int | str | None = None,
-    row_group_rows: int | None = None,
-    compression: str = "zstd",
-    weights: Mapping[str, float] | Sequence[float] | None = None,
-    workload: Workload | None = None,
-    partition_by: str | Sequence[str] = (),
-    sketches: Mapping[str, str | Sequence[str]] | None = None,
-    mode: Mode = "error",
-    memory_limit: int | str | None = None,
-    temp_directory: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    session: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Table:
-    """Write the rows of a source as a table at a path or URL, and return the table.
-
-    ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
-    folders and URLs of Parquet, CSV or JSON · ``by``: the columns that queries filter on, the most important first; by
-    default those of the ``workload`` · ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default): the number
-    (at most one a row) or size of the files · ``row_group_rows``: of a row group, 122,880 by default, fewer in a table
-    of less than two million rows, so that a query can skip some · ``weights``: the relative frequency of look-ups on
-    each column · ``workload``: predicates or SELECT statements like the expected queries, or a file of them ·
-    ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of sketches:
-    ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay · ``mode``: if the
-    table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by
-    default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``: called with the
-    phase ("read", "sample", "scatter", "write"), the rows done in it, and their number or None · ``session``: a Spark
-    session that does the work; the source is one of its DataFrames, or paths.
-
-    Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
-    `CorruptFile`. After an error no file is left behind.
-    """
-    if mode not in get_args(Mode):
-        raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
-    options = WriteOptions(
-        by=() if by is None else by,
-        layout=layout,
-        files=files,
-        rows_per_file=rows_per_file,
-        file_size=file_size,
-        row_group_rows=row_group_rows,
-        compression=compression,
-        weights=weights,
-        workload=None if workload is None else queries_of(workload),
-        partition_by=partition_by,
-        sketches=sketches or {},
-        memory_limit=memory_limit,
-        temp_directory=temp_directory,
-        threads=threads,
-        seed=seed,
-        progress=progress,
-    )
-    backend = _backend(session)
-    storage = backend.open_storage(path, storage_options)
-    base = tablelog.load(storage) if tablelog.latest_version(storage) else None
-    if base is not None and not base.managed:
-        refuse_folder(storage)
-    if base is not None and mode == "error":
-        raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
-    rows = backend.open_rows(source, storage_options)
-    if base is not None and mode == "append":
-        known = {each.name for each in base.sketches}
-        if any(name not in known for name in named_sketches(options.sketches, base.schema)):
-            raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
-        return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
-    return Table(storage, append.create(storage, base, rows, options, backend))
-
-
-def index(
-    path: str | os.PathLike[str],
-    *,
-    schema: pa.Schema | None = None,
-    statistics: pa.Table | None = None,
-    deep: bool = False,
-    sketches: Mapping[str, str | Sequence[str]] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Table:
-    """Index the Parquet files of a folder in place, without rewriting them.
-
-    Statistics come from the footers, as far as they can be trusted; with ``deep`` also from the rows, where footers
-    lack them. ``schema``: of the rows, by default that of the footers · ``sketches``: as for `write`; their columns are
-    read · ``progress``: called with the phase ("footers", then "rows" with ``deep``), the files done, and their number.
-    A plan lists the folder and reads new and changed files in full; `Table.refresh` updates the index.
-
-    ``statistics``, with ``schema``: a table of statistics that is trusted in place of footers: one row per file, or per
-    row group if it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of
-    ``c.lower``, ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``. Absent and null
-    values are unknown. The files need not exist yet, and the folder is not listed.
-
-    Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
-    """
-    check_options(
-        schema=schema, statistics=statistics, deep=deep, sketches=sketches, threads=threads, progress=progress
-    )
-    storage = open_storage(path, storage_options)
-    given = None if schema is None else Schema(schema)
-    snapshot = tablelog.index_files(
-        storage,
-        schema=given,
-        statistics=statistics,
-        deep_scan=deep,
-        threads=threads,
-        check=lambda found: named_sketches(sketches or {}, found),
-        progress=progress or unreported,
-    )
-    if sketches:
-        names = named_sketches(sketches, snapshot.schema)
-        snapshot = complete_sketches(storage, snapshot, WriteOptions(threads=threads), names)[0]
-    return Table(storage, snapshot)
-
-
-def open(
-    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
-    *,
-    version: int | str | None = None,
-    as_of: datetime | str | None = None,
-    deep: bool = False,
-    cache_limit: int | str = CACHE_BYTES,
-    session: Any = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Table:
-    """The table at a path or URL: its newest version, or an older one by number or by time.
-
-    A Delta or an Iceberg table is opened where it lies, by its path or as an object of deltalake or pyiceberg: plans
-    and reads follow its log. ``version`` is the format's own then: a version of Delta's; the id of a snapshot, a branch
-    or a tag of Iceberg's. ``deep``: read the footers of its files as well, of each once, for row groups, exact bounds,
-    and columns of which the log says nothing; of a table of zskip's own all that is known.
-
-    ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
-    that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default, and 16 bytes a file and a column
-    of numbers keep all of them. ``session``: a Spark session, whose Hadoop client opens the URLs that zskip does not
-    know. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
-    other format that would be read wrongly.
-    """
-    check_options(deep=deep)
-    most = bytes_of(cache_limit, "cache_limit")
-    if version is not None and as_of is not None:
-        raise InvalidOption("version= and as_of= both choose a version; give one of them.")
-    moment = _moment(as_of)
-    if session is None:
-        own = table_formats.own_snapshot(path, version, moment, storage_options)
-        if own is not None:
-            return Table(*own, most)
-        source = table_formats.source_of(path, version, moment, storage_options, deep)
-        if source is not None:
-            return Table.of_source(source, most)
-    storage = _backend(session).open_storage(cast("str", path), storage_options)
-    return Table(storage, tablelog.load(storage, None if version is None else _require_version(version), moment), most)
-
-
-open_table = open  # used in this module, where `open` would look like Python's own
-
-
-def attach(
-    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
-    *,
-    deep: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Table:
-    """Keep the index of a Delta or an Iceberg table in the table's own folder, in ``_zskip/``, and open the table.
-
-    Without it each user's cache folder has one. ``deep``: as for `open`, for all who open it. The
-    readers and vacuums of both formats leave such folders alone.
-    Raises `InvalidOption` for a table of zskip's own.
-    """
-    check_options(deep=deep)
-    return Table.of_source(table_formats.attach(path, deep=deep, storage_options=storage_options))
-
-
-def cluster(
-    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
-    *,
-    by: str | Sequence[str] | None = None,
-    layout: str = "auto",
-    files: int | None = None,
-    rows_per_file: int | None = None,
-    file_size: int | str | None = None,
-    weights: Mapping[str, float] | Sequence[float] | None = None,
-    workload: Workload | None = None,
-    where: str | None = None,
-    max_bytes: int | str | None = None,
-    full: bool = False,
-    dry_run: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    **options: Unpack[Resources],
-) -> Clustered:
-    """Lay out a folder of Parquet in place, or a Delta or Iceberg table by a commit of its own format; no row changes.
-
-    ``by`` to ``workload`` are those of `write`; later calls use the same ``by`` · ``where``: only files that may hold
-    such rows · ``max_bytes``: the most to rewrite · ``full``: also files that an earlier call laid out, by a new layout
-    · ``dry_run``: only report what would be done. Options as for `Table.append`. An Iceberg table is given as the
-    object that pyiceberg's catalog returns: only the catalog can commit to it.
-
-    A folder of Parquet, indexed or not, is laid out as a whole, and is a table of zskip's from then on: programs that
-    write to it have to use zskip. The new files are in its folder ``_data``, which programs that list the folder pass
-    over: they read the old files until `Table.vacuum` removes these after its ``older_than``. Until then
-    `Table.restore` goes back to them.
-
-    Raises `UnsupportedFormat` for what the format's library cannot write, and `CommitConflict` where others changed
-    the same files meanwhile; nothing is changed then.
-    """
-    check_options(full=full, dry_run=dry_run)
-    source = table_formats.source_of(path, storage_options=storage_options)
-    chosen = replace(
-        _resources(options),
-        by=() if by is None else names_given(by, "by"),
-        layout=layout,
-        files=files,
-        rows_per_file=rows_per_file,
-        file_size=file_size,
-        weights=weights,
-        workload=None if workload is None else queries_of(workload),
-    )
-    most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
-    if source is None:
-        if where is not None or most is not None:
-            raise InvalidOption("A folder of Parquet is laid out as a whole: leave out where= and max_bytes=.")
-        return cluster_folder(open_storage(cast("str", path), storage_options), chosen, dry_run=dry_run)
-    return clustering.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
-
-
-def read(
-    path: str | os.PathLike[str],
-    *,
-    where: Condition | None = None,
-    columns: Sequence[str] | None = None,
-    into: Literal["arrow", "pandas", "polars"] = "arrow",
-    version: int | None = None,
-    as_of: datetime | str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Any:
-    """The rows of a table for which ``where`` is TRUE, as a table of Arrow, pandas or polars.
-
-    ``where``: SQL, or an expression as `Table.plan` takes it. Raises what `open` and `Table.plan` raise.
-    """
-    ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
-    check_options(into=into, columns=columns)
-    table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
-    return ways[into](table.plan(where), columns)
-
-
-def repair(
-    path: str | os.PathLike[str],
-    *,
-    go_back: bool = False,
-    threads: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Repaired:
-    """Rebuild damaged or lost parts of an index from the data files' footers.
-
-    Statistics that footers lack are unknown from then on, so plans read more; sketches are rebuilt from the rows.
-    ``go_back``: if the newest log entry itself is lost, return to the newest readable version.
-
-    Raises `DamagedIndex`, with the reason, where the loss cannot be repaired; nothing is changed then.
-    """
-    check_options(go_back=go_back, threads=threads)
-    storage = open_storage(path, storage_options)
-    snapshot, repaired = tablelog.repair(storage, go_back=go_back, threads=threads)
-    if not snapshot.sketches:
-        return repaired
-    snapshot, segments = complete_sketches(storage, snapshot, WriteOptions(threads=threads), repair=True)
-    return replace(repaired, version=snapshot.version, parts=(*repaired.parts, *segments))
-
-
-def advise(
-    source: Any,
-    workload: Workload,
-    *,
-    files: int | None = None,
-    weigh: Weigh = "bytes",
-    seed: int = 0,
-    progress: Progress | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Advice:
-    """Rank layouts and columns for a workload, on a sample of any source.
-
-    ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, 100 by default ·
-    ``weigh`` and ``progress``: as for `Table.advise`, which this is for the path of a table. Raises `InvalidOption`,
-    `SqlError`.
-    """
-    check_options(files=files, seed=seed, progress=progress)
-    queries = queries_of(workload)
-    if isinstance(source, str | os.PathLike):
-        found = table_formats.source_of(source, storage_options=storage_options)
-        if found is not None:
-            return Table.of_source(found).advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
-        storage = open_storage(source, storage_options)
-        if tablelog.latest_version(storage):
-            table = Table(storage, tablelog.load(storage))
-            return table.advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
-    sample, total, started = RowSample(_ADVISED_ROWS, seed), 0, time.perf_counter()
-    for part in open_source(source, storage_options).parts(None):
-        rows = part()
-        sample.add(rows, total)
-        total += rows.num_rows
-        if progress is not None:
-            progress("sample", total, None)
-    found = sample.rows()
-    if found is None:
-        raise InvalidOption("The source has no rows to advise on.")
-    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
-    from zskip import advisor
-
-    return advisor.advise(
-        found,
-        queries,
-        files=files or _ADVISED_TARGET,
-        total_rows=total,
-        weigh=weigh,
-        read_seconds=time.perf_counter() - started,
-        source=str(name),
-        workload_file=file_of(workload),
-        progress=progress,
-    )
-
-
-def logged_queries(
-    source: Any,
-    *,
-    duckdb_log: str | os.PathLike[str] | None = None,
-    spark_event_log: str | os.PathLike[str] | None = None,
-    log_name: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> LoggedQueries:
-    """`Table.logged_queries`, of a table or of what `write` takes as a source."""
-    if isinstance(source, str | os.PathLike):
-        with suppress(TableNotFound):
-            table = open_table(source, storage_options=storage_options)
-            return table.logged_queries(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
-    schema = Schema(open_source(source, storage_options).schema)
-    address = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
-    return _logged(address, schema, duckdb_log, spark_event_log, log_name)
-
-
-def _logged(
-    address: str,
-    schema: Schema,
-    duckdb_log: str | os.PathLike[str] | None,
-    spark_event_log: str | os.PathLike[str] | None,
-    log_name: str | None,
-) -> LoggedQueries:
-    check_options(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
-    from zskip.query_logs import TableNames, from_duckdb_log, from_spark_event_log
-
-    names = TableNames.of(address, *([] if log_name is None else [log_name]))
-    if duckdb_log is not None and spark_event_log is None:
-        return from_duckdb_log(duckdb_log, schema, names)
-    if spark_event_log is not None and duckdb_log is None:
-        return from_spark_event_log(spark_event_log, schema, names)
-    raise InvalidOption("Give one log: duckdb_log= or spark_event_log=.")
+_SAMPLED_FILES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,7 +190,7 @@ class Table:
         if freshness not in ("list", "trust"):
             raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
         schema = self.snapshot.schema
-        bound = None if predicate is None else _bound(predicate, schema, dialect, timezone, params)
+        bound = None if predicate is None else bind_condition(predicate, schema, dialect, timezone, params)
         changed = tablelog.listed(self._index) if freshness == "list" else None
         return planning.find_survivors(self._index, bound, changes=changed)
 
@@ -646,9 +258,9 @@ class Table:
 
         Raises `SchemaMismatch`, naming the column, and what `write` raises.
         """
-        backend = _backend(session)
+        backend = backend_of(session)
         rows = backend.open_rows(source, storage_options)
-        given = _resources(options, "batch", "session", "storage_options")
+        given = resources_of(options, "batch", "session", "storage_options")
         base = self._newest()
         with tablelog.naming_vacuums(self._storage, base):
             snapshot, done = append.append(self._storage, base, rows, given, batch, backend)
@@ -664,7 +276,7 @@ class Table:
         and its workload. ``session``: a Spark session that does the work; the source is one of its DataFrames. Raises
         what `write` raises, and `CommitConflict`.
         """
-        backend = _backend(session)
+        backend = backend_of(session)
         base = self._newest()
         rows = backend.open_rows(source, options.get("storage_options"))
         with tablelog.naming_vacuums(self._storage, base):
@@ -690,11 +302,11 @@ class Table:
         as for `append`. Raises `SqlError`, `CommitConflict`, `CorruptFile`.
         """
         check_options(dialect=dialect, timezone=timezone)
-        given = _resources(options, "dialect", "timezone", "params", "session")
-        backend = _backend(session)
+        given = resources_of(options, "dialect", "timezone", "params", "session")
+        backend = backend_of(session)
         for attempt in range(_ATTEMPTS):
             base = self._newest()
-            matching, rest = _both(where, base.schema, dialect, timezone, params)
+            matching, rest = bind_with_complement(where, base.schema, dialect, timezone, params)
             self._require_same_types(base, matching)
             try:
                 with tablelog.naming_vacuums(self._storage, base):
@@ -715,11 +327,11 @@ class Table:
         ``session``: a Spark session whose executors read them. Options as for `append`. Raises `InvalidOption`,
         `UnknownColumn`, `CorruptFile` and `CommitConflict`.
         """
-        backend = _backend(session)
+        backend = backend_of(session)
         self.refresh()
         base = self.snapshot
         names = named_sketches(sketches, base.schema)
-        given = _resources(options, "session")
+        given = resources_of(options, "session")
         done = complete_sketches(self._storage, base, given, names, parts=self._index.parts, backend=backend)
         self._move_to(done[0])
         return self._sketched()
@@ -754,8 +366,8 @@ class Table:
         check_options(full=full, dry_run=dry_run)
         base = self._newest()
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
-        given = _resources(options, "full", "dry_run", "max_bytes", "session")
-        backend = _backend(session)
+        given = resources_of(options, "full", "dry_run", "max_bytes", "session")
+        backend = backend_of(session)
         with tablelog.naming_vacuums(self._storage, base):
             snapshot, done = compact.optimize(
                 self._storage, base, given, full=full, dry_run=dry_run, max_bytes=most, backend=backend
@@ -789,7 +401,7 @@ class Table:
         Raises `TableNotFound` where that version or one of its files is gone, and `FilesRemoved` where a vacuum removes
         one meanwhile; the table is then unchanged.
         """
-        _require_version(version)
+        require_version(version)
         self._require_own()
         older = tablelog.load(self._storage, version)
         tablelog.require_files(self._storage, older)
@@ -856,7 +468,7 @@ class Table:
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
         if max_seconds is not None and not (isinstance(max_seconds, int | float) and max_seconds >= 0):
             raise InvalidOption(f"max_seconds= is a number of at least 0, not {max_seconds!r}.")
-        given = _resources(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
+        given = resources_of(options, "max_seconds", "max_bytes", "older_than", "dry_run", "session")
         if self._source is not None:
             started, before = time.monotonic(), self.version
             step = Step("refresh", "follows the table's own log", receipt=Refreshed(before, before))
@@ -874,7 +486,7 @@ class Table:
             max_bytes=most,
             older_than=timedelta_of(older_than),
             dry_run=dry_run,
-            backend=_backend(session),
+            backend=backend_of(session),
         )
         if not dry_run:
             self._move_to(self._newest())
@@ -963,13 +575,15 @@ class Table:
 
     def _sample(self, seed: int, progress: Progress | None = None) -> tuple[pa.Table, np.ndarray, int]:
         """Some rows of some files, the number of each one's file, and how many rows were read for them."""
-        some = np.sort(np.random.default_rng(seed).permutation(len(self._index))[:_ADVISED_FILES])
+        from zskip.advisor import SAMPLE_ROWS
+
+        some = np.sort(np.random.default_rng(seed).permutation(len(self._index))[:_SAMPLED_FILES])
         parts, today, every = [], [], planning.find_survivors(self._index, None)
         read = 0
         for done, number in enumerate(some.tolist(), 1):
             rows = to_arrow(every.narrowed(np.array([number])).scan)
             read += len(rows)
-            parts.append(_sampled(rows, _ADVISED_ROWS // len(some), seed))
+            parts.append(_sampled(rows, SAMPLE_ROWS // len(some), seed))
             today.append(np.full(len(parts[-1]), number, np.int64))
             if progress is not None:
                 progress("sample", done, len(some))
@@ -990,7 +604,9 @@ class Table:
         them · ``log_name``: what the log calls the table, if neither by its path nor by its folder. Raises
         `UnreadableFile` where there is no log, and `InvalidOption` where it has no such query.
         """
-        return _logged(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
+        from zskip.query_logs import queries_of_log
+
+        return queries_of_log(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
 
     def plot(
         self,
@@ -1044,7 +660,7 @@ class Table:
         target = require_output(path)
         from zskip import explore
 
-        predicate = None if where is None else _bound(where, self.snapshot.schema, "duckdb", "UTC", None)
+        predicate = None if where is None else bind_condition(where, self.snapshot.schema, "duckdb", "UTC", None)
         queries = queries_of(workload) if workload else ()
         others: list[explore.Alternative] = []
         if alternatives:
@@ -1100,17 +716,7 @@ class Table:
         self._index = Index(self._storage, snapshot, self._index.cache_bytes, self._index.parts)
 
 
-def _moment(as_of: datetime | str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
-    except ValueError:
-        moment = None
-    if as_of is not None and not isinstance(moment, datetime):
-        raise InvalidOption(f'as_of= is a time such as "2018-03-24 17:15:00", not {as_of!r}.')
-    return moment
-
-
-def _require_version(version: object) -> int:
+def require_version(version: object) -> int:
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidOption(f"A version is a whole number, as history() lists them, not {version!r}.")
     return version
@@ -1120,48 +726,3 @@ def _sampled(rows: pa.Table, most: int, seed: int) -> pa.Table:
     if rows.num_rows <= most:
         return rows
     return rows.take(pa.array(np.sort(np.random.default_rng(seed).choice(rows.num_rows, most, replace=False))))
-
-
-def _bound(
-    given: Condition,
-    schema: Schema,
-    dialect: str,
-    timezone: str,
-    params: Parameters | None,
-    now: datetime | None = None,
-) -> Predicate:
-    """A predicate for the columns of a schema, from SQL or from an expression with its library's meaning."""
-    if isinstance(given, Predicate):
-        return given
-    if isinstance(given, str):
-        return bind(given, schema, dialect=dialect, timezone=timezone, params=params, now=now)
-    return bind(expression_sql(given, schema), schema, now=now)
-
-
-def _both(
-    where: Condition,
-    schema: Schema,
-    dialect: str,
-    timezone: str,
-    params: Parameters | None,
-) -> tuple[Predicate, Predicate]:
-    """A predicate and its complement, bound at the same time ``now()``."""
-    now = datetime.now(UTC)
-    matching = _bound(where, schema, dialect, timezone, params, now)
-    own = matching.dialect
-    rest = f"({matching.bound_text}) IS NOT TRUE"
-    return matching, bind(rest, schema, dialect=own.name, timezone=own.timezone, now=now, ansi=own.ansi)
-
-
-def _backend(session: Any) -> Backend:
-    found: Backend = LOCAL if session is None else engine_registry.engine("spark session").backend(session)
-    return found
-
-
-def _resources(options: Resources, *own: str) -> WriteOptions:
-    """The resources of a change. ``own``: the method's other options, listed in the error about an unknown one."""
-    known = [*own, *Resources.__annotations__]
-    unknown = [name for name in options if name not in Resources.__annotations__]
-    if unknown:
-        raise InvalidOption(f'There is no option "{unknown[0]}" here.{nearest(unknown[0], known)}')
-    return WriteOptions(**options)

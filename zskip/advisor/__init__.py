@@ -8,4 +8,7 @@ from zskip.advisor.advice import Advice, Candidate
 from zskip.advisor.groups import QueryGroup
 from zskip.advisor.search import Weigh, advise
 
-__all__ = ["Advice", "Candidate", "QueryGroup", "Weigh", "advise"]
+SAMPLE_ROWS = 40_000
+"""The most rows of a sample that `advise` takes."""
+
+__all__ = ["SAMPLE_ROWS", "Advice", "Candidate", "QueryGroup", "Weigh", "advise"]

@@ -189,9 +189,9 @@ def predicate_options(given: argparse.Namespace) -> dict[str, Any]:
 
 def opened(given: argparse.Namespace) -> Any:
     """The table that a command names, at the version that it names."""
-    from zskip import table
+    from zskip import api
 
-    return table.open(
+    return api.open(
         given.path,
         version=getattr(given, "version", None),
         as_of=getattr(given, "as_of", None),

@@ -103,17 +103,17 @@ def run(given: argparse.Namespace) -> int:
         return 0
     import duckdb
 
-    from zskip import table as tables
+    from zskip import api
 
     source = demo_data()
     with contextlib.ExitStack() as stack:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zskip-demo-")))
         start = time.perf_counter()
         with working(f"laying out {Path(source).name} as {given.files} files by {', '.join(BY)}"):
-            table = tables.write(str(source), str(folder / "zeek"), by=BY, layout=given.layout, files=given.files)
+            table = api.write(str(source), str(folder / "zeek"), by=BY, layout=given.layout, files=given.files)
         seconds_write = time.perf_counter() - start
         with working("laying out the same rows by a plain sort, for comparison"):
-            ordered = tables.write(str(source), str(folder / "sorted"), by=BY, layout="linear", files=given.files)
+            ordered = api.write(str(source), str(folder / "sorted"), by=BY, layout="linear", files=given.files)
         with duckdb.connect() as connection, working("looking things up, five times each way"):
             connection.execute("SET TimeZone = 'UTC'")
             answers = [look_up(table, folder / "zeek", connection, name, predicate) for name, predicate in LOOKUPS]

@@ -99,12 +99,12 @@ def add_commands(commands: Commands) -> None:
 
 
 def advise(given: argparse.Namespace) -> None:
-    from zskip import table as tables
+    from zskip import api
 
     options = pairs(given.storage_option)
     workload = given.workload
     if workload is None:
-        logged = tables.logged_queries(
+        logged = api.logged_queries(
             given.path,
             duckdb_log=given.from_duckdb_log,
             spark_event_log=given.from_spark_eventlog,
@@ -120,7 +120,7 @@ def advise(given: argparse.Namespace) -> None:
     elif given.log_name is not None or given.save_workload is not None:
         raise InvalidOption("--log-name and --save-workload are for the queries of a log.")
     with working("replaying the workload against candidate layouts") as report:
-        advice = tables.advise(
+        advice = api.advise(
             given.path, workload, files=given.files, weigh=given.weigh, progress=report, storage_options=options
         )
     if given.json:
@@ -130,13 +130,12 @@ def advise(given: argparse.Namespace) -> None:
 
 
 def bench(given: argparse.Namespace) -> None:
-    from zskip import bench
-    from zskip import table as tables
+    from zskip import api, bench
 
     table, before = opened(given), None
     if given.before is not None or given.before_version is not None:
         options = pairs(given.storage_option)
-        before = tables.open(given.before or given.path, version=given.before_version, storage_options=options)
+        before = api.open(given.before or given.path, version=given.before_version, storage_options=options)
     with working(f"running each query {given.runs} times each way"):
         report = bench.bench(
             table, statements(given.queries), runs=given.runs, layouts=given.layouts, spark=given.spark, before=before

@@ -128,11 +128,11 @@ def add_rest(command: argparse.ArgumentParser) -> None:
 
 
 def write(given: argparse.Namespace) -> None:
-    from zskip import table as tables
+    from zskip import api
 
     start = time.perf_counter()
     with working(f"writing {given.path}") as progress:
-        table = tables.write(
+        table = api.write(
             given.source,
             given.path,
             progress=progress,
@@ -155,12 +155,12 @@ def append(given: argparse.Namespace) -> None:
 
 
 def index(given: argparse.Namespace) -> None:
-    from zskip import table as tables
+    from zskip import api
 
     start = time.perf_counter()
     if given.repair:
         with working(f"repairing the index of {given.path}"):
-            show(tables.repair(given.path, go_back=given.go_back, storage_options=pairs(given.storage_option)), given)
+            show(api.repair(given.path, go_back=given.go_back, storage_options=pairs(given.storage_option)), given)
         return
     if given.refresh and given.deep:
         raise InvalidOption("--deep is for a new index: leave it out with --refresh.")
@@ -169,11 +169,11 @@ def index(given: argparse.Namespace) -> None:
     with working(f"indexing {given.path}") as progress:
         options = pairs(given.storage_option)
         if given.refresh:
-            table = tables.open(given.path, storage_options=options)
+            table = api.open(given.path, storage_options=options)
             table.refresh(progress)
         else:
             try:
-                table = tables.index(given.path, deep=given.deep, progress=progress, storage_options=options)
+                table = api.index(given.path, deep=given.deep, progress=progress, storage_options=options)
             except TableExists as error:
                 raise TableExists(
                     f"{given.path} has an index already. Add --refresh to bring it up to date."
@@ -196,10 +196,10 @@ def optimize(given: argparse.Namespace) -> None:
 
 
 def cluster(given: argparse.Namespace) -> None:
-    from zskip import table
+    from zskip import api
 
     with working(f"laying out {given.path}"):
-        receipt = table.cluster(
+        receipt = api.cluster(
             given.path,
             **write_options(given),
             where=given.where,

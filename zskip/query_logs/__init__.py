@@ -4,8 +4,32 @@
 filters · ``logged``: selects the queries on one table.
 """
 
+from __future__ import annotations
+
+import os
+
+from zskip.errors import InvalidOption
+from zskip.option_checks import check_options
 from zskip.query_logs.duckdb_log import from_duckdb_log
 from zskip.query_logs.logged import LoggedQueries, TableNames
 from zskip.query_logs.spark_event_log import from_spark_event_log
+from zskip.schema import Schema
 
-__all__ = ["LoggedQueries", "TableNames", "from_duckdb_log", "from_spark_event_log"]
+__all__ = ["LoggedQueries", "TableNames", "from_duckdb_log", "from_spark_event_log", "queries_of_log"]
+
+
+def queries_of_log(
+    address: str,
+    schema: Schema,
+    duckdb_log: str | os.PathLike[str] | None,
+    spark_event_log: str | os.PathLike[str] | None,
+    log_name: str | None,
+) -> LoggedQueries:
+    """The queries of one log that read a table, at ``address`` or by ``log_name``. Raises `InvalidOption`."""
+    check_options(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
+    names = TableNames.of(address, *([] if log_name is None else [log_name]))
+    if duckdb_log is not None and spark_event_log is None:
+        return from_duckdb_log(duckdb_log, schema, names)
+    if spark_event_log is not None and duckdb_log is None:
+        return from_spark_event_log(spark_event_log, schema, names)
+    raise InvalidOption("Give one log: duckdb_log= or spark_event_log=.")

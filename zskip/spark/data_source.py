@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip import types as t
+from zskip.api import open as open_table
 from zskip.binder import bind
 from zskip.errors import InvalidOption, ZskipError
 from zskip.expr import Predicate, conjunction
@@ -29,7 +30,6 @@ from zskip.spark.folder_types import with_spark_types
 from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
 from zskip.storage.opening import is_supported
 from zskip.table import Table
-from zskip.table import open as open_table
 from zskip.writer import Written
 
 if TYPE_CHECKING:

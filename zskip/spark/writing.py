@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from zskip import tablelog
+from zskip.api import Mode
+from zskip.api import write as write_table
 from zskip.binder import bind
 from zskip.compaction import compact
 from zskip.compaction.cluster_folder import cluster_folder
@@ -19,8 +21,7 @@ from zskip.spark.handoff import Semantics, require_session
 from zskip.spark.index_folder import index
 from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_backend import backend
-from zskip.table import Mode, Table
-from zskip.table import write as write_table
+from zskip.table import Table
 from zskip.writer import WriteOptions
 from zskip.writer import append as append_rows
 from zskip.writer.options import FileLayout

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from zskip import engine_registry
 from zskip.engines.arrow import to_batches
 from zskip.scan import Scan
 from zskip.schema import Schema
@@ -24,7 +25,7 @@ from zskip.writer.row_sample import RowSample
 from zskip.writer.row_source import RowSource, of_reader
 from zskip.writer.write import Written, available_cores, write_files
 
-__all__ = ["LOCAL", "Backend", "Rows"]
+__all__ = ["LOCAL", "Backend", "Rows", "backend_of"]
 
 
 class Rows(Protocol):
@@ -105,3 +106,9 @@ def _map(
 
 
 LOCAL = Backend(open_storage, open_source, _rows_of_scan, _rows_of_files, _sample, _write, _map, recuts_at_once=False)
+
+
+def backend_of(session: Any) -> Backend:
+    """This machine, or the cluster of a Spark session."""
+    found: Backend = LOCAL if session is None else engine_registry.engine("spark session").backend(session)
+    return found

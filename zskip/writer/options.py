@@ -11,13 +11,13 @@ from numbers import Real
 from typing import Any, TypedDict
 
 from zskip.byte_sizes import bytes_of
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, nearest
 from zskip.layouts import LAYOUTS
 from zskip.option_checks import refuse, require_callback, require_choice, require_flag, require_number, require_path
 from zskip.progress import Progress
 from zskip.schema import names_given
 
-__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "require_distinct", "timedelta_of"]
+__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "require_distinct", "resources_of", "timedelta_of"]
 
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
@@ -206,3 +206,12 @@ def timedelta_of(text: str | timedelta) -> timedelta:
     if span < timedelta(0):
         raise InvalidOption("A time span cannot be negative.")
     return span
+
+
+def resources_of(options: Resources, *own: str) -> WriteOptions:
+    """The resources of a change. ``own``: the method's other options, listed in the error about an unknown one."""
+    known = [*own, *Resources.__annotations__]
+    unknown = [name for name in options if name not in Resources.__annotations__]
+    if unknown:
+        raise InvalidOption(f'There is no option "{unknown[0]}" here.{nearest(unknown[0], known)}')
+    return WriteOptions(**options)

@@ -1,0 +1,409 @@
+"""The functions of ``import zskip``: write, index, open, read, cluster, advise and repair a table."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
+
+import pyarrow as pa
+
+from zskip import table_formats, tablelog
+from zskip.binder.bind_condition import Condition
+from zskip.byte_sizes import bytes_of
+from zskip.compaction import cluster as clustering
+from zskip.compaction.cluster_folder import cluster_folder
+from zskip.errors import InvalidOption, TableExists, TableNotFound
+from zskip.option_checks import check_options
+from zskip.plan import Plan
+from zskip.progress import Progress, unreported
+from zskip.receipts import (
+    Clustered,
+    Repaired,
+)
+from zskip.schema import Schema, names_given
+from zskip.sketches import named_sketches
+from zskip.storage import open_storage
+from zskip.storage.foreign_folders import refuse_folder
+from zskip.table import Table, require_version
+from zskip.tablelog import CACHE_BYTES
+from zskip.writer import WriteOptions, append, open_source
+from zskip.writer.backend import backend_of
+from zskip.writer.options import Resources, resources_of
+from zskip.writer.row_sample import RowSample
+from zskip.writer.sketching import complete_sketches
+from zskip.writer.workload_input import Workload, file_of, queries_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyiceberg.table import Table as IcebergTable
+
+    from zskip.advisor import Advice, Weigh
+    from zskip.query_logs import LoggedQueries
+
+__all__ = ["Mode", "advise", "attach", "cluster", "index", "logged_queries", "open", "read", "repair", "write"]
+
+_ADVISED_FILES = 100
+Mode: TypeAlias = Literal["error", "append", "overwrite"]
+
+
+def write(
+    source: Any,
+    path: str | os.PathLike[str],
+    *,
+    by: str | Sequence[str] | None = None,
+    layout: str = "auto",
+    files: int | None = None,
+    rows_per_file: int | None = None,
+    file_size: int | str | None = None,
+    row_group_rows: int | None = None,
+    compression: str = "zstd",
+    weights: Mapping[str, float] | Sequence[float] | None = None,
+    workload: Workload | None = None,
+    partition_by: str | Sequence[str] = (),
+    sketches: Mapping[str, str | Sequence[str]] | None = None,
+    mode: Mode = "error",
+    memory_limit: int | str | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    session: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """Write the rows of a source as a table at a path or URL, and return the table.
+
+    ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
+    folders and URLs of Parquet, CSV or JSON · ``by``: the columns that queries filter on, the most important first; by
+    default those of the ``workload`` · ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default): the number
+    (at most one a row) or size of the files · ``row_group_rows``: of a row group, 122,880 by default, fewer in a table
+    of less than two million rows, so that a query can skip some · ``weights``: the relative frequency of look-ups on
+    each column · ``workload``: predicates or SELECT statements like the expected queries, or a file of them ·
+    ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of sketches:
+    ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay · ``mode``: if the
+    table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by
+    default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``: called with the
+    phase ("read", "sample", "scatter", "write"), the rows done in it, and their number or None · ``session``: a Spark
+    session that does the work; the source is one of its DataFrames, or paths.
+
+    Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
+    `CorruptFile`. After an error no file is left behind.
+    """
+    if mode not in get_args(Mode):
+        raise InvalidOption(f'mode= is "error", "append" or "overwrite", not {mode!r}.')
+    options = WriteOptions(
+        by=() if by is None else by,
+        layout=layout,
+        files=files,
+        rows_per_file=rows_per_file,
+        file_size=file_size,
+        row_group_rows=row_group_rows,
+        compression=compression,
+        weights=weights,
+        workload=None if workload is None else queries_of(workload),
+        partition_by=partition_by,
+        sketches=sketches or {},
+        memory_limit=memory_limit,
+        temp_directory=temp_directory,
+        threads=threads,
+        seed=seed,
+        progress=progress,
+    )
+    backend = backend_of(session)
+    storage = backend.open_storage(path, storage_options)
+    base = tablelog.load(storage) if tablelog.latest_version(storage) else None
+    if base is not None and not base.managed:
+        refuse_folder(storage)
+    if base is not None and mode == "error":
+        raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
+    rows = backend.open_rows(source, storage_options)
+    if base is not None and mode == "append":
+        known = {each.name for each in base.sketches}
+        if any(name not in known for name in named_sketches(options.sketches, base.schema)):
+            raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
+        return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
+    return Table(storage, append.create(storage, base, rows, options, backend))
+
+
+def index(
+    path: str | os.PathLike[str],
+    *,
+    schema: pa.Schema | None = None,
+    statistics: pa.Table | None = None,
+    deep: bool = False,
+    sketches: Mapping[str, str | Sequence[str]] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """Index the Parquet files of a folder in place, without rewriting them.
+
+    Statistics come from the footers, as far as they can be trusted; with ``deep`` also from the rows, where footers
+    lack them. ``schema``: of the rows, by default that of the footers · ``sketches``: as for `write`; their columns are
+    read · ``progress``: called with the phase ("footers", then "rows" with ``deep``), the files done, and their number.
+    A plan lists the folder and reads new and changed files in full; `Table.refresh` updates the index.
+
+    ``statistics``, with ``schema``: a table of statistics that is trusted in place of footers: one row per file, or per
+    row group if it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of
+    ``c.lower``, ``c.upper``, ``c.null_count``, ``c.nan_count``, ``c.lower_exact``, ``c.upper_exact``. Absent and null
+    values are unknown. The files need not exist yet, and the folder is not listed.
+
+    Raises `TableExists`, `ForeignTable`, `NoParquet`, `CorruptFile`, `SchemaMismatch`.
+    """
+    check_options(
+        schema=schema, statistics=statistics, deep=deep, sketches=sketches, threads=threads, progress=progress
+    )
+    storage = open_storage(path, storage_options)
+    given = None if schema is None else Schema(schema)
+    snapshot = tablelog.index_files(
+        storage,
+        schema=given,
+        statistics=statistics,
+        deep_scan=deep,
+        threads=threads,
+        check=lambda found: named_sketches(sketches or {}, found),
+        progress=progress or unreported,
+    )
+    if sketches:
+        names = named_sketches(sketches, snapshot.schema)
+        snapshot = complete_sketches(storage, snapshot, WriteOptions(threads=threads), names)[0]
+    return Table(storage, snapshot)
+
+
+def open(
+    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
+    *,
+    version: int | str | None = None,
+    as_of: datetime | str | None = None,
+    deep: bool = False,
+    cache_limit: int | str = CACHE_BYTES,
+    session: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """The table at a path or URL: its newest version, or an older one by number or by time.
+
+    A Delta or an Iceberg table is opened where it lies, by its path or as an object of deltalake or pyiceberg: plans
+    and reads follow its log. ``version`` is the format's own then: a version of Delta's; the id of a snapshot, a branch
+    or a tag of Iceberg's. ``deep``: read the footers of its files as well, of each once, for row groups, exact bounds,
+    and columns of which the log says nothing; of a table of zskip's own all that is known.
+
+    ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
+    that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default, and 16 bytes a file and a column
+    of numbers keep all of them. ``session``: a Spark session, whose Hadoop client opens the URLs that zskip does not
+    know. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
+    other format that would be read wrongly.
+    """
+    check_options(deep=deep)
+    most = bytes_of(cache_limit, "cache_limit")
+    if version is not None and as_of is not None:
+        raise InvalidOption("version= and as_of= both choose a version; give one of them.")
+    moment = _moment(as_of)
+    if session is None:
+        own = table_formats.own_snapshot(path, version, moment, storage_options)
+        if own is not None:
+            return Table(*own, most)
+        source = table_formats.source_of(path, version, moment, storage_options, deep)
+        if source is not None:
+            return Table.of_source(source, most)
+    storage = backend_of(session).open_storage(cast("str", path), storage_options)
+    return Table(storage, tablelog.load(storage, None if version is None else require_version(version), moment), most)
+
+
+open_table = open  # used in this module, where `open` would look like Python's own
+
+
+def attach(
+    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
+    *,
+    deep: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Table:
+    """Keep the index of a Delta or an Iceberg table in the table's own folder, in ``_zskip/``, and open the table.
+
+    Without it each user's cache folder has one. ``deep``: as for `open`, for all who open it. The
+    readers and vacuums of both formats leave such folders alone.
+    Raises `InvalidOption` for a table of zskip's own.
+    """
+    check_options(deep=deep)
+    return Table.of_source(table_formats.attach(path, deep=deep, storage_options=storage_options))
+
+
+def cluster(
+    path: str | os.PathLike[str] | DeltaTable | IcebergTable,
+    *,
+    by: str | Sequence[str] | None = None,
+    layout: str = "auto",
+    files: int | None = None,
+    rows_per_file: int | None = None,
+    file_size: int | str | None = None,
+    weights: Mapping[str, float] | Sequence[float] | None = None,
+    workload: Workload | None = None,
+    where: str | None = None,
+    max_bytes: int | str | None = None,
+    full: bool = False,
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[Resources],
+) -> Clustered:
+    """Lay out a folder of Parquet in place, or a Delta or Iceberg table by a commit of its own format; no row changes.
+
+    ``by`` to ``workload`` are those of `write`; later calls use the same ``by`` · ``where``: only files that may hold
+    such rows · ``max_bytes``: the most to rewrite · ``full``: also files that an earlier call laid out, by a new layout
+    · ``dry_run``: only report what would be done. Options as for `Table.append`. An Iceberg table is given as the
+    object that pyiceberg's catalog returns: only the catalog can commit to it.
+
+    A folder of Parquet, indexed or not, is laid out as a whole, and is a table of zskip's from then on: programs that
+    write to it have to use zskip. The new files are in its folder ``_data``, which programs that list the folder pass
+    over: they read the old files until `Table.vacuum` removes these after its ``older_than``. Until then
+    `Table.restore` goes back to them.
+
+    Raises `UnsupportedFormat` for what the format's library cannot write, and `CommitConflict` where others changed
+    the same files meanwhile; nothing is changed then.
+    """
+    check_options(full=full, dry_run=dry_run)
+    source = table_formats.source_of(path, storage_options=storage_options)
+    chosen = replace(
+        resources_of(options),
+        by=() if by is None else names_given(by, "by"),
+        layout=layout,
+        files=files,
+        rows_per_file=rows_per_file,
+        file_size=file_size,
+        weights=weights,
+        workload=None if workload is None else queries_of(workload),
+    )
+    most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
+    if source is None:
+        if where is not None or most is not None:
+            raise InvalidOption("A folder of Parquet is laid out as a whole: leave out where= and max_bytes=.")
+        return cluster_folder(open_storage(cast("str", path), storage_options), chosen, dry_run=dry_run)
+    return clustering.cluster(source, chosen, where=where, max_bytes=most, full=full, dry_run=dry_run)
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    where: Condition | None = None,
+    columns: Sequence[str] | None = None,
+    into: Literal["arrow", "pandas", "polars"] = "arrow",
+    version: int | None = None,
+    as_of: datetime | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """The rows of a table for which ``where`` is TRUE, as a table of Arrow, pandas or polars.
+
+    ``where``: SQL, or an expression as `Table.plan` takes it. Raises what `open` and `Table.plan` raise.
+    """
+    ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
+    check_options(into=into, columns=columns)
+    table = open_table(path, version=version, as_of=as_of, storage_options=storage_options)
+    return ways[into](table.plan(where), columns)
+
+
+def repair(
+    path: str | os.PathLike[str],
+    *,
+    go_back: bool = False,
+    threads: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Repaired:
+    """Rebuild damaged or lost parts of an index from the data files' footers.
+
+    Statistics that footers lack are unknown from then on, so plans read more; sketches are rebuilt from the rows.
+    ``go_back``: if the newest log entry itself is lost, return to the newest readable version.
+
+    Raises `DamagedIndex`, with the reason, where the loss cannot be repaired; nothing is changed then.
+    """
+    check_options(go_back=go_back, threads=threads)
+    storage = open_storage(path, storage_options)
+    snapshot, repaired = tablelog.repair(storage, go_back=go_back, threads=threads)
+    if not snapshot.sketches:
+        return repaired
+    snapshot, segments = complete_sketches(storage, snapshot, WriteOptions(threads=threads), repair=True)
+    return replace(repaired, version=snapshot.version, parts=(*repaired.parts, *segments))
+
+
+def advise(
+    source: Any,
+    workload: Workload,
+    *,
+    files: int | None = None,
+    weigh: Weigh = "bytes",
+    seed: int = 0,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Advice:
+    """Rank layouts and columns for a workload, on a sample of any source.
+
+    ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, 100 by default ·
+    ``weigh`` and ``progress``: as for `Table.advise`, which this is for the path of a table. Raises `InvalidOption`,
+    `SqlError`.
+    """
+    check_options(files=files, seed=seed, progress=progress)
+    queries = queries_of(workload)
+    if isinstance(source, str | os.PathLike):
+        found = table_formats.source_of(source, storage_options=storage_options)
+        if found is not None:
+            return Table.of_source(found).advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
+        storage = open_storage(source, storage_options)
+        if tablelog.latest_version(storage):
+            table = Table(storage, tablelog.load(storage))
+            return table.advise(workload, files=files, weigh=weigh, seed=seed, progress=progress)
+    from zskip import advisor
+
+    sample, total, started = RowSample(advisor.SAMPLE_ROWS, seed), 0, time.perf_counter()
+    for part in open_source(source, storage_options).parts(None):
+        rows = part()
+        sample.add(rows, total)
+        total += rows.num_rows
+        if progress is not None:
+            progress("sample", total, None)
+    found = sample.rows()
+    if found is None:
+        raise InvalidOption("The source has no rows to advise on.")
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
+    return advisor.advise(
+        found,
+        queries,
+        files=files or _ADVISED_FILES,
+        total_rows=total,
+        weigh=weigh,
+        read_seconds=time.perf_counter() - started,
+        source=str(name),
+        workload_file=file_of(workload),
+        progress=progress,
+    )
+
+
+def logged_queries(
+    source: Any,
+    *,
+    duckdb_log: str | os.PathLike[str] | None = None,
+    spark_event_log: str | os.PathLike[str] | None = None,
+    log_name: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> LoggedQueries:
+    """`Table.logged_queries`, of a table or of what `write` takes as a source."""
+    if isinstance(source, str | os.PathLike):
+        with suppress(TableNotFound):
+            table = open_table(source, storage_options=storage_options)
+            return table.logged_queries(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
+    schema = Schema(open_source(source, storage_options).schema)
+    address = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
+    from zskip.query_logs import queries_of_log
+
+    return queries_of_log(address, schema, duckdb_log, spark_event_log, log_name)
+
+
+def _moment(as_of: datetime | str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
+    except ValueError:
+        moment = None
+    if as_of is not None and not isinstance(moment, datetime):
+        raise InvalidOption(f'as_of= is a time such as "2018-03-24 17:15:00", not {as_of!r}.')
+    return moment
