@@ -37,6 +37,10 @@ def logged(table: zskip.Table, log: Path) -> None:
         con.execute("SELECT f.b FROM flows f JOIN other o USING (a) WHERE f.a BETWEEN 3 AND 9 AND o.z = 2").fetchall()
         con.execute("SELECT b FROM flows WHERE a = $1", [5]).fetchall()
         con.execute("SELECT max(a) FROM flows").fetchall()
+        con.execute(f"WITH w AS (SELECT * FROM '{path}/*.parquet' WHERE a > 3) SELECT b FROM w WHERE a < 9").fetchall()
+        for wrong in ("nope, a", "a, sum(b)", "a.b"):
+            with pytest.raises(duckdb.BinderException):
+                con.execute(f"SELECT {wrong} FROM read_parquet('{path}/*.parquet') WHERE a = 2")
         con.execute("SELECT z FROM other WHERE a = 1").fetchall()
         con.execute("CREATE TABLE more AS SELECT 1 AS a").fetchall()
 
@@ -51,13 +55,15 @@ def test_duckdbs_own_log_is_a_workload(form: str, table: zskip.Table, tmp_path: 
         'SELECT * FROM "conn" WHERE a = 7',
         'SELECT * FROM "conn" WHERE b = \'x;"8\'',
         'SELECT "a", "b" FROM "conn" WHERE a BETWEEN 3 AND 9',
+        'SELECT "a", "b" FROM "conn" WHERE a > 3 AND a < 9',
     )
+    assert found.left_out["is refused by DuckDB, so that it reads nothing"] == 3
     assert queries_of(found) == found.queries  # what `advise`, `write` and `bench` take
     assert found.left_out["has parameters, whose values the log does not hold"] == 1
     assert found.left_out["has no condition on its columns"] == 1
     assert found.left_out["reads other tables"] >= 1
-    assert "4 queries of the log are on this table" in str(found)
-    assert len(table.logged_queries(duckdb_log=log).queries) == 3
+    assert "5 queries of the log are on this table" in str(found)
+    assert len(table.logged_queries(duckdb_log=log).queries) == 4
     with pytest.raises(InvalidOption, match=r"It reads .*flows.*log_name="):
         zskip.write(ROWS, tmp_path / "elsewhere", by="a").logged_queries(duckdb_log=log)
 
@@ -70,12 +76,12 @@ def test_the_command_advises_by_a_log_and_saves_its_queries(
     where = ["advise", str(table.storage.local), "--from-duckdb-log", str(log)]
     assert main([*where, "--log-name", "flows", "--save-workload", str(saved)]) == 0
     printed = capsys.readouterr().out
-    assert "4 queries of the log are on this table" in printed
+    assert "5 queries of the log are on this table" in printed
     assert f"--workload {saved}" in printed
     assert main(["bench", str(table.storage.local), "--queries", str(saved), "--runs", "1"]) == 0
     capsys.readouterr()
     assert main([*where, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["queries"]) == 3
+    assert len(json.loads(capsys.readouterr().out)["queries"]) == 4
     assert main(["advise", str(table.storage.local), "--workload", str(saved), "--log-name", "x"]) == 2
 
 

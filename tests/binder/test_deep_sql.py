@@ -15,7 +15,7 @@ import zskip
 from zskip import pruning
 from zskip.binder import bind_cache
 from zskip.binder.bind import bind
-from zskip.binder.workload_sql import named_tables, table_queries
+from zskip.binder.workload_sql import named_tables, table_query
 from zskip.errors import SqlError
 from zskip.schema import Schema
 from zskip.stats import Statistics
@@ -74,11 +74,11 @@ def test_any_more_is_read_or_refused(shape: str) -> None:
 
 def test_a_statement_and_a_workload_are_read_or_refused(tmp_path: Path) -> None:
     table = zskip.write(pa.table({"a": range(10)}), tmp_path / "t", by=["a"], files=2)
-    (query,) = table_queries(f"SELECT * FROM t WHERE {DEEP['functions'](180)}", SCHEMA)
+    query = table_query(f"SELECT * FROM t WHERE {DEEP['functions'](180)}", SCHEMA)
     assert query.condition.count("ABS(") == 180
     deep = f"SELECT * FROM t WHERE {DEEP['functions'](12_000)}"
     with pytest.raises(SqlError, match="nests too deep"):
-        table_queries(deep, SCHEMA)
+        table_query(deep, SCHEMA)
     with pytest.raises(SqlError, match="nests too deep"):
         named_tables(deep)
     with pytest.raises(SqlError, match="expression depth"):  # DuckDB reads whole statements itself

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from zskip import advisor, layouts
-from zskip.binder.workload_sql import table_queries
+from zskip.binder.workload_sql import table_query
 from zskip.layouts.column_widths import Widths
 from zskip.layouts.task import task_of
 from zskip.schema import Schema
@@ -45,7 +45,8 @@ SCHEMA = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string
     ],
 )
 def test_a_query_reads_the_columns_that_it_names(text, columns):
-    (query,) = table_queries(text, SCHEMA)
+    query = table_query(text, SCHEMA)
+    assert query is not None
     assert query.columns == (None if columns is None else frozenset(columns.split()))
 
 

@@ -9,7 +9,7 @@ import pytest
 import zskip
 from zskip import layouts, pruning
 from zskip.binder import bind
-from zskip.binder.workload_sql import conditions
+from zskip.binder.workload_sql import table_query
 from zskip.errors import SqlError
 from zskip.layouts.task import task_of
 from zskip.schema import Schema
@@ -41,9 +41,8 @@ def read(assignment, queries):
     statistics = collect.row_groups(TABLE.take(pa.array(order)), cuts, schema).statistics()
     shares = []
     for text in queries:
-        for condition in conditions(text, schema):
-            may = pruning.outcomes(bind(condition, schema), statistics).may_match
-            shares.append(rows[may].sum() / ROWS)
+        may = pruning.outcomes(bind(table_query(text, schema).condition, schema), statistics).may_match
+        shares.append(rows[may].sum() / ROWS)
     return float(np.mean(shares))
 
 
@@ -105,16 +104,16 @@ def test_values_that_the_sample_lacks_are_asked_for_all_the_same():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("-- the first\nSELECT * FROM t WHERE day = 3", ["day = 3"]),
-        ("/* select */ (\n select 1 from t where city = 'x')", ["city = 'x'"]),
-        ("WITH a AS (SELECT * FROM t WHERE day < 5) SELECT * FROM a", ["day < 5"]),
-        ("selected = 1", ["selected = 1"]),
-        ("-- SELECT\nday = 3", ["-- SELECT\nday = 3"]),
-        ("withheld IS NULL", ["withheld IS NULL"]),
+        ("-- the first\nSELECT * FROM t WHERE day = 3", "day = 3"),
+        ("/* select */ (\n select 1 from t where city = 'x')", "city = 'x'"),
+        ("WITH a AS (SELECT * FROM t WHERE day < 5) SELECT * FROM a", "day < 5"),
+        ("selected = 1", "selected = 1"),
+        ("-- SELECT\nday = 3", "-- SELECT\nday = 3"),
+        ("withheld IS NULL", "withheld IS NULL"),
     ],
 )
 def test_statements_are_told_from_predicates(text, expected):
-    assert conditions(text, Schema(TABLE.schema)) == expected
+    assert table_query(text, Schema(TABLE.schema)).condition == expected
 
 
 def test_a_table_without_columns_to_lay_out_by_takes_those_of_its_workload(tmp_path):
@@ -123,3 +122,26 @@ def test_a_table_without_columns_to_lay_out_by_takes_those_of_its_workload(tmp_p
     )
     assert set(table.snapshot.layout.columns) == {"price", "day"}
     assert len(table.plan("day = 5").paths) < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "condition"),
+    [
+        ("WITH w AS (SELECT * FROM t WHERE day = 1) SELECT note FROM w WHERE price > 2", "day = 1 AND price > 2"),
+        ("SELECT k FROM (SELECT day AS k, city FROM t) AS w WHERE w.k < 9 AND city = 'x'", "day < 9 AND city = 'x'"),
+        ("SELECT * FROM (SELECT day + 1 AS d FROM t WHERE note = 'a' OR price = 1) WHERE d = 3",
+         "(note = 'a' OR price = 1) AND (day + 1) = 3"),
+        ("SELECT * FROM (SELECT day, sum(price) AS price FROM t GROUP BY day) WHERE price > 9 AND day = 2", "day = 2"),
+        ("SELECT * FROM (SELECT * FROM t WHERE day = 1 LIMIT 5) WHERE price > 2", "day = 1"),
+        ("WITH w AS (SELECT * FROM t WHERE day = 1) SELECT * FROM w JOIN w AS v USING (note) WHERE v.price = 2",
+         "day = 1"),
+        ("SELECT 1 FROM t AS x JOIN t AS y ON x.note = y.note WHERE x.day = 1 AND y.day = 2", "(day = 1) OR (day = 2)"),
+        ("SELECT 1 FROM t JOIN u ON t.day = u.day WHERE t.day = u.day AND t.day = 1 AND city = 'x'",
+         "day = 1 AND city = 'x'"),
+        ("SELECT note FROM t WHERE day = 1 UNION ALL SELECT note FROM t WHERE price = 2", "(day = 1) OR (price = 2)"),
+        ("SELECT 1 FROM t WHERE day = 1 AND EXISTS (FROM t AS v WHERE v.day = t.day AND v.price = 2)",
+         "(day = 1) OR (price = 2)"),
+    ],
+)  # fmt: skip
+def test_a_statement_is_one_query_with_the_conditions_that_reach_its_scans(text, condition):
+    assert table_query(text, Schema(TABLE.schema)).condition == condition

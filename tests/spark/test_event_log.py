@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import zskip
 import zskip.spark
-from zskip.binder.workload_sql import table_queries
+from zskip.binder.workload_sql import table_query
 
 pytestmark = pytest.mark.spark
 
@@ -81,7 +81,8 @@ def test_scans_plan_as_the_queries_that_ran(spark: SparkSession, tmp_path: Path)
     assert len(found.queries) == 2 * len(QUERIES)
     assert found.left_out == {"has no condition on its columns": 1, "reads other tables": 1}
     for text, query in zip(found.queries, 2 * QUERIES, strict=True):
-        (read,) = table_queries(text, table.snapshot.schema)
+        read = table_query(text, table.snapshot.schema)
+        assert read is not None
         assert table.plan(read.condition).paths == table.plan(query).paths, query
         assert {"a", "b"} <= (read.columns or set())
         assert "m" not in (read.columns or ()) or "m" in query

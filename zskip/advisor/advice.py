@@ -61,8 +61,12 @@ class Advice:
 
     @property
     def harmless(self) -> Candidate | None:
-        """The best candidate by which no group of queries reads more than today; None where there is none."""
-        return next((each for each in self.candidates if not each.worse), None)
+        """The best candidate by which no group of queries reads more than today, and the workload noticeably less.
+
+        None where there is none.
+        """
+        good = (each for each in self.candidates if not each.worse)
+        return next((each for each in good if self.today is None or compared(each.read, self.today) == "better"), None)
 
     @property
     def keep(self) -> bool:
@@ -108,7 +112,9 @@ class Advice:
         worst = self.candidates[0].worse
         if worst:
             lines.append(f"{worst} of {len(self.groups)} groups read more than today by the best layout.")
-            if self.harmless is not None:
+            if self.harmless is None:
+                lines.append("Each candidate that reads noticeably less does so, for some of them.")
+            else:
                 by = shlex.quote(join_names(self.harmless.by))
                 lines.append(
                     f"None does by --by {by} --layout {self.harmless.layout}, which reads {self.harmless.read:.2%}."

@@ -64,6 +64,10 @@ def advise(
     """
     if weigh not in ("bytes", "queries"):
         raise InvalidOption(f'weigh= is "bytes" or "queries", not {weigh!r}.')
+    if not workload:
+        raise InvalidOption(
+            "The workload has no query: give predicates or SELECT statements, separated by lines or `;`."
+        )
     schema = Schema(sample.schema)
     queries = random_subset(bound_queries(random_subset(workload, _MOST_QUERIES), schema), _MOST_QUERIES)
     columns = _filtered_columns(queries, schema)[:_MOST_COLUMNS]

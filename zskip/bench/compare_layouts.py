@@ -12,7 +12,7 @@ import pyarrow as pa
 from zskip import layouts
 from zskip.bench.queries import tables_of
 from zskip.bench.report import LayoutScore
-from zskip.binder.workload_sql import is_query, table_queries, translated
+from zskip.binder.workload_sql import is_query, table_query, translated
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption
 from zskip.layouts import Share
@@ -36,7 +36,7 @@ def compare(
     both. Rows are held out in the same way.
     """
     schema = index.snapshot.schema
-    workload = [text for query in queries if table_queries(text := _condition_or_select(index, query), schema)]
+    workload = [text for query in queries if table_query(text := _condition_or_select(index, query), schema)]
     if not workload:
         raise InvalidOption("There is nothing to compare layouts by: no query has a condition on the table.")
     held_out = len(workload) > 1

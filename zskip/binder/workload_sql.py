@@ -1,15 +1,16 @@
-"""Read the statements of a workload: the conditions on one table's columns, and the columns that they read."""
+"""Read the statements of a workload: the condition on one table's rows, and the columns that they read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import sqlglot
 from sqlglot import exp
 
+from zskip.binder.scan_conditions import Scans
 from zskip.binder.split import nesting, parses_exponentially
 from zskip.binder.text_spans import parse_error_text
 from zskip.errors import SqlSyntaxError
@@ -18,13 +19,14 @@ from zskip.schema import Schema
 
 __all__ = [
     "TableQuery",
-    "conditions",
     "is_query",
     "named_tables",
+    "relations_of",
     "relations_read",
     "shape",
-    "table_queries",
+    "table_query",
     "translated",
+    "union",
 ]
 
 _STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.IGNORECASE | re.DOTALL)
@@ -37,41 +39,52 @@ class TableQuery(NamedTuple):
     columns: frozenset[str] | None
 
 
-def table_queries(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[TableQuery]:
-    """The queries in one line of a workload: a predicate, or each SELECT of a statement that has conditions.
+def table_query(
+    text: str, schema: Schema, *, dialect: str = "duckdb", is_table: Callable[[exp.Table], bool] = lambda _: True
+) -> TableQuery | None:
+    """What a predicate or a statement reads of a table; None for a statement without a condition on its columns.
 
-    They guide layouts and prove nothing: names are resolved without their qualifiers, and conditions on other tables'
-    columns or with subqueries are left out. A SELECT reads all columns that it names. A predicate alone reads all
-    columns, as does the `*` of the outermost SELECT; a `*` of an inner one reads the columns that the statement names.
-    Raises `SqlSyntaxError`.
+    It guides layouts and proves nothing: names are resolved without their qualifiers, and conditions on other tables'
+    columns or with subqueries are left out. The conditions on one scan are ANDed: those of its SELECT, and those of the
+    SELECT that reads it as a CTE or derived table. Several scans with conditions are ORed, so that a file which two of
+    them read counts once. A SELECT reads all columns that it names. A predicate alone reads all columns, as does the
+    `*` of the outermost SELECT; a `*` of an inner one reads the columns that the statement names.
+
+    ``is_table``: which of the statement's tables it may be; by default any. Raises `SqlSyntaxError`.
 
     >>> import pyarrow as pa
     >>> schema = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())]))
-    >>> (query,) = table_queries("SELECT c FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
+    >>> query = table_query("SELECT c FROM t JOIN u ON t.a = u.x WHERE t.a = 5 AND u.x < 3 AND b > 1", schema)
     >>> query.condition, sorted(query.columns)
     ('a = 5 AND b > 1', ['a', 'b', 'c'])
+    >>> table_query("WITH x AS (SELECT * FROM t WHERE a = 5) SELECT c FROM x WHERE b > 1", schema).condition
+    'a = 5 AND b > 1'
     """
     if not is_query(text):
-        return [TableQuery(text, None)]
+        return TableQuery(text, None)
     with syntax_error_if_too_deep(text):
-        return _selects(text, schema, dialect)
+        try:
+            statement = _parse(text, dialect)
+        except sqlglot.errors.ParseError as error:
+            raise _syntax_error("A statement of the workload", error, text, dialect) from error
+        scans = Scans(statement, lambda part: _own_condition(part, schema, dialect), is_table)
+        return union(
+            [TableQuery(" AND ".join(parts), _columns_read(select, statement, schema)) for select, parts in scans]
+        )
 
 
-def _selects(text: str, schema: Schema, dialect: str) -> list[TableQuery]:
-    try:
-        statement = _parse(text, dialect)
-    except sqlglot.errors.ParseError as error:
-        raise _syntax_error("A statement of the workload", error, text, dialect) from error
-    queries = []
-    for select in statement.find_all(exp.Select):
-        where = select.args.get("where")
-        if where is None:
-            continue
-        parts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
-        own = [sql for part in parts if (sql := _own_condition(part, schema, dialect)) is not None]
-        if own:
-            queries.append(TableQuery(" AND ".join(own), _columns_read(select, statement, schema)))
-    return queries
+def union(scans: Sequence[TableQuery]) -> TableQuery | None:
+    """Several scans of a table as one query: the rows and columns that any of them reads. None for no scan.
+
+    >>> union([TableQuery("a = 1", frozenset({"a"})), TableQuery("b = 2", None)])
+    TableQuery(condition='(a = 1) OR (b = 2)', columns=None)
+    """
+    if not scans:
+        return None
+    conditions = list(dict.fromkeys(scan.condition for scan in scans))
+    condition = conditions[0] if len(conditions) == 1 else " OR ".join(f"({each})" for each in conditions)
+    columns = [scan.columns for scan in scans if scan.columns is not None]
+    return TableQuery(condition, frozenset().union(*columns) if len(columns) == len(scans) else None)
 
 
 def _parse(text: str, dialect: str) -> exp.Expr:
@@ -86,11 +99,6 @@ def _parse(text: str, dialect: str) -> exp.Expr:
 def is_query(text: str) -> bool:
     """Whether a text is a query, not a predicate or a statement of another kind."""
     return _STATEMENT.match(text) is not None
-
-
-def conditions(text: str, schema: Schema, *, dialect: str = "duckdb") -> list[str]:
-    """The conditions of `table_queries` alone."""
-    return [query.condition for query in table_queries(text, schema, dialect=dialect)]
 
 
 def _syntax_error(subject: str, error: sqlglot.errors.SqlglotError, text: str, dialect: str) -> SqlSyntaxError:
@@ -125,10 +133,15 @@ def relations_read(text: str, *, dialect: str) -> set[str]:
     """
     found: set[str] = set()
     for table in _tables_read(text, dialect):
-        arguments = table.walk(prune=lambda node: isinstance(node, exp.EQ | exp.PropertyEQ | exp.Kwarg))  # not options
-        paths = {str(each.this) for each in arguments if isinstance(each, exp.Literal) and each.is_string}
-        found |= {table.name, table.alias, *paths}
-    return found - {""}
+        found |= relations_of(table)
+    return found
+
+
+def relations_of(table: exp.Table) -> set[str]:
+    """The name, alias and paths of one of them."""
+    arguments = table.walk(prune=lambda node: isinstance(node, exp.EQ | exp.PropertyEQ | exp.Kwarg))  # not options
+    paths = {str(each.this) for each in arguments if isinstance(each, exp.Literal) and each.is_string}
+    return {table.name, table.alias, *paths} - {""}
 
 
 def _tables_read(text: str, dialect: str) -> list[exp.Table]:
@@ -142,16 +155,6 @@ def _tables_read(text: str, dialect: str) -> list[exp.Table]:
 
 def _cte_names(statement: exp.Expr) -> set[str]:
     return {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
-
-
-def in_duckdb(condition: str, dialect: str) -> str:
-    """A condition of another dialect in DuckDB's SQL. Raises `SqlSyntaxError`."""
-    if dialect == "duckdb":
-        return condition
-    try:
-        return _parse(condition, dialect).sql(dialect="duckdb")
-    except sqlglot.errors.SqlglotError as error:
-        raise _syntax_error("The condition", error, condition, dialect) from error
 
 
 def shape(condition: str, *, dialect: str = "duckdb") -> str:

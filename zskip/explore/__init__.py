@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from zskip import plan as planning
 from zskip.binder import bind
-from zskip.binder.workload_sql import conditions
+from zskip.binder.workload_sql import table_query
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.explore.alternatives import Alternative, alternatives
 from zskip.explore.drawn_columns import drawn_columns
@@ -142,13 +142,13 @@ def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any
 
 
 def _shares_read(index: Index, workload: Sequence[str]) -> list[dict[str, Any]]:
-    """What each query reads: a predicate, or a SELECT of a statement; one without a condition reads all."""
+    """What each query reads: a predicate or a statement; one without a condition reads all."""
     schema, found = index.snapshot.schema, []
     for text in workload:
-        for condition in conditions(text, schema) or ["TRUE"]:
-            scan = planning.plan(index, bind(condition, schema)).scan
-            rows, size = (pc.sum(scan.files[name], min_count=0).as_py() for name in ("rows", "size"))
-            found.append({"text": " ".join(text.split()), "files": len(scan.paths), "rows": rows, "bytes": size})
+        query = table_query(text, schema)
+        scan = planning.plan(index, None if query is None else bind(query.condition, schema)).scan
+        rows, size = (pc.sum(scan.files[name], min_count=0).as_py() for name in ("rows", "size"))
+        found.append({"text": " ".join(text.split()), "files": len(scan.paths), "rows": rows, "bytes": size})
     return found
 
 

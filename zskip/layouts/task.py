@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.binder import bind
-from zskip.binder.workload_sql import TableQuery, table_queries
+from zskip.binder.workload_sql import TableQuery, table_query
 from zskip.errors import InvalidOption
 from zskip.expr import Predicate
 from zskip.layouts.column_widths import Widths
@@ -34,13 +34,13 @@ class BoundQuery(NamedTuple):
 
 
 def bound_queries(workload: Sequence[str] | Sequence[BoundQuery], schema: Schema) -> list[BoundQuery]:
-    """The queries of a workload: a predicate is one query, a statement may hold several. Raises `SqlError`."""
+    """The queries of a workload, without statements that have no condition on the table. Raises `SqlError`."""
     queries: list[BoundQuery] = []
     for line in workload:
         if isinstance(line, BoundQuery):
             queries.append(line)
-        else:
-            queries += [BoundQuery(query, bind(query.condition, schema)) for query in table_queries(line, schema)]
+        elif (query := table_query(line, schema)) is not None:
+            queries.append(BoundQuery(query, bind(query.condition, schema)))
     return queries
 
 

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from zskip.errors import UnreadableFile
+from zskip.query_logs.duckdb_refusals import Refusals
 from zskip.query_logs.logged import Collector, LoggedQueries, TableNames
 from zskip.schema import Schema
 
@@ -22,8 +23,10 @@ _HOW = "CALL enable_logging('QueryLog', storage = 'file', storage_path = 'duckdb
 def from_duckdb_log(path: str | os.PathLike[str], schema: Schema, table: TableNames) -> LoggedQueries:
     """The queries on a table in DuckDB's query log. Raises `UnreadableFile`, and `InvalidOption` if it has none."""
     collector = Collector(schema, table)
-    for statement in _statements(Path(path)):
-        collector.add_statement(statement)
+    statements = _statements(Path(path))
+    with Refusals(schema, table) as refusals:
+        for statement in statements:
+            collector.add_statement(statement, refusals.refused)
     return collector.queries()
 
 

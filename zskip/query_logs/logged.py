@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from zskip.binder import bind
-from zskip.binder.workload_sql import TableQuery, in_duckdb, is_query, relations_read, table_queries
+from zskip.binder.workload_sql import TableQuery, is_query, relations_of, relations_read, table_query
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
 from zskip.expr.sql_literals import identifier
 from zskip.option_checks import require_output
@@ -98,30 +98,36 @@ def _normalized(address: str) -> str:
 class Collector:
     """Collects the queries on one table, and counts the others by the reason for leaving them out."""
 
-    def __init__(self, schema: Schema, table: TableNames, dialect: str = "duckdb") -> None:
-        self._schema, self._table, self._dialect = schema, table, dialect
+    def __init__(self, schema: Schema, table: TableNames) -> None:
+        self._schema, self._table = schema, table
         self._queries: list[str] = []
         self._left_out: Counter[str] = Counter()
         self._other_tables: set[str] = set()
 
-    def add_statement(self, statement: str) -> None:
-        """Add the queries of a statement on the table: one per SELECT with conditions on it."""
+    def add_statement(self, statement: str, refused: Callable[[str], bool]) -> None:
+        """Add what a statement reads of the table, if it has conditions on it.
+
+        ``refused``: whether the engine refuses the statement, so that it read nothing.
+        """
         if not is_query(statement):
             self.leave_out("no SELECT")
             return
         try:
-            if not self.reads_table(relations_read(statement, dialect=self._dialect)):
+            if not self.reads_table(relations_read(statement, dialect="duckdb")):
                 return
-            queries = table_queries(statement, self._schema, dialect=self._dialect)
-            texts = [self._text(query) for query in queries]
+            query = table_query(statement, self._schema, is_table=lambda table: self._is_read(relations_of(table)))
+            text = None if query is None else self._text(query)
         except UnknownParameter:
             self.leave_out("has parameters, whose values the log does not hold")
         except SqlError:
             self.leave_out("is not understood")
         else:
-            self._queries += texts
-            if not texts:
+            if text is None:
                 self.leave_out("has no condition on its columns")
+            elif refused(statement):
+                self.leave_out("is refused by DuckDB, so that it reads nothing")
+            else:
+                self._queries.append(text)
 
     def add_query(self, query: TableQuery) -> None:
         try:
@@ -131,11 +137,14 @@ class Collector:
 
     def reads_table(self, relations: Collection[str]) -> bool:
         """Whether one of the relations that a query reads is the table; counts the query as left out if none is."""
-        if any(relation in self._table for relation in relations):
+        if self._is_read(relations):
             return True
         self._other_tables |= set(relations)
         self.leave_out("reads other tables")
         return False
+
+    def _is_read(self, relations: Collection[str]) -> bool:
+        return any(relation in self._table for relation in relations)
 
     def leave_out(self, reason: str) -> None:
         self._left_out[reason] += 1
@@ -155,10 +164,9 @@ class Collector:
 
     def _text(self, query: TableQuery) -> str:
         """The query as a DuckDB SELECT of its columns with its condition."""
-        bind(query.condition, self._schema, dialect=self._dialect)
-        condition = in_duckdb(query.condition, self._dialect)
+        bind(query.condition, self._schema)
         columns = "*"
         if query.columns:
             parts = (self._schema.columns[path].parts for path in sorted(query.columns))
             columns = ", ".join(identifier(*each) for each in parts)
-        return f"SELECT {columns} FROM {identifier(self._table.name)} WHERE {condition}"
+        return f"SELECT {columns} FROM {identifier(self._table.name)} WHERE {query.condition}"

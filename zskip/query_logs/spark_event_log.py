@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.binder.workload_sql import TableQuery
+from zskip.binder.workload_sql import TableQuery, union
 from zskip.errors import UnreadableFile
 from zskip.query_logs.logged import Collector, LoggedQueries, TableNames
 from zskip.query_logs.pushed_filters import condition_of
@@ -42,21 +42,25 @@ def from_spark_event_log(path: str | os.PathLike[str], schema: Schema, table: Ta
         if event.get("Event") == _ENVIRONMENT:
             zone = event.get("System Properties", {}).get("user.timezone") or "UTC"
         elif event.get("Event") == _QUERY_START:
-            for scan in _scans(event["sparkPlanInfo"]):
-                _add_scan(collector, scan, schema, zone)
+            own = [scan for scan in _scans(event["sparkPlanInfo"]) if collector.reads_table(_paths(scan))]
+            query = union([read for scan in own if (read := _read(scan, schema, zone)) is not None])
+            if query is not None:
+                collector.add_query(query)
+            elif own:
+                collector.leave_out("has no condition on its columns")
     return collector.queries()
 
 
-def _add_scan(collector: Collector, scan: Mapping[str, str], schema: Schema, zone: str) -> None:
-    if not collector.reads_table(re.sub(r"^[^\[]*\[|\]$", "", scan["Location"]).split(", ")):
-        return
+def _paths(scan: Mapping[str, str]) -> list[str]:
+    return re.sub(r"^[^\[]*\[|\]$", "", scan["Location"]).split(", ")
+
+
+def _read(scan: Mapping[str, str], schema: Schema, zone: str) -> TableQuery | None:
     condition = condition_of(scan.get("PushedFilters", "[]"), schema, zone)
     if condition is None:
-        collector.leave_out("has no condition on its columns")
-        return
+        return None
     names = _column_names(scan.get("ReadSchema", "struct<>"))
-    columns = frozenset(leaf.path for leaf in schema if leaf.parts[0].lower() in names)
-    collector.add_query(TableQuery(condition, columns))
+    return TableQuery(condition, frozenset(leaf.path for leaf in schema if leaf.parts[0].lower() in names))
 
 
 def _scans(node: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
