@@ -22,7 +22,8 @@ pytestmark = pytest.mark.slow
 WRITE = 'import zskip; t = zskip.write(zskip.demo_data("flights"), "t", by=["date", "dest"], files=8); '
 # One documented feature of each extra; "" is zskip alone.
 FEATURES = {
-    "": WRITE + "assert t.plan(\"dest = 'SFO'\").to_arrow().num_rows == 2031",
+    "": WRITE + "assert t.plan(\"dest = 'SFO'\").to_arrow().num_rows == 2031; "
+    "assert zskip.sql('SELECT now()').fetchall()[0][0].tzinfo",
     "polars": WRITE + "import zskip.polars, polars as pl; "
     "assert zskip.polars.scan('t').filter(pl.col('dest') == 'SFO').collect().height == 2031",
     "plot": WRITE + "from zskip import plot; plot.save(t.plot('date', 'dest'), 't.svg'); t.explore('t.html')",
@@ -41,6 +42,7 @@ FEATURES = {
 def run(*command: object, folder: Path) -> str:
     """Run a command where nothing of the repository is found; its output."""
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    clean["PYTHONTZPATH"] = ""  # as where the system has no database of time zones
     done = subprocess.run(
         [str(part) for part in command], cwd=folder, env=clean, capture_output=True, text=True, timeout=1800
     )

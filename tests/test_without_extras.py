@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+import tomllib
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ import pyarrow as pa
 import pytest
 
 import zskip
+from tests import ROOT
+from tests.test_architecture import MODULES, imports
+from tests.test_packaging import FEATURES
 from zskip.errors import MissingDependency
 
 CALLS: dict[str, tuple[str, Callable[[zskip.Table, Path], Any], str]] = {
@@ -48,3 +54,19 @@ def test_the_missing_package_is_named(name: str, tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, package, None)  # an import of it fails
     with pytest.raises(MissingDependency, match=advice):
         call(table, tmp_path / "other")
+
+
+def test_what_is_imported_comes_with_zskip_or_an_extra() -> None:
+    """No module that only the extra `dev` would bring, but those of objects that the user hands over."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for name in FEATURES if name for one in extras[name])]
+    brought = {re.split(r"[^\w.-]", one)[0].lower() for one in wanted}
+    modules = {name.partition(".")[0] for file in MODULES for _, name in imports(file)} - {*sys.stdlib_module_names}
+    homes = packages_distributions()
+    others = {name for name in modules if not brought & {home.lower() for home in homes.get(name, [name])}}
+    assert others - {"zskip", "_typeshed", "typing_extensions"} == {
+        *("boto3", "botocore"),  # for profiles alone; the error says to install boto3
+        *("datafusion", "ibis"),  # the user's own objects
+        "py4j",  # comes with pyspark
+    }
