@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -51,9 +52,14 @@ def room(module: str) -> str:
     return module.split(".")[0]
 
 
+@cache
+def nodes(module: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
+
+
 def imports(module: Path) -> Iterator[tuple[int, str]]:
     """Line and full dotted name of everything that a module imports, wherever in it."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -75,16 +81,17 @@ def lies_in(module: Path, places: list[str]) -> bool:
     return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=dotted)
-def test_a_module_imports_only_from_lower_rows(module: Path) -> None:
+def upward_imports(module: Path) -> Iterator[str]:
     here = room(dotted(module))
-    assert here in LAYERS, f"{here} has no row in docs/architecture.md"
-    upward = [
-        f"{module.name}:{line} imports {name}"
-        for line, name in imports(module)
-        if (there := own_room(name)) is not None and there != here and LAYERS[there] >= LAYERS[here]
-    ]
-    assert not upward
+    for line, name in imports(module):
+        there = own_room(name)
+        if there is not None and there != here and LAYERS[there] >= LAYERS[here]:
+            yield f"{dotted(module)}:{line} imports {name}"
+
+
+def test_modules_import_only_from_lower_rows() -> None:
+    assert {room(dotted(module)) for module in MODULES} - LAYERS.keys() == set(), "no row in docs/architecture.md"
+    assert [found for module in MODULES for found in upward_imports(module)] == []
 
 
 NAMES = {dotted(module) for module in MODULES}
@@ -149,10 +156,9 @@ FILE_METHODS = {"read_text", "write_text", "read_bytes", "write_bytes", "unlink"
 HARMLESS_OS = {"cpu_count", "environ", "fspath", "getpid", "sched_getaffinity", "PathLike", "path", "sep", "name"}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=dotted)
-def test_sqlglot_is_imported_only_where_sql_is_read(module: Path) -> None:
-    found = [line for line, name in imports(module) if name.split(".")[0] == "sqlglot"]
-    assert not found or lies_in(module, SQL_ROOMS)
+def test_sqlglot_is_imported_only_where_sql_is_read() -> None:
+    importing = [module for module in MODULES if any(name.split(".")[0] == "sqlglot" for _, name in imports(module))]
+    assert [dotted(module) for module in importing if not lies_in(module, SQL_ROOMS)] == []
 
 
 def touches_files(module: Path) -> Iterator[str]:
@@ -160,7 +166,7 @@ def touches_files(module: Path) -> Iterator[str]:
     for line, name in imports(module):
         if any(name == other or name.startswith(f"{other}.") for other in FILE_MODULES):
             yield f"{line}: imports {name}"
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in nodes(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
             yield f"{node.lineno}: open(…)"
         elif isinstance(node, ast.Attribute) and node.attr in FILE_METHODS:
@@ -169,10 +175,9 @@ def touches_files(module: Path) -> Iterator[str]:
             yield f"{node.lineno}: os.{node.attr}"
 
 
-@pytest.mark.parametrize("module", MODULES, ids=dotted)
-def test_file_access_lives_where_the_page_says(module: Path) -> None:
-    found = list(touches_files(module))
-    assert not found or lies_in(module, FILE_ROOMS)
+def test_file_access_lives_where_the_page_says() -> None:
+    touching = {dotted(module): list(touches_files(module)) for module in MODULES if not lies_in(module, FILE_ROOMS)}
+    assert {module: found for module, found in touching.items() if found} == {}
 
 
 def test_these_tests_can_fail(tmp_path: Path) -> None:
