@@ -63,6 +63,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.task.maxFailures", "4")
+        .config("spark.connect.grpc.binding.port", "0")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -1,4 +1,4 @@
-"""Spark Connect: a real server, which has no JVM at hand for the client."""
+"""Spark Connect: a client in a process of its own, without a JVM, of a server in the machine that all tests share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
 
 import zskip
 
@@ -17,10 +22,8 @@ import pyarrow as pa
 import zskip
 import zskip.spark as zs
 
-folder = sys.argv[1]
-made = SparkSession.builder.remote("local[2]").config("spark.sql.python.filterPushdown.enabled", "true")
-made = made.config("spark.ui.enabled", "false").config("spark.local.dir", folder + "/local")
-spark = made.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+folder, server = sys.argv[1:]
+spark = SparkSession.builder.remote(server).config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
 rows = pa.table({"x": list(range(1000)), "s": [str(n) for n in range(1000)]})
 table = zskip.write(rows, folder + "/t", by=["x"], files=10)
 found = {"session": type(spark).__module__}
@@ -43,18 +46,22 @@ print(json.dumps(found), flush=True)
 """
 
 
-def test_connect(tmp_path: Path) -> None:
-    environment = {
-        "PYTHONPATH": str(Path(zskip.__file__).parent.parent),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+@pytest.fixture
+def server(spark: SparkSession) -> Iterator[str]:
+    jvm: Any = spark._jvm
+    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    service.start(spark._jsc.sc())
+    yield f"sc://127.0.0.1:{service.localPort()}"
+    service.stop(jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+
+def test_connect(server: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _CLIENT, str(tmp_path)],
+        [sys.executable, "-c", _CLIENT, str(tmp_path), server],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": str(Path(zskip.__file__).parent.parent)},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
