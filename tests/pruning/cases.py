@@ -286,8 +286,9 @@ def _candidates(type: pa.DataType, low: Any, high: Any, sql: str) -> Iterator[An
     elif pa.types.is_floating(type) or pa.types.is_decimal(type):
         make = float if pa.types.is_floating(type) else Decimal
         step = Decimal("0.25") if make is float else Decimal(1).scaleb(-type.scale)
-        span = [Decimal(k) / 4 for k in range(-400, 401)] if make is float else [step * k for k in range(-2000, 2001)]
-        for number in [*numbers, *span]:
+        steps = 401 if make is float else 2001
+        yield from (make(step * k) for k in range(-steps, steps + 1))
+        for number in numbers:
             for value in (number, -number, number + step, number - step, -number + step, -number - step):
                 whole = make is float or value == value.quantize(step)
                 if whole:

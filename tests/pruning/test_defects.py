@@ -85,7 +85,8 @@ def questions(rows: pa.Table) -> list[str]:
 
 def lost(name: str) -> list[str]:
     """What a plan over the file's row groups gets wrong."""
-    schema, statistics, rows = indexed(name)
+    schema, files, rows = indexed(name)
+    statistics = files.statistics()
     oracle, found = DuckDBOracle(), []
     oracle.read(rows)
     asked = questions(rows)
@@ -93,7 +94,7 @@ def lost(name: str) -> list[str]:
     for sql, yielded in zip(asked, oracle.yields(asked), strict=True):
         if yielded is None:
             continue
-        outcomes = pruning.outcomes(bind(sql, schema), statistics.statistics())
+        outcomes = pruning.outcomes(bind(sql, schema), statistics)
         found += [f"{sql}: {breach}" for breach in breaches(outcomes, yielded, unit)]
     return found
 

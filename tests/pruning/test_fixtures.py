@@ -33,12 +33,6 @@ def test_the_planner_gives_every_answer(file: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("file", BY_FILE)
-def test_the_planner_excludes_no_right_answer(file: str) -> None:
-    wrong = [f"{case}: planned {sorted(planned(case))}" for case in BY_FILE[file] if not case.outcomes <= planned(case)]
-    assert not wrong, "\n".join(wrong)
-
-
 ASKED = [file for file in BY_FILE if "spark" not in file]
 
 
