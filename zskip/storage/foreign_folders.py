@@ -12,8 +12,10 @@ bring those rows back, so `zskip.index` and `zskip.write` refuse these files.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,10 +46,18 @@ def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
     folders = folders_of(files)
     refuse_folder(storage.parent())
     if storage.local is not None:
-        linked = {path for path in map(storage.local.joinpath, [*folders, *files.to_pylist()]) if path.is_symlink()}
-        for path in sorted(linked):
+        used = {*folders, *files.to_pylist()}
+        for link in sorted(link for link in _links(storage.local, folders) if not used.isdisjoint((link, f"{link}/"))):
+            path = storage.local / link
             target = LocalStorage(path.resolve())
             refuse_folder(target if path.is_dir() else target.parent())
+
+
+def _links(root: Path, folders: Iterable[str]) -> Iterator[str]:
+    """The symbolic links in some folders. The entries of a folder say what is one: no system call for each file."""
+    for folder in folders:
+        with os.scandir(root / folder) as entries:
+            yield from (folder + entry.name for entry in entries if entry.is_symlink())
 
 
 def refuse_tables_around(storage: Storage, files: pa.StringArray, listed: pa.StringArray | None) -> None:
