@@ -74,7 +74,7 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         """The files that may hold a row for which the filter is TRUE."""
         scan = self._survivors(self._both(filter))
         if scan.source is not None:
-            return ds.dataset(to_arrow(scan)).get_fragments()  # type: ignore[no-any-return]
+            return ds.dataset(to_arrow(scan.unfiltered())).get_fragments()  # type: ignore[no-any-return]
         return iter(_parts(scan)[0])
 
     def filter(self, expression: pc.Expression) -> PrunedDataset:
@@ -98,7 +98,7 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         return self._filter & filter
 
     def _survivors(self, filter: pc.Expression | None) -> Scan:
-        return self._survey(None if filter is None else provable_part(filter, self._every.schema)).unfiltered()
+        return self._survey(None if filter is None else provable_part(filter, self._every.schema))
 
 
 def _native(scan: Scan) -> bool:
@@ -107,7 +107,8 @@ def _native(scan: Scan) -> bool:
 
 
 def _batches(scan: Scan) -> pa.RecordBatchReader:
-    return pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan))
+    """All rows of the files, of which the scanner takes those that match."""
+    return pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan.unfiltered()))
 
 
 def _parts(scan: Scan) -> tuple[list[ds.Fragment], pa.Schema, ds.FileFormat, pafs.FileSystem]:
