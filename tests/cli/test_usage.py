@@ -247,3 +247,33 @@ def test_a_column_with_a_dot_in_its_name_is_to_be_quoted(tmp_path: Path, capsys:
     zskip.write(pa.table({"id.orig_h": ["a", "b"]}), tmp_path / "t", by=['"id.orig_h"'])
     assert main(["plan", str(tmp_path / "t"), "id.orig_h = 'a'"]) == 1
     assert "put it in quotes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["SELECT * FROM lake2"], "zskip table at the path lake2: FROM 'lake2' reads it"),
+        (["SELECT nope FROM 'lake2'"], "\n  SELECT nope FROM 'lake2'\n         ^^^^\n"),
+        (
+            ["SELECT n FROM 'lake2' WHERE n > 'abc'"],
+            "\n  SELECT n FROM 'lake2' WHERE n > 'abc'\n" + " " * 34 + "^^^^^\n",
+        ),
+        (["lake2", "n > 'abc'"], "\n  n > 'abc'\n      ^^^^^\n"),
+        (["lake2", "order date = 3"], 'Quote the column\'s name: "order date".'),
+        (["lake2", "SELECT n FROM 'lake2'"], "or in a shell by zskip query"),
+    ],
+)
+def test_an_error_shows_what_was_typed(
+    arguments: list[str],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    zskip.write(pa.table({"n": [1, 2], "order date": [3, 4]}), tmp_path / "lake2", by="n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["query", *arguments]) == 1
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert "LINE" not in said
+    assert said.count("^\n") <= 1

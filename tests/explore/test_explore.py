@@ -147,6 +147,20 @@ def test_what_the_page_keeps_is_what_the_plan_keeps(browser: Any, hostile: zskip
     assert text_of(browser, "result").startswith(f"{sum(kept(browser))} files of ")
 
 
+def test_a_time_may_be_typed_with_its_zone(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:
+    show(browser, hostile.explore(tmp_path / "page.html", where="t >= TIMESTAMPTZ '2024-03-01 00:00:00+00'"))
+    for text in (
+        "2024-02-01 12:30:00+00",
+        "2024-02-01T12:30:00Z",
+        "2024-02-01 14:30:00.0+02:00",
+        "2024-02-01 07:00-0530",
+    ):
+        change(browser, 0, "2024-03-01")
+        change(browser, 0, text)
+        assert kept(browser) == planned(hostile, "t >= TIMESTAMPTZ '2024-02-01 12:30:00+00'"), text
+        assert text_of(browser, "changed") == "but with t >= 2024-02-01 12:30:00"
+
+
 def test_conditions_on_booleans_keep_what_the_plan_keeps(browser: Any, tmp_path: Path) -> None:
     rows = pa.table({"i": range(1000), "b": [number >= 500 for number in range(1000)]})
     table = zskip.write(rows, tmp_path / "t", by=["i"], files=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -26,6 +27,7 @@ from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
 from zskip.expr import tree
 from zskip.expr.bound import Dialect, Predicate
 from zskip.expr.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
+from zskip.expr.sql_literals import identifier
 from zskip.expr.tree import Node, Opaque
 from zskip.expr.why import Why
 from zskip.schema import Schema
@@ -297,7 +299,7 @@ class _PredicateBuilder:
         except ParseError as error:
             detail = error.errors[0] if error.errors else {}
             raise SqlSyntaxError(
-                f"The predicate does not parse: {parse_error_text(detail)}.",
+                f"The predicate does not parse: {parse_error_text(detail)}.{self._quoting_hint()}",
                 self.source.original,
                 self._error_span(detail, tokens),
             ) from error
@@ -307,7 +309,8 @@ class _PredicateBuilder:
         if isinstance(statement, exp.Query) and len(tokens) == len(self.tokens):
             message = (
                 "This is a whole query and not a condition on rows: "
-                "give the condition of its WHERE, or run the query by zskip.sql()."
+                "give the condition of its WHERE, or run the query by itself, without a path before it, "
+                "by zskip.sql() or in a shell by zskip query."
             )
             raise UnsupportedSql(message, self.source.original, self._span(part))
         if not isinstance(statement, exp.Condition | exp.Query | exp.Tuple):
@@ -315,6 +318,14 @@ class _PredicateBuilder:
             raise UnsupportedSql(message, self.source.original, self._span(part))
         collations_as_words(statement)
         return statement
+
+    def _quoting_hint(self) -> str:
+        """Which column's name stands in the text without the quotes that it needs."""
+        needy = {part for column in self.schema for part in column.parts if not part.isidentifier()}
+        for name in sorted(needy, key=len, reverse=True):
+            if re.search(rf'(?<![\w"`]){re.escape(name)}(?![\w"`])', self.source.original, re.IGNORECASE):
+                return f" Quote the column's name: {identifier(name)}."
+        return ""
 
     def _error_span(self, detail: Mapping[str, object], tokens: Sequence[Token]) -> tuple[int, int] | None:
         """The range in the user's text of the token at which the parser failed, or of all tokens."""

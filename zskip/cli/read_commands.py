@@ -114,7 +114,11 @@ def query(given: argparse.Namespace) -> None:
 
     if given.limit is not None and not 0 <= given.limit < 1 << 63:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
-    with duckdb.connect() as connection:
+    from zskip.engines.duckdb.error_places import pointing_at
+
+    # What runs is rewritten; its errors are shown at what was typed.
+    typed = given.path if STATEMENT.match(given.path) else given.predicate or "TRUE"
+    with duckdb.connect() as connection, pointing_at(typed, ""):
         connection.execute("SET TimeZone = ?", [given.timezone])
         if given.explain:
             found = explained(given, connection)

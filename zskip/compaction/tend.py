@@ -154,7 +154,9 @@ def _rewritten(done: Optimized) -> str:
         return f"rewrote {what}"
     made = done.files_after - done.files_before + done.files_rewritten
     skips = f"a look-up skips {done.skipped_after:.1%} of the rows, {done.skipped_before:.1%} before"
-    return f"rewrote {what} as {made}; {skips}"
+    # Small files of many slots become a file for each slot, so that there can be more of them.
+    smaller = " with smaller ranges" if made > done.files_rewritten else ""
+    return f"rewrote {what} as {made}{smaller}; {skips}"
 
 
 def _vacuum(storage: Storage, older_than: timedelta, dry_run: bool) -> Step:

@@ -66,8 +66,8 @@ class ExportedColumn:
 
     ``kind``: "number", "date", "timestamp", "time" (of day) or "text" · ``scale``: units of the key per displayed unit
     (10**scale of a decimal) or per millisecond · ``discrete``: no value lies between two neighbouring integer keys ·
-    ``texts``: of a "text", the distinct bounds in order, as Latin-1 strings of bytes · ``exact``: the page may compare
-    its bounds with constants.
+    ``exact``: the page may compare its bounds with constants · ``zoned``: a timestamp of a time zone, shown in UTC ·
+    ``texts``: of a "text", the distinct bounds in order, as Latin-1 strings of bytes.
     """
 
     path: str
@@ -75,6 +75,7 @@ class ExportedColumn:
     scale: float
     discrete: bool
     exact: bool
+    zoned: bool = False
     texts: list[str] = field(default_factory=list)
 
 
@@ -119,7 +120,7 @@ def _text_column(reference: Reference, spans: Sequence[Span], levels: Sequence[L
         upper = np.where(np.asarray(pc.is_null(span.upper)), np.inf, upper)
         level.bounds[reference.path] = lower, upper, _flags(span)
     texts = [value.decode("latin-1") for value in distinct.to_pylist()]
-    return ExportedColumn(reference.path, "text", 1.0, False, t.is_string(reference.type), texts)
+    return ExportedColumn(reference.path, "text", 1.0, False, t.is_string(reference.type), texts=texts)
 
 
 def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn:
@@ -139,7 +140,9 @@ def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence
             ends.append(np.where(unknown, infinite, number))
         level.bounds[reference.path] = ends[0], ends[1], _flags(span)
     kind, scale = _shown(type)
-    return ExportedColumn(reference.path, kind, scale, key_family(type) == "integer", exact)
+    return ExportedColumn(
+        reference.path, kind, scale, key_family(type) == "integer", exact, t.is_timestamp(type) and type.tz is not None
+    )
 
 
 def _limits(type: pa.DataType) -> tuple[float, float]:

@@ -51,7 +51,10 @@ function shown(column, key) {
 
 // The number by which a typed constant compares. What the column cannot hold exactly is refused, not rounded.
 function keyOf(column, typed) {
-  const text = typed.trim(), [, whole, fraction] = /^(.*?)(?:\.(\d*?)0*)?$/.exec(text);
+  // The page's times with a zone are in UTC; a reader may type another offset.
+  const zone = column.zoned ? /^(.*\d:\d\d(?:\.\d*)?)\s*(?:Z|UTC|([+-]\d\d):?(\d\d)?)$/i.exec(typed.trim()) : null;
+  const minutes = zone && zone[2] ? 60 * Number(zone[2]) + Number(`${zone[2][0]}${zone[3] ?? 0}`) : 0;
+  const text = zone ? zone[1] : typed.trim(), [, whole, fraction] = /^(.*?)(?:\.(\d*?)0*)?$/.exec(text);
   if (column.kind === "number") {
     // Number() takes 0x10 and 0b1 too, which SQL does not.
     const number = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) * column.scale : NaN;
@@ -75,7 +78,7 @@ function keyOf(column, typed) {
   if (column.kind === "date") return Math.round(at * column.scale);
   const decimals = decimalsOf(column);
   if ((fraction ?? "").length > decimals) throw new Error(`the column has ${decimals} decimals of a second`);
-  return Math.round(at * column.scale) + Number((fraction ?? "").padEnd(decimals, "0"));
+  return Math.round((at - 60_000 * minutes) * column.scale) + Number((fraction ?? "").padEnd(decimals, "0"));
 }
 
 function quantity(number, unit) {

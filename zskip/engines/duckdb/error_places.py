@@ -33,7 +33,7 @@ def repointed(message: str, statement: str) -> str | None:
     """A message with the place in the written statement, and without an excerpt of the one that ran.
 
     The place is known where what DuckDB points at, or names, stands once in what was written. None where there is
-    neither an excerpt to replace nor a place to show.
+    neither an excerpt to replace nor a place to show, and where the message already shows the statement.
 
     >>> print(repointed('Referenced column "x" not found!', "SELECT x FROM 'lake'"))
     Referenced column "x" not found!
@@ -49,7 +49,7 @@ def repointed(message: str, statement: str) -> str | None:
         pointed = _WORD.match(excerpt["line"], len(excerpt["caret"]) - 1)
         word = pointed and pointed[0]
     places = [one.span() for one in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", statement)] if word else []
-    if excerpt is None and len(places) != 1:
+    if excerpt is None and (len(places) != 1 or statement in message):
         return None
     rewritten = message if excerpt is None else message[: excerpt.start()]
     return f"{rewritten}\n\n{underline(statement, places[0] if len(places) == 1 else None)}"

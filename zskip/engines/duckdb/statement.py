@@ -184,6 +184,11 @@ def _run(
         missing = _MISSING.search(str(error))
         if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
             raise _misplaced(missing[1], text, catalog) from error
+        if missing is not None and open_index(missing[1], catalog.options) is not None:
+            name = missing[1]
+            raise duckdb.CatalogException(
+                f"There is no table with the name {name}, but a zskip table at the path {name}: FROM '{name}' reads it."
+            ) from None
         raise
 
 
