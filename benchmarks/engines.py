@@ -126,7 +126,7 @@ def in_spark(folder: Path, runs: int, processor: bool, scale: str) -> None:
 
     import zskip.spark
     from tests.spark.files import CONNECTOR, files_read
-    from zskip.spark.handoff import setting
+    from zskip.spark.spark_session import setting
 
     spark = session()
     clock = (lambda: processor_seconds(spark)) if processor else time.perf_counter

@@ -18,10 +18,10 @@ from tests.spark.files import files_read
 from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
 from zskip.spark import connector, pruned_scan
-from zskip.spark.handoff import setting
 from zskip.spark.jvm import Jvm
-from zskip.spark.runtime_keys import parsed
+from zskip.spark.runtime_keys import parse_keys
 from zskip.spark.snapshot_files import SnapshotFiles
+from zskip.spark.spark_session import setting
 from zskip.table import Table
 
 _FILES, _ROWS = 20, 400
@@ -310,12 +310,12 @@ def test_batches_of_columns_are_promised_where_the_reader_gives_them(
 
 
 def test_keys_that_cannot_be_told_for_certain_are_not_used() -> None:
-    assert parsed("'a\ufffd'", "string", pa.string()) is None
-    assert parsed("'a', b'", "string", pa.string()) is None
-    assert parsed("'a'", "string collate UTF8_LCASE", pa.string()) is None
-    assert parsed("5", "int", pa.int64()) is None, "a narrowing cast made equal what is not"
-    assert parsed("5", "bigint", pa.timestamp("us")) is None
-    assert parsed("5", "timestamp", pa.timestamp("us")) is None
-    assert parsed("5.00", "decimal(12,2)", pa.decimal128(13, 2)) is None
-    assert parsed("x", "int", pa.int32()) is None
-    assert parsed("NULL", "int", pa.int32()).to_pylist() == []
+    assert parse_keys("'a\ufffd'", "string", pa.string()) is None
+    assert parse_keys("'a', b'", "string", pa.string()) is None
+    assert parse_keys("'a'", "string collate UTF8_LCASE", pa.string()) is None
+    assert parse_keys("5", "int", pa.int64()) is None, "a narrowing cast made equal what is not"
+    assert parse_keys("5", "bigint", pa.timestamp("us")) is None
+    assert parse_keys("5", "timestamp", pa.timestamp("us")) is None
+    assert parse_keys("5.00", "decimal(12,2)", pa.decimal128(13, 2)) is None
+    assert parse_keys("x", "int", pa.int32()) is None
+    assert parse_keys("NULL", "int", pa.int32()).to_pylist() == []

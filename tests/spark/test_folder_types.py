@@ -11,7 +11,7 @@ import pytest
 
 import zskip
 import zskip.spark as zs
-from zskip.spark.handoff import setting
+from zskip.spark.spark_session import setting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

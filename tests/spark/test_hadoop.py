@@ -35,7 +35,7 @@ from zskip.parquet import footers, from_rows
 from zskip.schema import Schema
 from zskip.spark.executor_footers import read_footers
 from zskip.spark.hadoop import HadoopStorage, open_storage
-from zskip.spark.handoff import setting
+from zskip.spark.spark_session import setting
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage.local import LocalStorage
 from zskip.table import Table

@@ -14,7 +14,8 @@ import zskip
 
 pytest.importorskip("pyspark")
 from zskip.spark.data_source import Pushed, batches  # it needs pyspark
-from zskip.spark.handoff import Semantics, spark_schema
+from zskip.spark.spark_session import Semantics
+from zskip.spark.spark_types import spark_schema
 
 
 def test_tasks_read_the_files_that_the_driver_planned(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.spark.hostile import hostile
 from tests.tables import sorted_rows
 from zskip import spark as zs
 from zskip.spark import data_source, data_writer
-from zskip.spark.handoff import Semantics
+from zskip.spark.spark_session import Semantics
 
 
 def test_the_data_source_reads_and_pushes_filters(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from tests.spark.hostile import hostile
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.errors import CorruptFile, SchemaError
 from zskip.plan import find_survivors
-from zskip.spark.handoff import read_files, spark_schema
+from zskip.spark.handoff import read_files
+from zskip.spark.spark_types import spark_schema
 from zskip.storage import open_storage
 from zskip.tablelog import Index, index_files
 

@@ -20,7 +20,7 @@ from tests.tables import sorted_rows
 from zskip import layouts, tablelog
 from zskip import spark as zs
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, SchemaMismatch, TableExists
-from zskip.spark import cell_columns, spark_backend
+from zskip.spark import layout_expressions, spark_backend
 from zskip.stats import collect
 from zskip.storage import open_storage
 from zskip.table import Table
@@ -74,7 +74,7 @@ def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, la
     for by in (["i", "code"], ["d", "ts"], ["s", "m", "local"], ["bin", "yes", "day"], ["st.a", "st.Deep", "f", "big"]):
         fitted = layouts.fit(rows, by, layout=layout, files=12, total_rows=len(rows))
         routing = Routing((), ((),), (fitted,))
-        numbered = cell_columns.file_numbers(routing, spark.createDataFrame(rows), "n", None)
+        numbered = layout_expressions.file_numbers(routing, spark.createDataFrame(rows), "n", None)
         found = numbered.toArrow()
         wanted = routing.route(found.drop_columns(["n"]).cast(rows.schema))
         salted = fitted.cells.salt[fitted.cell_of(found.drop_columns(["n"]).cast(rows.schema))] > 1
@@ -83,7 +83,7 @@ def test_native_file_numbers_are_those_of_the_assignment(spark: SparkSession, la
 
 def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the table holds only the top of a tree, or each row has a tree of its own, the walk goes on by levels."""
-    monkeypatch.setattr(cell_columns, "_GRID_ENTRIES", 6)
+    monkeypatch.setattr(layout_expressions, "_GRID_ENTRIES", 6)
     zeros = pa.array([-0.0, 0.0, float("nan"), None, -1.0, 1.0] * 100)
     rows = hostile(600).select(["i", "code", "few"]).append_column("z", zeros)
     by = ["i", "code", "z"]
@@ -91,7 +91,7 @@ def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, mo
     for assignments in [parts[3:], parts]:
         number = np.arange(600) % len(assignments)
         given = spark.createDataFrame(rows.append_column("t", pa.array(number, pa.int32())))
-        forest = cell_columns.Forest.of(assignments)
+        forest = layout_expressions.Forest.of(assignments)
         assert forest.levels
         found = forest.walk(given, "n", None if len(assignments) == 1 else f.col("t")).toArrow()
         wanted = np.stack([one.cell_of(found.select(by)) for one in assignments])[found["t"].to_numpy(), np.arange(600)]
@@ -214,7 +214,7 @@ def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) 
     assert [one.columns for one in routing.assignments] == [("x",), ("x", "y")]
 
     numbers = pa.array((number >= 20_000).astype(np.int32))
-    numbered = cell_columns.file_numbers(
+    numbered = layout_expressions.file_numbers(
         routing, spark.createDataFrame(rows.append_column("t", numbers)), "n", "t"
     ).toArrow()
     assert np.array_equal(numbered["n"], routing.route(numbered.select(rows.column_names)))

@@ -1,16 +1,16 @@
-"""Catalyst's filters as predicates: Spark's text of an expression, where its meaning is known to be the same.
+"""Catalyst filters as predicates: the SQL text of an expression is bound where it means the same to zskip as to Spark.
 
-``Expression.sql`` leaves things out. What it leaves out is looked up in the expression's JSON form, and an expression
-whose text could mean something else is not used: its files are kept.
+``Expression.sql`` omits details of an expression. They are read from its JSON form, and an expression whose text is
+ambiguous is ignored, which keeps more files.
 
-| left out of the text                                  | what is done                                             |
-| ----------------------------------------------------- | -------------------------------------------------------- |
-| whose function it is: a user's ``abs`` prints ``abs`` | only Spark's own expressions are used                    |
-| ``try_add`` prints as ``+``                           | only arithmetic of the session's own mode is used        |
-| the zone that a cast was bound to                     | only the session's own zone is used                      |
-| which of two instants, when clocks go back            | a literal in such an hour is not used                    |
-| a collation that the session adds                     | an expression that names one is not used                 |
-| the table's alias, which looks like a struct          | taken off the names                                      |
+| omitted or ambiguous in the text                            | handling                                        |
+| ----------------------------------------------------------- | ----------------------------------------------- |
+| a function's class: a user-defined ``abs`` prints ``abs``   | only Spark's own expressions are used           |
+| the error mode: ``try_add`` prints ``+``                    | only the session's error mode is used           |
+| the time zone of a cast                                     | only the session's time zone is used            |
+| the instant of a local time in the hour when clocks go back | such a literal is not used                      |
+| the session's default collation                             | an expression that names a collation is ignored |
+| the table's alias, which looks like a struct                | removed from the column names                   |
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from zskip.binder import bind
 from zskip.errors import ZskipError
 from zskip.expr import Predicate, conjunction
 from zskip.schema import Schema
-from zskip.spark.handoff import Semantics, alike
+from zskip.spark.spark_session import Semantics, same_in_spark
 
 __all__ = ["predicate"]
 
-_OWN = "org.apache.spark.sql.catalyst.expressions"
-# In Spark's own package, and yet they run what a user or another plug-in wrote, or look at another plan.
-_FOREIGN = {
+_PACKAGE = "org.apache.spark.sql.catalyst.expressions"
+# Classes of Spark's own package that run code of a user or of a plug-in, or that refer to another plan.
+_EXCLUDED = {
     "ApplyFunctionExpression",
     "Collate",
     "ListQuery",
@@ -53,60 +53,60 @@ _TOKEN = re.compile(
 
 
 def predicate(expressions: Sequence[Any], schema: Schema, semantics: Semantics) -> tuple[Predicate | None, bool]:
-    """What Catalyst's expressions, all of which hold for a row, say of its columns; None where nothing can be used.
+    """The conjunction of Catalyst expressions as a predicate, and whether it is equivalent to them.
 
-    ``expressions`` are Java objects. What cannot be read is left out, which keeps more files and never fewer. The flag
-    says whether nothing was left out.
+    ``expressions``: Java objects. Those that cannot be bound are left out, which keeps more files; the predicate is
+    None if all are.
     """
     zone = semantics.zone
     if zone is None:
         return None, not expressions
-    found, whole = [], True
+    found, is_equivalent = [], True
     for expression in expressions:
-        text = meant(expression, semantics, zone)
-        bound = read = None
+        text = unambiguous_sql(expression, semantics, zone)
+        bound = usable = None
         if text is not None:
-            # Kept where the planner cannot read it, because that proves nothing.
+            # An expression that cannot be bound proves nothing.
             with suppress(ZskipError, RecursionError):
                 bound = bind(text, schema, dialect="spark", timezone=zone.key, ansi=semantics.ansi)
-                read = alike(bound, schema)
-        whole &= bound is not None and read is not None and len(read.conjuncts) == len(bound.conjuncts)
-        if read is not None:
-            found.append(read)
-    return (conjunction(found) if found else None), whole
+                usable = same_in_spark(bound, schema)
+        is_equivalent &= bound is not None and usable is not None and len(usable.conjuncts) == len(bound.conjuncts)
+        if usable is not None:
+            found.append(usable)
+    return (conjunction(found) if found else None), is_equivalent
 
 
-def meant(expression: Any, semantics: Semantics, zone: ZoneInfo) -> str | None:
-    """The text of an expression that means to the planner what the expression means to Spark; else None."""
+def unambiguous_sql(expression: Any, semantics: Semantics, zone: ZoneInfo) -> str | None:
+    """The SQL text of an expression; None if the text may mean something other than the expression."""
     nodes = json.loads(expression.toJSON())
-    if not all(_is_known(node) for node in nodes) or not _same_zone(nodes, semantics.timezone):
+    if not all(_is_builtin(node) for node in nodes) or not _all_in_zone(nodes, semantics.timezone):
         return None
-    if not _same_mode(expression, nodes, semantics.ansi):
+    if not _all_in_mode(expression, nodes, semantics.ansi):
         return None
     qualifiers = [_parts(node["qualifier"]) for node in nodes if "qualifier" in node]
     if len(set(qualifiers)) != 1:
         return None
-    return _rewritten(expression.sql(), ".".join(map(_quoted, qualifiers[0])), len(qualifiers), zone)
+    return _without_prefix(expression.sql(), ".".join(map(_quoted, qualifiers[0])), len(qualifiers), zone)
 
 
-def _is_known(node: Mapping[str, Any]) -> bool:
+def _is_builtin(node: Mapping[str, Any]) -> bool:
     package, _, name = node["class"].rpartition(".")
-    return package == _OWN and name not in _FOREIGN
+    return package == _PACKAGE and name not in _EXCLUDED
 
 
-def _same_zone(nodes: Sequence[Mapping[str, Any]], timezone: str) -> bool:
+def _all_in_zone(nodes: Sequence[Mapping[str, Any]], timezone: str) -> bool:
     return all(node.get("timeZoneId") in (None, timezone) for node in nodes)
 
 
-def _same_mode(expression: Any, nodes: Sequence[Mapping[str, Any]], ansi: bool) -> bool:
-    """Whether all arithmetic and casts treat errors as the session does. The JSON lacks their modes, Java has them."""
+def _all_in_mode(expression: Any, nodes: Sequence[Mapping[str, Any]], ansi: bool) -> bool:
+    """Whether all arithmetic and casts have the session's error mode. The JSON lacks the mode, so Java is asked."""
     wanted = "ANSI" if ansi else "LEGACY"
     if any(node.get("failOnError", ansi) is not ansi for node in nodes):
         return False
-    doubtful = [number for number, node in enumerate(nodes) if "evalMode" in node or "evalContext" in node]
-    if len(doubtful) > _MOST_LOOKUPS:
+    with_mode = [number for number, node in enumerate(nodes) if "evalMode" in node or "evalContext" in node]
+    if len(with_mode) > _MOST_LOOKUPS:
         return False
-    for number in doubtful:
+    for number in with_mode:
         node = expression.apply(number)
         if node.getClass().getName() != nodes[number]["class"]:
             return False
@@ -114,17 +114,17 @@ def _same_mode(expression: Any, nodes: Sequence[Mapping[str, Any]], ansi: bool) 
             mode = node.evalContext().evalMode().toString()
         else:
             mode = node.evalMode().toString()
-            if mode == "TRY" and nodes[number]["class"] == f"{_OWN}.Cast":
-                continue  # it prints as TRY_CAST
+            if mode == "TRY" and nodes[number]["class"] == f"{_PACKAGE}.Cast":
+                continue  # printed as TRY_CAST
         if mode != wanted:
             return False
     return True
 
 
-def _rewritten(text: str, prefix: str, names: int, zone: ZoneInfo) -> str | None:
-    """The text without the prefix of its ``names`` columns; None where it can be read in more than one way.
+def _without_prefix(text: str, prefix: str, names: int, zone: ZoneInfo) -> str | None:
+    """The text without the prefix of its ``names`` column references; None if the text is ambiguous.
 
-    >>> _rewritten("(a.s = 'a.b')", "a", 1, ZoneInfo("UTC"))
+    >>> _without_prefix("(a.s = 'a.b')", "a", 1, ZoneInfo("UTC"))
     "(s = 'a.b')"
     """
     pieces: list[str] = []
@@ -146,7 +146,7 @@ def _rewritten(text: str, prefix: str, names: int, zone: ZoneInfo) -> str | None
 
 
 def _parts(qualifier: str | list[str]) -> tuple[str, ...]:
-    """The parts of a name's qualifier, which the JSON has as a text but for an empty one.
+    """The parts of a column's qualifier. In the JSON, an empty one is a list and any other is a string.
 
     >>> _parts("[spark_catalog, default, t]"), _parts([])
     (('spark_catalog', 'default', 't'), ())
@@ -155,16 +155,16 @@ def _parts(qualifier: str | list[str]) -> tuple[str, ...]:
 
 
 def _quoted(part: str) -> str:
-    """A part of a name as Spark prints it."""
+    """A part of a qualified name as Spark prints it."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", part)
     return part if plain else "`" + part.replace("`", "``") + "`"
 
 
 def _is_one_instant(literal: str, zone: ZoneInfo) -> bool:
-    """Whether a local time stands for one instant in the zone: not so in the hour when clocks go back, or forward."""
+    """Whether a local time is one instant in the zone: False in the hour when clocks go back or forward."""
     try:
         local = datetime.fromisoformat(literal)
-    except ValueError:  # a year beyond 9999, which Python's calendar lacks
+    except ValueError:  # a year after 9999
         return False
     first, second = local.replace(tzinfo=zone, fold=0), local.replace(tzinfo=zone, fold=1)
     return local.tzinfo is None and first.utcoffset() == second.utcoffset()

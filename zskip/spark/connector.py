@@ -1,15 +1,15 @@
-"""A self-pruning table by Spark's public connector interfaces: its planner hands over filters, at run time join keys.
+"""A self-pruning table on Spark's public connector interfaces: Spark pushes down filters and, at run time, join keys.
 
     Table ── newScanBuilder ──▶ ScanBuilder ◀── filters, columns, first rows, aggregates
                                     │ build
                                     ▼
-                                  Scan ◀── keys of joins, at run time
+                                  Scan ◀── join keys, at run time
                                     │ toBatch
                                     ▼
-                       Spark's own ParquetScan over the files that are left
+                       Spark's own ParquetScan over the remaining files
 
-Java holds each by a proxy, for as long as a query needs it. A proxy has to write out the default methods of its
-interfaces too. Inside Spark's planner nothing is raised: what cannot be planned is read whole.
+Java holds a proxy for each object for as long as a query needs it. A proxy must also define the default methods of its
+interfaces. No method raises inside Spark's planner: where planning fails, all files are read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SOURCES = "org.apache.spark.sql.execution.datasources.v2"
 
 
 def self_pruning(files: SnapshotFiles) -> DataFrame:
-    """A DataFrame over all files of a snapshot, of which Spark reads those that its filters and joins leave.
+    """A DataFrame over all files of a snapshot. Spark reads only those that its filters and join keys do not rule out.
 
     Raises `Unsupported`.
     """
@@ -45,22 +45,22 @@ def self_pruning(files: SnapshotFiles) -> DataFrame:
         create = jvm.class_(f"{_SOURCES}.DataSourceV2Relation").create
         relation = create(Table(files), nothing, nothing, options, nothing)
         rows = jvm.class_("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, relation)
-        if jvm.spark not in _TRIED:
-            # Spark calls every method that planning needs, once in a session.
+        if jvm.spark not in _CHECKED:
+            # Planning a query calls every method, so that an incompatible interface is found here, once a session.
             rows.queryExecution().executedPlan().toString()
-            _TRIED.add(jvm.spark)
+            _CHECKED.add(jvm.spark)
     except (Py4JError, TypeError, AttributeError) as error:
         raise Unsupported(one_line(error)) from error
     return DataFrame(rows, jvm.spark)
 
 
-_TRIED: WeakSet[Any] = WeakSet()
+_CHECKED: WeakSet[Any] = WeakSet()
 
 
 class Table(Proxy):
-    """Spark's interface of that name over one snapshot.
+    """Spark's interface ``Table`` over one snapshot.
 
-    Equal where they read the same version of the same table, so that Spark shares caches between them.
+    Two are equal if they read the same version of the same table, so that Spark shares caches between them.
     """
 
     class Java:
@@ -69,7 +69,7 @@ class Table(Proxy):
     def __init__(self, files: SnapshotFiles) -> None:
         jvm = self._jvm = files.jvm
         self._files = files
-        # In the table's order, partition columns where they stand.
+        # In the table's order: partition columns keep their positions.
         self._types = jvm.types(files.schema)
         column = f"{CONNECTOR}.catalog.Column"
         fields = self._types.fields()
@@ -83,7 +83,7 @@ class Table(Proxy):
     def identity(self) -> str:
         return self._files.name
 
-    # --- what Spark calls; the names are its own ---
+    # --- called by Spark ---
 
     def name(self) -> str:
         return self._files.name

@@ -1,10 +1,10 @@
 """``format("zskip")``: a Python data source. Convenient, and slower than `zskip.spark.table` and `zskip.spark.write`.
 
-Spark hands over simple filters joined by AND, never a choice of columns, and the rows pass through Python as Arrow
-batches. It needs nothing internal of Spark.
+Spark pushes down a conjunction of simple filters but no column pruning, and rows pass through Python as Arrow batches.
+No internals of Spark are used.
 
-``CREATE TABLE … USING zskip LOCATION …`` works without a list of columns: Spark gives a source the options of such a
-table once, to ask for its schema, and later the schema alone. So its first field's metadata carries them.
+``CREATE TABLE … USING zskip LOCATION …`` works without a list of columns. Spark passes the options of such a table only
+when it asks for the schema, and later only the schema, so the metadata of the first field carries the options.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark.data_writer import WriteJob, write_job
 from zskip.spark.folder_types import with_spark_types
-from zskip.spark.handoff import Semantics, alike, arrow_schema, require_session, spark_schema
+from zskip.spark.spark_session import Semantics, require_session, same_in_spark
+from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.storage.opening import is_supported
 from zskip.table import Table
 from zskip.writer import Written
@@ -41,7 +42,7 @@ __all__ = ["register_source"]
 
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _PARTITION_BYTES = 128_000_000
-# Which table a table of Spark's catalog stands for, in the metadata of its first column.
+# The key in the metadata of a catalog table's first column whose value is the options of the zskip table.
 _TABLE = "zskip"
 _COMPARISONS = {
     "EqualTo": "=",
@@ -55,11 +56,12 @@ _LIKE = {"StringStartsWith": "startswith", "StringEndsWith": "endswith", "String
 
 
 def register_source(spark: SparkSession) -> None:
-    """Make ``spark.read.format("zskip").load(path)`` known to a session, and ``df.write.format("zskip").save(path)``.
+    """Register ``spark.read.format("zskip").load(path)`` and ``df.write.format("zskip").save(path)`` in a session.
 
-    A write appends to a table that is there, or with ``mode("overwrite")`` replaces its rows, by the table's layout.
-    Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down where the session has set
-    ``spark.sql.python.filterPushdown.enabled`` by now: Spark refuses such a source without it. Executors need zskip.
+    A write appends to an existing table, or replaces its rows with ``mode("overwrite")``, and keeps the table's layout.
+    Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down if the session has
+    ``spark.sql.python.filterPushdown.enabled`` when this is called: without it, Spark refuses a source that takes
+    filters. Executors need zskip.
     """
     require_session(spark)
     pushes = str(spark.conf.get(_PUSH_DOWN, "false")).lower() == "true"
@@ -68,9 +70,9 @@ def register_source(spark: SparkSession) -> None:
 
 @dataclass(slots=True)
 class Pushed:
-    """A table at one version, and Spark's filters on it as texts with their values. It is planned once, in the driver.
+    """A version of a table and the filters pushed down, planned once, in the driver.
 
-    ``columns``: the schema that Spark expects of the rows.
+    ``columns``: the schema that Spark expects · ``filters``: each as SQL with its parameters.
     """
 
     path: str
@@ -84,7 +86,7 @@ class Pushed:
         return open_table(self.path, version=self.version, storage_options=self.storage_options or None)
 
     def predicate(self, schema: Schema) -> Predicate | None:
-        """What the filters say, as far as it can be read: Spark asks them of the rows again."""
+        """The conjunction of the filters that can be bound; Spark applies all filters again."""
         if self.semantics.zone is None:
             return None
         found = []
@@ -102,13 +104,13 @@ class Pushed:
                     )
                 )
             except ZskipError:
-                continue  # Kept, because what cannot be read proves nothing.
-        return alike(conjunction(found), schema) if found else None
+                continue  # A filter that cannot be bound proves nothing.
+        return same_in_spark(conjunction(found), schema) if found else None
 
     def scans(self) -> list[Scan]:
-        """The surviving files in runs of about 128 MB, one for each task; one without a file where none survives.
+        """Scans of about 128 MB of surviving files, one for each task; a single empty scan if no file survives.
 
-        Without the predicate: Spark asks its filters of the rows again, by its own rules.
+        They are unfiltered: Spark applies its filters to the rows.
         """
         table = self.table()
         scan = table.plan(self.predicate(table.snapshot.schema)).scan.unfiltered()
@@ -116,15 +118,14 @@ class Pushed:
 
 
 def batches(scan: Scan, columns: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, in the types that Spark has for them."""
-    # A table of the catalog keeps the columns and types that it was made with.
+    """The rows of one task, with the columns and types of the catalog table, which may be older than the table's."""
     target = arrow_schema(columns)
     for batch in scan.to_batches(target.names):
         yield from pa.Table.from_batches([batch]).cast(target).to_batches()
 
 
 def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]] | None:
-    """A filter of Spark's as SQL with parameters; None where its meaning is not beyond doubt."""
+    """A Spark filter as SQL with parameters; None if the SQL might not mean the same."""
     kind = type(given).__name__
     if kind == "Not":
         inner = as_sql(given.child, types)  # type: ignore[attr-defined]  # each kind of filter has its own fields
@@ -146,7 +147,7 @@ def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]
 
 
 def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
-    """The class that Spark registers. It is made here since its base class comes from pyspark."""
+    """The class that Spark registers. It is defined here because its base class requires pyspark."""
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceArrowWriter,
@@ -170,7 +171,7 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
 
     class PushingReader(Reader):
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-            """All filters are asked of the rows again, whatever is pushed: they choose the files."""
+            """Keep the filters to choose files by, and return all of them: Spark applies them to the rows."""
             arrow = self.pushed.table().schema
             types = {field.name: field.type for field in arrow}
             found = (as_sql(given, types) for given in filters)
@@ -195,7 +196,7 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             self.job.abort(_written(messages))
 
     class Source(DataSource):
-        installed = _Installed()  # first, so that it is unpickled before what needs zskip
+        installed = _RequireZskip()  # first, so that it is unpickled before anything that needs zskip
 
         @classmethod
         def name(cls) -> str:
@@ -224,8 +225,8 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
     return Source
 
 
-class _Installed:
-    """Unpickled, it raises an error that says what to do where zskip is missing."""
+class _RequireZskip:
+    """Raises a helpful error when it is unpickled where zskip is not installed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, (_REQUIRE_ZSKIP,)

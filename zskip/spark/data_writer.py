@@ -1,4 +1,4 @@
-"""``df.write.format("zskip")``: tasks write data files by a table's layout, then the driver commits all of them."""
+"""``df.write.format("zskip")``: tasks write data files in a table's layout, then the driver commits all of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from zskip.writer.row_source import of_reader
 
 __all__ = ["WriteJob", "write_job"]
 
-# Of each task: an executor runs several at once.
+# The resources of one task: an executor runs several at once.
 _TASK = WriteOptions(threads=1, memory_limit="512MB")
 
 
 def write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, overwrite: bool) -> WriteJob:
     """A job that appends rows with this schema to the newest version of a table, or replaces all of its rows.
 
-    Raises `TableNotFound`, `SchemaMismatch`, and `InvalidOption` for a table that has no layout to write by.
+    Raises `TableNotFound`, `SchemaMismatch`, and `InvalidOption` for a table without a layout.
     """
     job = WriteJob(path, storage_options, 0, storable_schema(rows), overwrite)
     base = tablelog.load(job.storage)
@@ -50,7 +50,7 @@ def write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, ov
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """The rows of a DataFrame on their way into a table. It is sent to the tasks. ``version``: that it is based on."""
+    """A write of a DataFrame, as Spark sends it to the tasks. ``version``: the table's version that it is based on."""
 
     path: str
     storage_options: dict[str, Any] = field(repr=False)
@@ -63,7 +63,7 @@ class WriteJob:
         return open_storage(self.path, self.storage_options or None)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Write the rows of a task. After an error none of its files is left."""
+        """Write the rows of a task. After an error none of its files remains."""
         storage, base = self._base()
         routing, rows_per_file = append.routing_of(storage, base)
         given = of_reader(pa.RecordBatchReader.from_batches(self.rows, self._cast(batches)))
@@ -71,7 +71,7 @@ class WriteJob:
         return write_files(given, storage, Schema(schema), append.kept_options(base, _TASK), routing, rows_per_file)
 
     def commit(self, parts: Sequence[Written]) -> None:
-        """Commit the files of all tasks at once. Raises `CommitConflict`; none of the files is left then."""
+        """Commit the files of all tasks at once. Raises `CommitConflict` after removing the files."""
         storage, base = self._base()
         routing, rows_per_file = append.routing_of(storage, base)
         assert routing is not None  # `write_job` requires a layout
@@ -93,7 +93,7 @@ class WriteJob:
                 append.append(storage, base, given, WriteOptions(), backend=done)
 
     def abort(self, parts: Sequence[Written]) -> None:
-        """Remove the files of the tasks that had succeeded."""
+        """Remove the files of the tasks that succeeded."""
         for part in parts:
             append.removal(self.storage, part)()
 

@@ -1,4 +1,4 @@
-"""Footers read on the executors: for folders and writes with more files than one machine reads quickly."""
+"""Reading footers on the executors, for folders and writes with more files than one machine reads quickly."""
 
 from __future__ import annotations
 
@@ -30,31 +30,32 @@ __all__ = ["chunks_of", "on_executors", "read_footers", "read_foreign_footers"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_MANY = 2000
-_PER_TASK = 500
+_READ_IN_DRIVER = 2000  # files, fewer than this
+_FILES_PER_TASK = 500
 
 
 def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], schema: Schema) -> DataFiles:
-    """What the footers of files that Spark wrote tell; and of columns that hold NaN, what the rows tell.
+    """The statistics of files that Spark wrote: from their footers, and for floating-point columns from their rows.
 
-    On the executors where there are many files; those need zskip installed. What only the driver's Hadoop client
-    reaches is read in the driver, and by Spark's own scan. Raises `CorruptFile`.
+    Many files are read on the executors, which need zskip installed. Files that only the driver's Hadoop client reaches
+    are read in the driver, their rows by Spark's own scan. Raises `CorruptFile`.
     """
     if isinstance(storage, HadoopStorage):
         _, files = footers.read(storage, list(paths), schema)
-        return floats.with_float_statistics(spark, storage, _with_floats(schema), files)
-    if len(paths) < _MANY:
-        return _complete(storage, list(paths), schema)
-    work = partial(_complete_files, storage, arrow=schema.arrow)
-    return DataFiles.concat(on_executors(spark, work, chunks_of(paths, _PER_TASK)))
+        return floats.with_float_statistics(spark, storage, _floats_of(schema), files)
+    if len(paths) < _READ_IN_DRIVER:
+        return _with_float_statistics(storage, schema, list(paths))
+    work = partial(_with_float_statistics, storage, schema)
+    return DataFiles.concat(on_executors(spark, work, chunks_of(paths, _FILES_PER_TASK)))
 
 
 def read_foreign_footers(
     spark: SparkSession, storage: Storage, listing: Listing, *, files_per_task: int, deep_scan: bool
 ) -> tuple[Schema, DataFiles]:
-    """The schema of files that anyone wrote, and what their footers tell, in the order of the paths' bytes.
+    """The common schema of files of any writer, and the statistics in their footers, sorted by path bytes.
 
-    What only the driver's Hadoop client reaches is read in the driver. Raises `CorruptFile` and `SchemaMismatch`.
+    Files that only the driver's Hadoop client reaches are read in the driver. Raises `CorruptFile` and
+    `SchemaMismatch`.
     """
     paths = sorted(listing.path.to_pylist(), key=str.encode)
     if isinstance(storage, HadoopStorage):
@@ -64,22 +65,22 @@ def read_foreign_footers(
     found = on_executors(spark, partial(_foreign, storage, arrow=None, deep_scan=deep_scan), chunks)
     schemas = [schema for schema, _ in found]
     if any(not schema.equals(schemas[0]) for schema in schemas):
-        # Statistics are kept in the table's types, which no part alone can know.
+        # Read again: statistics have the table's types, which depend on the files of all chunks.
         union = united([(chunk[0], schema) for chunk, schema in zip(chunks, schemas, strict=True)])
         found = on_executors(spark, partial(_foreign, storage, arrow=union, deep_scan=deep_scan), chunks)
     files = DataFiles.concat([files for _, files in found])
-    # As they were listed, before anything was read: a file that is replaced meanwhile is then seen to have changed.
+    # From the listing, which is older than the footers, so that a file replaced in between counts as changed.
     listed = listing.take(np.asarray(pc.index_in(files.path, listing.path)).astype(np.int64))
     return Schema(found[0][0]), replace(files, size=listed.size, modified=listed.modified, etag=listed.etag)
 
 
 def chunks_of(items: Sequence[Item], length: int) -> list[list[Item]]:
-    """The items in lists of so many."""
+    """The items in lists of at most ``length``."""
     return [list(items[start : start + length]) for start in range(0, len(items), length)]
 
 
 def on_executors(spark: SparkSession, work: Callable[[list[Item]], Result], chunks: list[list[Item]]) -> list[Result]:
-    """The results of the work on each chunk of items, in their order. An error that it raises is raised here."""
+    """The result of ``work`` for each chunk, in order. Raises the first `ZskipError` that ``work`` raises."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -103,13 +104,9 @@ def _outcome(work: Callable[[list[Item]], Result], items: list[Item]) -> Result 
         return error
 
 
-def _complete(storage: Storage, paths: list[str], schema: Schema) -> DataFiles:
+def _with_float_statistics(storage: Storage, schema: Schema, paths: list[str]) -> DataFiles:
     _, files = footers.read(storage, paths, schema)
-    return from_rows.with_statistics_from_rows(storage, _with_floats(schema), files)
-
-
-def _complete_files(storage: Storage, paths: list[str], arrow: pa.Schema) -> DataFiles:
-    return _complete(storage, paths, Schema(arrow))
+    return from_rows.with_statistics_from_rows(storage, _floats_of(schema), files)
 
 
 def _foreign(
@@ -119,7 +116,7 @@ def _foreign(
     return table.arrow, from_rows.with_statistics_from_rows(storage, table, files) if deep_scan else files
 
 
-def _with_floats(schema: Schema) -> Schema:
+def _floats_of(schema: Schema) -> Schema:
     return Schema(pa.schema([field for field in schema.arrow if _holds_floats(field.type)]))
 
 

@@ -22,18 +22,18 @@ from zskip.writer.sketching import keys_of_file, segments_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["each", "sketched"]
+__all__ = ["map_items", "sketched"]
 
-_PER_TASK, _TASKS_AT_ONCE = 4, 64
+_ITEMS_PER_TASK, _TASKS_AT_ONCE = 4, 64
 
 
 def sketched(
     spark: SparkSession, storage: Storage, schema: Schema, options: WriteOptions, files: DataFiles
 ) -> tuple[DataFiles, tuple[SketchRecord, ...]]:
-    """The files with ids, and the segments of the sketches that the options name; as they are where these name none.
+    """The files with ids, and the segments of the sketches that the options name. Without sketches, files get no ids.
 
-    The keys of 256 files at most are in the driver at once, beside its own memory for sorting. Raises `CorruptFile`;
-    nothing is left behind then.
+    The driver holds the keys of at most 256 files at once, besides its memory for sorting. Raises `CorruptFile` after
+    removing the segments.
     """
     names = named_sketches(options.sketches, schema)
     if not names:
@@ -43,22 +43,22 @@ def sketched(
     drafts = Drafts(storage)
     try:
         read = partial(keys_of_file, storage, schema, tuple(options.partition_by), names)
-        keys = each(spark, storage, read, paths, options)
+        keys = map_items(spark, storage, read, paths, options)
         return files, segments_of(drafts, names, keys, paths, files.id.to_numpy(), options)
     except BaseException:
         drafts.discard()
         raise
 
 
-def each(
+def map_items(
     spark: SparkSession, storage: Storage, work: Callable[[Any], Any], items: Sequence[Any], options: WriteOptions
 ) -> Generator[Any, None, None]:
-    """As `Backend.each`, on the executors. What only the driver's Hadoop client reaches is read in the driver."""
+    """`Backend.map` on the executors; in the driver for files that only its Hadoop client reaches."""
     if isinstance(storage, HadoopStorage):
         yield from map(work, items)
         return
-    for some in chunks_of(items, _PER_TASK * _TASKS_AT_ONCE):
-        for found in on_executors(spark, partial(_all_of, work), chunks_of(some, _PER_TASK)):
+    for some in chunks_of(items, _ITEMS_PER_TASK * _TASKS_AT_ONCE):
+        for found in on_executors(spark, partial(_all_of, work), chunks_of(some, _ITEMS_PER_TASK)):
             yield from found
 
 

@@ -1,9 +1,9 @@
-"""Spark's ``FileIndex``, in Python: Spark's planner asks it for the files of a scan, and hands it the filters.
+"""Spark's ``FileIndex`` in Python: Spark's planner passes it the filters of a scan and gets the files to read.
 
     Spark's planner ── listFiles(partition filters, data filters) ──▶ FileIndex ──▶ plan ──▶ survivors ──▶ native scan
 
-The interface is Spark's own and not public. It is tried once in each session; where it does not fit, `self_pruning`
-says so with `Unsupported`. Inside Spark's planner nothing is ever raised: what cannot be planned is read whole.
+The interface is internal to Spark. `self_pruning` calls its methods once and raises `Unsupported` if it has changed. No
+method raises inside Spark's planner: where planning fails, all files are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["FileIndex", "self_pruning"]
 
 
 def self_pruning(files: SnapshotFiles) -> DataFrame:
-    """A DataFrame over all files of a snapshot, of which Spark reads those that its filters leave.
+    """A DataFrame over all files of a snapshot. Spark reads only those that its filters do not rule out.
 
     Raises `Unsupported`.
     """
@@ -41,16 +41,17 @@ def self_pruning(files: SnapshotFiles) -> DataFrame:
             jvm.session,
         )
         rows = DataFrame(jvm.session.baseRelationToDataFrame(relation), jvm.spark)
-        file_index.try_out(relation)
+        file_index.require_compatible(relation)
     except (Py4JError, TypeError, AttributeError) as error:
         raise Unsupported(one_line(error)) from error
     return rows
 
 
 class FileIndex(Proxy):
-    """Spark's trait of that name over one snapshot. Java holds it by a proxy, for as long as a relation needs it.
+    """Spark's trait ``FileIndex`` over one snapshot. Java holds a proxy for as long as a relation needs it.
 
-    Equal where they read the same version of the same table, so that Spark shares exchanges and caches between them.
+    Two are equal if they read the same version of the same table, so that Spark shares exchanges and caches between
+    them.
     """
 
     class Java:
@@ -58,12 +59,12 @@ class FileIndex(Proxy):
 
     def __init__(self, files: SnapshotFiles) -> None:
         self._files, self._jvm = files, files.jvm
-        # Spark asks for these over and over while it plans, and each answer that is made anew takes milliseconds.
+        # Spark calls for these repeatedly while it plans, and making each takes milliseconds.
         self._roots: Any = files.jvm.seq([files.jvm.path(spark_uri(files.index.storage, ""))])
         self._nothing: Any = files.jvm.class_("scala.Option").empty()
 
-    def try_out(self, relation: Any) -> None:
-        """Let Spark call every method that a scan needs, once. Raises as py4j does."""
+    def require_compatible(self, relation: Any) -> None:
+        """Have Spark call every method that a scan needs. Raises `Unsupported`, and py4j's errors."""
         relation.hashCode()
         relation.toString()
         if relation.sizeInBytes() < self.sizeInBytes() or not self._jvm.seq([self]).contains(self):
@@ -74,7 +75,7 @@ class FileIndex(Proxy):
     def identity(self) -> str:
         return self._files.name
 
-    # --- what Spark calls; the names are its own ---
+    # --- called by Spark ---
 
     def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
         """The files that may hold a row for which all filters are TRUE, by partition."""
@@ -91,14 +92,14 @@ class FileIndex(Proxy):
         return self._files.reader(self._files.survivors(None).scan).inputFiles()
 
     def sizeInBytes(self) -> int:  # noqa: N802
-        """Of the whole table: from it Spark decides what to broadcast."""
+        """The size of the whole table, by which Spark decides what to broadcast."""
         return self._files.size
 
     def partitionSchema(self) -> Any:  # noqa: N802
         return self._jvm.types(self._files.partitions)
 
     def refresh(self) -> None:
-        """Nothing: a snapshot does not change. A folder that is only indexed is listed anew by each plan."""
+        """Do nothing: a snapshot never changes, and a folder that is only indexed is listed by each plan."""
 
     def metadataOpsTimeNs(self) -> Any:  # noqa: N802
         return self._nothing

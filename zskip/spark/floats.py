@@ -1,6 +1,6 @@
-"""Statistics that footers lack for float columns, such as NaN counts, aggregated by Spark from the written rows.
+"""Statistics that footers lack for floating-point columns, such as NaN counts, aggregated by Spark from the rows.
 
-Only these columns are read, by Spark's own scan, where the files are out of reach for Python.
+Spark's own scan reads these columns of files that Python cannot reach.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 from zskip.errors import CorruptFile
 from zskip.parquet.footers import hull
 from zskip.schema import Column, Schema
-from zskip.spark.handoff import manifest, setting, spark_schema, spark_uri
+from zskip.spark.handoff import manifest, spark_uri
+from zskip.spark.spark_session import setting
+from zskip.spark.spark_types import spark_schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage
 from zskip.types import may_hold_nan
@@ -31,11 +33,11 @@ _FILE, _ROW, _GROUP, _COUNT, _STARTS = (f"__zskip_{name}" for name in ("file", "
 
 
 def with_float_statistics(spark: SparkSession, storage: Storage, schema: Schema, files: DataFiles) -> DataFiles:
-    """The same files with the bounds, NULL and NaN counts of each row group in the columns of floats of a schema.
+    """The files with the bounds and the NULL and NaN counts of each row group's floating-point columns.
 
-    ``schema``: the top-level columns that hold them. The files must be Spark's, with columns of these very types, and
-    no two of one name: Spark and Hadoop write paths each in its own way.
-    Raises `CorruptFile` where the rows are not those that the footers tell of.
+    ``schema``: the top-level columns that hold them. Spark must have written the files with exactly these types. File
+    names must be unique, because Spark and Hadoop spell paths differently. Raises `CorruptFile` if row counts differ
+    from the footers'.
     """
     floats = [column for column in schema if may_hold_nan(column.type) and column.path in files.row_groups.columns]
     if not floats or not len(files):
@@ -66,7 +68,7 @@ def with_float_statistics(spark: SparkSession, storage: Storage, schema: Schema,
 def _aggregated(
     spark: SparkSession, rows: DataFrame, floats: Sequence[Column], files: DataFiles, names: pa.StringArray
 ) -> DataFrame:
-    """One row for each row group: its file's name, its number in it, and what its columns hold."""
+    """One row for each row group: its file's name, its number in the file, its row count and statistics."""
     from pyspark.sql import functions as f
 
     name = f.substring_index(f.col("_metadata.file_path"), "/", -1)
@@ -79,7 +81,7 @@ def _aggregated(
         length = int(inner[0]) if len(inner) else int(lengths.max(initial=1))
         group = f.floor(f.col(_ROW) / max(length, 1)).cast("bigint")
     else:
-        # Where row groups were cut by their size, each file says where its own begin.
+        # Row groups were cut by size: join the first row of each row group of a file.
         ends = np.cumsum(lengths)
         first = np.split(ends - lengths, files.first_row_group[1:-1])
         starts = pa.array([(each - each[:1].sum()).tolist() for each in first], pa.list_(pa.int64()))
@@ -103,6 +105,8 @@ def _column_statistics(found: pa.Table, position: int, column: Column, place: pa
     lower, upper, nulls, nans = (
         found[f"{name}{position}"].combine_chunks().take(place) for name in ("lower", "upper", "nulls", "nans")
     )
-    nulls, nans = (pc.fill_null(count, 0).cast(pa.int64()) for count in (nulls, nans))  # of row groups without rows
+    nulls, nans = (
+        pc.fill_null(count, 0).cast(pa.int64()) for count in (nulls, nans)
+    )  # null for row groups without rows
     exact = pc.if_else(pc.is_valid(lower), True, pa.scalar(None, pa.bool_()))
     return ColumnStatistics(lower.cast(column.type), upper.cast(column.type), nulls, nans, exact, exact)

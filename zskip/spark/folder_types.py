@@ -1,11 +1,11 @@
-"""The types that Spark's own reader infers for partition columns of foreign folders.
+"""The types that Spark infers for the partition columns of foreign folders.
 
-| values in the names | zskip's index, DuckDB | Spark |
+| values in folder names | zskip's index, DuckDB | Spark |
 | --- | --- | --- |
-| whole numbers that all fit 32 bits | BIGINT | INT |
-| other whole numbers | BIGINT | BIGINT |
+| integers that all fit 32 bits | BIGINT | INT |
+| other integers | BIGINT | BIGINT |
 
-A session's arithmetic overflows by these types, so its predicates are bound to them as well.
+In Spark, arithmetic overflows according to these types, so predicates must be bound to them as well.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _INT = np.iinfo(np.int32)
 
 
 def with_spark_types(table: Table) -> Table:
-    """The table with its folder columns in the types of ``spark.read.parquet``; the table itself where they are alike.
+    """The table with its partition columns in the types of ``spark.read.parquet``.
 
-    Only for folders that zskip indexed: a table that zskip wrote, and one of another format, knows its own types. A
-    folder is listed, since a file that the index does not know yet can widen a column.
+    Only folders that zskip indexed change: tables that zskip wrote and tables of other formats record their types. The
+    folder is listed, because a file that is not in the index yet can widen a column.
     """
     index, snapshot = table.index, table.snapshot
     if snapshot.managed or index.source is not None:
@@ -59,7 +59,7 @@ def _narrowed(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
 
 
 def _fit(ranges: Ranges) -> bool:
-    """Whether all values within these ranges are known to fit 32 bits."""
+    """Whether all values in these ranges certainly fit 32 bits."""
     may_have_value = pc.fill_null(ranges.has_value, True)
     lower, upper = ranges.lower.filter(may_have_value), ranges.upper.filter(may_have_value)
     if lower.null_count or upper.null_count:
@@ -68,7 +68,7 @@ def _fit(ranges: Ranges) -> bool:
 
 
 def _all_fit(texts: pa.StringArray | None) -> bool:
-    """Whether the texts of new folders are whole numbers of 32 bits; null and `hive.NULL` are no value."""
+    """Whether the values of new folders, except null and `hive.NULL`, are 32-bit integers."""
     if texts is None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""`HadoopStorage`: a table in any file system that Spark supports, through the session's own Hadoop client.
+"""`HadoopStorage`: tables in any file system that Spark supports, through the session's Hadoop client.
 
     hdfs://, webhdfs://, viewfs://, ofs://, abfss://container@account/… ── py4j ──▶ org.apache.hadoop.fs in the driver
 
@@ -6,9 +6,8 @@ A log entry is written under a temporary name and renamed without overwriting, s
 all, and the second of two writers is refused. Only some file systems guarantee this refusal; on others tables can be
 read but not written.
 
-Why not `pyarrow.fs.HadoopFileSystem`: of nine schemes of Hadoop that were tried it knows two (hdfs, viewfs); it needs
-libhdfs, which neither pyarrow nor PySpark contains; and it starts a JVM of its own, without the session's
-configuration.
+`pyarrow.fs.HadoopFileSystem` is no substitute: it supports two of nine tested Hadoop schemes (hdfs, viewfs), needs
+libhdfs, which neither pyarrow nor PySpark ships, and starts a second JVM without the session's configuration.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ import pyarrow.compute as pc
 
 from zskip import storage as storages
 from zskip.errors import InvalidOption, TableError, UnsupportedStore
-from zskip.spark.handoff import is_connect, require_session
 from zskip.spark.jvm import one_line
+from zskip.spark.spark_session import is_connect, require_session
 from zskip.storage import Listing, Storage
 from zskip.storage.opening import is_supported
 from zskip.storage.secrets import refuse_secrets
@@ -42,14 +41,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HadoopStorage", "open_storage"]
 
-# File systems whose rename atomically refuses an existing name. For abfs, only accounts with a hierarchical namespace.
+# File systems whose rename atomically fails if the target exists; of abfs, accounts with a hierarchical namespace.
 _ATOMIC = {"hdfs", "webhdfs", "swebhdfs"}
 _ATOMIC_WITH_HIERARCHY = {"abfs", "abfss"}
 _HAS_HIERARCHY = "fs.capability.paths.acls"
 _PROMISED = "atomic_rename"
 
 _FEW, _AT_ONCE = 16, 16
-_MOST_BYTES = (1 << 31) - 9  # of an array in Java
+_MAX_ARRAY_BYTES = (1 << 31) - 9  # of a Java array
 _CHUNK_BYTES = 8 << 20
 _NOT_THERE = ("FileNotFoundException", "NoSuchFileException")
 _NOT_ALLOWED = ("AccessControlException", "AccessDeniedException", "AuthorizationException")
@@ -61,9 +60,9 @@ def open_storage(
 ) -> Storage:
     """The storage at a path or URL: zskip's own for the schemes that it supports, else the session's Hadoop client.
 
-    Hadoop is configured as usual in Spark: by its own files and ``spark.hadoop.…``. The only option here is
-    ``atomic_rename=True``: you guarantee that a file system which zskip does not know atomically refuses to rename a
-    file to an existing name, so that tables can be written there.
+    Hadoop is configured as usual in Spark: by its own files and ``spark.hadoop.…``. The only storage option is
+    ``atomic_rename=True``, your guarantee that renaming a file to an existing name fails atomically. It permits writing
+    to a file system that zskip does not know.
 
     Raises `InvalidOption` for a scheme that neither supports, and on Spark Connect, which has no Hadoop client.
     """
@@ -88,12 +87,12 @@ def open_storage(
 
 
 class HadoopStorage:
-    """A folder of a Hadoop file system, used in the driver while the session exists."""
+    """A folder of a Hadoop file system. Only the driver can use it, while the session exists."""
 
     local = None
 
     def __init__(self, spark: SparkSession, url: str, *, atomic_rename: bool = False) -> None:
-        """Raises `InvalidOption` where the session's Hadoop has no file system for the URL, or does not reach it."""
+        """Raises `InvalidOption` if Hadoop has no file system for the URL or cannot reach it."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -128,7 +127,7 @@ class HadoopStorage:
         return HadoopStorage(self._session, str(above.toString()), atomic_rename=self._promised)
 
     def _at(self, path: str) -> Any:
-        """A file's Java ``Path``; the table's own for the empty path."""
+        """A file's Java ``Path``; the table's for the empty path."""
         return self._hadoop.Path(self.uri_of(path) if path else f"{self.uri}/")
 
     # --- reading ---
@@ -149,7 +148,7 @@ class HadoopStorage:
         return Listing(path, *rest).take(np.asarray(pc.sort_indices(path)).astype(np.int64))
 
     def _listed(self, folders: Sequence[str], hidden: bool) -> tuple[Listing, Sequence[str]]:
-        """The files in some folders, and the folders in them. A folder that is not there holds nothing."""
+        """The files and the subfolders of some folders. A missing folder counts as empty."""
         statuses = self._java.java.util.ArrayList()
         for folder in folders:
             with suppress(FileNotFoundError), self._translated(folder):
@@ -168,14 +167,14 @@ class HadoopStorage:
         return listing.take(chosen), path.filter(pc.and_(shown, is_folder)).to_pylist()
 
     def _inner(self, uris: pa.StringArray) -> pa.StringArray:
-        """Paths inside the table, of qualified ones: Java prints no slashes where there is no authority."""
+        """Paths relative to the table, from URIs as Java prints them: without slashes if there is no authority."""
         root = re.sub(r"^([^:]+)://(/|$)", r"\1:\2", self.uri)
         if not pc.all(pc.starts_with(uris, f"{root}/"), min_count=0).as_py():
             raise TableError(f"The file system lists {uris[0].as_py()} below {self.uri}, where it is not.")
         return pc.utf8_slice_codeunits(uris, len(root) + 1)
 
     def _column(self, statuses: Any, getter: str) -> pa.StringArray:
-        """What a getter says of each of a Java list of ``FileStatus``, as text: a handful of calls, however many."""
+        """The results of a getter for a Java list of ``FileStatus``, as text, in a fixed number of calls to Java."""
         if statuses.isEmpty():
             return pa.array([], pa.string())
         paths_list = self._lists.mappingRemoteIterator(
@@ -189,7 +188,7 @@ class HadoopStorage:
 
     @cached_property
     def _getters(self) -> Mapping[str, Any]:
-        """Getters of ``FileStatus`` that print what they get, as functions that Hadoop's iterators take."""
+        """Getters of ``FileStatus`` whose results are printed, as functions for Hadoop's iterators."""
         found = self._java.java.lang.invoke.MethodHandles.publicLookup()
         method_type = self._java.java.lang.invoke.MethodType.methodType
         named = self._java.java.lang.Class.forName
@@ -220,7 +219,7 @@ class HadoopStorage:
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
         if len(paths) <= _FEW:
             return Listing.of(map(self._status, paths))
-        # A folder is listed in fewer calls than its files are asked for one by one.
+        # Listing folders takes fewer calls than querying many files one by one.
         folders = {path.rpartition("/")[0] for path in paths}
         listed, _ = self._listed(sorted(folders), hidden=True)
         wanted = pa.array(sorted(paths, key=str.encode), pa.string())
@@ -240,7 +239,7 @@ class HadoopStorage:
             table_path(path)
 
     def read(self, path: str) -> bytes:
-        return self.read_range(path, 0, _MOST_BYTES)
+        return self.read_range(path, 0, _MAX_ARRAY_BYTES)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         if start < 0:
@@ -250,11 +249,11 @@ class HadoopStorage:
                 stream = self._files.open(self._at(path))
                 try:
                     stream.seek(start)
-                    return bytes(stream.readNBytes(min(length, _MOST_BYTES)))
+                    return bytes(stream.readNBytes(min(length, _MAX_ARRAY_BYTES)))
                 finally:
                     stream.close()
         except TableError:
-            # For a range that begins after the end, Hadoop raises where a file returns nothing.
+            # Hadoop raises for a range after the end, where a local file returns no bytes.
             if start and self._size(path) <= start:
                 return b""
             raise
@@ -271,7 +270,7 @@ class HadoopStorage:
     # --- writing ---
 
     def require_writable(self) -> None:
-        """Raise `UnsupportedStore` where a commit could lose another writer's."""
+        """Raise `UnsupportedStore` if a commit could overwrite another writer's."""
         if not self._promised and self._scheme not in _ATOMIC:
             raise UnsupportedStore(
                 f"{self.uri} is in a file system, {self._scheme}://, that is not known to refuse atomically to rename "
@@ -283,7 +282,7 @@ class HadoopStorage:
 
     @cached_property
     def _scheme(self) -> str:
-        """The scheme of the file system that holds the log, mounts resolved."""
+        """The scheme of the file system that holds the log, with mounts resolved."""
         segments = f"{self.uri}/_zskip/log".split("/")
         for end in range(len(segments), 2, -1):
             with suppress(FileNotFoundError), self._translated(""):
@@ -325,7 +324,7 @@ class HadoopStorage:
         return True
 
     def _write_temporary(self, path: str, data: bytes | BinaryIO) -> str:
-        """Write a file under a name that no reader looks at, durably, and return that name."""
+        """Write a file durably under a name that readers ignore, and return that name."""
         self.require_writable()
         folder, _, name = table_path(path).rpartition("/")
         temporary = f"{folder}/.{name[:100]}.{secrets.token_hex(8)}.tmp".lstrip("/")
@@ -341,7 +340,7 @@ class HadoopStorage:
                 finally:
                     stream.close()
         except BaseException:
-            with suppress(OSError):  # it is an orphan, and vacuum's
+            with suppress(OSError):  # vacuum removes orphans
                 self.delete([temporary])
             raise
         return temporary
@@ -351,7 +350,7 @@ class HadoopStorage:
         return cast(BinaryIO, Upload(partial(self._publish, table_path(path))))
 
     def make_durable(self, paths: Sequence[str]) -> None:
-        """Nothing to do: a file that was closed is as durable as its file system makes it."""
+        """Do nothing: a closed file is as durable as its file system makes it."""
 
     def move(self, source: str, target: str) -> None:
         self.require_writable()
@@ -360,7 +359,7 @@ class HadoopStorage:
         try:
             with self._translated(source):
                 self._names.rename(self._at(source), self._at(target), overwrite)
-        except FileNotFoundError:  # the file, or the folder that it is to go to
+        except FileNotFoundError:  # the file or its target folder is missing
             with self._translated(source):
                 self._files.mkdirs(self._at(folder))
                 self._names.rename(self._at(source), self._at(target), overwrite)
@@ -384,16 +383,16 @@ class HadoopStorage:
             _, folders = self._listed(folders, hidden=True)
             below = [*below, *folders]
         for one in reversed(below):
-            with suppress(OSError):  # one that is not empty is in use
+            with suppress(OSError):  # a folder that is not empty stays
                 self._delete(one)
 
     # --- errors ---
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:
-        """Java's errors as those of a file system, with the place named."""
+        """Raise Java's errors as Python's file system errors or `TableError`, with the path."""
         from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException  # what PySpark makes of some of Java's, the unchecked ones
+        from pyspark.errors import PySparkException  # PySpark converts some unchecked Java exceptions
 
         try:
             yield

@@ -1,58 +1,46 @@
 """A plan's files as a Spark DataFrame: a native scan with an explicit schema, without listing folders.
 
-The files are handed over as a **manifest**: a folder whose ``_spark_metadata/0`` names them with their sizes, as
-Spark's own file sink leaves one. Ten thousand files take half a second that way, and half a minute as a list of paths.
+The files are passed as a **manifest**: a folder whose ``_spark_metadata/0`` lists them with their sizes, in the format
+of Spark's file sink. Ten thousand files take half a second as a manifest, and half a minute as a list of paths.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
 from zskip import types as t
 from zskip.binder import bind
-from zskip.errors import CorruptFile, InvalidOption, MissingDependency, SchemaError, UnsupportedSql
-from zskip.expr import Predicate, conjunction
+from zskip.errors import CorruptFile, UnsupportedSql
 from zskip.plan import Survivors, find_survivors
 from zskip.scan import Scan
 from zskip.schema import Schema, names_given
+from zskip.spark.meaning_settings import require_proved_meaning
+from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark, setting
+from zskip.spark.spark_types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
     from zskip.storage import Storage
 
-from zskip.spark.meaning_settings import require_proved_meaning
 
 __all__ = [
-    "Semantics",
-    "alike",
-    "arrow_schema",
     "column",
-    "is_connect",
     "manifest",
     "named_files",
     "parquet_options",
     "read_files",
-    "require_pyspark",
-    "require_session",
-    "setting",
-    "spark_schema",
     "spark_uri",
     "to_spark",
 ]
@@ -61,13 +49,13 @@ _LIST_IN_THE_DRIVER = {"spark.sql.sources.parallelPartitionDiscovery.threshold":
 
 
 def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
-    """The rows that the predicate of the survivors selects, read from the surviving files alone.
+    """The rows that the survivors' predicate selects, read from the surviving files only.
 
-    The session's settings are afterwards as they were. Raises `SchemaError` for a column that Spark cannot read (name
-    the others in ``columns``), and `UnsupportedSql` where the predicate cannot be said in Spark's SQL.
+    Settings of the session that change during the call are restored. Raises `SchemaError` for a column that Spark
+    cannot read (name the others in ``columns``), and `UnsupportedSql` if Spark's SQL cannot express the predicate.
     """
     require_session(spark)
-    where, scan = _in_session(survivors, spark)
+    where, scan = _planned_for(survivors, spark)
     schema = scan.schema
     given = schema.arrow.names if columns is None else names_given(columns, "columns")
     wanted = [name if columns is None else schema.column(name).parts[0] for name in given]
@@ -80,10 +68,10 @@ def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] |
     return rows if read == wanted else rows.select([column(name) for name in wanted])
 
 
-def _in_session(survivors: Survivors, spark: SparkSession) -> tuple[str | None, Scan]:
-    """The filter as Spark's SQL, and the files that it leaves under the session's own zone and mode.
+def _planned_for(survivors: Survivors, spark: SparkSession) -> tuple[str | None, Scan]:
+    """The predicate as Spark's SQL, and its surviving files under the session's time zone and ANSI mode.
 
-    The proof has to stand on the meaning that Spark will give the text, whatever it was planned under before.
+    It is planned again, because the session may give the text another meaning than it had when it was planned.
     """
     if survivors.predicate is None:
         return None, survivors.scan
@@ -99,70 +87,26 @@ def _in_session(survivors: Survivors, spark: SparkSession) -> tuple[str | None, 
     predicate = None
     if semantics.zone is not None:
         bound = bind(where, schema, dialect="spark", timezone=semantics.zone.key, ansi=semantics.ansi)
-        predicate = alike(bound, schema)
+        predicate = same_in_spark(bound, schema)
     return where, find_survivors(survivors.index, predicate, changes=survivors.changes).scan
 
 
-def alike(predicate: Predicate, schema: Schema) -> Predicate | None:
-    """The conjuncts over columns that Spark reads as the same values as Arrow does; None where there is none.
-
-    INT96 is an instant to Spark and a local time to Arrow; a duration is a number to Spark.
-    """
-    differs = {
-        path
-        for path, column in schema.columns.items()
-        if t.is_duration(column.type) or (t.is_timestamp(column.type) and column.type.unit == "ns")
-    }
-    parts = [part for part in predicate.conjuncts if not part.columns & differs]
-    return conjunction(parts) if parts else None
-
-
-@dataclass(frozen=True, slots=True)
-class Semantics:
-    """What a session says of SQL's meaning: its time zone, as Java names it; whether errors raise, and case counts."""
-
-    timezone: str
-    ansi: bool
-    case_sensitive: bool = False
-
-    @staticmethod
-    def of(spark: SparkSession) -> Semantics:
-        """The settings of a session."""
-        ansi, case = (str(spark.conf.get(f"spark.sql.{key}")).lower() for key in ("ansi.enabled", "caseSensitive"))
-        return Semantics(str(spark.conf.get("spark.sql.session.timeZone")), ansi == "true", case == "true")
-
-    @property
-    def zone(self) -> ZoneInfo | None:
-        """The zone with all its clock changes; None where Python does not know the name.
-
-        >>> Semantics("+02:00", True).zone, Semantics("GMT-03:30", True).zone
-        (zoneinfo.ZoneInfo(key='Etc/GMT-2'), None)
-        """
-        offset = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])0?(\d\d?)(?::?00)?", self.timezone)
-        # POSIX counts hours west of Greenwich.
-        name = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}" if offset else self.timezone
-        try:
-            return ZoneInfo("UTC" if name in ("Z", "Etc/UTC", "Etc/GMT+0", "Etc/GMT-0") else name)
-        except (KeyError, ValueError, OSError):
-            return None
-
-
 def named_files(scan: Scan) -> list[tuple[str, int]]:
-    """The files of a scan, each by its URI and its size in bytes: a wrong size would cut it short."""
+    """The URI and the size in bytes of each file of a scan. Spark reads no further than this size."""
     uris = (spark_uri(scan.storage, path) for path in scan.relative_paths)
     return list(zip(uris, scan.sizes, strict=True))
 
 
 def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
-    """A DataFrame over exactly the files of a scan, unfiltered. Rows that another format has deleted are left out.
+    """A DataFrame over exactly the files of a scan, unfiltered, without rows deleted by another table format.
 
-    Raises `CorruptFile` if Spark does not take all of them.
+    Raises `CorruptFile` if Spark does not take all files.
     """
     types = spark_schema(schema)
     if not len(scan):
         return spark.createDataFrame([], types)
     if not scan.plain:
-        # Spark's Parquet reader knows neither deleted rows nor what only the log says: they come through this machine.
+        # Spark's Parquet reader cannot apply deletes or column mappings: zskip reads these files on this machine.
         touched = np.array([path in scan.deletes for path in scan.relative_paths])
         rest = scan.narrowed(~touched)
         if len(rest) and rest.plain:
@@ -175,8 +119,8 @@ def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
     if not is_connect(spark):
         with manifest(named) as folder:
             return _all_taken(_read_manifest(spark, folder, types, options), len(scan))
-    # A Connect server resolves the plan anew for each run: the manifest has to outlive the DataFrame. A server that
-    # does not see this machine's disk is given paths.
+    # A Connect server resolves the plan again for each run, so the manifest must outlive the DataFrame. A server that
+    # cannot read this machine's disk gets a list of paths.
     from pyspark.errors import AnalysisException
 
     folder = tempfile.mkdtemp(dir=_lasting_folder())
@@ -188,10 +132,10 @@ def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
 
 
 def parquet_options(schema: pa.Schema, managed: bool) -> dict[str, str]:
-    """What Spark's Parquet reader must leave alone inside a file, for it loses rows of columns of floats there.
+    """Options that turn off filters of Spark's Parquet reader that lose rows of floating-point columns.
 
-    It looks constants up in a dictionary by their bits, where -0.0 is not 0.0; and it trusts a footer's maximum, which
-    other writers set without regard to NaN. Where zskip wrote the files, no footer has bounds beside a NaN.
+    Dictionary and Bloom filters compare bits, so -0.0 differs from 0.0. Filters on statistics trust a footer's maximum,
+    which writers other than zskip compute without NaN.
     """
     if not any(t.is_floating(column.type) for column in Schema(schema).columns.values()):
         return {}
@@ -200,14 +144,14 @@ def parquet_options(schema: pa.Schema, managed: bool) -> dict[str, str]:
 
 
 def _read_manifest(spark: SparkSession, folder: str, schema: StructType, options: dict[str, str]) -> DataFrame:
-    # Without recursiveFileLookup, files of different folders would be taken for partitions, or for nothing at all.
+    # Without recursiveFileLookup, Spark would infer partitions from folders, or ignore files.
     return spark.read.schema(schema).options(**options, recursiveFileLookup="true").parquet(folder)
 
 
 def _read_paths(
     spark: SparkSession, storage: Storage, uris: Sequence[str], schema: StructType, options: dict[str, str]
 ) -> DataFrame:
-    """By a list of paths, below a base path so that hive folders become columns."""
+    """Read a list of paths. The base path makes Spark turn hive folders into columns."""
     paths = [_glob_escaped(uri) for uri in uris]
     base = unquote(spark_uri(storage, ""))
     with setting(spark, _LIST_IN_THE_DRIVER):
@@ -225,9 +169,9 @@ def _all_taken(rows: DataFrame, expected: int) -> DataFrame:
 
 @contextmanager
 def manifest(files: Sequence[tuple[str, int]]) -> Iterator[str]:
-    """The URI of a folder that names these files, each a URI and its size in bytes, in the form of Spark's file sink.
+    """The URI of a folder that lists files (URI and size in bytes) in the format of Spark's file sink.
 
-    Spark reads it when the file index is made, so it need not live longer than that.
+    It is deleted after the block: Spark reads it only to make its file index.
     """
     with tempfile.TemporaryDirectory(prefix="zskip-") as folder:
         _write_manifest(Path(folder), files)
@@ -244,7 +188,7 @@ def _write_manifest(folder: Path, files: Sequence[tuple[str, int]]) -> None:
 @cache
 def _lasting_folder() -> str:
     folder = tempfile.TemporaryDirectory(prefix="zskip-")
-    _LASTING.append(folder)  # it removes itself when the interpreter ends
+    _LASTING.append(folder)  # removes itself when the interpreter exits
     return folder.name
 
 
@@ -264,137 +208,12 @@ def spark_uri(storage: Storage, path: str) -> str:
 
 
 def _glob_escaped(uri: str) -> str:
-    """A URI as Spark's reader takes a path: decoded, its glob characters kept from matching."""
+    """A URI as a path for Spark's reader: percent-decoded, with glob characters escaped."""
     return "".join(f"\\{letter}" if letter in "\\*?[]{}" else letter for letter in unquote(uri))
 
 
-@contextmanager
-def setting(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """Settings of a session for the length of a block; then they are as before."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
-
-
 def column(name: str) -> Column:
-    """A top-level column by its name as it stands, whatever letters it holds."""
+    """A top-level column by its exact name, whatever characters it contains."""
     from pyspark.sql import functions
 
     return functions.col("`" + name.replace("`", "``") + "`")
-
-
-def is_connect(spark: Any) -> bool:
-    """Whether a session (or DataFrame) speaks to a Spark Connect server, and so has no JVM at hand."""
-    return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(spark).__mro__)
-
-
-def require_pyspark() -> None:
-    """Raises `MissingDependency` where pyspark is not installed."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise MissingDependency("Spark needs the package pyspark: pip install 'zskip[spark]'.") from error
-
-
-def require_session(spark: Any) -> None:
-    """Raises `MissingDependency` where pyspark or Java is missing, `InvalidOption` for what is no Spark session."""
-    require_pyspark()
-    if hasattr(spark, "sparkSession") or hasattr(spark, "createDataFrame"):
-        return
-    home = os.environ.get("JAVA_HOME")
-    if not (shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")):
-        where = f"at JAVA_HOME, {home}" if home else "on the PATH, and JAVA_HOME is not set"
-        raise MissingDependency(
-            f"Spark needs Java 17 or later, and there is none {where}. Without it there is no session."
-        )
-    raise InvalidOption(
-        f"A Spark session is needed, not {type(spark).__name__}: SparkSession.builder.getOrCreate() makes one."
-    )
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """The types by which Spark reads Parquet files of an Arrow schema. Raises `SchemaError` where it cannot."""
-    from pyspark.sql.types import StructField, StructType
-
-    return StructType([StructField(field.name, _spark_type(field.type, field.name), True) for field in schema])
-
-
-def arrow_schema(types: StructType) -> pa.Schema:
-    """The Arrow types of what Spark writes as Parquet. Raises `SchemaError` for values that would not come back."""
-    return pa.schema([pa.field(field.name, _arrow_type(field.dataType, field.name), field.nullable) for field in types])
-
-
-def _arrow_type(kind: DataType, path: str) -> pa.DataType:
-    from pyspark.sql import types as s
-
-    if isinstance(kind, s.StructType):
-        fields = ((f.name, _arrow_type(f.dataType, f"{path}.{f.name}"), f.nullable) for f in kind)
-        return pa.struct([pa.field(*field) for field in fields])
-    if isinstance(kind, s.ArrayType):
-        item = _arrow_type(kind.elementType, f"{path}.element")
-        return pa.list_(pa.field("element", item, kind.containsNull))
-    if isinstance(kind, s.MapType):
-        item = pa.field("value", _arrow_type(kind.valueType, f"{path}.value"), kind.valueContainsNull)
-        return pa.map_(_arrow_type(kind.keyType, f"{path}.key"), item)
-    if isinstance(kind, s.DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    simple: dict[type[DataType], pa.DataType] = {
-        s.BooleanType: pa.bool_(),
-        s.ByteType: pa.int8(),
-        s.ShortType: pa.int16(),
-        s.IntegerType: pa.int32(),
-        s.LongType: pa.int64(),
-        s.FloatType: pa.float32(),
-        s.DoubleType: pa.float64(),
-        s.BinaryType: pa.binary(),
-        s.DateType: pa.date32(),
-        s.TimestampType: pa.timestamp("us", "UTC"),
-        s.TimestampNTZType: pa.timestamp("us"),
-    }
-    if type(kind) in simple:
-        return simple[type(kind)]
-    # A collation is not kept in Parquet: compared by bytes, the strings would mean something else.
-    if isinstance(kind, s.StringType) and "collate" not in kind.simpleString().lower():
-        return pa.string()
-    raise SchemaError(f'A table cannot hold the column "{path}" of type {kind.simpleString()}: cast it first.')
-
-
-def _spark_type(arrow: pa.DataType, path: str) -> DataType:
-    from pyspark.sql import types as s
-
-    arrow = t.value_type(arrow)
-    if t.is_struct(arrow):
-        fields = (arrow.field(index) for index in range(arrow.num_fields))
-        return s.StructType([s.StructField(f.name, _spark_type(f.type, f"{path}.{f.name}"), True) for f in fields])
-    if t.is_map(arrow):
-        return s.MapType(_spark_type(arrow.key_type, f"{path}.key"), _spark_type(arrow.item_type, f"{path}.value"))
-    if t.is_list(arrow) or t.is_large_list(arrow) or t.is_fixed_size_list(arrow):
-        return s.ArrayType(_spark_type(arrow.value_type, f"{path}.element"))
-    name = t.sql_name(arrow, "spark")
-    if name is None:
-        raise SchemaError(f'Spark cannot read the column "{path}": Parquet of the type {arrow} is not known to it.')
-    if decimal := re.fullmatch(r"DECIMAL\((\d+), (-?\d+)\)", name):
-        return s.DecimalType(int(decimal[1]), int(decimal[2]))
-    simple: dict[str, DataType] = {
-        "BOOLEAN": s.BooleanType(),
-        "TINYINT": s.ByteType(),
-        "SMALLINT": s.ShortType(),
-        "INT": s.IntegerType(),
-        "BIGINT": s.LongType(),
-        "FLOAT": s.FloatType(),
-        "DOUBLE": s.DoubleType(),
-        "STRING": s.StringType(),
-        "BINARY": s.BinaryType(),
-        "DATE": s.DateType(),
-        "TIMESTAMP": s.TimestampType(),
-        "TIMESTAMP_NTZ": s.TimestampNTZType(),
-    }
-    return simple[name]

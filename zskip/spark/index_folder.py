@@ -1,4 +1,4 @@
-"""Index a folder of foreign Parquet with Spark: footers are read on the executors."""
+"""Index a folder of foreign Parquet with Spark, which reads footers on the executors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zskip import tablelog
 from zskip.spark.executor_footers import read_foreign_footers
 from zskip.spark.hadoop import open_storage
-from zskip.spark.handoff import require_session
+from zskip.spark.spark_session import require_session
 from zskip.table import Table
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def index(
     files_per_task: int = 500,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
-    """Index the Parquet files of a folder where they lie: the same index as `zskip.index` makes, by many machines.
+    """Index the Parquet files of a folder in place, as `zskip.index` does, on the cluster.
 
-    ``deep``: read the rows for what the footers lack. The executors need zskip installed and must reach the folder
-    under the same path or URL. Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
+    ``deep``: also read rows for statistics that the footers lack. The executors need zskip installed and must reach the
+    folder under the same path or URL. Raises `TableExists`, `NoParquet`, `CorruptFile` and `SchemaMismatch`.
     """
     require_session(spark)
     storage = open_storage(spark, path, storage_options)

@@ -1,4 +1,4 @@
-"""count, min and max that the index knows, as Spark's interface ``LocalScan``: no file is read."""
+"""count, min and max from the index, as Spark's interface ``LocalScan``: no file is read."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from zskip.spark.jvm import CONNECTOR, Jvm
 from zskip.spark.pruned_scan import ScanDefaults
 from zskip.statement.aggregates import Aggregates, rows_of_index
 
-__all__ = ["IndexScan", "answered"]
+__all__ = ["IndexScan", "scan_of_aggregates"]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of an aggregate: ``function`` is count, min or max; ``column``: None for all rows."""
+    """A call of an aggregate. ``function``: count, min or max · ``column``: None for count(*)."""
 
     function: str
     column: str | None
 
 
-def answered(aggregation: Any, survivors: Survivors, jvm: Jvm) -> IndexScan | None:
-    """The one row of these aggregates; None where a file has to be read for it.
+def scan_of_aggregates(aggregation: Any, survivors: Survivors, jvm: Jvm) -> IndexScan | None:
+    """A scan that returns the aggregates as one row; None if the index does not determine them.
 
     ``aggregation``: a Java object, connector.expressions.aggregate.Aggregation.
     """
     if len(aggregation.groupByExpressions()) or survivors.changes or not survivors.index.snapshot.managed:
         return None
-    calls = [_call(one, jvm) for one in aggregation.aggregateExpressions()]
+    calls = [_aggregate_call(one, jvm) for one in aggregation.aggregateExpressions()]
     known = [call for call in calls if call is not None]
     if len(known) < len(calls) or not known or not len(survivors):
         return None
@@ -55,7 +55,7 @@ def answered(aggregation: Any, survivors: Survivors, jvm: Jvm) -> IndexScan | No
     return IndexScan(jvm, values, len(survivors))
 
 
-def _call(aggregate: Any, jvm: Jvm) -> Call | None:
+def _aggregate_call(aggregate: Any, jvm: Jvm) -> Call | None:
     kind = aggregate.getClass().getSimpleName()
     if kind == "CountStar":
         return Call("count", None)
@@ -80,7 +80,7 @@ class IndexScan(ScanDefaults):
         for place, value in enumerate(values):
             _set(jvm, self._row, place, value)
 
-    # --- what Spark calls; the names are its own ---
+    # --- called by Spark ---
 
     def readSchema(self) -> Any:  # noqa: N802
         return self._types
@@ -98,7 +98,7 @@ def _is_settable(type: pa.DataType) -> bool:
 
 
 def _set(jvm: Jvm, row: Any, place: int, value: pa.Scalar) -> None:
-    """A value in the form that Spark has inside: dates as days, timestamps as microseconds."""
+    """Set a field of a row in Spark's internal form: dates as days, timestamps as microseconds."""
     type = value.type
     if not value.is_valid:
         row.setNullAt(place)

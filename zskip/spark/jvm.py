@@ -1,4 +1,4 @@
-"""A session's Java side: the classes of Spark that the adapters are made of, and the conversions between the two."""
+"""The JVM of a session: its classes, conversions between Python and Java, and the base class of Java proxies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zskip.spark.handoff import Semantics, spark_schema
+from zskip.spark.spark_session import Semantics
+from zskip.spark.spark_types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ __all__ = ["CONNECTOR", "Jvm", "Proxy", "Unsupported", "elements", "one_line", "
 
 CONNECTOR = "org.apache.spark.sql.connector"
 """The package of Spark's public connector interfaces."""
-# The same class, since Spark 4.2 and before.
+# The same class: its name since Spark 4.2, and before.
 _MANIFEST_READERS = (
     "org.apache.spark.sql.execution.streaming.runtime.MetadataLogFileIndex",
     "org.apache.spark.sql.execution.streaming.MetadataLogFileIndex",
@@ -26,11 +27,11 @@ _MANIFEST_READERS = (
 
 
 class Unsupported(Exception):
-    """Spark's internals are not as an adapter needs them; the message says what is different."""
+    """Spark's internals differ from what an adapter needs; the message says how."""
 
 
 class Jvm:
-    """A session's Java side. Raises `Unsupported` where a class is missing."""
+    """The JVM of a session. Its methods raise `Unsupported` for a missing class."""
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.java_gateway import ensure_callback_server_started
@@ -53,7 +54,7 @@ class Jvm:
         return found
 
     def _find(self, name: str) -> Any:
-        """A class, or None; Java is asked once for each, a word for every part of its name."""
+        """A class, or None. Cached, because each part of the name costs a call to Java."""
         from py4j.java_gateway import JavaClass
 
         if name not in self._classes:
@@ -64,21 +65,21 @@ class Jvm:
         return self._classes[name]
 
     def static(self, class_name: str, name: str) -> Any:
-        """A static method or constant of a class; Java is asked once for each."""
+        """A static method or constant of a class, cached."""
         key = class_name, name
         if key not in self._members:
             self._members[key] = getattr(self.class_(class_name), name)
         return self._members[key]
 
     def manifest_reader(self) -> Any:
-        """Spark's index over the files that its own file sink names in a manifest."""
+        """Spark's ``FileIndex`` over the files in a file sink's manifest."""
         found = next(filter(None, map(self._find, _MANIFEST_READERS)), None)
         if found is None:
             raise Unsupported(f"this Spark has no {_MANIFEST_READERS[0]}")
         return found
 
     def array(self, class_name: str, values: Sequence[Any] = ()) -> Any:
-        """A Java array of a class. Spark's planner asks for empty ones hundreds of times: they are shared."""
+        """A Java array. Empty ones are shared: Spark's planner asks for them hundreds of times."""
         if not values:
             if class_name not in self._empty_arrays:
                 self._empty_arrays[class_name] = self._gateway.new_array(self.class_(class_name), 0)
@@ -97,16 +98,15 @@ class Jvm:
 
     @cached_property
     def conf(self) -> Any:
-        """The session's settings."""
         return self.session.sessionState().conf()
 
     def joined(self, array: Any, separator: str) -> str:
-        """The elements of a Java array as one text: each element of its own is two words with Java."""
+        """The elements of a Java array joined into a string: reading them one by one costs two calls each."""
         wrapped = self.static("scala.collection.immutable.ArraySeq", "unsafeWrapArray")(array)
         return str(wrapped.mkString(separator))
 
     def column_name(self, term: Any) -> str | None:
-        """The top-level column that a term of a connector's expressions is; None if it is anything else."""
+        """The name of the top-level column that a connector expression refers to; None for any other expression."""
         if term.getClass().getSimpleName() != "FieldReference":
             return None
         names = self.joined(term.fieldNames(), "\0").split("\0")
@@ -122,22 +122,22 @@ class Jvm:
         return self.static("org.apache.spark.sql.types.DataType", "fromJson")(spark_schema(schema).json())
 
     def semantics(self) -> Semantics:
-        """Of the session on whose behalf Spark is planning in this thread."""
+        """The semantics of the session for which Spark is planning in this thread."""
         conf = self.static("org.apache.spark.sql.internal.SQLConf", "get")()
         return Semantics(conf.sessionLocalTimeZone(), conf.ansiEnabled())
 
 
 class Proxy:
-    """A Python object behind one of Spark's interfaces. Java compares it as it compares its own.
+    """A Python object that implements a Java interface.
 
-    Equal where `identity` is: by default, an object is equal to itself only.
+    Java considers two equal if their `identity` is: by default, each is equal only to itself.
     """
 
     @property
     def identity(self) -> str:
         return f"{type(self).__name__}@{id(self):x}"
 
-    # --- what Java calls; the names are its own ---
+    # --- called by Java ---
 
     def hashCode(self) -> int:  # noqa: N802
         return hash(self.identity) & 0x7FFF_FFFF
@@ -147,7 +147,7 @@ class Proxy:
             return other is self
         if isinstance(other, Proxy):
             return other.identity == self.identity
-        # Another object of Java may be costly to print, as a plan is.
+        # Only proxies are printed: other objects, such as plans, may be expensive to print.
         is_proxy = hasattr(other, "getClass") and "$Proxy" in other.getClass().getName()
         return is_proxy and str(other.toString()) == self.identity
 
@@ -161,7 +161,7 @@ def elements(seq: Any) -> list[Any]:
 
 
 def one_line(error: Exception) -> str:
-    """The class and the first line of the message of an error, or of the exception of Java's that it wraps."""
+    """The class and the first line of the message of an error, or of the Java exception that it wraps."""
     thrown = getattr(error, "java_exception", None)
     name = type(error).__name__ if thrown is None else thrown.getClass().getSimpleName()
     lines = str(error if thrown is None else thrown.getMessage()).strip().splitlines()

@@ -1,4 +1,4 @@
-"""Settings of a session that give a condition's text another meaning than the proof assumes."""
+"""Settings of a session that change the meaning of a condition's text."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "spark.sql.legacy.timeParserPolicy": ("CORRECTED", "date|time"),
     "spark.sql.legacy.typeCoercion.datetimeToString.enabled": ("false", "'"),
 }
-"""By name: the value with which proofs hold, and the texts that another one may change (a regular expression).
+"""For each setting, the value that proofs assume, and a regular expression for the texts that other values affect.
 
-The time zone, ANSI mode and case sensitivity are not among them: proofs follow those.
+The time zone, ANSI mode and case sensitivity are not listed: predicates are bound under the session's.
 """
 
 
 def require_proved_meaning(spark: SparkSession, text: str) -> None:
-    """Raises `InvalidOption` where a setting of the session may give a condition another meaning than was proved."""
+    """Raise `InvalidOption` if a setting may give a condition another meaning than proofs assume."""
     for name, (proved, texts) in SETTINGS.items():
         if not re.search(texts, text, re.IGNORECASE):
             continue

@@ -1,4 +1,4 @@
-"""Spark's own Parquet scan over the files that a query leaves, which joins narrow at run time."""
+"""Spark's Parquet scan over the files that survive a query's filters, and at run time its join keys."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from zskip.spark.snapshot_files import SnapshotFiles
 
 __all__ = ["PrunedScan", "ScanDefaults", "spark_builder"]
 
-# Seconds on a common machine: what Spark takes for a file and for a byte of the columns that it reads of it, and what
-# it takes at least to plan and run a query for the keys of a join.
-_A_FILE, _A_BYTE, _A_KEY_QUERY = 1e-3, 2e-8, 0.15
+# Seconds that Spark takes on a typical machine for each file, for each byte of the columns that it reads, and at least
+# for a query that collects the keys of a join.
+_SECONDS_PER_FILE, _SECONDS_PER_BYTE, _SECONDS_PER_KEY_QUERY = 1e-3, 2e-8, 0.15
 _BUILDER = "org.apache.spark.sql.execution.datasources.v2.parquet.ParquetScanBuilder"
 
 
 def spark_builder(files: SnapshotFiles, types: Any, reader: Any) -> Any:
-    """Spark's own builder of a scan of the files of one of its indexes. ``types``: all columns."""
+    """Spark's Parquet scan builder over the files of ``reader``, its ``FileIndex``. ``types``: all columns."""
     return files.jvm.class_(_BUILDER)(files.jvm.session, reader, types, files.java_types, files.java_options)
 
 
 class ScanDefaults(Proxy):
-    """The default methods of Spark's interface ``Scan``, which a proxy has to have."""
+    """The default methods of Spark's interface ``Scan``, which a proxy must define."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
@@ -43,7 +43,7 @@ class ScanDefaults(Proxy):
 
 
 class PrunedScan(ScanDefaults):
-    """Spark's interface ``Scan`` over the files that a query's filters leave."""
+    """Spark's interface ``Scan`` over the files that survive a query's filters."""
 
     class Java:
         implements = (f"{CONNECTOR}.read.SupportsRuntimeV2Filtering", f"{CONNECTOR}.read.SupportsReportStatistics")
@@ -51,17 +51,17 @@ class PrunedScan(ScanDefaults):
     def __init__(
         self, files: SnapshotFiles, types: Any, filters: Any, required: Any, survivors: Survivors, is_cut: bool
     ) -> None:
-        """``types``: all columns · ``filters``: Catalyst's · ``required``: the columns to read, nested ones included ·
+        """``types``: all columns · ``filters``: Catalyst expressions · ``required``: the columns to read, some nested ·
         ``is_cut``: only the first rows are needed."""
         super().__init__(files.jvm)
         self._files, self._types, self._filters, self._required = files, types, filters, required
         self._survivors, self._is_cut = survivors, is_cut
         self._native = self._native_scan(survivors)
-        # Between `filter` and `toBatch`, which Spark calls in turn in one thread. A scan may stand in several places of
-        # a query, each with keys of its own.
+        # Set by `filter` for `toBatch`, which Spark calls next in the same thread. A query may use the scan several
+        # times, each with other keys.
         self._keys = threading.local()
 
-    # Spark's planner asks for these hundreds of times in a query with joins.
+    # Cached, because Spark's planner calls for them hundreds of times in a query with joins.
 
     @cached_property
     def _schema(self) -> Any:
@@ -78,7 +78,7 @@ class PrunedScan(ScanDefaults):
 
     @cached_property
     def _columnar(self) -> Any:
-        """Whether the reader gives batches of columns. Spark would plan all partitions and make a reader to know it."""
+        """Whether the reader returns columnar batches. Otherwise Spark plans all partitions to find out."""
         jvm, execution = self._jvm, "org.apache.spark.sql.execution"
         batches = (
             self._files.java_format.supportBatch(jvm.session, self._schema)
@@ -96,13 +96,15 @@ class PrunedScan(ScanDefaults):
 
     @property
     def _columns_worth_a_key_query(self) -> list[str]:
-        seconds = len(self._survivors) * _A_FILE + self._statistics.sizeInBytes().getAsLong() * _A_BYTE
-        if seconds < _A_KEY_QUERY:
+        seconds = (
+            len(self._survivors) * _SECONDS_PER_FILE + self._statistics.sizeInBytes().getAsLong() * _SECONDS_PER_BYTE
+        )
+        if seconds < _SECONDS_PER_KEY_QUERY:
             return []
         names = self._jvm.joined(self._schema.fieldNames(), "\0").split("\0")
-        return [name for name in names if seconds * self._files.share_without(name) >= _A_KEY_QUERY]
+        return [name for name in names if seconds * self._files.share_without(name) >= _SECONDS_PER_KEY_QUERY]
 
-    # --- what Spark calls; the names are its own ---
+    # --- called by Spark ---
 
     def readSchema(self) -> Any:  # noqa: N802
         return self._schema
@@ -115,14 +117,14 @@ class PrunedScan(ScanDefaults):
 
     def toBatch(self) -> Any:  # noqa: N802
         keys, self._keys.pending = getattr(self._keys, "pending", []), []
-        return self._native_scan(self._left_by(keys)) if keys else self._native
+        return self._native_scan(self._survivors_of(keys)) if keys else self._native
 
     def filterAttributes(self) -> Any:  # noqa: N802
-        """Columns of which keys of a join may leave out files."""
+        """The columns whose join keys may skip files."""
         return self._key_columns
 
     def filter(self, predicates: Any) -> None:
-        """Only rows are needed for which these are TRUE: keys that the other side of a join has."""
+        """Take the join keys of the other side, which the needed rows satisfy, for the next `toBatch`."""
         files = self._files
         self._keys.pending = []
         try:
@@ -145,7 +147,7 @@ class PrunedScan(ScanDefaults):
     def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802
         return False
 
-    # --- how it answers ---
+    # --- implementation ---
 
     def _native_scan(self, survivors: Survivors) -> Any:
         builder = spark_builder(self._files, self._types, self._files.reader(survivors.scan))
@@ -154,7 +156,7 @@ class PrunedScan(ScanDefaults):
         builder.pruneColumns(self._required)
         return builder.build()
 
-    def _left_by(self, keys: Sequence[Predicate]) -> Survivors:
-        """The files that may hold a row which the filters and the keys leave."""
+    def _survivors_of(self, keys: Sequence[Predicate]) -> Survivors:
+        """The files that may hold a row that satisfies the filters and the keys."""
         predicate = self._survivors.predicate
         return self._files.survivors(conjunction([*([] if predicate is None else [predicate]), *keys]))

@@ -1,6 +1,6 @@
-"""Keys of a join, as Spark hands them to a scan at run time, as predicates on the table's columns.
+"""Join keys, which Spark passes to a scan at run time, as predicates on the table's columns.
 
-There may be hundreds of thousands of them: they come from Java as one text.
+There may be hundreds of thousands of them, so they are read from Java as one string.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from zskip.spark.jvm import Jvm
 __all__ = ["is_key_type", "key_predicates"]
 
 _TEXT = re.compile(r"NULL|'(?:[^']|'')*'")
-# What comes from Java, is read and sorted in a tenth of a second.
+# So many are read from Java, parsed and sorted in a tenth of a second.
 _MOST_KEYS = 200_000
 
 
 def is_key_type(type: pa.DataType) -> bool:
-    """Types whose equal values are the same in Spark and in the index: not so floats, for NaN and -0.0."""
+    """Whether values of a type are equal in Spark if and only if they are in the index: not so floats (NaN, -0.0)."""
     exact = t.is_signed_integer(type) or t.is_date(type) or t.is_string(type) or t.is_decimal128(type)
     return bool(exact or _is_microseconds(type))
 
 
 def key_predicates(predicates: Any, schema: Schema, jvm: Jvm) -> list[Predicate]:
-    """What Spark's predicates say, all of which hold for each row that is needed, as far as it can be read.
+    """The predicates among a conjunction of Spark's that can be translated.
 
     ``predicates``: Java objects, connector.expressions.filter.Predicate[].
     """
@@ -56,7 +56,7 @@ def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm) -> Predicate | None
     prefix = f"{term.toString()}, "
     if not printed.startswith(prefix):
         return None
-    keys = parsed(printed[len(prefix) :], children[1].dataType().simpleString(), column.type)
+    keys = parse_keys(printed[len(prefix) :], children[1].dataType().simpleString(), column.type)
     if keys is None:
         return None
     text = f"{column.path} IN ({len(keys):,} keys of a join)"
@@ -64,28 +64,28 @@ def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm) -> Predicate | None
 
 
 def _column(term: Any, schema: Schema, jvm: Jvm) -> Column | None:
-    """The column that a term is. One that is cast is as good where keys of another type can be told apart."""
+    """The column that a term refers to, also through a cast: `parse_keys` checks the type of the keys."""
     if term.getClass().getSimpleName() == "Cast":
         term = term.expression()
     name = jvm.column_name(term)
     return None if name is None else schema.find([name], case_sensitive=True)
 
 
-def parsed(text: str, kind: str, type: pa.DataType) -> pa.Array | None:
-    """Keys of Spark's type ``kind``, as it prints them with commas between them, as values of a column of ``type``.
+def parse_keys(text: str, kind: str, type: pa.DataType) -> pa.Array | None:
+    """Parse keys of Spark's type ``kind``, printed with commas between them, as values of a column of ``type``.
 
-    NULL is left out, as it has no partner in a join, and so is what such a column cannot hold. None where the column
-    and the keys are not of one type, but for wider integers: a cast may have made equal what is not.
+    NULL, which joins with nothing, and values that the column cannot hold are dropped. None if the types differ, other
+    than in the width of integers: a cast may make different values equal.
 
-    >>> parsed("7, NULL, 300", "int", pa.int8()).to_pylist()
+    >>> parse_keys("7, NULL, 300", "int", pa.int8()).to_pylist()
     [7]
-    >>> parsed("'a, b', NULL, 'it''s'", "string", pa.string()).to_pylist()
+    >>> parse_keys("'a, b', NULL, 'it''s'", "string", pa.string()).to_pylist()
     ['a, b', "it's"]
-    >>> parsed("7", "date", pa.int64())
+    >>> parse_keys("7", "date", pa.int64())
     """
     if kind == "string":
         tokens = _TEXT.findall(text)
-        # Bytes that are no UTF-8 come as U+FFFD, and could be any.
+        # U+FFFD stands for bytes that are not UTF-8, whose value is lost.
         if not t.is_string(type) or ", ".join(tokens) != text or "\ufffd" in text:
             return None
         return pa.array([token[1:-1].replace("''", "'") for token in tokens if token != "NULL"], type)
@@ -103,7 +103,7 @@ def parsed(text: str, kind: str, type: pa.DataType) -> pa.Array | None:
         if t.is_decimal128(type) and kind == f"decimal({type.precision},{type.scale})":
             return printed.cast(type)
     except pa.ArrowInvalid:
-        return None  # Kept, because a key that cannot be read may be any.
+        return None  # A key that cannot be parsed may match any row.
     return None
 
 

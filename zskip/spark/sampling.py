@@ -1,4 +1,4 @@
-"""What the driver needs to know of a DataFrame before it is written: row counts by partition, and a sample."""
+"""Counting and sampling a DataFrame before it is written."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from zskip.writer.row_sample import sample_size
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Sampled", "fit", "look", "some"]
+__all__ = ["Sampled", "count_and_sample", "fit", "sample"]
 
-_HEAD = 20_000
+_HEAD_ROWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Of ``total`` rows a sample, in the columns that a layout reads.
+    """A sample of ``total`` rows, with the columns that the layout reads.
 
-    ``keys``, ``counts``: the partitions, as `Routing` has them, and their rows · ``values``: the partitions' values as
-    they are, a row for each key.
+    ``keys``: the partitions, as in `Routing` · ``counts``: their row counts · ``values``: their values, one row each
     """
 
     rows: pa.Table
@@ -40,29 +39,28 @@ class Sampled:
     values: pa.Table
 
 
-def look(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routing | None) -> Sampled:
-    """Count the rows, and sample them."""
+def count_and_sample(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routing | None) -> Sampled:
     total, keys, counts, values = _partitions(rows, schema, options)
     existing = [name for name in fitted_columns(schema, options) if name in rows.columns]
     files = options.files or (routing.files if routing else 0)
     return Sampled(
-        some(rows, schema.arrow, existing, sample_size(files), total, options.seed), total, keys, counts, values
+        sample(rows, schema.arrow, existing, sample_size(files), total, options.seed), total, keys, counts, values
     )
 
 
-def some(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
-    """About ``size`` of the ``total`` rows, with these columns, or all of them where there are no more."""
+def sample(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+    """About ``size`` of the ``total`` rows with these columns; all rows if there are no more than ``size``."""
     arrow = pa.schema([schema.field(name).with_nullable(True) for name in columns])
     if not total or not columns:
         return arrow.empty_table()
-    part = rows.select(*[column(name) for name in columns])
+    selected = rows.select(*[column(name) for name in columns])
     if total > size:
-        part = part.sample(fraction=size / total, seed=seed)
-    return _plain(part.toArrow()).cast(arrow)
+        selected = selected.sample(fraction=size / total, seed=seed)
+    return _in_utc(selected.toArrow()).cast(arrow)
 
 
 def fit(rows: DataFrame, sampled: Sampled, schema: Schema, options: WriteOptions) -> Routing:
-    """The routing that suits the sample."""
+    """Fit a routing to the sample."""
     by = [found.path for found in schema.orderable(options.by)]
     counts = dict(zip(sampled.keys, sampled.counts, strict=True))
     return fitted(sampled.rows, by, counts, _files(rows, sampled.total, options), options)
@@ -86,14 +84,14 @@ def _partitions(
 def _files(rows: DataFrame, total: int, options: WriteOptions) -> int:
     if not options.sized_by_bytes:
         return options.file_count(total, 0.0)
-    head = _plain(rows.limit(_HEAD).toArrow())
+    head = _in_utc(rows.limit(_HEAD_ROWS).toArrow())
     if not head.num_rows:
         return 1
     return options.file_count(total, stored_bytes(head, fitted_encoding(head, options.compression)) / head.num_rows)
 
 
-def _plain(rows: pa.Table) -> pa.Table:
-    """Arrow rows from Spark with instants in UTC, whatever the session's zone."""
+def _in_utc(rows: pa.Table) -> pa.Table:
+    """The rows with instants in UTC: Spark returns them in the session's time zone."""
     fields = [
         field.with_type(pa.timestamp("us", "UTC"))
         if t.is_timestamp(field.type) and field.type.tz is not None

@@ -1,11 +1,11 @@
-"""What a query asks of a table, collected by Spark's interface ``ScanBuilder``, and the scan that answers it."""
+"""Spark's interface ``ScanBuilder``: the filters, columns, limits and aggregates that a query pushes down."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from zskip.plan import Survivors
-from zskip.spark.index_scan import IndexScan, answered
+from zskip.spark.index_scan import IndexScan, scan_of_aggregates
 from zskip.spark.jvm import CONNECTOR, Proxy, elements
 from zskip.spark.pruned_scan import PrunedScan, spark_builder
 from zskip.spark.snapshot_files import SnapshotFiles
@@ -15,7 +15,7 @@ __all__ = ["ScanBuilder"]
 
 
 class ScanBuilder(Proxy):
-    """Collects what a query asks of the table. Of no use to Spark twice."""
+    """Collects what one query pushes down, and builds its scan."""
 
     class Java:
         implements = (
@@ -30,28 +30,28 @@ class ScanBuilder(Proxy):
         self._files, self._types = files, types
         self._filters: Any = files.jvm.empty_seq
         self._required: Any = types
-        # The files that are left so far, and whether that is by all that Spark asks of the rows.
         self._survivors: Survivors | None = None
-        self._whole = True
+        # Whether the survivors' predicate is equivalent to the filters, not only implied by them.
+        self._is_equivalent = True
         self._is_cut = False
-        self._answer: IndexScan | None = None
-        # What was asked last, and the answer: Spark asks of the same aggregates twice.
-        self._asked: tuple[Any, IndexScan | None] | None = None
+        self._index_scan: IndexScan | None = None
+        # The last aggregation and its scan: Spark offers each aggregation twice.
+        self._offered: tuple[Any, IndexScan | None] | None = None
 
-    # --- what Spark calls; the names are its own ---
+    # --- called by Spark ---
 
     def pushFilters(self, filters: Any) -> Any:  # noqa: N802
-        """Which of the filters Spark has to ask of the rows again: all, but those on partition columns.
+        """The filters that Spark must apply to the rows: all but those on partition columns.
 
-        Of files that never change and of which every row matches, nothing has to be asked, by Parquet's reader neither:
-        of a column that only the filters name it would read no values, and take them for NULL.
+        If every row of all surviving files matches and the files cannot change, none. Then the Parquet reader gets no
+        filters either: it would take a column that is only in filters, and therefore not read, for NULL.
         """
-        predicate, self._whole = self._files.predicate(elements(filters))
+        predicate, self._is_equivalent = self._files.predicate(elements(filters))
         survivors = self._survivors = self._files.survivors(predicate)
         left = filters
         if len(self._files.partitions):
             left = spark_builder(self._files, self._types, self._files.empty_reader).pushFilters(filters)
-        known = self._whole and survivors.predicate is not None and survivors.index.snapshot.managed
+        known = self._is_equivalent and survivors.predicate is not None and survivors.index.snapshot.managed
         if known and survivors.all_match.all():
             return self._files.jvm.empty_seq
         self._filters = filters
@@ -64,12 +64,12 @@ class ScanBuilder(Proxy):
         self._required = required
 
     def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802
-        """Whether the index knows the aggregates."""
-        return self._answered(aggregation) is not None
+        """Whether the index determines the aggregates."""
+        return self._scan_of_aggregates(aggregation) is not None
 
     def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802
-        self._answer = self._answered(aggregation)
-        return self._answer is not None
+        self._index_scan = self._scan_of_aggregates(aggregation)
+        return self._index_scan is not None
 
     def pushLimit(self, rows: int) -> bool:  # noqa: N802
         return self._keep_first(FirstRows(0, rows))
@@ -81,37 +81,38 @@ class ScanBuilder(Proxy):
         return name is not None and self._keep_first(FirstRows(0, rows, name, descending))
 
     def isPartiallyPushed(self) -> bool:  # noqa: N802
-        """Spark sorts and cuts the rows itself."""
+        """True: Spark itself sorts the rows and applies the limit."""
         return True
 
     def build(self) -> IndexScan | PrunedScan:
-        if self._answer is not None:
-            return self._answer
-        survivors = self._left()
+        if self._index_scan is not None:
+            return self._index_scan
+        survivors = self._remaining()
         return PrunedScan(self._files, self._types, self._filters, self._required, survivors, self._is_cut)
 
-    # --- how it answers ---
+    # --- implementation ---
 
-    def _left(self) -> Survivors:
+    def _remaining(self) -> Survivors:
         if self._survivors is None:
             self._survivors = self._files.survivors(None)
         return self._survivors
 
-    def _answered(self, aggregation: Any) -> IndexScan | None:
-        if self._asked is None or not self._asked[0].equals(aggregation):
-            answer = None
+    def _scan_of_aggregates(self, aggregation: Any) -> IndexScan | None:
+        if self._offered is None or not self._offered[0].equals(aggregation):
+            scan = None
             try:
-                answer = answered(aggregation, self._left(), self._files.jvm) if self._whole else None
+                if self._is_equivalent:
+                    scan = scan_of_aggregates(aggregation, self._remaining(), self._files.jvm)
             except Exception as error:
                 self._files.warn(error)
-            self._asked = aggregation, answer
-        return self._asked[1]
+            self._offered = aggregation, scan
+        return self._offered[1]
 
     def _keep_first(self, wanted: FirstRows) -> bool:
-        """Leave out the files that hold none of the first rows; whether there are such."""
-        before = self._left()
+        """Drop the files that hold none of the first rows. Returns whether there are any."""
+        before = self._remaining()
         try:
-            left = holding_first_rows(before, wanted, lambda *_: None) if self._whole else before
+            left = holding_first_rows(before, wanted, lambda *_: None) if self._is_equivalent else before
         except Exception as error:
             self._files.warn(error)
             return False

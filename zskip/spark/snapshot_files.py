@@ -1,4 +1,4 @@
-"""A snapshot's files for Spark: which of them filters leave, as an index of files that Spark's own scans read."""
+"""A snapshot's files for Spark: planning with Catalyst filters, and the survivors as a ``FileIndex`` of Spark's own."""
 
 from __future__ import annotations
 
@@ -41,17 +41,16 @@ class SnapshotFiles:
 
     @cached_property
     def empty_reader(self) -> Any:
-        """Spark's index over no file, with the partition columns."""
+        """Spark's ``FileIndex`` over no files, with the partition columns."""
         return self._new_reader([])
 
     @cached_property
     def java_types(self) -> Any:
-        """The columns that the files hold, as a ``StructType``."""
+        """The columns stored in the files, as a ``StructType``."""
         return self.jvm.types(self.data)
 
     @cached_property
     def java_options(self) -> Any:
-        """The options as a ``CaseInsensitiveStringMap``."""
         options = self.jvm.class_("java.util.HashMap")()
         for name, value in self.options.items():
             options.put(name, value)
@@ -59,31 +58,30 @@ class SnapshotFiles:
 
     @cached_property
     def java_format(self) -> Any:
-        """Spark's ``ParquetFileFormat``."""
         return self.jvm.class_("org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")()
 
     @property
     def name(self) -> str:
-        """Equal for the same version of the same table."""
+        """A name that only the same version of the same table has."""
         snapshot = self.index.snapshot
         return f"zskip:{self.index.storage.uri}@{snapshot.version}:{snapshot.table_id}"
 
     @property
     def size(self) -> int:
-        """Of all files, in bytes."""
+        """The size of all files in bytes."""
         size = self.index.snapshot.totals.bytes
         return size if size is not None else sum(self.survivors(None).scan.sizes)
 
     def share_without(self, name: str) -> float:
-        """The share of the files that lack a key of the column of that name; 0 where keys cannot be looked up."""
+        """The share of files that a single key of the column rules out; 0 if the column does not support keys."""
         column = self.index.snapshot.schema.find([name], case_sensitive=True)
         if column is None or not is_key_type(column.type):
             return 0.0
-        # A folder of which the index knows no file yet has no slices.
+        # An index without files has no slices.
         return 1 - 1 / max(file_slices(self.index, column.path), 1.0)
 
     def predicate(self, expressions: Sequence[Any]) -> tuple[Predicate | None, bool]:
-        """What Catalyst's expressions say of the rows, as far as it can be read, and whether all of it could be."""
+        """The conjunction of Catalyst expressions as a predicate, and whether it is equivalent; see `catalyst`."""
         try:
             return catalyst.predicate(expressions, self.index.snapshot.schema, self.jvm.semantics())
         except Exception as error:
@@ -91,7 +89,7 @@ class SnapshotFiles:
             return None, False
 
     def survivors(self, predicate: Predicate | None) -> Survivors:
-        """The files that may hold a row for which the predicate is TRUE; a folder that is only indexed is listed."""
+        """The files that may hold a row for which the predicate is TRUE. An indexed folder is listed first."""
         changes = tablelog.listed(self.index)
         try:
             return find_survivors(self.index, predicate, changes=changes)
@@ -100,11 +98,11 @@ class SnapshotFiles:
             return find_survivors(self.index, None, changes=changes)
 
     def warn(self, error: Exception) -> None:
-        """Inside Spark's planner nothing is raised: it must not fail a query that reading all files answers."""
+        """Warn of an error while planning, in place of raising it: reading all files still returns the right rows."""
         warn_once(f"zskip could not plan a Spark filter and reads every file: {type(error).__name__}: {error}")
 
     def reader(self, scan: Scan) -> Any:
-        """Spark's own file index over exactly these files; the same object for the same files, which Spark compares.
+        """Spark's ``FileIndex`` over exactly these files, cached: Spark compares plans by its identity.
 
         Raises `CorruptFile` if Spark does not take all of them.
         """

@@ -2,9 +2,9 @@
 
     rows of a file ──sort──▶ slabs of whole row groups ──sort inside each──▶ thinner slabs ──▶ … ──▶ row groups
 
-Which columns are cut, into how many slabs, the driver tells by its sample of the file. Where a slab ends is told by
-counting the sorted rows, so that the borders of slabs are those of the row groups that Spark cuts by count. A border
-that was guessed from a sample would leave a few rows on its wrong side, and they make two row groups wide.
+The driver chooses from its sample of the file which columns are cut and into how many slabs. Slabs end after a fixed
+number of sorted rows, exactly where Spark, which cuts row groups by count, ends a row group. Boundaries estimated from
+the sample would leave a few rows in a neighbouring row group and widen its ranges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from zskip.layouts.order import SlabLevel
 from zskip.offsets import offsets_of
-from zskip.spark.cell_columns import looked_up, nested, united_columns
+from zskip.spark.layout_expressions import leaf_column, lookup, union_of_columns
 from zskip.writer import Routing
 
 if TYPE_CHECKING:
@@ -37,34 +37,35 @@ def arranged(
     file: str,
     leading: Sequence[Column],
 ) -> DataFrame:
-    """The rows, sorted within partitions so that each ``row_group_rows`` rows of a file make a small box.
+    """The rows sorted within partitions so that every ``row_group_rows`` rows of a file have narrow ranges.
 
-    A file, numbered in the column ``file``, must be alone in its partition. ``sample``: of the table's ``total_rows``.
-    ``leading``: what the rows are sorted by first, the same for all rows of a file.
+    Each partition must hold a single file, whose number is in the column ``file``. ``sample``: a sample of the table's
+    ``total_rows`` · ``leading``: sort keys that come first, equal for all rows of a file.
     """
     from pyspark.sql import functions as f
 
-    columns, places = united_columns(routing.assignments)
+    columns, places = union_of_columns(routing.assignments)
     if routing.assignments[0].layout == "linear":
-        return rows.sortWithinPartitions(*leading, *map(nested, columns))
+        return rows.sortWithinPartitions(*leading, *map(leaf_column, columns))
     first_unit, levels = _cuts(routing, places, sample, total_rows, row_group_rows)
-    if len(first_unit) - 1 == first_unit[-1]:  # a row group each
+    if len(first_unit) - 1 == first_unit[-1]:  # one row group per file
         return rows.sortWithinPartitions(*leading) if leading else rows
-    # Row 1 of a partition has the place 0 in the lower 33 bits.
+    # The lower 33 bits are the row's position in its partition, from 0.
     place = f.monotonically_increasing_id().bitwiseAND(f.lit((1 << 33) - 1))
     most = np.diff(first_unit) - 1
     number = f.col(file)
-    unit = looked_up(first_unit[:-1], number)
+    unit = lookup(first_unit[:-1], number)
     for depth, level in enumerate(levels):
         if depth:
-            rank = f.least(f.floor(place / row_group_rows).cast("int"), looked_up(most, number))
-            unit = looked_up(first_unit[:-1], number) + rank
-        rows = rows.withColumn(_UNIT, unit).withColumn(_FIRST, looked_up(level.first, f.col(_UNIT)))
-        chosen = looked_up(level.column, f.col(_UNIT))
-        # In one node only one of these is not NULL.
-        asked = np.unique(level.column).tolist()
+            rank = f.least(f.floor(place / row_group_rows).cast("int"), lookup(most, number))
+            unit = lookup(first_unit[:-1], number) + rank
+        rows = rows.withColumn(_UNIT, unit).withColumn(_FIRST, lookup(level.first, f.col(_UNIT)))
+        chosen = lookup(level.column, f.col(_UNIT))
+        # Within a node, all but one of these are NULL.
+        compared = np.unique(level.column).tolist()
         values = [
-            nested(columns[one]) if len(asked) == 1 else f.when(chosen == one, nested(columns[one])) for one in asked
+            leaf_column(columns[one]) if len(compared) == 1 else f.when(chosen == one, leaf_column(columns[one]))
+            for one in compared
         ]
         outer = leading if depth == len(levels) - 1 else []
         rows = rows.sortWithinPartitions(*outer, f.col(_FIRST), *values)
@@ -74,9 +75,9 @@ def arranged(
 def _cuts(
     routing: Routing, places: Sequence[np.ndarray], sample: pa.Table, total_rows: int, row_group_rows: int
 ) -> tuple[np.ndarray, list[SlabLevel]]:
-    """The first row group of each file, all of them numbered through, and how they are cut out, level by level.
+    """The number of each file's first row group, counted over all files, and the cuts of each level.
 
-    ``places``: of each assignment's columns among those of all, by which the cuts name theirs.
+    ``places``: the positions of each assignment's columns among those of all assignments; the cuts refer to the latter.
     """
     numbers = routing.route(sample)
     order = np.argsort(numbers, kind="stable")
@@ -92,7 +93,7 @@ def _cuts(
     ]
     levels = []
     for depth in range(max(map(len, plans), default=0) or 1):
-        # What is cut in fewer levels keeps its last cut.
+        # A file with fewer levels repeats its last one.
         parts = [plan[min(depth, len(plan) - 1)] for plan in plans]
         nodes = np.concatenate([part.first + start for part, start in zip(parts, first.tolist(), strict=False)])
         levels.append(SlabLevel(nodes.astype(np.int32), np.concatenate([part.column for part in parts])))

@@ -1,10 +1,10 @@
-"""A Spark session as the engine of a table's changes: sample → fit → native file numbers → one task per file.
+"""A Spark session as the `Backend` of changes to a table: sample → fit → native file numbers → one task per file.
 
     DataFrame ──sample──▶ driver: layouts.fit ──▶ constant arrays
         └── file number, order (native) ──▶ repartitionById ──▶ sortWithinPartitions ──▶ _zskip/staging-…/ ──▶ table
 
-Spark's own commit protocol fills a staging folder, in which no file of a failed or speculative task remains. Only then
-are the files moved into the table and their footers read. The commit is everybody's.
+Spark's commit protocol fills a staging folder without files of failed or speculative tasks. Then the files are moved
+into the table and their footers are read. The commit is the same as for every backend.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from zskip.plan import find_survivors
 from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.spark import sampling, staging
-from zskip.spark.executor_sketches import each, sketched
+from zskip.spark.executor_sketches import map_items, sketched
 from zskip.spark.hadoop import HadoopStorage, open_storage
-from zskip.spark.handoff import arrow_schema, column, read_files, require_session, setting, spark_schema
+from zskip.spark.handoff import column, read_files
+from zskip.spark.spark_session import require_session, setting
+from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.storage import Storage, abandon
 from zskip.tablelog import Index
 from zskip.writer import Routing, WriteOptions, Written, storable_schema
@@ -40,11 +42,11 @@ if TYPE_CHECKING:
 
 __all__ = ["backend"]
 
-_OF_THIS_MACHINE = ("memory_limit", "temp_directory", "threads")
+_LOCAL_OPTIONS = ("memory_limit", "temp_directory", "threads")
 
 
 def backend(session: SparkSession) -> Backend:
-    """The engine that has a session do the work. Raises `MissingDependency` where pyspark is missing or too old."""
+    """The backend that runs on a Spark session. Raises `MissingDependency` if pyspark is missing or too old."""
     require_session(session)
     from pyspark.sql import DataFrame
 
@@ -52,20 +54,27 @@ def backend(session: SparkSession) -> Backend:
         raise MissingDependency(
             "Writing tables needs Spark 4.1 or later: pip install 'pyspark>=4.1'. Reading does not."
         )
-    opened, scanned, stored = (partial(way, session) for way in (_opened, _scanned, _stored))
-    storage, on_executors = partial(open_storage, session), partial(each, session)
-    return Backend(storage, opened, scanned, stored, _some, _write, on_executors, recuts_at_once=True)
+    return Backend(
+        open_storage=partial(open_storage, session),
+        open_rows=partial(_open_rows, session),
+        rows_of_scan=partial(_rows_of_scan, session),
+        rows_of_files=partial(_rows_of_files, session),
+        sample=_sample,
+        write=_write,
+        map=partial(map_items, session),
+        recuts_at_once=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A DataFrame on its way into a table. ``schema``: of a table that it is written to."""
+    """A DataFrame to write. ``schema``: the storable types of its rows."""
 
     df: DataFrame
     schema: pa.Schema
 
 
-def _opened(session: SparkSession, source: Any, storage_options: Mapping[str, Any] | None) -> _Rows:
+def _open_rows(session: SparkSession, source: Any, storage_options: Mapping[str, Any] | None) -> _Rows:
     from pyspark.sql import DataFrame
 
     df = source
@@ -78,8 +87,8 @@ def _opened(session: SparkSession, source: Any, storage_options: Mapping[str, An
     return _Rows(df, storable_schema(arrow_schema(df.schema)))
 
 
-def _scanned(session: SparkSession, scan: Scan) -> _Rows:
-    """The rows that a scan selects, by the predicate's own zone and mode, whatever the session's are."""
+def _rows_of_scan(session: SparkSession, scan: Scan) -> _Rows:
+    """The rows that a scan selects, under the time zone and ANSI mode of its predicate, not the session's."""
     schema = scan.schema.arrow
     _require_writable(schema)
     rows = read_files(session, scan, schema)
@@ -97,37 +106,37 @@ def _scanned(session: SparkSession, scan: Scan) -> _Rows:
     return _Rows(rows, schema)
 
 
-def _stored(session: SparkSession, index: Index, numbers: np.ndarray) -> _Rows:
-    return _scanned(session, find_survivors(index, None).narrowed(numbers).scan)
+def _rows_of_files(session: SparkSession, index: Index, numbers: np.ndarray) -> _Rows:
+    return _rows_of_scan(session, find_survivors(index, None).narrowed(numbers).scan)
 
 
-def _some(rows: _Rows, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
-    return sampling.some(rows.df, rows.schema, columns, size, total, seed)
+def _sample(rows: _Rows, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+    return sampling.sample(rows.df, rows.schema, columns, size, total, seed)
 
 
 def _require_writable(schema: pa.Schema) -> None:
-    """Raises `SchemaError` for a column that Spark would write back as another type."""
+    """Raise `SchemaError` for a column that Spark would write back as another type."""
     for field in schema:
         back = arrow_schema(spark_schema(pa.schema([field]))).field(0).type
-        if _essence(field.type) != _essence(back):
+        if _stored_type(field.type) != _stored_type(back):
             raise SchemaError(
                 f'Spark would write the column "{field.name}" of type {field.type} back as {back}. '
                 "Change this table without a session."
             )
 
 
-def _essence(type: pa.DataType) -> pa.DataType:
-    """A type without what the index keeps beside the file: an instant's zone, a dictionary, the names in a list."""
+def _stored_type(type: pa.DataType) -> pa.DataType:
+    """A type without details that the index keeps, not the file: time zone, dictionary, names of a list's items."""
     if t.is_timestamp(type):
         return pa.timestamp(type.unit, None if type.tz is None else "UTC")
     if t.is_dictionary(type):
-        return _essence(type.value_type)
+        return _stored_type(type.value_type)
     if t.is_struct(type):
-        return pa.struct([pa.field(one.name, _essence(one.type)) for one in type])
+        return pa.struct([pa.field(one.name, _stored_type(one.type)) for one in type])
     if t.is_map(type):
-        return pa.map_(_essence(type.key_type), pa.field("value", _essence(type.item_type)))
+        return pa.map_(_stored_type(type.key_type), pa.field("value", _stored_type(type.item_type)))
     if t.is_list(type):
-        return pa.list_(pa.field("element", _essence(type.value_type)))
+        return pa.list_(pa.field("element", _stored_type(type.value_type)))
     return type
 
 
@@ -140,16 +149,16 @@ def _write(
     rows_per_file: int | None,
     slots: Sequence[tuple[int, int]] | None,
 ) -> Written:
-    """As `write_files`, on the cluster. The DataFrame is run three times: counted, sampled and written."""
-    local_options = [name for name in _OF_THIS_MACHINE if getattr(options, name) is not None]
+    """`write_files` on the cluster. The DataFrame is evaluated three times: to count, to sample and to write."""
+    local_options = [name for name in _LOCAL_OPTIONS if getattr(options, name) is not None]
     if local_options:
         raise InvalidOption(f"{local_options[0]}= is this machine's. Spark's own settings say what a session may use.")
     if not options.by:
         raise InvalidOption("by= names no column. Name at least one column to cluster by.")
     if isinstance(storage, HadoopStorage):
-        storage.require_writable()  # before the work, not after it
+        storage.require_writable()  # fail before the work
     df = _conformed(rows.df, schema)
-    sampled = sampling.look(df, schema, options, routing)
+    sampled = sampling.count_and_sample(df, schema, options, routing)
     if routing is None:
         routing = sampling.fit(df, sampled, schema, options)
         rows_per_file = max(1, -(-sampled.total // max(routing.files, 1)))
@@ -166,7 +175,7 @@ def _write(
 
 
 def _conformed(df: DataFrame, schema: Schema) -> DataFrame:
-    """The rows in the table's types; columns that they lack stay away, and are NULL."""
+    """The rows cast to the table's types. Columns that they lack are not added; readers fill them with NULL."""
     given = {field.name: field.dataType for field in df.schema}
     return df.select(
         *(
@@ -178,7 +187,7 @@ def _conformed(df: DataFrame, schema: Schema) -> DataFrame:
 
 
 def _as(values: Column, given: DataType, wanted: DataType) -> Column:
-    """Values in another type. The fields of structs are found by name: Spark's own cast goes by their places."""
+    """Values cast to another type, with struct fields matched by name: Spark's own cast matches them by position."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -202,6 +211,6 @@ def _as(values: Column, given: DataType, wanted: DataType) -> Column:
 
 
 def _one_file(routing: Routing, schema: Schema) -> Assignment:
-    """An assignment for partitions that no one has fitted: one file each."""
+    """An assignment for partitions without a fitted one: a single file each."""
     like = routing.assignments[0]
     return layouts.fit(schema.arrow.empty_table(), list(like.columns), layout=like.layout, files=1, total_rows=0)

@@ -1,4 +1,4 @@
-"""Whole Spark statements that name tables by their paths: ``SELECT … FROM 'lake/conn' JOIN 'lake/dns' USING (uid)``."""
+"""Paths of tables in Spark statements: ``SELECT … FROM 'lake/conn' JOIN 'lake/dns' USING (uid)``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AFTER_FROM = {"where", "group", "order", "having", "limit", "union", "except", 
 
 @dataclass(frozen=True, slots=True)
 class TablePath:
-    """A path that stands where a table's name can: its place in the text, half open, and the path itself."""
+    """A path in the place of a table's name, and its half-open range of characters in the statement."""
 
     start: int
     end: int
@@ -28,13 +28,13 @@ class TablePath:
 
 
 def table_paths(sql: str) -> list[TablePath]:
-    """The strings of a statement that stand for tables: behind FROM, JOIN, or a comma between tables.
+    """The strings of a statement that name tables: after FROM, JOIN, or a comma between tables.
 
     >>> [found.path for found in table_paths("SELECT trim(BOTH 'x' FROM 'y') FROM 'a', 'b/c' t JOIN 'd' ON s = 'e'")]
     ['a', 'b/c', 'd']
     """
     found = []
-    # One entry for each open parenthesis: is it a query, and do tables stand here?
+    # One entry for each open parenthesis: whether it holds a query, and whether tables may follow.
     query, tables = [True], [False]
     before: list[str] = ["", ""]
     for token in _TOKEN.finditer(sql):
@@ -44,7 +44,7 @@ def table_paths(sql: str) -> list[TablePath]:
         if before[-1] == "(":
             query[-1] = query[-1] or text in ("select", "with", "from")
         if text == "(":
-            # A parenthesis among tables holds tables: a join, or a query.
+            # A parenthesis among tables holds a join or a query.
             among_tables = tables[-1] and before[-1] in ("from", "join", ",", "(")
             query.append(among_tables)
             tables.append(among_tables)
@@ -56,7 +56,7 @@ def table_paths(sql: str) -> list[TablePath]:
         elif token["word"] and text == "join":
             tables[-1] = True
         elif token["word"] and text in _AFTER_FROM:
-            # Behind ON, a comma or a JOIN may bring the next table.
+            # After ON, a comma or a JOIN may introduce the next table.
             tables[-1] = tables[-1] and text == "on"
         elif token["string"] is not None and tables[-1] and before[-1] in ("from", "join", ",", "("):
             found.append(TablePath(token.start(), token.end(), re.sub(r"\\(.)", r"\1", token[0][1:-1])))

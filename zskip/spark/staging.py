@@ -1,4 +1,4 @@
-"""Files that Spark writes: first to a staging folder, then moved into the table, with their statistics."""
+"""Writing files with Spark: to a staging folder first, then into the table, with their statistics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.schema import Schema
-from zskip.spark import cell_columns
+from zskip.spark import layout_expressions
 from zskip.spark.executor_footers import read_footers
-from zskip.spark.handoff import column, setting, spark_uri
+from zskip.spark.handoff import column, spark_uri
 from zskip.spark.sampling import Sampled
 from zskip.spark.sort_order import arranged
+from zskip.spark.spark_session import setting
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Storage, abandon
 from zskip.writer import FileGroups, Routing, WriteOptions, least_rows, slot_label, slots_per_file
@@ -31,14 +32,14 @@ __all__ = ["write"]
 
 _FILE, _SLOT, _PARTITION = "__zskip_file", "__zskip_slot", "__zskip_partition"
 _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
-# What a table's footers can be believed in; a session may have been set to the forms of old readers.
+# Whatever the session has set, for example for old readers: the forms whose footers can be trusted.
 _PARQUET_FORM = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
-# HotSpot compiles no longer method, and Spark's own limit lets it generate some that run ten times slower for that.
-_COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
+# HotSpot never compiles longer methods. Spark's default permits generating them, and they run ten times slower.
+_COMPILABLE = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
 def write(
@@ -51,10 +52,10 @@ def write(
     rows_per_file: int,
     slots: Sequence[tuple[int, int]] | None,
 ) -> DataFiles:
-    """Write the rows as files of the table, which no snapshot names yet. After an error none of them is left.
+    """Write the rows as data files, without a commit. After an error none of them remains.
 
-    ``slots``: the first and last slot after which a file is named, by its number; where it is None, a small write puts
-    neighbouring slots together, and a file is named after those.
+    ``slots``: for each file number, the first and last slot, after which the file is named. If it is None, a small
+    write combines neighbouring slots and names files after those.
     """
     wide = 1 if slots is not None else slots_per_file(sampled.total, routing.files, least_rows(rows_per_file))
     groups = FileGroups.of(routing, wide)
@@ -93,13 +94,13 @@ def _run(
     order = [column(name) for name in partition_by]
     if partition_by:
         rows = _with_partition(rows, routing, sampled)
-    rows = cell_columns.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
+    rows = layout_expressions.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
     bundled = bool((groups.first < groups.last).any())
     if bundled:
         rows = rows.withColumn(_SLOT, f.col(_FILE)).withColumn(
-            _FILE, cell_columns.looked_up(groups.first, f.col(_FILE))
+            _FILE, layout_expressions.lookup(groups.first, f.col(_FILE))
         )
-    # A small append has a few rows for each file of the layout: one task writes several files.
+    # A small append has only a few rows for each file of the layout, so one task writes several files.
     rows_per_slot = sampled.total / max(1, routing.files)
     alone = not bundled and rows_per_slot > group_rows
     together = 1 if alone else max(1, int(rows_per_file / 2 / max(1.0, rows_per_slot)))
@@ -110,7 +111,7 @@ def _run(
         order.append(f.col(_FILE))
     if bundled:
         order.append(f.col(_SLOT))
-    if together == 1 and not bundled and 2 * rows_per_file > group_rows:  # the most that a file holds
+    if together == 1 and not bundled and 2 * rows_per_file > group_rows:  # the maximum rows of a file
         rows = arranged(rows, routing, sampled.rows, sampled.total, group_rows, _FILE, order)
     elif order:
         rows = rows.sortWithinPartitions(*order)
@@ -122,12 +123,12 @@ def _run(
     )
     if folders:
         writer = writer.partitionBy(*folders)
-    with setting(rows.sparkSession, {**_PARQUET_FORM, **_COMPILED}):
+    with setting(rows.sparkSession, {**_PARQUET_FORM, **_COMPILABLE}):
         writer.parquet(uri)
 
 
 def _with_partition(rows: DataFrame, routing: Routing, sampled: Sampled) -> DataFrame:
-    """The rows with the number of their partition in the routing, by a broadcast join on its values."""
+    """The rows with the number of their partition in the routing, by a broadcast join on the partition columns."""
     from pyspark.sql import functions as f
 
     known = {key: number for number, key in enumerate(routing.keys)}
@@ -154,9 +155,10 @@ def _move(
     groups: FileGroups,
     moved: list[str],
 ) -> None:
-    """Move the committed files into the table, in layout order. ``moved`` grows as it goes.
+    """Move the committed files into the table in layout order, appending the path of each to ``moved``.
 
-    A file's number in the layout is its task's, which its name says, or where a task wrote several, its folder's.
+    A file's number in the layout is the number of its task, from its name, or of its folder if a task wrote several
+    files.
     """
     found = []
     for path in storage.list(staged).path.to_pylist():
@@ -170,7 +172,7 @@ def _move(
             found.append((number, above if shared else folder, int(match[2]), path))
     for number, folder, piece, path in sorted(found):
         suffix = f"-{piece}" if piece else ""
-        # Of partitions, a fit may make a file more than it was asked for.
+        # Fitting partitions may yield one file more than requested.
         if slots is None:
             named = f"{slot_label(number, int(groups.last[number]))}-{identity}"
         else:
@@ -181,7 +183,7 @@ def _move(
 
 
 def _data_files(rows: DataFrame, storage: Storage, schema: Schema, paths: list[str]) -> DataFiles:
-    """The files with their statistics, in layout order; files without rows are removed."""
+    """The files with their statistics, in layout order. Files without rows are deleted."""
     if not paths:
         nothing = FileStatistics(pa.array([], pa.int64()), {})
         texts, whole = pa.array([], pa.string()), pa.array([], pa.int64())
@@ -195,6 +197,6 @@ def _data_files(rows: DataFrame, storage: Storage, schema: Schema, paths: list[s
 
 
 def _clear(storage: Storage, staged: str) -> None:
-    with suppress(OSError):  # what cannot be removed now is an orphan, and vacuum's
+    with suppress(OSError):  # vacuum removes orphans
         storage.delete(storage.list(staged).path.to_pylist())
         storage.remove_empty(staged)

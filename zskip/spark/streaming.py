@@ -1,4 +1,4 @@
-"""A sink for structured streaming: each micro-batch becomes one commit, exactly once."""
+"""A sink for structured streaming that commits each micro-batch exactly once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def append_batch(
     storage_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for ``writeStream.foreachBatch``: it appends each batch to a table, exactly once by the batch's id.
+    """A function for ``writeStream.foreachBatch`` that appends each batch to a table exactly once.
 
-    A batch that Spark runs again after a failure is recognised by its id and changes nothing. ``application`` tells
-    apart the streams that write to one table; a stream with a new checkpoint needs a new name. ``options`` are
-    `zskip.spark.write`'s: the first batch makes the table with them, ``by=`` at least, if it is not there yet.
+    A batch that Spark runs again after a failure is recognised by its id and not appended again. ``application``
+    identifies the stream among all that write to the table; a stream with a new checkpoint needs a new name.
+    ``options`` are those of `zskip.spark.write`, at least ``by=``: the first batch creates a missing table with them.
     """
 
     def append(df: DataFrame, batch_id: int) -> None:

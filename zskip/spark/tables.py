@@ -1,4 +1,4 @@
-"""Reading tables with Spark: self-pruning DataFrames, views, single reads, whole statements."""
+"""Reading tables with Spark: self-pruning DataFrames, views, filtered reads and whole statements."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from zskip.errors import UnsupportedFormat
 from zskip.spark import connector, file_index
 from zskip.spark.folder_types import with_spark_types
 from zskip.spark.hadoop import open_storage
-from zskip.spark.handoff import Semantics, column, is_connect, read_files, require_session
+from zskip.spark.handoff import column, read_files
 from zskip.spark.jvm import Jvm, Unsupported, warn_once
 from zskip.spark.snapshot_files import SnapshotFiles
+from zskip.spark.spark_session import Semantics, is_connect, require_session
 from zskip.spark.spark_sql import table_paths
 from zskip.storage.opening import is_supported
 from zskip.table import Table
@@ -38,15 +39,14 @@ def table(
     connector: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """A DataFrame over a table that prunes itself: Spark's planner asks zskip which files its filters leave.
+    """A DataFrame over a table that prunes itself: Spark's planner asks zskip which files may match its filters.
 
-    Filters count wherever they come from: ``.where()``, SQL over a view of it, joins, constant subqueries.
-    ``connector``: True for a connector in place of Spark's file source. Then the keys of joins count too, at run time,
-    and of first rows, count, min and max it reads what the index does not know; ``_metadata`` and ``inputFiles()`` are
-    missing.
+    Filters prune wherever they come from: ``.where()``, SQL over a view, joins, constant subqueries. ``connector``: use
+    a connector in place of Spark's file source. Then join keys prune too, at run time, and LIMIT, top-k, count, min and
+    max read only what the index does not answer; ``_metadata`` and ``inputFiles()`` are missing.
 
-    It stays at the version that it was made from. Where Spark's internals do not allow it, as on Spark Connect, it says
-    so once and reads all files; `read` prunes there too.
+    The DataFrame stays at its version. Where Spark does not permit it to prune, as on Spark Connect, it warns once and
+    reads all files; `read` prunes there too.
 
     Raises `TableNotFound`, and `SchemaError` for a column that Spark cannot read: name the others in ``columns``.
     """
@@ -71,7 +71,7 @@ def table(
 def register(
     spark: SparkSession, name: str, path: str | os.PathLike[str] | Table, version: int | None = None, **options: Any
 ) -> DataFrame:
-    """Put a self-pruning table into the session's SQL under a name, as a temporary view. Options are `table`'s."""
+    """Register a self-pruning table as a temporary view. Options are those of `table`."""
     rows = table(spark, path, version, **options)
     rows.createOrReplaceTempView(name)
     return rows
@@ -86,10 +86,10 @@ def read(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The rows for which ``where``, in Spark's SQL, is TRUE, read from the files that may hold one.
+    """The rows for which ``where``, in Spark's SQL, is TRUE, read only from the files that may hold one.
 
-    Nothing internal of Spark is used: this works on Spark Connect too. The files are chosen now, by the session's time
-    zone, ANSI mode and case sensitivity as they are now. Raises `TableNotFound`, `SqlError` and `SchemaError`.
+    It uses no internals of Spark, so it works on Spark Connect too. The files are chosen when it is called, under the
+    session's current time zone, ANSI mode and case sensitivity. Raises `TableNotFound`, `SqlError` and `SchemaError`.
     """
     require_session(spark)
     found = _opened(spark, path, version, storage_options)
@@ -108,7 +108,7 @@ def read(
 
 
 def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
-    """Run a statement of Spark's SQL in which paths of zskip tables stand for tables: ``SELECT … FROM 'lake/conn'``.
+    """Run a statement of Spark's SQL with paths of zskip tables as table names: ``SELECT … FROM 'lake/conn'``.
 
     Each is read through a self-pruning `table`. Raises `TableNotFound`, and what ``spark.sql`` raises.
     """
@@ -121,13 +121,13 @@ def sql(spark: SparkSession, statement: str, *, storage_options: Mapping[str, An
         name = names.setdefault(found.path, f"zskip_{len(names)}")
         if name not in views:
             views[name] = table(spark, found.path, storage_options=storage_options)
-        pieces += [_formatless(statement[done : found.start]), f"{{{name}}}"]
+        pieces += [_format_escaped(statement[done : found.start]), f"{{{name}}}"]
         done = found.end
-    pieces.append(_formatless(statement[done:]))
+    pieces.append(_format_escaped(statement[done:]))
     return spark.sql("".join(pieces), **views) if views else spark.sql(statement)
 
 
-def _formatless(text: str) -> str:
+def _format_escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -153,7 +153,7 @@ def _chosen(found: Table, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _self_pruning(files: SnapshotFiles) -> DataFrame:
-    """By the newest of Spark's interfaces that it has as zskip needs it. Raises `Unsupported`."""
+    """A self-pruning DataFrame by the connector, else by the file index. Raises `Unsupported`."""
     try:
         return connector.self_pruning(files)
     except Unsupported as error:
@@ -163,10 +163,10 @@ def _self_pruning(files: SnapshotFiles) -> DataFrame:
 
 def _all_files(spark: SparkSession, found: Table, schema: pa.Schema, reason: str) -> DataFrame:
     message = f"zskip cannot prune this DataFrame from inside of Spark ({reason}): it reads all files of the table."
-    if message not in _SAID:
-        _SAID.add(message)
+    if message not in _WARNED:
+        _WARNED.add(message)
         warnings.warn(f"{message} Use zskip.spark.read(spark, path, where=…).", RuntimeWarning, stacklevel=3)
     return read_files(spark, found.plan().scan, schema)
 
 
-_SAID: set[str] = set()
+_WARNED: set[str] = set()

@@ -1,4 +1,4 @@
-"""The verbs that change a table, for Spark: those of `zskip.Table`, with a session to do the work."""
+"""Changing tables with Spark: the verbs of `zskip.Table`, run by a session."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from zskip.errors import InvalidOption
 from zskip.progress import Progress
 from zskip.receipts import Clustered, Deleted, Optimized
 from zskip.spark.hadoop import open_storage
-from zskip.spark.handoff import Semantics, require_session
 from zskip.spark.index_folder import index
 from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_backend import backend
+from zskip.spark.spark_session import Semantics, require_session
 from zskip.table import Table
 from zskip.writer import WriteOptions
 from zskip.writer import append as append_rows
@@ -35,7 +35,7 @@ _SIZES = ("files", "rows_per_file", "file_size")
 
 
 class TableOptions(FileLayout, total=False):
-    """The options of `zskip.write` that mean something on a cluster."""
+    """The options of `zskip.write` that apply on a cluster."""
 
     mode: Mode
     progress: Progress | None
@@ -50,11 +50,11 @@ def write(
 ) -> Table:
     """Lay out a DataFrame's rows as a table, as `zskip.write` does, on the cluster. The options are the same.
 
-    ``memory_limit``, ``temp_directory`` and ``threads`` are this machine's, and are refused. The DataFrame is run three
-    times: to count it, to sample it, to write it. Cache it if it is costly.
+    ``memory_limit``, ``temp_directory`` and ``threads`` apply to this machine and are refused. The DataFrame is
+    evaluated three times: to count, to sample and to write. Cache it if that is expensive.
 
     Raises `TableExists`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError` and `MissingDependency`. After
-    an error nothing is left behind; a driver that is killed leaves files that no snapshot names, for `vacuum`.
+    an error no file remains; a driver that is killed leaves files that no snapshot names, which `vacuum` removes.
     """
     return write_table(df, path, by=by, session=_session(df), **options)
 
@@ -66,10 +66,10 @@ def delete(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Deleted:
-    """Delete the rows for which ``where``, in Spark's SQL and by the session's settings, is TRUE.
+    """Delete the rows for which ``where``, in Spark's SQL under the session's settings, is TRUE.
 
-    Files that match wholly leave the table unread, those that match in part are written anew, the rest is untouched.
-    Raises `TableNotFound`, `SqlError`, `CommitConflict`, and `InvalidOption` in a session whose zone is not known.
+    Files in which every row matches are removed unread; files in which some rows match are rewritten.
+    Raises `TableNotFound`, `SqlError`, `CommitConflict`, and `InvalidOption` if the session's time zone is unknown.
     """
     require_session(spark)
     table = _opened(spark, path, storage_options)
@@ -95,11 +95,11 @@ def optimize(
     by: str | Sequence[str] | None = None,
     **options: Unpack[FileLayout],
 ) -> Optimized:
-    """Lay out all rows of a table anew, after a layout that is fitted to what they have become; ``by``: or to others.
+    """Rewrite all rows of a table in a layout fitted to the current rows, by the same columns or those of ``by``.
 
-    ``options`` are `write`'s; those that are not given stay as they were. To merge only what pays, call
-    ``Table.optimize(session=spark)``. Readers see the old files or the new ones, never a mixture. Raises
-    `TableNotFound`, and `CommitConflict` where another writer removed files meanwhile.
+    ``options`` are those of `write`; the table's options apply where none are given. To rewrite only what
+    pays, call ``Table.optimize(session=spark)``. Readers see either the old files or the new ones. Raises
+    `TableNotFound`, and `CommitConflict` if another writer removed files in the meantime.
     """
     require_session(spark)
     table = _opened(spark, path, options.pop("storage_options", None))
@@ -126,9 +126,9 @@ def cluster(
 ) -> Clustered:
     """Lay out a folder of plain Parquet in place, as `zskip.cluster` does, on the cluster.
 
-    ``options`` are `write`'s but for ``partition_by``: hive folders stay. ``dry_run``: only report what would be done.
+    ``options`` are those of `write` except ``partition_by``: hive folders stay. ``dry_run``: only report the rewrite.
     Raises what `index` raises, `InvalidOption` for a table that zskip wrote, `SchemaError` for a column that Spark
-    would store as another type, and `CommitConflict` where another program changed the folder meanwhile.
+    would store as another type, and `CommitConflict` if another program changed the folder in the meantime.
     """
     require_session(spark)
     storage_options = options.pop("storage_options", None)

@@ -1,13 +1,13 @@
-"""A fitted layout as native Spark expressions: no Python in the path of the rows.
+"""A fitted layout as native Spark expressions, so that no row passes through Python.
 
     value ──binary search──▶ code, by column ──▶ node of the tree ──▶ leaf ──▶ file
                                                one table for the top, then level by level
 
-A step costs one look-up in a constant array, so the cost of a row follows the depth of the tree below its top, not its
-size, and the code that Spark generates stays short enough for the JVM to compile.
+Each step is one look-up in a constant array. The cost of a row is therefore proportional to the depth of the tree below
+the table of its top, not to its size, and the code that Spark generates stays short enough for the JVM to compile.
 
-Files differ from the local writer's in one thing only, which no proof rests on: the hash by which the rows of a cell
-that is heavier than a file are salted.
+File numbers equal the local writer's except in cells that are larger than a file: these are salted by another hash,
+which affects no proof.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zskip.writer import Routing, common_type
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Forest", "file_numbers", "looked_up", "nested", "united_columns"]
+__all__ = ["Forest", "file_numbers", "leaf_column", "lookup", "union_of_columns"]
 
 _GRID_ENTRIES = 1 << 16
 _NEVER = np.iinfo(np.int32).max
@@ -41,10 +41,10 @@ _NEVER = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The nodes of one depth. Node i goes to ``child[2 * i + 1]`` where a code reaches its threshold, else ``[2 * i]``.
+    """The nodes of one depth. Node i leads to ``child[2 * i + 1]`` if its column's code is >= its threshold, else to
+    ``child[2 * i]``: the number of a node in the next level, or ~n for the leaf n.
 
-    ``threshold``: by column; a node that does not ask for a column has one there that no code reaches. A child is a
-    node's number in the next level, or ~n for the leaf n.
+    ``threshold``: by column; `_NEVER` for a node that compares another column.
     """
 
     threshold: Mapping[int, NDArray[np.int32]]
@@ -53,10 +53,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees, each over some of the columns, level by level, their leaves numbered through, tree after tree.
+    """The trees of several assignments by level. Leaves are numbered consecutively, tree after tree.
 
-    ``entry``: where a walk begins, a node of the first level or ~leaf: by the tree's number; or, where ``steps`` are
-    given, in the only tree, by the sum of ``steps[c][code[c]]`` over the columns.
+    ``entry``: where evaluation starts, a node of the first level or ~leaf, by the tree's number. A single tree has
+    ``steps``, and the index into ``entry`` is the sum of ``steps[c][code[c]]`` over the columns.
     """
 
     entry: NDArray[np.int32]
@@ -67,16 +67,15 @@ class Forest:
 
     @staticmethod
     def of(assignments: Sequence[Assignment]) -> Forest:
-        """The trees of these assignments."""
-        columns, places = united_columns(assignments)
+        columns, places = union_of_columns(assignments)
         trees = [one.tree for one in assignments]
-        # One binary search serves all trees: their boundaries are united, and their thresholds are said in them.
-        drawn = [_united([_boundaries(one, path) for one in assignments]) for path in columns]
+        # One binary search serves all trees: thresholds become codes of the merged boundaries.
+        merged = [_merged([_boundaries(one, path) for one in assignments]) for path in columns]
         column = np.concatenate([place[tree.column] for tree, place in zip(trees, places, strict=True)])
         threshold = np.concatenate([tree.threshold for tree in trees])
         tree_of = np.repeat(np.arange(len(trees)), [len(tree) for tree in trees])
-        for number, (codes, starts, _) in enumerate(drawn):
-            cuts = (column == number) & (threshold >= 2)  # the threshold 1 parts NULL from the values
+        for number, (codes, starts, _) in enumerate(merged):
+            cuts = (column == number) & (threshold >= 2)  # the threshold 1 separates NULL from the values
             threshold[cuts] = codes[starts[tree_of[cuts]] + threshold[cuts] - 2] + 1
         nodes = np.cumsum([0, *map(len, trees)])
         leaves = np.cumsum([0, *(tree.cells for tree in trees)])
@@ -96,11 +95,11 @@ class Forest:
             entry = np.where(grid.node < len(trees[0]), grid.node, ~(grid.node - len(trees[0])))
         else:
             entry = np.where(np.diff(nodes) > 0, nodes[:-1], ~leaves[:-1])
-        begins, levels = _levelled(entry, column, threshold, np.stack([below, above], axis=1))
-        return Forest(begins, steps, levels, columns, tuple(distinct for _, _, distinct in drawn))
+        entries, levels = _by_level(entry, column, threshold, np.stack([below, above], axis=1))
+        return Forest(entries, steps, levels, columns, tuple(distinct for _, _, distinct in merged))
 
-    def walk(self, rows: DataFrame, name: str, tree: Column | None = None) -> DataFrame:
-        """The rows with a column ``name``: the leaf that each reaches, in the tree numbered ``tree`` or the only."""
+    def with_leaf(self, rows: DataFrame, name: str, tree: Column | None = None) -> DataFrame:
+        """The rows with a column ``name``, the number of each row's leaf. ``tree``: each row's tree, of several."""
         from pyspark.sql import functions as f
 
         names = [f"{name}_{number}" for number in range(len(self.columns))]
@@ -111,22 +110,22 @@ class Forest:
         rows = rows.withColumns(found)
         codes = [f.col(_quoted(code)) for code in names]
         if self.steps or tree is None:
-            tree = reduce(add, [f.get(_integers(step), code) for step, code in zip(self.steps, codes, strict=True)])
-        rows = rows.withColumn(name, f.get(_integers(self.entry), tree))
+            tree = reduce(add, [f.get(_int_array(step), code) for step, code in zip(self.steps, codes, strict=True)])
+        rows = rows.withColumn(name, f.get(_int_array(self.entry), tree))
         node = f.col(_quoted(name))
         for level in self.levels:
             reached = [
-                codes[number] >= f.get(_integers(threshold), node) for number, threshold in level.threshold.items()
+                codes[number] >= f.get(_int_array(threshold), node) for number, threshold in level.threshold.items()
             ]
-            step = f.get(_integers(level.child), node * 2 + reduce(or_, reached).cast("int"))
+            step = f.get(_int_array(level.child), node * 2 + reduce(or_, reached).cast("int"))
             rows = rows.withColumn(name, f.when(node < 0, node).otherwise(step))
         return rows.withColumn(name, f.bitwise_not(node)).drop(*names)
 
 
 def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | None) -> DataFrame:
-    """The rows with a column ``name``: the number of each row's file, as `Routing.route` gives it but for salt.
+    """The rows with a column ``name``, the number of each row's file, as `Routing.route` returns it except for salt.
 
-    ``partition``: the column with the number of each row's partition, for a table that has some.
+    ``partition``: the column with the number of each row's partition, in a partitioned table.
     """
     from pyspark.sql import functions as f
 
@@ -134,55 +133,55 @@ def file_numbers(routing: Routing, rows: DataFrame, name: str, partition: str | 
     assignments = routing.assignments
     if not any(assignment.files > 1 for assignment in assignments):
         return rows.withColumn(name, f.lit(0) if partition is None else f.col(_quoted(partition)).cast("int"))
-    rows = Forest.of(assignments).walk(rows, name, None if partition is None else f.col(_quoted(partition)))
+    rows = Forest.of(assignments).with_leaf(rows, name, None if partition is None else f.col(_quoted(partition)))
     leaf = f.col(_quoted(name))
     first = [one.cells.first + start for one, start in zip(assignments, routing.first_file.tolist(), strict=False)]
-    file = f.get(_integers(np.concatenate(first)), leaf)
+    file = f.get(_int_array(np.concatenate(first)), leaf)
     salt = np.concatenate([one.cells.salt for one in assignments])
     if (salt > 1).any():
-        width = f.get(_integers(salt), leaf)
-        # By the values alone: a task that is run again must send each row where it went before.
+        width = f.get(_int_array(salt), leaf)
+        # A hash of the values: a task that is run again must send each row to the same file.
         file = file + f.when(width > 1, f.pmod(f.xxhash64(*hashed), width.cast("bigint")).cast("int")).otherwise(0)
     return rows.withColumn(name, file)
 
 
-def united_columns(assignments: Sequence[Assignment]) -> tuple[tuple[str, ...], list[NDArray[np.int32]]]:
-    """The columns that any of them reads, and for each assignment the places of its own among them.
+def union_of_columns(assignments: Sequence[Assignment]) -> tuple[tuple[str, ...], list[NDArray[np.int32]]]:
+    """The columns of all assignments, and for each assignment the positions of its own columns among them.
 
-    A column that only a workload names is left out of an assignment whose tree does not ask for it.
+    Assignments differ in columns: one lacks a column that only the workload names if its tree does not compare it.
     """
     columns = tuple(dict.fromkeys(path for one in assignments for path in one.columns))
     return columns, [np.array([columns.index(path) for path in one.columns], np.int32) for one in assignments]
 
 
 def _boundaries(assignment: Assignment, path: str) -> pa.Array:
-    """Of a column; none of one that the assignment does not read, of a type that any other takes on."""
+    """The boundaries of a column; an empty array of type null for a column that the assignment does not read."""
     if path not in assignment.columns:
         return pa.nulls(0)
     return assignment.boundaries[assignment.columns.index(path)].values
 
 
-def _united(boundaries: Sequence[pa.Array]) -> tuple[NDArray[np.int32], NDArray[np.int64], pa.Array]:
-    """Sorted arrays as one: the code of each of their values in it, where each array's codes begin, and the values."""
+def _merged(boundaries: Sequence[pa.Array]) -> tuple[NDArray[np.int32], NDArray[np.int64], pa.Array]:
+    """Merge sorted arrays: the rank of each of their values, the first rank of each array, and the distinct values."""
     types = [values.type for values in boundaries if not t.is_null(values.type)]
     type = reduce(lambda one, other: common_type(one, other) or one, types)
     codes, distinct = dense_codes(pa.chunked_array([values.cast(type) for values in boundaries], type))
     return codes, np.cumsum([0, *map(len, boundaries)]), distinct
 
 
-def _levelled(
+def _by_level(
     entry: NDArray[np.int64], column: NDArray[np.int32], threshold: NDArray[np.int32], child: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], tuple[Level, ...]]:
-    """The entries by their place in the first level, and the levels; ``child``: a row of two for each node."""
+    """The entries as nodes of the first level, and the levels. ``child``: one row of two for each node."""
     current = np.unique(entry[entry >= 0])
     first, levels = _renumbered(entry, current), []
     while len(current):
         following = child[current]
         below = np.unique(following[following >= 0])
-        asked = column[current]
+        compared = column[current]
         thresholds = {
-            number: np.where(asked == number, threshold[current], _NEVER).astype(np.int32)
-            for number in np.unique(asked).tolist()
+            number: np.where(compared == number, threshold[current], _NEVER).astype(np.int32)
+            for number in np.unique(compared).tolist()
         }
         levels.append(Level(thresholds, _renumbered(following.reshape(-1), below)))
         current = below
@@ -190,57 +189,56 @@ def _levelled(
 
 
 def _renumbered(children: NDArray[np.int64], nodes: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Nodes by their place among these nodes; leaves as they are."""
+    """Children with nodes replaced by their positions in ``nodes``; leaves unchanged."""
     return np.where(children >= 0, np.searchsorted(nodes, children), children).astype(np.int32)
 
 
 def _code(rows: DataFrame, path: str, boundaries: pa.Array) -> Column:
-    """The number of the interval that a column's value lies in: 0 for NULL, else 1 + the boundaries up to the value."""
+    """The code of a column's value: 0 for NULL, else 1 + the number of boundaries <= the value."""
     from pyspark.sql import functions as f
     from pyspark.sql.internal import InternalFunction
 
-    value = nested(path)
+    value = leaf_column(path)
     if not len(boundaries):
         return f.when(value.isNull(), 0).otherwise(1)
     if t.is_floating(boundaries.type):
-        # The search tells -0.0 and 0.0 apart.
+        # Binary search distinguishes -0.0 from 0.0.
         zero = f.lit(0.0).cast(rows.select(value).schema[0].dataType)
         value = f.when(value == zero, zero).otherwise(value)
-    # The place of the value; where it is absent, ~ the place that it would have.
-    place = InternalFunction.array_binary_search(_constant(boundaries), value)
+    # The position of the value, or ~ its insertion point if it is absent.
+    place = InternalFunction.array_binary_search(_constant_array(boundaries), value)
     return f.coalesce(f.when(place >= 0, place + 2).otherwise(-place), f.lit(0))
 
 
-def looked_up(values: NDArray[Any], place: Column) -> Column:
-    """The value at a place of an array."""
+def lookup(values: NDArray[Any], position: Column) -> Column:
+    """The integer at a position, from 0, of a constant array."""
     from pyspark.sql import functions as f
 
-    return f.get(_integers(values), place)
+    return f.get(_int_array(values), position)
 
 
-def _integers(values: NDArray[Any]) -> Column:
-    """A constant array of integers."""
+def _int_array(values: NDArray[Any]) -> Column:
     from pyspark.sql import functions as f
 
     return f.split(f.lit(",".join(map(str, values.tolist()))), ",").cast("array<int>")
 
 
-def _constant(values: pa.Array) -> Column:
+def _constant_array(values: pa.Array) -> Column:
     """A constant array of values of an orderable type."""
     from pyspark.sql import functions as f
 
-    from zskip.spark.handoff import spark_schema
+    from zskip.spark.spark_types import spark_schema
 
     kind = spark_schema(pa.schema([pa.field("x", values.type)])).fields[0].dataType
     if t.is_binary(values.type):
         return f.array(*[f.unhex(f.lit(value.hex())) for value in values.to_pylist()]).cast("array<binary>")
-    plain = [None if value is None else str(value) for value in _texts(values)]
+    plain = [None if value is None else str(value) for value in _exact_texts(values)]
     texts = f.from_json(f.lit(json.dumps(plain)), "array<string>")
     return texts if t.is_string(values.type) else texts.cast(f"array<{kind.simpleString()}>")
 
 
-def _texts(values: pa.Array) -> list[str]:
-    """The values as Spark reads them from text, each exactly."""
+def _exact_texts(values: pa.Array) -> list[str]:
+    """The values as text that Spark casts back exactly."""
     if t.is_timestamp(values.type):
         zone = "Z" if values.type.tz is not None else ""
         naive = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
@@ -250,8 +248,7 @@ def _texts(values: pa.Array) -> list[str]:
     return list(pc.cast(values, pa.string()).to_pylist())
 
 
-def nested(path: str) -> Column:
-    """A leaf by its path."""
+def leaf_column(path: str) -> Column:
     from pyspark.sql import functions as f
 
     return f.col(".".join(_quoted(part) for part in split_path(path)))

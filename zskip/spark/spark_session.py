@@ -1,0 +1,117 @@
+"""A Spark session: the settings that determine the meaning of its SQL, and checks of what it supports."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from zskip import types as t
+from zskip.errors import InvalidOption, MissingDependency
+from zskip.expr import Predicate, conjunction
+from zskip.schema import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "Semantics",
+    "is_connect",
+    "require_pyspark",
+    "require_session",
+    "same_in_spark",
+    "setting",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Semantics:
+    """The settings of a session that predicates are bound under. ``timezone``: as Java names it."""
+
+    timezone: str
+    ansi: bool
+    case_sensitive: bool = False
+
+    @staticmethod
+    def of(spark: SparkSession) -> Semantics:
+        ansi, case = (str(spark.conf.get(f"spark.sql.{key}")).lower() for key in ("ansi.enabled", "caseSensitive"))
+        return Semantics(str(spark.conf.get("spark.sql.session.timeZone")), ansi == "true", case == "true")
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The time zone in Python; None if Python does not know the name.
+
+        >>> Semantics("+02:00", True).zone, Semantics("GMT-03:30", True).zone
+        (zoneinfo.ZoneInfo(key='Etc/GMT-2'), None)
+        """
+        offset = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])0?(\d\d?)(?::?00)?", self.timezone)
+        # POSIX counts hours west of Greenwich.
+        name = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}" if offset else self.timezone
+        try:
+            return ZoneInfo("UTC" if name in ("Z", "Etc/UTC", "Etc/GMT+0", "Etc/GMT-0") else name)
+        except (KeyError, ValueError, OSError):
+            return None
+
+
+def same_in_spark(predicate: Predicate, schema: Schema) -> Predicate | None:
+    """The conjuncts over columns whose values are the same in Spark and in Arrow; None if there are none.
+
+    Spark reads INT96 as instants, Arrow as local times; Spark reads durations as integers.
+    """
+    differs = {
+        path
+        for path, column in schema.columns.items()
+        if t.is_duration(column.type) or (t.is_timestamp(column.type) and column.type.unit == "ns")
+    }
+    parts = [part for part in predicate.conjuncts if not part.columns & differs]
+    return conjunction(parts) if parts else None
+
+
+@contextmanager
+def setting(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Change settings of a session within a block."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def is_connect(spark: Any) -> bool:
+    """Whether a session or DataFrame is of Spark Connect, which has no JVM in this process."""
+    return any(kind.__module__.startswith("pyspark.sql.connect") for kind in type(spark).__mro__)
+
+
+def require_pyspark() -> None:
+    """Raise `MissingDependency` if pyspark is not installed."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise MissingDependency("Spark needs the package pyspark: pip install 'zskip[spark]'.") from error
+
+
+def require_session(spark: Any) -> None:
+    """Raise `MissingDependency` if pyspark or Java is missing, and `InvalidOption` unless it is a Spark session."""
+    require_pyspark()
+    if hasattr(spark, "sparkSession") or hasattr(spark, "createDataFrame"):
+        return
+    home = os.environ.get("JAVA_HOME")
+    if not (shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")):
+        where = f"at JAVA_HOME, {home}" if home else "on the PATH, and JAVA_HOME is not set"
+        raise MissingDependency(
+            f"Spark needs Java 17 or later, and there is none {where}. Without it there is no session."
+        )
+    raise InvalidOption(
+        f"A Spark session is needed, not {type(spark).__name__}: SparkSession.builder.getOrCreate() makes one."
+    )
