@@ -66,7 +66,7 @@ def fact(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     pq.write_table(taken.append_column("keep", pa.array([1] * len(taken))), folder / "dim.parquet")
     spark.read.parquet(str(folder / "dim.parquet")).createOrReplaceTempView("dim")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pruned_scan, "_A_KEY_QUERY", 1e-9)
+        patched.setattr(pruned_scan, "_SECONDS_PER_KEY_QUERY", 1e-9)
         yield rows
     for name in ("fact", "plain", "dim"):
         spark.catalog.dropTempView(name)
@@ -287,7 +287,7 @@ def test_few_files_are_not_worth_a_query_for_keys(
 ) -> None:
     joined = "SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0"
     assert "dynamicpruning" in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
-    monkeypatch.setattr(pruned_scan, "_A_KEY_QUERY", 0.15)
+    monkeypatch.setattr(pruned_scan, "_SECONDS_PER_KEY_QUERY", 0.15)
     assert "dynamicpruning" not in str(spark.sql(joined)._jdf.queryExecution().optimizedPlan())
 
 
