@@ -93,7 +93,7 @@ def test_native_leaves_below_the_table_and_of_many_trees(spark: SparkSession, mo
         given = spark.createDataFrame(rows.append_column("t", pa.array(number, pa.int32())))
         forest = layout_expressions.Forest.of(assignments)
         assert forest.levels
-        found = forest.walk(given, "n", None if len(assignments) == 1 else f.col("t")).toArrow()
+        found = forest.with_leaf(given, "n", None if len(assignments) == 1 else f.col("t")).toArrow()
         wanted = np.stack([one.cell_of(found.select(by)) for one in assignments])[found["t"].to_numpy(), np.arange(600)]
         starts = np.cumsum([0, *(one.tree.cells for one in assignments)])
         assert (found["n"].to_numpy() == wanted + starts[found["t"].to_numpy()]).all()
