@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,7 @@ def ids(table: zskip.Table) -> list[int]:
 
 
 Append = Callable[[int], pa.Table]
-APPENDS: dict[str, tuple[dict[str, object], Append]] = {
+APPENDS: dict[str, tuple[dict[str, Any], Append]] = {
     "inside the fitted range": ({"by": ["a", "b"]}, lambda seed: rows_of(600, seed)),
     "outside the fitted range": ({"by": ["at", "a"]}, lambda seed: rows_of(600, seed, since=1000 + 100 * seed)),
     "a heavy value": ({"by": ["a", "b"]}, lambda seed: rows_of(600, seed, heavy=500)),
@@ -66,7 +67,7 @@ def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_re
     name: str, tmp_path: Path
 ) -> None:
     options, rows = APPENDS[name]
-    table = zskip.write(rows_of(60_000, 1), tmp_path / "t", files=10, **options)  # type: ignore[arg-type]
+    table = zskip.write(rows_of(60_000, 1), tmp_path / "t", files=10, **options)
     for seed in range(2, 12):
         table.append(rows(seed))
     before = ids(table)
@@ -185,9 +186,9 @@ def test_a_delete_meanwhile_is_a_conflict_that_leaves_no_file(tmp_path: Path, mo
         table.append(rows_of(60, seed))
     real = compact.commit
 
-    def delayed(*args: object, **options: object) -> object:
+    def delayed(*args: Any, **options: Any) -> object:
         zskip.open(table.uri).delete("TRUE")
-        return real(*args, **options)  # type: ignore[arg-type]
+        return real(*args, **options)
 
     monkeypatch.setattr(compact, "commit", delayed)
     there = set((tmp_path / "t").glob("*.parquet"))
@@ -206,13 +207,13 @@ def test_groups_that_others_changed_meanwhile_are_left_and_the_rest_is_committed
     wanted = table.optimize(dry_run=True)
     real, calls = compact.commit, []
 
-    def delayed(*args: object, **options: object) -> object:
+    def delayed(*args: Any, **options: Any) -> object:
         calls.append(options)
         if len(calls) == 1:
             other = zskip.open(table.uri)
             other.delete("a < 40 AND id >= 2000000")
             other.append(rows_of(700, 8))
-        return real(*args, **options)  # type: ignore[arg-type]
+        return real(*args, **options)
 
     monkeypatch.setattr(compact, "commit", delayed)
     done = table.optimize()

@@ -44,23 +44,26 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 
 
 class Stalled:
-    """A storage that runs ``meanwhile`` once, just before or after the first call of one verb on a log entry."""
+    """A storage that runs ``meanwhile`` once, before or after the first call of one of some verbs on a path that holds
+    ``part``; ``filesystem`` takes no path."""
 
-    def __init__(self, inner: Storage, meanwhile: Callable[[], object], *, verb: str, after: bool = False) -> None:
-        self.inner, self.meanwhile, self.verb, self.after = inner, meanwhile, verb, after
+    def __init__(
+        self, inner: Storage, meanwhile: Callable[[], object], *verbs: str, part: str = log.LOG, after: bool = False
+    ) -> None:
+        self.inner, self.meanwhile, self.verbs, self.part, self.after = inner, meanwhile, verbs, part, after
         self.stalled = False
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
-        if name != self.verb or self.stalled:
+        if name not in self.verbs:
             return found
 
-        def call(path: Any, *rest: Any, **options: Any) -> Any:
-            stalls = not self.stalled and log.LOG in str(path)
+        def call(*given: Any, **named: Any) -> Any:
+            stalls = not self.stalled and (not given or self.part in str(given[0]))
             self.stalled |= stalls
             if stalls and not self.after:
                 self.meanwhile()
-            answer = found(path, *rest, **options)
+            answer = found(*given, **named)
             if stalls and self.after:
                 self.meanwhile()
             return answer
@@ -88,7 +91,7 @@ def stall(
     table: zskip.Table, meanwhile: Callable[[], object], verb: str = "put_if_absent", after: bool = False
 ) -> None:
     """From now on this table's storage stands still once at a log entry, while ``meanwhile`` runs."""
-    stalled: Any = Stalled(table._storage, meanwhile, verb=verb, after=after)
+    stalled: Any = Stalled(table._storage, meanwhile, verb, after=after)
     table._storage = stalled
 
 
@@ -147,7 +150,7 @@ def test_a_first_version_under_a_vacated_number_is_refused(place: tuple[str, Any
         write(place)
         others(place)
 
-    stalled: Any = Stalled(storage, begun, verb="put_if_absent")
+    stalled: Any = Stalled(storage, begun, "put_if_absent")
     with pytest.raises(TableExists):
         tablelog.commit(stalled, None, "write", schema=base.schema)
     assert ids(place) == [*range(10), *range(1000, 1030)]
@@ -287,21 +290,7 @@ def test_what_a_vacuum_under_way_has_listed_is_not_restored(place: tuple[str, An
             tablelog.commit(open_storage(*place), table.snapshot, "restore", restore=older)
         refused.append(caught.value)
 
-    class Standing(Stalled):
-        def __getattr__(self, name: str) -> Any:
-            found = getattr(self.inner, name)
-            if name != "delete" or self.stalled:
-                return found
-
-            def delete(paths: list[str]) -> None:
-                if any(path.endswith(".parquet") for path in paths) and not self.stalled:
-                    self.stalled = True
-                    restore()
-                found(paths)
-
-            return delete
-
-    standing: Any = Standing(storage, restore, verb="delete")
+    standing: Any = Stalled(storage, restore, "delete", part=".parquet")
     vacuum(standing)
     assert refused
     assert ids(place) == list(range(50, 60))
@@ -314,19 +303,11 @@ def test_a_vacuum_that_stands_still_is_heeded_after_another_one(place: tuple[str
     storage = open_storage(*place)
     listed, go_on = Event(), Event()
 
-    class Standing(Stalled):
-        def __getattr__(self, name: str) -> Any:
-            found = getattr(self.inner, name)
+    def wait() -> None:
+        listed.set()
+        assert go_on.wait(30)
 
-            def delete(paths: list[str]) -> None:
-                if any(path.endswith(".parquet") for path in paths):
-                    listed.set()
-                    assert go_on.wait(30)
-                found(paths)
-
-            return delete if name == "delete" else found
-
-    standing: Any = Standing(storage, lambda: None, verb="delete")
+    standing: Any = Stalled(storage, wait, "delete", part=".parquet")
     first = Thread(target=vacuum, args=(standing,))
 
     def list_files() -> None:
@@ -350,23 +331,14 @@ def test_others_are_told_of_a_version_whose_writer_stands_still_without_its_file
         table.append(rows(100 + 10 * number))
     storage = open_storage(*place)
     listed, go_on = Event(), Event()
-    removed: list[str] = []
+    removed: set[str] = set()
     ended: list[str] = []
 
-    class Standing(Stalled):
-        def __getattr__(self, name: str) -> Any:
-            found = getattr(self.inner, name)
+    def wait() -> None:
+        listed.set()
+        assert go_on.wait(30)
 
-            def delete(paths: list[str]) -> None:
-                if any(path.endswith(".parquet") for path in paths):
-                    listed.set()
-                    assert go_on.wait(30)
-                    removed.extend(paths)
-                found(paths)
-
-            return delete if name == "delete" else found
-
-    standing: Any = Standing(storage, lambda: None, verb="delete")
+    standing: Any = Stalled(storage, wait, "delete", part=".parquet")
     first = Thread(target=lambda: vacuum(standing, older_than=-1))
 
     def list_files() -> None:
@@ -374,8 +346,10 @@ def test_others_are_told_of_a_version_whose_writer_stands_still_without_its_file
         assert listed.wait(30)
 
     def remove_and_look() -> None:
+        before = set(storage.list("").path.to_pylist())
         go_on.set()
         first.join()
+        removed.update(before - set(storage.list("").path.to_pylist()))
         for change in (
             lambda: open_again(place).vacuum("1 day"),
             lambda: open_again(place).delete("id = 3"),
@@ -432,28 +406,7 @@ def test_a_change_stays_where_what_it_replaced_has_expired(place: tuple[str, Any
     assert ids(place) == list(range(500, 510))
 
 
-class StandingRead:
-    """A storage that runs ``meanwhile`` once, before or after its first read of a path that holds some text."""
-
-    def __init__(self, inner: Storage, part: str, meanwhile: Callable[[], object], *, after: bool = False) -> None:
-        self.inner, self.part, self.meanwhile, self.after, self.stalled = inner, part, meanwhile, after, False
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
-        if name not in ("read", "read_range", "filesystem"):
-            return found
-
-        def call(*given: Any, **named: Any) -> Any:
-            stalls = not self.stalled and (name == "filesystem" or self.part in str(given[0]))
-            self.stalled |= stalls
-            if stalls and not self.after:
-                self.meanwhile()
-            answer = found(*given, **named)
-            if stalls and self.after:
-                self.meanwhile()
-            return answer
-
-        return call
+READS = ("read", "read_range", "filesystem")
 
 
 @pytest.mark.parametrize("part", ["_zskip/stats/", "part-"])
@@ -470,7 +423,7 @@ def test_a_verb_whose_version_is_vacuumed_meanwhile_says_so(verb: str, part: str
             write(place, 5000, mode="overwrite")
         vacuum(open_storage(*place))
 
-    standing: Any = StandingRead(table._storage, part, replaced)
+    standing: Any = Stalled(table._storage, replaced, *READS, part=part)
     table._storage = standing
     verbs: dict[str, Callable[[], object]] = {
         "optimize": lambda: table.optimize(full=True),
@@ -493,7 +446,7 @@ def test_a_verb_whose_version_is_vacuumed_meanwhile_says_so(verb: str, part: str
 def test_opening_goes_on_where_the_newest_version_is_vacuumed_before_it_is_read(tmp_path: Path) -> None:
     place = str(tmp_path / "table"), None
     write(place)
-    storage: Any = StandingRead(open_storage(*place), "log/000", lambda: others(place))
+    storage: Any = Stalled(open_storage(*place), lambda: others(place), *READS, part="log/000")
     assert tablelog.load(storage).version == 4
     assert storage.stalled
 
@@ -502,7 +455,7 @@ def test_a_vacuum_goes_on_where_the_newest_version_is_vacuumed_after_it_is_read(
     """It ended in IndexError."""
     place = str(tmp_path / "table"), None
     write(place)
-    storage: Any = StandingRead(open_storage(*place), "log/000", lambda: others(place), after=True)
+    storage: Any = Stalled(open_storage(*place), lambda: others(place), *READS, part="log/000", after=True)
     assert tablelog.vacuum(storage, older_than=timedelta(0)).version == 4
     assert storage.stalled
     assert ids(place) == [*range(10), *range(1000, 1030)]
@@ -520,7 +473,7 @@ def test_an_append_whose_own_part_a_vacuum_took_before_it_is_merged_says_so(tmp_
         def remove(storage: Storage = storage, known: set[str] = known) -> None:
             storage.delete([path for path in storage.list("_zskip/stats").path.to_pylist() if path not in known])
 
-        standing: Any = StandingRead(storage, "_zskip/stats/", remove)
+        standing: Any = Stalled(storage, remove, *READS, part="_zskip/stats/")
         table._storage = standing
         try:
             table.append(rows(100 + 10 * number))

@@ -1,7 +1,7 @@
-"""The settings of a connection that can affect a condition which DuckDB has already bound.
+"""The settings of a connection under which the conditions in a DuckDB plan are evaluated.
 
-Collations, integer division, casts and macros are part of the bound condition; what is left are the settings that its
-functions read when they run.
+DuckDB has already resolved collations, integer division, casts and macros in such a condition. What remains are the
+settings that its functions read when they run.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from zskip import types as t
+from zskip.engines.duckdb.connection_settings import READ_BY_FUNCTIONS
 from zskip.statement.conditions import Session, known_zone
 
 if TYPE_CHECKING:
@@ -20,27 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = ["reads_bytes_as_text", "session_of", "texts_for_bytes"]
 
-_USUAL = {
-    "ieee_floating_point_ops": "true",
-    "error_on_division_by_zero": "true",
-    "regex_match_operator_semantics": "partial",
-    "Calendar": "gregorian",
-    "dialect_compatibility_mode": "none",
-}
-
 
 def session_of(con: duckdb.DuckDBPyConnection) -> Session:
-    """What the connection is set to."""
-    settings = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in ("TimeZone", *_USUAL))
+    """The time zone of a connection, and whether functions mean in it what proofs assume."""
+    settings = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name in ("TimeZone", *READ_BY_FUNCTIONS))
     ((timezone, *others),) = con.execute(f"SELECT {settings}").fetchall()
-    return Session(known_zone(timezone), [one.lower() for one in others] == list(_USUAL.values()))
+    return Session(known_zone(timezone), [one.lower() for one in others] == list(READ_BY_FUNCTIONS.values()))
 
 
 def reads_bytes_as_text(con: duckdb.DuckDBPyConnection, schema: Schema) -> bool:
-    """Whether the connection takes columns of bytes for texts: a table has some, and ``binary_as_string`` is set."""
+    """Whether the connection reads columns of a table as strings that are binary: ``binary_as_string`` is set."""
     return schema.holds_bytes and bool(con.execute("SELECT current_setting('binary_as_string')").fetchall()[0][0])
 
 
 def texts_for_bytes(schema: pa.Schema) -> pa.Schema:
-    """The schema as such a connection reads it."""
+    """The schema under ``binary_as_string``: binary columns are strings."""
     return pa.schema([field.with_type(pa.string()) if t.is_bytes(field.type) else field for field in schema])
