@@ -1,7 +1,47 @@
-"""`python -m zskip` is the command `zskip`."""
+"""The command `zskip`, also `python -m zskip`: Ctrl-C gives exit code 130, during imports and at the end too."""
 
+from __future__ import annotations
+
+import os
+import signal
 import sys
+from types import FrameType
 
-from zskip.cli import main
 
-sys.exit(main())
+def leave(number: int, frame: FrameType | None) -> None:
+    """End at once: before and after the work of a command there is nothing to clean up."""
+    os._exit(130)
+
+
+def run() -> int:
+    """Run the command in `sys.argv` and return its exit code."""
+    interrupts: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    # Behind `nohup` and `&` it is another one: interrupts are ignored.
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if default:
+        signal.signal(signal.SIGINT, leave)
+    from zskip.cli import main
+
+    try:
+        if default:
+            signal.signal(signal.SIGINT, interrupt)
+        code = main()
+    except BaseException:
+        # A library may raise an error of its own for the interrupt: DuckDB's is a RuntimeError.
+        if not interrupts:
+            raise
+        print("zskip: interrupted", file=sys.stderr)
+        code = 130
+    finally:
+        if default:
+            signal.signal(signal.SIGINT, leave)
+    return 130 if interrupts and code else code
+
+
+if __name__ == "__main__":
+    sys.exit(run())

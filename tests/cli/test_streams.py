@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -58,3 +59,50 @@ def test_a_closed_stdout_discards_what_is_printed(
 def test_a_closed_stderr_keeps_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     assert main(["info", str(tmp_path / "nowhere")]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "query {} TRUE",
+        "query {} TRUE --csv",
+        "info {} --clustering",
+        "info {} --json",
+        "history {}",
+        "plan {} TRUE --explain",
+        "doctor {}",
+        "verify {} --predicates 1",
+        "completion fish",
+    ],
+)
+def test_a_reader_that_is_gone_is_no_error(arguments: str, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `zskip info t | head -1`, for every way in which commands print."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with monkeypatch.context() as patch, open(writer, "w", encoding="utf-8") as stream:
+        patch.setattr(sys, "stdout", stream)
+        assert main(arguments.format(table).split()) == 0
+
+
+def test_an_error_whose_reader_is_gone_keeps_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with monkeypatch.context() as patch, open(writer, "w", encoding="utf-8") as stream:
+        patch.setattr(sys, "stderr", stream)
+        assert main(["query", str(tmp_path / "nowhere"), "--limit", "-1"]) == 2
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "10", "39", "abc", "-5", ""])
+def test_any_width_prints(
+    columns: str, table: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["history", table]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "operation" in "\n".join(lines)
+    assert 40 < max(map(len, lines)) <= (60 if columns in ("1", "10", "39") else 80)
+    assert main(["plan", table, "nope = 1"]) == 1
+    assert '"nope"' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["write", "--help"])
+    assert "--layout" in capsys.readouterr().out

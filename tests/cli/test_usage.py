@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +195,42 @@ def test_an_interrupt_is_130(table: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert main(["info", str(table)]) == 130
 
 
+# When Ctrl-C comes: what the process does before it runs the command.
+INTERRUPTS = {
+    "during the imports": """
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "zskip.cli.read_commands":
+            interrupt()
+sys.meta_path.insert(0, Finder())""",
+    "while DuckDB works": """
+from zskip.cli import read_commands
+show = read_commands.show
+def shown(relation):
+    threading.Timer(0.2, interrupt).start()
+    show(relation)
+read_commands.show = shown""",
+    "at the end": "import atexit; atexit.register(interrupt)",
+}
+
+
+@pytest.mark.parametrize("when", INTERRUPTS)
+def test_an_interrupt_is_130_whenever_it_comes(when: str) -> None:
+    prepared = "import os, runpy, signal, sys, threading\ndef interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
+    seconds = "while" in when
+    statement = f"SELECT count(*) FROM range({2 * 10**8 if seconds else 1}) t(i) WHERE hash(i) % 7 = 3"
+    child = prepared + INTERRUPTS[when] + "\nrunpy.run_module('zskip', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", child, "query", statement],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_every_command_prints_json(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command but `completion` takes --json; those that the other tests do not run print one JSON document."""
     commands = next(action for action in cli.parser()._actions if action.dest == "COMMAND" or action.choices).choices
@@ -231,7 +269,7 @@ def test_progress_counts(table: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     indexed.verify(random=2, progress=lambda *report: reports.append(report))
     assert [report for report in reports if report[0] == "verify"] == [("verify", 0, 2), ("verify", 1, 2)]
     shown = io.StringIO()
-    monkeypatch.setattr(terminal, "Console", lambda **_: Console(file=shown, force_terminal=True, width=120))
+    monkeypatch.setattr(terminal, "Terminal", lambda **_: Console(file=shown, force_terminal=True, width=120))
     with terminal.working("counting") as progress:
         progress("footers", 3, 1000)
     assert "footers 3 of 1,000" in shown.getvalue()

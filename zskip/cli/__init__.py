@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from zskip.cli import audit_commands, demo, layout_commands, read_commands, write_commands
 from zskip.cli.arguments import add_command
 from zskip.cli.parser import SHELLS, Parser, completion
-from zskip.cli.terminal import as_typed, complain, is_unicode
+from zskip.cli.terminal import as_typed, complain, discard, is_unicode
 from zskip.errors import InvalidOption, SqlError, ZskipError
 
 __all__ = ["main"]
@@ -90,8 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code or 0
     except BrokenPipeError:
-        # The reader of stdout is gone; prevent Python from raising again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 0
     except KeyboardInterrupt:
         complain("interrupted; nothing was committed after this point")

@@ -7,12 +7,13 @@ import dataclasses
 import datetime
 import decimal
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from rich.console import Console
@@ -21,9 +22,21 @@ from rich.table import Table as Grid
 from zskip.byte_sizes import size_text
 from zskip.progress import Progress, unreported
 
-__all__ = ["as_typed", "complain", "fact_text", "grid", "is_unicode", "out", "print_facts", "print_json", "working"]
+__all__ = [
+    "as_typed",
+    "complain",
+    "discard",
+    "fact_text",
+    "grid",
+    "is_unicode",
+    "out",
+    "print_facts",
+    "print_json",
+    "working",
+]
 
 LISTED = 20
+NARROWEST, USUAL = 60, 80  # columns
 
 
 def is_unicode(stream: Any) -> bool:
@@ -31,14 +44,35 @@ def is_unicode(stream: Any) -> bool:
     return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name.startswith("utf")
 
 
+class Terminal(Console):
+    """A stream to print on, without rich's highlighting and markup; it has at least `NARROWEST` columns."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, **options)
+        if self.width < NARROWEST:
+            self.width = NARROWEST if self.width else USUAL  # COLUMNS=0 says that the width is not known
+
+    def on_broken_pipe(self) -> None:
+        """Leave the exit code to `main`, where rich would end with 1."""
+        raise BrokenPipeError
+
+
 def out() -> Console:
-    """The console on stdout, without rich's highlighting and markup."""
-    return Console(highlight=False, markup=False, soft_wrap=True)
+    """The console on stdout, on which lines are as long as they are."""
+    return Terminal(markup=False, soft_wrap=True)
 
 
 def complain(message: str) -> None:
     """Print an error on stderr. Its line breaks stay, so that carets point at the SQL above them."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"zskip: {message}", style="red", markup=False)
+    try:
+        Terminal(stderr=True, soft_wrap=True).print(f"zskip: {message}", style="red", markup=False)
+    except BrokenPipeError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Send what is printed on a stream nowhere: its reader is gone, and Python would raise again when it closes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def as_typed(message: str, options: Iterable[str]) -> str:
@@ -60,7 +94,7 @@ def as_typed(message: str, options: Iterable[str]) -> str:
 @contextmanager
 def working(what: str) -> Iterator[Progress]:
     """Show progress and the elapsed time on stderr, if it is a terminal; yields what the work reports it to."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if not console.is_terminal:
         yield unreported
         return
@@ -113,7 +147,7 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | N
         table.add_column(name, justify="left" if number < left else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False, markup=False).print(table)
+    Terminal(markup=False).print(table)
 
 
 def print_facts(facts: Any, indent: str = "") -> None:
