@@ -21,7 +21,7 @@ from zskip.tablelog import Changes, Index, RowGroupUnits
 __all__ = ["Survivors", "surviving_groups"]
 
 _Value = TypeVar("_Value")
-_MOST_DERIVED = 8
+_MOST_DERIVED = 16
 
 
 def surviving_groups(units: RowGroupUnits, may_match: np.ndarray, all_match: np.ndarray) -> Groups:

@@ -224,9 +224,13 @@ def _prune_by_bounds(source: JoinedTable, table: JoinedTable, join: JoinKeys) ->
 
 
 def _ranges(table: JoinedTable, name: str) -> Ranges | None:
-    column, survivors = _column(table, name), table.survivors
+    column = _column(table, name)
     if column is None:
         return None
+    return table.survivors.once(("ranges", column.path), lambda: _ranges_of(table.survivors, column))
+
+
+def _ranges_of(survivors: Survivors, column: Column) -> Ranges | None:
     shards = np.unique(np.searchsorted(survivors.index.first_file, survivors.numbers, side="right") - 1)
     units = survivors.index.files(shards, [column.path])
     ranges = units.statistics.columns.get(column.path)
