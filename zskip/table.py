@@ -175,9 +175,11 @@ class Table:
 
         Raises `SqlError`, which points at the error in the text.
         """
-        return Plan(self._survey(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness))
+        return Plan(
+            self._find_survivors(predicate, dialect=dialect, timezone=timezone, params=params, freshness=freshness)
+        )
 
-    def _survey(
+    def _find_survivors(
         self,
         predicate: Condition | None,
         *,
@@ -631,7 +633,7 @@ class Table:
         lit = None
         if where is not None:
             lit = np.zeros(len(every), bool)
-            found = self._survey(where, dialect=dialect, timezone=timezone, params=params, freshness="trust")
+            found = self._find_survivors(where, dialect=dialect, timezone=timezone, params=params, freshness="trust")
             lit[found.numbers] = True
         known = {"file": self._index.paths(every), "bytes": self._index.sizes(every)}
         return boxes(self._index.files(None, paths).statistics, *paths, survivors=lit, details=known)

@@ -1,7 +1,7 @@
-"""The matching rows of a scan as Arrow batches: DuckDB scans and filters, and the table's own types come back.
+"""The matching rows of a scan as Arrow batches: DuckDB scans and filters, then batches are cast to the table's types.
 
-Columns that DuckDB cannot carry without loss (wide decimals, extension types, names that differ only in case) are read
-by Arrow instead, row group by row group, and DuckDB only says which rows match.
+Columns that DuckDB cannot represent without loss (wide decimals, extension types, names that differ only in case) are
+read by Arrow, row group by row group, and DuckDB only determines which rows match.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 __all__ = ["count", "counts", "row_group_batches", "to_arrow", "to_batches"]
 
-_BATCH_ROWS, _BATCH_BYTES = 122_880, 16 << 20  # of a batch: at most so many rows, and about so many bytes on disk
-_VECTOR_ROWS = 2048  # DuckDB holds no fewer at once, for each thread: where rows are long, row groups are smaller
+_BATCH_ROWS, _BATCH_BYTES = 122_880, 16 << 20  # the maximum rows of a batch, and its approximate bytes on disk
+_VECTOR_ROWS = 2048  # DuckDB holds at least so many rows per thread; row groups of long rows may hold fewer
 
 
 def to_arrow(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
-    """The matching rows as a table in the table's own order and types. Raises `UnknownColumn`, `UnsupportedSql`."""
+    """The matching rows in the table's order and types. Raises `UnknownColumn` and `UnsupportedSql`."""
     schema = output_schema(scan, columns)
     return pa.Table.from_batches(to_batches(scan, columns), schema)
 
@@ -48,7 +48,7 @@ def to_arrow(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
 def to_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """The matching rows as record batches, in bounded memory.
 
-    Raises `UnknownColumn` and `UnsupportedSql` at once, and `TableNotFound` where a file has gone since the plan.
+    Raises `UnknownColumn` and `UnsupportedSql` at once, and `TableNotFound` if a planned file no longer exists.
     """
     schema = output_schema(scan, columns)
     where = condition(scan)
@@ -65,7 +65,7 @@ def _read(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def count(scan: Scan) -> int:
-    """How many rows match. Files, and row groups, that match wholly are counted without being read."""
+    """The number of matching rows. Files and row groups in which every row matches are counted without being read."""
     counted: int
     counted, rest = scan.without_counted()
     if len(rest) == 0:
@@ -82,7 +82,7 @@ def count(scan: Scan) -> int:
 
 
 def counts(scan: Scan) -> NDArray[np.int64]:
-    """How many rows match in each file, by one scan of the predicate's columns."""
+    """The number of matching rows in each file, by one scan of the predicate's columns."""
     if ambiguous(scan.schema.arrow.names):
         alone = np.eye(len(scan), dtype=bool)
         return np.array([count(scan.narrowed(kept)) for kept in alone], np.int64)
@@ -100,10 +100,10 @@ def counts(scan: Scan) -> NDArray[np.int64]:
 
 
 def connection(scan: Scan) -> duckdb.DuckDBPyConnection:
-    """A connection of zskip's own for one operation, with the predicate's clock."""
+    """A private connection for one operation, with the predicate's time zone."""
     import duckdb
 
-    # A store's files are read with its own credentials, which a database that is kept would keep as well.
+    # A shared database would retain the credentials of an object store, so remote scans get their own.
     local = scan.storage.local is not None
     con = _cursor() if local else _quiet(duckdb.connect())
     if scan.predicate is not None:
@@ -112,7 +112,7 @@ def connection(scan: Scan) -> duckdb.DuckDBPyConnection:
 
 
 def _cursor() -> duckdb.DuckDBPyConnection:
-    """A connection to this process's database, or to a new one where an internal error of DuckDB's has ended that."""
+    """A connection to the process's database, or to a new one if an internal error has invalidated that."""
     import duckdb
 
     number = len(_ended)
@@ -124,7 +124,7 @@ def _cursor() -> duckdb.DuckDBPyConnection:
 
 
 _ended: set[int] = set()
-"""The numbers of databases in which DuckDB runs nothing any more."""
+"""The numbers of databases that DuckDB has invalidated."""
 
 
 def _quiet(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -134,10 +134,10 @@ def _quiet(con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 @functools.cache
 def _database(process: int, number: int) -> duckdb.DuckDBPyConnection:
-    """The database that this process reads local files with: to start one takes longer than many a scan's reading.
+    """The database with which this process reads local files, shared because starting one outlasts small scans.
 
-    A process that was forked off has none of its parent's threads, and starts its own. Nothing is cached: a foreign
-    file may be replaced within the tick of a clock.
+    A forked process needs its own, because it lacks its parent's threads. The file cache is off: another program may
+    replace a file within the resolution of its modification time.
     """
     import duckdb
 
@@ -145,7 +145,7 @@ def _database(process: int, number: int) -> duckdb.DuckDBPyConnection:
 
 
 def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:
-    """The table's own fields, those of ``columns`` and in that order. Raises `UnknownColumn`."""
+    """The table's fields, or those of ``columns`` in that order. Raises `UnknownColumn`."""
     arrow = scan.schema.arrow
     if columns is None:
         return arrow
@@ -159,7 +159,7 @@ def output_schema(scan: Scan, columns: Sequence[str] | None) -> pa.Schema:
 def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """DuckDB reads and filters; each batch is cast to the table's types."""
     con = connection(scan)
-    con.execute("SET arrow_lossless_conversion = true")  # else a UUID comes back as text
+    con.execute("SET arrow_lossless_conversion = true")  # else UUIDs are returned as strings
     read = planned_scan(scan, con, schema.names)
     for batch in con.sql(read.sql, params=dict(read.parameters)).to_arrow_reader(_batch_rows(scan)):
         if batch.num_rows:
@@ -167,7 +167,7 @@ def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _batch_rows(scan: Scan) -> int:
-    """How many rows to read at once: fewer where rows are long, so that memory is bounded."""
+    """The number of rows of a batch: fewer where rows are long, to bound memory."""
     rows, size = (pc.sum(scan.files.column(name), min_count=1).as_py() for name in ("rows", "size"))
     is_long = rows and size and size > _BATCH_BYTES
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // size)) if is_long else _BATCH_ROWS
@@ -189,15 +189,15 @@ def _empty_rows(rows: int) -> pa.RecordBatch:
 
 
 def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Iterator[pa.RecordBatch]:
-    """Arrow reads the planned row groups and no others; DuckDB says which of their rows match."""
+    """Read the planned row groups with Arrow, and filter their rows with DuckDB."""
     if not scan.plain:
         raise SchemaError(
             f"DuckDB cannot carry the type of a column of this {scan.source} table, or two names differ only in case. "
             "Name the other columns in columns=."
         )
     con = connection(scan)
-    asked = [] if where is None or scan.predicate is None else scan.predicate.columns
-    roots = list(dict.fromkeys(scan.schema.columns[path].parts[0] for path in asked))
+    filtered = [] if where is None or scan.predicate is None else scan.predicate.columns
+    roots = list(dict.fromkeys(scan.schema.columns[path].parts[0] for path in filtered))
     roots += _also_named(where or "", [name for name in scan.schema.arrow.names if name not in roots], roots)
     if ambiguous(roots):
         raise SchemaError(
@@ -222,7 +222,7 @@ def row_group_batches(scan: Scan, schema: pa.Schema, where: str | None) -> Itera
 
 
 def _also_named(where: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Columns that a condition may name although its meaning does not depend on them: ``x = NULL`` is never TRUE."""
+    """Columns that a condition may mention without depending on them, as in ``x = NULL``, which is never TRUE."""
     folded = {name.lower() for name in known}
     patterns = {name: re.escape(identifier(name)[1:-1]) for name in names if name.lower() not in folded}
     return [name for name, pattern in patterns.items() if re.search(rf"(?<!\w){pattern}(?!\w)", where)]
@@ -231,7 +231,7 @@ def _also_named(where: str, names: Sequence[str], known: Sequence[str]) -> list[
 def _rows(
     file: pq.ParquetFile, group: int, table: pa.Schema, names: Iterable[str], values: Mapping[str, pa.Scalar]
 ) -> pa.Table:
-    """A row group's rows in the table's types; a column that the file lacks is NULL."""
+    """The rows of a row group in the table's types. Columns that the file lacks are NULL."""
     stored_names = file.schema_arrow.names
     wanted = list(names)
     stored = file.read_row_group(
@@ -257,10 +257,10 @@ def _as(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
 
 
 def _matching(con: duckdb.DuckDBPyConnection, rows: pa.Table, where: str) -> np.ndarray:
-    """The numbers of the rows that match. Columns take the types that DuckDB gives them in Parquet."""
+    """The positions of the matching rows. Columns are cast to the types that DuckDB reads from Parquet."""
     schema = rows.schema
-    carried = [_carried(rows.column(index), field.type) for index, field in enumerate(schema)]
-    numbered = pa.table([*carried, pa.array(np.arange(len(rows)))], [*schema.names, _ROW_NUMBER])
+    imported = [_importable(rows.column(index), field.type) for index, field in enumerate(schema)]
+    numbered = pa.table([*imported, pa.array(np.arange(len(rows)))], [*schema.names, _ROW_NUMBER])
     names = {name: duckdb_type(type) for name, type in zip(schema.names, schema.types, strict=True)}
     typed = ", ".join(f"CAST({identifier(name)} AS {type}) AS {identifier(name)}" for name, type in names.items())
     con.register(_ROWS, numbered)
@@ -277,19 +277,19 @@ _ROW_NUMBER = "_zskip_row_number"
 _ROWS = "_zskip_rows"
 
 
-def _carried(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
-    """Values in a type that DuckDB takes from Arrow: a duration is an integer, a wide decimal or half float a float."""
+def _importable(values: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
+    """Cast values to a type that DuckDB imports: durations to integers, wide decimals and half floats to floats."""
     if isinstance(type, pa.BaseExtensionType):
-        return _carried(values.cast(type.storage_type), type.storage_type)
+        return _importable(values.cast(type.storage_type), type.storage_type)
     if t.is_dictionary(type):
-        return _carried(values.cast(type.value_type), type.value_type)
+        return _importable(values.cast(type.value_type), type.value_type)
     if t.is_duration(type):
         return values.cast(pa.int64())
-    carried = t.with_leaves(type, _carried_leaf)
-    return values if carried == type else values.cast(carried)
+    importable = t.with_leaves(type, _importable_leaf)
+    return values if importable == type else values.cast(importable)
 
 
-def _carried_leaf(type: pa.DataType) -> pa.DataType:
+def _importable_leaf(type: pa.DataType) -> pa.DataType:
     if t.is_float16(type):
         return pa.float32()
     return pa.float64() if t.is_decimal256(type) and type.precision > 38 else type

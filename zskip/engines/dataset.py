@@ -1,4 +1,4 @@
-"""A table as a `pyarrow.dataset.Dataset` that prunes itself: whoever scans it with a filter reads the survivors alone.
+"""A table as a `pyarrow.dataset.Dataset` that prunes itself: a scan with a filter reads only the survivors.
 
 DuckDB, polars, DataFusion, ibis ── scanner(columns=…, filter=…) ──▶ plan ──▶ a dataset of the survivors ──▶ scanner
 """
@@ -23,28 +23,28 @@ from zskip.scan import Scan
 
 __all__ = ["PrunedDataset", "dataset"]
 
-Survey: TypeAlias = Callable[[Predicate | None], Scan]
+Planner: TypeAlias = Callable[[Predicate | None], Scan]
 
 
-def dataset(survey: Survey) -> PrunedDataset:
-    """A dataset over all files of a table. ``survey`` gives the scan of a predicate, of None for every row."""
-    return PrunedDataset(survey(None), survey)
+def dataset(plan: Planner) -> PrunedDataset:
+    """A dataset over all files of a table. ``plan``: returns the scan of a predicate, or of all rows for None."""
+    return PrunedDataset(plan(None), plan)
 
 
 class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
-    """What `Table.dataset` gives. Each scan plans with its own filter; the filter is asked of the rows as well."""
+    """The dataset that `Table.dataset` returns. Each scan is planned with its filter, and rows are filtered too."""
 
-    def __init__(self, every: Scan, survey: Survey, filter: pc.Expression | None = None) -> None:
+    def __init__(self, every: Scan, plan: Planner, filter: pc.Expression | None = None) -> None:
         super().__init__(*_parts(every))
-        self._every, self._survey, self._filter = every, survey, filter
+        self._every, self._plan, self._filter = every, plan, filter
 
     def scanner(self, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> ds.Scanner:
-        """A scanner over the files that may hold a row for which the filter is TRUE. Options as pyarrow's."""
+        """A scanner over the files that may hold a row for which the filter is TRUE. Options are pyarrow's."""
         with self._scanned(columns, filter, options) as scanner:
             return scanner
 
     def to_table(self, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
-        """The rows. Raises `TableNotFound` and `CorruptFile`, as the other methods that read."""
+        """The rows. Like all methods that read, it raises `TableNotFound` and `CorruptFile`."""
         with self._scanned(columns, filter, options) as scanner:
             return scanner.to_table()
 
@@ -61,12 +61,12 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
             return scanner.head(num_rows)
 
     def take(self, indices: Any, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
-        """The rows at some places, counted from 0."""
+        """The rows at some positions, counted from 0."""
         with self._scanned(columns, filter, options) as scanner:
             return scanner.take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         with self._scanned(None, filter, options) as scanner:
             return scanner.count_rows()  # type: ignore[no-any-return]
 
@@ -78,12 +78,12 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         return iter(_parts(scan)[0])
 
     def filter(self, expression: pc.Expression) -> PrunedDataset:
-        """The same dataset, of which only the rows are seen for which the expression is TRUE."""
-        return PrunedDataset(self._every, self._survey, self._both(expression))
+        """The dataset restricted to the rows for which the expression is TRUE."""
+        return PrunedDataset(self._every, self._plan, self._both(expression))
 
     @contextmanager
     def _scanned(self, columns: Any, filter: pc.Expression | None, options: Mapping[str, Any]) -> Iterator[ds.Scanner]:
-        """A scanner over the survivors. Errors of reading it name the files."""
+        """A scanner over the survivors. Errors raised while reading it name the files."""
         wanted = self._both(filter)
         scan = self._survivors(wanted)
         with naming_bad_files(scan):
@@ -98,11 +98,11 @@ class PrunedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has 
         return self._filter & filter
 
     def _survivors(self, filter: pc.Expression | None) -> Scan:
-        return self._survey(None if filter is None else provable_part(filter, self._every.schema))
+        return self._plan(None if filter is None else provable_part(filter, self._every.schema))
 
 
 def _native(scan: Scan) -> bool:
-    """Whether Arrow's own scanner gives the table's rows: zskip wrote every file, with the columns of today."""
+    """Whether Arrow's own scanner returns the table's rows: zskip wrote every file, with the current columns."""
     return scan.managed and not scan.added
 
 
@@ -112,7 +112,7 @@ def _batches(scan: Scan) -> pa.RecordBatchReader:
 
 
 def _parts(scan: Scan) -> tuple[list[ds.Fragment], pa.Schema, ds.FileFormat, pafs.FileSystem]:
-    """What `pyarrow.dataset.FileSystemDataset` is made of."""
+    """The arguments of `pyarrow.dataset.FileSystemDataset`: fragments, schema, format and file system."""
     format, storage = ds.ParquetFileFormat(), scan.storage
     if storage.local is not None:
         filesystem: pafs.FileSystem = pafs.LocalFileSystem()
@@ -122,7 +122,7 @@ def _parts(scan: Scan) -> tuple[list[ds.Fragment], pa.Schema, ds.FileFormat, paf
         paths = [path.partition("://")[2] for path in scan.paths]
     arrow = scan.schema.arrow
     if scan.source is not None:
-        # Another format's files are not the table's rows: what goes past the scanner must fail, not read them.
+        # The files of another table format may hold deleted rows: reads that bypass the scanner must fail.
         paths = [f"a {scan.source} table is read through its scanner, not file by file" for _ in paths]
     types = {name: arrow.field(name).type for name in scan.partition_by}
     fragments = [format.make_fragment(path, filesystem, _values(path, types)) for path in paths]
@@ -130,7 +130,7 @@ def _parts(scan: Scan) -> tuple[list[ds.Fragment], pa.Schema, ds.FileFormat, paf
 
 
 def _values(path: str, types: dict[str, pa.DataType]) -> pc.Expression | None:
-    """What a file's folders say of its rows."""
+    """The partition columns of a file as an expression."""
     found = None
     for name, value in partition_values(path, types).items() if types else ():
         one = pc.field(name) == value if value.is_valid else pc.field(name).is_null()

@@ -1,4 +1,4 @@
-"""Files that are gone or damaged when a plan is read: an engine's error becomes one that names them."""
+"""Errors that name the missing and damaged files of a plan, in place of an engine's error."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["naming_bad_files"]
 
 _TOO_FAR = "Could not convert Timestamp to higher precision"
 _NAMED = 10
-"""Files that a note on an error names."""
+"""The maximum number of files that a note on an error names."""
 
 
 @contextmanager
 def naming_bad_files(*scans: Scan) -> Iterator[None]:
-    """Raise `TableNotFound` for files that are gone, `CorruptFile` for a damaged one, in place of an engine's error.
+    """Raise `TableNotFound` for missing files and `CorruptFile` for a damaged one in place of an engine's error.
 
-    Where each file can be read alone, the engine's error stays, with the files as a note.
+    If every file can be read on its own, the engine's error is raised with a note that names the files.
     """
     import duckdb
 
@@ -34,7 +34,7 @@ def naming_bad_files(*scans: Scan) -> Iterator[None]:
         yield
     except ZskipError:
         raise
-    except (duckdb.Error, OSError, pa.ArrowInvalid) as error:  # Arrow's where DuckDB fails amid a stream
+    except (duckdb.Error, OSError, pa.ArrowInvalid) as error:  # Arrow's if DuckDB fails during a stream
         for scan in scans:
             if message := _gone(scan):
                 raise TableNotFound(message) from error
@@ -56,7 +56,7 @@ def naming_bad_files(*scans: Scan) -> Iterator[None]:
 
 
 def _of_files() -> tuple[type[Exception], ...]:
-    """Errors that a damaged file may raise."""
+    """The errors that a damaged file may cause."""
     import duckdb
 
     engines = (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
@@ -64,7 +64,7 @@ def _of_files() -> tuple[type[Exception], ...]:
 
 
 def _damage(path: str) -> str | None:
-    """Why DuckDB cannot read a file of Parquet; None where it can."""
+    """The message of an error if DuckDB cannot read a Parquet file, else None."""
     import duckdb
 
     try:
@@ -77,7 +77,7 @@ def _damage(path: str) -> str | None:
 
 
 def _gone(scan: Scan) -> str | None:
-    """What to say of the scan's files that are gone; None where all are there."""
+    """The message of an error if files of the scan are missing, else None."""
     storage, version = scan.storage, scan.version
     listed = storage.size_and_modified(scan.relative_paths)
     gone = listed.path.filter(pc.is_null(listed.size))

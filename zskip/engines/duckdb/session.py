@@ -30,7 +30,7 @@ def session_of(con: duckdb.DuckDBPyConnection) -> Session:
 
 
 def reads_bytes_as_text(con: duckdb.DuckDBPyConnection, schema: Schema) -> bool:
-    """Whether the connection reads columns of a table as strings that are binary: ``binary_as_string`` is set."""
+    """Whether a table has binary columns and the connection reads those as strings (``binary_as_string``)."""
     return schema.holds_bytes and bool(con.execute("SELECT current_setting('binary_as_string')").fetchall()[0][0])
 
 
