@@ -64,7 +64,8 @@ def test_a_mistyped_name_gets_the_nearest(arguments: list[str], hint: str, capsy
         ("query t -5", {"path": "t", "predicate": "-5"}),
         ("query t --limit 2 -- --a=3", {"path": "t", "limit": 2, "predicate": "--a=3"}),
         ("query -- -t -a", {"path": "-t", "predicate": "-a"}),
-        ("write --by a -- x -t", {"source": "x", "path": "-t", "by": ["a"]}),
+        ("write --by a -- x -t", {"source": ["x"], "path": "-t", "by": ["a"]}),
+        ("append x --json y t", {"source": ["x", "y"], "path": "t"}),
         ("verify t a=1 --all b=2", {"path": "t", "predicate": ["a=1", "b=2"], "all": True}),
         ("plot t a --output x.svg b", {"columns": ["a", "b"], "output": Path("x.svg")}),
     ],
@@ -123,7 +124,13 @@ ASKED = {
 @pytest.mark.parametrize("shell", ASKED)
 @pytest.mark.parametrize(
     ("line", "completed"),
-    [("zskip pl", {"plan", "plot"}), ("zskip plan --exp", {"--explain"}), ("zskip ver", {"verify"})],
+    [
+        ("zskip pl", {"plan", "plot"}),
+        ("zskip plan --exp", {"--explain"}),
+        ("zskip ver", {"verify"}),
+        ("zskip write --layout t", {"tiles", "tree"}),
+        ("zskip advise --weigh b", {"bytes"}),
+    ],
 )
 def test_a_shell_completes(
     shell: str, line: str, completed: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -315,3 +322,22 @@ def test_an_error_shows_what_was_typed(
     assert complaint in said
     assert "LINE" not in said
     assert said.count("^\n") <= 1
+
+
+def test_no_fact_is_left_empty(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(next(table.glob("*.parquet")), tmp_path)
+    for command in (["doctor", str(tmp_path)], ["index", str(tmp_path)], ["info", str(table)]):
+        assert main(command) == 0
+        printed = capsys.readouterr().out
+        named = re.findall(r"^(?:by|partition by|unreadable) +(.*)$", printed, re.MULTILINE)
+        assert named
+        assert all(named), printed
+
+
+def test_a_glob_that_the_shell_expands_names_several_sources(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"a\n{number}\n")
+    files = sorted(map(str, tmp_path.glob("*.csv")))
+    assert main(["write", *files[:2], str(tmp_path / "t"), "--by", "a"]) == 0
+    assert main(["append", *files[1:], str(tmp_path / "t")]) == 0
+    assert sorted(zskip.open(tmp_path / "t").to_arrow()["a"].to_pylist()) == [0, 1, 1, 2]

@@ -81,7 +81,13 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     """
     import shtab
 
+    from zskip.layouts import LAYOUTS
+    from zskip.writer.options import CODECS
+
+    # The library checks these, so that its errors and those of the command line are the same.
+    known = {"layout": LAYOUTS, "compression": CODECS}
     for command, action in _arguments(parser):
+        action.choices = action.choices or known.get(action.dest)
         if action.dest == "path" and command != "query":
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # read by shtab
         elif action.type is Path or action.dest in ("path", "source", "temp_directory"):

@@ -161,7 +161,7 @@ def print_facts(facts: Any, indent: str = "") -> None:
     console = out()
     for name, value in named.items():
         label = f"{indent}{name if given else name.replace('_', ' '):<{width}}  "
-        if isinstance(value, Mapping) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        if (isinstance(value, Mapping) and value) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
             console.print(label.rstrip())
             print_facts(value, indent + "  ")
         else:
@@ -174,8 +174,10 @@ def fact_text(name: str, value: object) -> str:
     >>> fact_text("bytes_rewritten", 2048), fact_text("rows", 103089), fact_text("share_skipped", 0.77123)
     ('2.0 KiB', '103,089', '0.771')
     """
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "–"}[value]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value in ([], (), {}, ""):
+        return "–"
     if isinstance(value, int):
         return size_text(value) if "bytes" in name or name == "size" else f"{value:,}"
     if isinstance(value, float):

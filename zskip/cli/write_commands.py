@@ -34,13 +34,13 @@ def add_commands(commands: Commands) -> None:
         "lay rows out as a table of Parquet files with an index",
         "zskip write 'logs/*.csv' lake/conn --by ts,src_ip,dst_ip --files 100",
     )
-    command.add_argument("source", help="a path or glob of Parquet, CSV or JSON")
+    command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
     command.add_argument("path", help="the folder or URL of the table")
     add_write_options(command)
     add_rest(command)
 
     command = add_command(commands, "append", append, "add rows to a table; nothing that is there is rewritten")
-    command.add_argument("source", help="a path or glob of Parquet, CSV or JSON")
+    command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
     command.add_argument("path", help="the folder or URL of the table")
     add_rest(command)
 

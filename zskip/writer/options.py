@@ -17,14 +17,23 @@ from zskip.option_checks import refuse, require_callback, require_choice, requir
 from zskip.progress import Progress
 from zskip.schema import names_given
 
-__all__ = ["ROW_GROUP_ROWS", "Resources", "Rewrite", "WriteOptions", "require_distinct", "resources_of", "timedelta_of"]
+__all__ = [
+    "CODECS",
+    "ROW_GROUP_ROWS",
+    "Resources",
+    "Rewrite",
+    "WriteOptions",
+    "require_distinct",
+    "resources_of",
+    "timedelta_of",
+]
 
 _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _LEAST_MEMORY = 64_000
 _DEFAULT_FILE_SIZE = 128_000_000
 ROW_GROUP_ROWS = 122_880
 _LEAST_GROUPS, _LEAST_GROUP_ROWS = 16, 4_096
-_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
+CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
 
 class Resources(TypedDict, total=False):
@@ -113,7 +122,7 @@ class WriteOptions:
         require_flag("hidden", self.hidden)
         require_choice("layout", self.layout, LAYOUTS)
         codec = self.compression.lower() if isinstance(self.compression, str) else self.compression
-        require_choice("compression", codec, _CODECS)
+        require_choice("compression", codec, CODECS)
         object.__setattr__(self, "compression", codec)
         _require_weights(self.weights)
         _require_queries(self.workload)
