@@ -16,6 +16,7 @@ import pytest
 
 import zskip
 from zskip.errors import InvalidOption
+from zskip.explore.arrays import fitting
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
@@ -294,20 +295,20 @@ def test_text_from_a_table_is_only_text(browser: Any, tmp_path: Path) -> None:
     assert not browser.execute_script("return document.body.dataset.harmed")
 
 
-def many_files(folder: Path, count: int) -> zskip.Table:
+def many_files(folder: Path, count: int, names: str = "ab", *, floats: bool = False) -> zskip.Table:
     """The index of a table of so many files with random boxes: no data is written, and a page reads none."""
     random = np.random.default_rng(3)
     exact, none = pa.array(np.ones(count, bool)), pa.array(np.zeros(count, np.int64))
     columns = {}
-    for name in ("a", "b"):
-        lower = random.integers(0, 10**6, count)
-        upper = lower + random.integers(0, 2_000, count)
+    for name in names:
+        lower = random.random(count) * 10**6 if floats else random.integers(0, 10**6, count)
+        upper = lower + (random.random(count) * 2_000 if floats else random.integers(0, 2_000, count))
         columns[name] = ColumnStatistics(pa.array(lower), pa.array(upper), none, none, exact, exact)
     units = FileStatistics(pa.array(np.full(count, 100_000)), columns)
-    names = pa.array([f"part-{number}.parquet" for number in range(count)])
+    paths = pa.array([f"part-{number}.parquet" for number in range(count)])
     sizes, unknown = pa.array(np.full(count, 10_000_000)), pa.nulls(count, pa.int64())
-    data = DataFiles(names, sizes, unknown, pa.nulls(count, pa.string()), units, units, np.arange(count + 1))
-    schema = Schema(pa.schema({"a": pa.int64(), "b": pa.int64()}))
+    data = DataFiles(paths, sizes, unknown, pa.nulls(count, pa.string()), units, units, np.arange(count + 1))
+    schema = Schema(pa.schema({name: pa.float64() if floats else pa.int64() for name in names}))
     commit(open_storage(str(folder)), None, "index", add=data, schema=schema, managed=False)
     return zskip.open(folder)
 
@@ -319,6 +320,28 @@ def test_a_hundred_thousand_files_are_shown_in_under_five_megabytes(browser: Any
     assert page.stat().st_size < 5_000_000
     show(browser, page)
     assert kept(browser) == planned(table, "a BETWEEN 500000 AND 501000 AND b < 100000")
+
+
+@pytest.mark.slow
+def test_bounds_that_do_not_compress_leave_columns_out_and_stay_exact(browser: Any, tmp_path: Path) -> None:
+    table = many_files(tmp_path / "many", 100_000, "abcd", floats=True)
+    where = "b BETWEEN {0} AND 501000.5 AND a < 100000"
+    page = table.explore(tmp_path / "page.html", where=where.format(500_000))
+    assert page.stat().st_size < 5_000_000
+    show(browser, page)
+    assert text_of(browser, "left-out") == "Left out, since the page would exceed 5 MB: c, d."
+    assert kept(browser) == planned(table, where.format(500_000))
+    change(browser, 0, "500123.4567890123")
+    assert kept(browser) == planned(table, where.format("500123.4567890123"))
+
+
+def test_columns_fill_the_page_in_their_order_after_those_that_are_needed() -> None:
+    random = np.random.default_rng(1)
+    columns = {name: ((), [random.random(1000)]) for name in "abcd"}
+    assert fitting(columns, {"c"}, 30_000) == {"a", "b", "c"}
+    assert fitting(columns, {"c"}, 0) == {"c"}
+    assert fitting(columns, set(), 0) == {"a"}
+    assert fitting({**columns, "a": (["x" * 20_000], [np.zeros(1000)])}, set(), 25_000) == {"a"}
 
 
 def test_a_table_without_files_is_refused(tmp_path: Path) -> None:

@@ -1,16 +1,16 @@
 """`explore`: an HTML page that shows a plan, and plans again when the reader changes its constants.
 
-``export``: the data of the page · ``proof.js``: the planner's proof over ranges, in JavaScript · ``page.js``,
-``page.html``: the page. It is drawn by Bokeh (``pip install "zskip[plot]"``) and needs no network. ``alternatives``:
-what other layouts would read · ``picture``: a plan in a notebook · ``drawn_columns``: what both draw.
+``export``: the data of the page; ``arrays``: how the page holds it · ``proof.js``: the planner's proof over ranges, in
+JavaScript · ``page.js``, ``page.html``: the page. It is drawn by Bokeh (``pip install "zskip[plot]"``) and needs no
+network. ``alternatives``: what other layouts would read · ``picture``: a plan in a notebook · ``drawn_columns``: what
+both draw.
 """
 
 from __future__ import annotations
 
-import base64
 import html
 import json
-import zlib
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -26,8 +26,9 @@ from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
 from zskip.errors import InvalidOption, MissingDependency
 from zskip.explore.alternatives import Alternative, alternatives
+from zskip.explore.arrays import Arrays, fitting, packed
 from zskip.explore.drawn_columns import drawn_columns
-from zskip.explore.export import Arrays, ExportedColumn, Level, columns_of, tree_of
+from zskip.explore.export import ExportedColumn, Level, columns_of, tree_of
 from zskip.expr import Predicate
 from zskip.expr.tree import Opaque, Reference, walk
 from zskip.tablelog import Index
@@ -38,6 +39,8 @@ _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
 _MOST_PATHS = 20_000
 """The names of more files would make up most of the page."""
+_MOST_CHARACTERS = 4_200_000
+"""Of the columns' ranges: with Bokeh and the rest the page stays below 5 MB."""
 
 
 def page(
@@ -50,7 +53,8 @@ def page(
 ) -> str:
     """The HTML of the page.
 
-    ``columns``: paths of the columns to draw, by default those of the predicate and of the layout, at most six ·
+    ``columns``: paths of the columns to draw, by default those of the predicate and of the layout, at most six, without
+    those of the layout whose ranges would make the page larger than 5 MB ·
     ``workload``: predicates or statements, for which the page lists what they read · ``others``: what they would read
     in other layouts, as `alternatives` finds it.
 
@@ -68,6 +72,16 @@ def page(
         row_groups = index.row_groups(np.arange(len(index), dtype=np.int64), paths)
         statistics, group_file = [units, row_groups.statistics], row_groups.file
     exported, levels = columns_of(references, statistics)
+    left_out: list[str] = []
+    if columns is None:
+        needed = set() if predicate is None else set(predicate.columns)
+        sizes = {
+            column.path: (column.texts, [each for level in levels for each in level.bounds[column.path]])
+            for column in exported
+        }
+        fits = fitting(sizes, needed, _MOST_CHARACTERS)
+        left_out = [column.path for column in exported if column.path not in fits]
+        exported = [column for column in exported if column.path in fits]
     arrays = Arrays()
     facts: dict[str, Any] = {
         "columns": [asdict(column) for column in exported],
@@ -79,6 +93,7 @@ def page(
                 "places": {
                     path: {"lower": arrays.add(lower), "upper": arrays.add(upper), "flags": arrays.add(flags)}
                     for path, (lower, upper, flags) in level.bounds.items()
+                    if path not in left_out
                 },
             }
             for level in levels
@@ -86,6 +101,7 @@ def page(
         "row_counts": arrays.add(np.asarray(pc.fill_null(units.row_count, 0), np.float64)),
         "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
+        "left_out": left_out,
         "workload": _shares_read(index, workload),
         "alternatives": [asdict(each) for each in others],
     }
@@ -162,19 +178,19 @@ def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str,
         title=html.escape(title),
         subtitle=html.escape(subtitle),
         predicate=html.escape(predicate),
-        libraries=libraries,
+        libraries=packed(libraries.encode()),
         picture=picture,
         strips=strips,
         plots=scripts,
         facts=escaped,
-        arrays=base64.b64encode(zlib.compress(arrays.block, 9)).decode(),
+        arrays=arrays.packed(),
         proof=folder.joinpath("proof.js").read_text("utf-8"),
         page=folder.joinpath("page.js").read_text("utf-8"),
     )
 
 
 def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
-    """Bokeh's figures, which the page fills: the boxes, a strip for each column; their scripts and libraries."""
+    """Bokeh's figures, which the page fills: the boxes, a strip for each column; the script that draws them; Bokeh."""
     try:
         from bokeh.embed import components
         from bokeh.models import ColumnDataSource, TapTool
@@ -208,5 +224,5 @@ def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
         drawn(strip, boxes(f"strip:{path}"))
         strips.append(strip)
     scripts, parts = components([picture, *strips])
-    libraries = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
-    return parts[0], "".join(parts[1:]), scripts, libraries
+    libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh", "bokeh-gl"]).js_raw)
+    return parts[0], "".join(parts[1:]), re.sub(r"</?script[^>]*>", "", scripts), libraries

@@ -18,46 +18,17 @@ from numpy.typing import NDArray
 
 from zskip import pruning
 from zskip import types as t
+from zskip.explore.arrays import Arrays
 from zskip.expr import Predicate
 from zskip.expr.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
 from zskip.intervals.spans import Span, key_family, key_limits, keys, of_column
 from zskip.stats import Statistics
 
-__all__ = ["Arrays", "ExportedColumn", "Level", "columns_of", "tree_of"]
+__all__ = ["ExportedColumn", "Level", "columns_of", "tree_of"]
 
 _EXACT = 1 << 53
 _MOST_CONSTANTS = 64
 """A comparison with more constants cannot be changed in the page; its outcomes are exported."""
-
-
-class Arrays:
-    """Arrays in one block of bytes, each in the narrowest form that holds it exactly."""
-
-    def __init__(self) -> None:
-        self._blocks: list[bytes] = []
-        self._length = 0
-
-    @property
-    def block(self) -> bytes:
-        """All arrays, each aligned to eight bytes."""
-        return b"".join(self._blocks)
-
-    def add(self, values: NDArray[Any]) -> dict[str, Any]:
-        """Add an array. Returns its position in the block and its form: ``value = base + number``."""
-        base = 0.0
-        if values.dtype == np.float64:
-            finite = values[np.isfinite(values)]
-            integral = len(finite) == len(values) and bool((finite == np.floor(finite)).all())
-            if integral and len(finite) and finite.max() - finite.min() < 1 << 32:
-                base = float(finite.min())
-                shifted = values - base
-                values = shifted.astype(np.uint16 if shifted.max() < 1 << 16 else np.uint32)
-        raw = np.ascontiguousarray(values).tobytes()
-        place = {"at": self._length, "length": len(values), "type": values.dtype.name, "base": base}
-        padded = raw + bytes(-len(raw) % 8)
-        self._blocks.append(padded)
-        self._length += len(padded)
-        return place
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,34 @@
 const READ = "#d1495b", SKIPPED = "#8fa8bf";
 const $ = (id) => document.getElementById(id);
 
+function unpacked(id) {
+  const packed = Uint8Array.from(atob($(id).textContent.trim()), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate")));
+}
+
+function run(text) {
+  const script = document.createElement("script");
+  script.textContent = text;
+  document.body.append(script);
+}
+
+// The values of an array of which the block holds first the first byte of each, then the second, and so on.
+function valuesOf(block, place, kind) {
+  const width = kind.BYTES_PER_ELEMENT, planes = new Uint8Array(block, place.at, width * place.length);
+  const bytes = new Uint8Array(planes.length);
+  for (let byte = 0, from = 0; byte < width; byte++)
+    for (let to = byte; to < bytes.length; to += width) bytes[to] = planes[from++];
+  return new kind(bytes.buffer);
+}
+
 async function loaded() {
+  run(await unpacked("libraries").text());
+  run($("plots").textContent);
   const page = JSON.parse($("facts").textContent);
-  const packed = Uint8Array.from(atob($("arrays").textContent.trim()), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const block = await new Response(stream).arrayBuffer();
+  const block = await unpacked("arrays").arrayBuffer();
   const kinds = {uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int64: BigInt64Array, float64: Float64Array};
   page.array = (place) => {
-    const raw = new kinds[place.type](block, place.at, place.length);
+    const raw = valuesOf(block, place, kinds[place.type]);
     return place.base ? Float64Array.from(raw, (value) => value + place.base) : raw;
   };
   page.column = Object.fromEntries(page.columns.map((column) => [column.path, column]));
@@ -360,6 +380,8 @@ function start(page) {
     cell(row, percent(one.bytes, page.bytes.reduce((a, b) => a + b, 0)));
     $("workload").append(row);
   }
+  $("left-out").hidden = !page.left_out.length;
+  $("left-out").textContent = `Left out, since the page would exceed 5 MB: ${page.left_out.join(", ")}.`;
   $("workload-section").hidden = !page.workload.length;
   for (const one of page.alternatives) {
     const row = document.createElement("tr");
@@ -375,11 +397,14 @@ function start(page) {
   document.body.dataset.ready = "yes";
 }
 
-function whenDrawn(then) {
-  if (window.Bokeh && Bokeh.documents.length) then(); else setTimeout(() => whenDrawn(then), 20);
+function whenDrawn() {
+  return new Promise((then) => {
+    const look = () => { if (window.Bokeh && Bokeh.documents.length) then(); else setTimeout(look, 20); };
+    look();
+  });
 }
 
-whenDrawn(() => loaded().then(start).catch((error) => {
+loaded().then(async (page) => { await whenDrawn(); start(page); }).catch((error) => {
   document.body.dataset.ready = "failed";
   $("result").textContent = String(error.stack ?? error);
-}));
+});
