@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.audit.fingerprint import fingerprint, with_types
 from zskip.audit.random_predicates import random_predicates
+from zskip.audit.verification import Check, Verification, Wrong
 from zskip.binder import bind
 from zskip.engines.arrow import row_group_batches
 from zskip.engines.duckdb import to_duckdb
@@ -28,90 +29,13 @@ from zskip.tablelog import Index
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Check", "Verification", "Wrong", "verify"]
+__all__ = ["verify"]
 
 ENGINES = ("duckdb", "arrow", "spark")
 SAMPLED_FILES = 4
 SAMPLED_ROWS = 20_000
 
-
-@dataclass(frozen=True, slots=True)
-class Wrong:
-    """A wrong proof. ``claim``: "skipped", where ``rows`` match, or "all match", where ``rows`` do not."""
-
-    claim: str
-    path: str
-    row_groups: tuple[int, ...] | None
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of checking one predicate's plan.
-
-    ``skipped``: of ``files`` are skipped, of which ``read`` were read · ``row_groups_read``: skipped row groups of kept
-    files that were read · ``rows``: of each engine's result by the plan · ``agree``: all engines return the same rows.
-    """
-
-    predicate: str
-    files: int
-    skipped: int
-    read: int
-    row_groups_read: int
-    wrong: tuple[Wrong, ...]
-    rows: Mapping[str, int]
-    agree: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The results of `verify`.
-
-    ``missing``: files in the index that do not exist or have another size · ``damaged``: files that cannot be read,
-    with the reason · ``unchecked``: predicates left out, since their plans read such files.
-    """
-
-    uri: str
-    version: int
-    checks: tuple[Check, ...]
-    missing: tuple[str, ...]
-    damaged: Mapping[str, str]
-    unchecked: tuple[str, ...]
-
-    @property
-    def clean(self) -> bool:
-        """Whether every proof holds, all engines agree, and no file is missing or damaged."""
-        return not self.missing and not self.damaged and self.held
-
-    @property
-    def held(self) -> bool:
-        """Whether every proof that was checked holds, and all engines agree."""
-        return all(not check.wrong and check.agree for check in self.checks)
-
-    def __str__(self) -> str:
-        read, skipped = sum(check.read for check in self.checks), sum(check.skipped for check in self.checks)
-        lines = [
-            f"{self.uri}, version {self.version}: predicates checked: {len(self.checks):,}; "
-            f"skipped files read: {read:,} of {skipped:,}; "
-            f"skipped row groups read: {sum(check.row_groups_read for check in self.checks):,}."
-        ]
-        lines += [f"MISSING  {path}" for path in self.missing]
-        lines += [f"DAMAGED  {path}: {reason}" for path, reason in self.damaged.items()]
-        if self.unchecked:
-            lines.append(f"Predicates not checked, since their plans read these files: {len(self.unchecked):,}.")
-        for check in self.checks:
-            lines += [
-                f"WRONG    {found.path}: {found.claim}, but {found.rows:,} rows say otherwise: {check.predicate}"
-                for found in check.wrong
-            ]
-            if not check.agree:
-                counts = ", ".join(f"{engine} {rows:,}" for engine, rows in check.rows.items())
-                lines.append(f"DIFFERENT  {counts} rows, or other values: {check.predicate}")
-        if not self.held:
-            lines.append("This is a defect: please report it.")
-        elif self.checks:
-            lines.append("Every proof that was checked held." if self.unchecked else "Every proof held.")
-        return "\n".join(lines)
+Result = TypeVar("Result")
 
 
 def verify(
@@ -175,7 +99,10 @@ def verify(
             {},
         )
         given = predicates is not None
-        texts = auditor.random_predicates(random, seed) if predicates is None else list(predicates)
+        if predicates is None:
+            texts = auditor.without_damaged(lambda: auditor.random_predicates(random, seed))
+        else:
+            texts = list(predicates)
         options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
         checks: list[Check] = []
         unchecked: list[str] = []
@@ -207,8 +134,8 @@ def missing_files(index: Index) -> tuple[frozenset[str], frozenset[str]]:
 class Auditor:
     """Reads what plans skip, through one connection of DuckDB.
 
-    ``gone``, ``resized``: files that do not exist or have another size · ``damaged``: those found unreadable so far,
-    with the reason.
+    ``gone``, ``resized``: files that do not exist or have another size · ``damaged``: files found to be unreadable so
+    far, with the reason.
     """
 
     index: Index
@@ -222,20 +149,15 @@ class Auditor:
     damaged: dict[str, str]
 
     def check(self, text: str, options: Mapping[str, Any], *, given: bool) -> Check | None:
-        """Check one predicate's plan; None where the plan reads a file that is missing or damaged.
+        """Check one predicate's plan; None if the plan reads a file that is missing or damaged.
 
-        An engine whose SQL cannot express the predicate is left out; if the predicate was ``given``, Spark raises.
+        Engines whose SQL cannot express the predicate are left out; if the predicate was ``given``, Spark raises.
         """
         predicate = bind(text, self.index.snapshot.schema, **options)
         found = find_survivors(self.index, predicate)
-        while self.readable(found):
-            known = len(self.damaged)
-            try:
-                return self.checked(text, options, found, given=given)
-            except CorruptFile:  # of a file that is named by now: a skipped one is left out when tried again
-                if len(self.damaged) == known:
-                    raise
-        return None
+        return self.without_damaged(
+            lambda: self.checked(text, options, found, given=given) if self.readable(found) else None
+        )
 
     def readable(self, found: Survivors) -> bool:
         """Whether a plan reads no file that is missing or damaged."""
@@ -263,7 +185,7 @@ class Auditor:
         for engine in self.engines:
             if engine == "arrow" or predicate.sql(engine) is not None or (given and engine == "spark"):
                 with self.naming_unreadable(found.numbers):
-                    rows[engine] = self.fingerprint(found, engine)
+                    rows[engine] = fingerprint(Plan(found), engine, self.connection, self.spark)
         return Check(
             text,
             len(self.index),
@@ -283,7 +205,7 @@ class Auditor:
         return np.sort(self.dice.choice(numbers, self.sample, replace=False))
 
     def offenders(self, claim: str, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
-        """The files with rows that pass a test which none should pass."""
+        """The files with rows for which a condition is TRUE that should be TRUE for none."""
         if self.count(numbers, test) == 0:
             return
         for number in numbers:
@@ -328,31 +250,9 @@ class Auditor:
         """A scan of all rows of some files, by number."""
         return find_survivors(self.index, None).narrowed(numbers).scan
 
-    def fingerprint(self, found: Survivors, engine: str) -> tuple[int, int]:
-        """The number of rows that an engine returns for a plan, and the sum of their hashes."""
-        schema = self.index.snapshot.schema.arrow
-        planned = Plan(found)
-        if engine == "duckdb":
-            batches: Iterable[pa.RecordBatch] = planned.to_duckdb(self.connection).to_arrow_reader()
-        elif engine == "arrow":
-            batches = planned.to_batches()
-        else:
-            batches = planned.to_spark(self.spark or session()).toArrow().select(schema.names).to_batches()
-        count, total = 0, 0
-        # The hashes are computed on another connection: this one still has the result open, and a query on it would
-        # replace the error of an unreadable file by one of its own.
-        with self.connection.cursor() as tally:
-            for batch in batches:
-                if batch.num_rows:
-                    typed = _typed(pa.Table.from_batches([batch]), schema)
-                    tally.register("found", typed.cast(_imported(schema)).combine_chunks())
-                    ((hashes,),) = tally.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
-                    count, total = count + batch.num_rows, total + int(hashes)
-        return count, total
-
     @contextmanager
     def naming_unreadable(self, numbers: np.ndarray) -> Iterator[None]:
-        """Where an engine fails since some of these files cannot be read, note them all and raise `CorruptFile`."""
+        """If an engine fails because files cannot be read, add these to `damaged` and raise `CorruptFile`."""
         import duckdb
 
         unread = (duckdb.Error, pa.ArrowInvalid, OSError, CorruptFile)
@@ -375,50 +275,24 @@ class Auditor:
         numbers = self.existing(np.arange(len(self.index), dtype=np.int64))
         if len(numbers) > SAMPLED_FILES:
             numbers = np.sort(self.dice.choice(numbers, SAMPLED_FILES, replace=False))
-        schema, known = self.index.snapshot.schema, len(self.damaged)
-        try:
-            with self.naming_unreadable(numbers):
-                sample = to_duckdb(self.scan_of(numbers), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
-        except CorruptFile:
-            if len(self.damaged) == known:
-                raise
-            return self.random_predicates(count, seed)
-        return random_predicates(_typed(sample, schema.arrow), schema, count, seed=seed)
+        with self.naming_unreadable(numbers):
+            sample = to_duckdb(self.scan_of(numbers), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
+        schema = self.index.snapshot.schema
+        return random_predicates(with_types(sample, schema.arrow), schema, count, seed=seed)
+
+    def without_damaged(self, work: Callable[[], Result]) -> Result:
+        """The result of some work, which is repeated whenever it finds more damaged files. Raises `CorruptFile`."""
+        while True:
+            known = len(self.damaged)
+            try:
+                return work()
+            except CorruptFile:
+                if len(self.damaged) == known:
+                    raise
 
     def existing(self, numbers: np.ndarray) -> np.ndarray:
-        """Those of some files that are neither missing nor known to be damaged."""
+        """The files among these that are neither missing nor known to be damaged."""
         bad = sorted({*self.gone, *self.resized, *self.damaged})
         missing = pc.is_in(self.index.paths(numbers), value_set=pa.array(bad, pa.string()))
         existing: np.ndarray = numbers[~np.asarray(missing)]
         return existing
-
-
-def session() -> Any:
-    """The active Spark session, or a new one."""
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.getOrCreate()
-
-
-def _typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows in the types of a schema; those too that DuckDB hands to Arrow as texts, as it does UUIDs."""
-    for number, field in enumerate(schema):
-        logical = t.logical_type(field.type)
-        read = t.of(logical).read
-        if read is not None and t.is_string(rows.schema.field(number).type):
-            texts = rows.column(number).to_pylist()
-            values = [None if text is None else read(text) for text in texts]
-            plain = pa.array([None if value is None else value.as_py() for value in values], logical)
-            rows = rows.set_column(number, field.name, plain.cast(field.type))
-    return rows.cast(schema)
-
-
-def _imported(schema: pa.Schema) -> pa.Schema:
-    """The schema with other types for those columns that DuckDB cannot take from Arrow; their values stay distinct."""
-    return pa.schema([field.with_type(t.with_leaves(field.type, _importable)) for field in schema])
-
-
-def _importable(type: pa.DataType) -> pa.DataType:
-    if t.is_float16(type):
-        return pa.float32()
-    return pa.string() if t.is_decimal(type) and type.precision > 38 else type
