@@ -1,4 +1,4 @@
-"""A SELECT of rows that represent files whose results the index has, to be combined with the read of the others."""
+"""A SELECT of rows that represent files answered by the index, combined with the read of the other files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["with_index_rows"]
 
 
 def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Values) -> str:
-    """A read of the rest, which may be empty, and the rows beside it, with all columns of the table."""
+    """The read of the other files, which may be empty, UNION ALL the index rows, with all columns of the table."""
     standing = _of_groups(rows, schema, values) if len(rows.rows) > 1 else _of_one_group(rows, schema)
     if not read:
         return f"({standing})"
@@ -24,7 +24,7 @@ def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Value
 
 
 def _of_one_group(rows: IndexRows, schema: pa.Schema) -> str:
-    """Constants, of which DuckDB makes a billion rows in a third of a second."""
+    """Rows as constants over ``range``, of which DuckDB generates a billion in a third of a second."""
     columns, total = rows.columns.values(), rows.rows[0].as_py()
     ends = {total, *(column.count[0].as_py() for column in columns)}
     ends |= {1 for column in columns if column.lower != column.upper}

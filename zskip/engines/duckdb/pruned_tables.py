@@ -1,4 +1,4 @@
-"""What is left to read of each table of a statement, by every rule of `zskip.statement`."""
+"""The files of each table that a statement must read, after all rules of `zskip.statement`."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ["PrunedTable", "pruned_tables"]
 
-# The numbers of a file in a list, which are others in a shorter list.
+# A column with positions in the list of files, which differ in a shorter list.
 _NUMBERS_FILES = "file_index"
 
-
-# Of fewer tables, there is but one order of joins.
+# Fewer tables have only one join order.
 _MANY_JOINED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PrunedTable:
-    """``beside``: rows that stand for files which the index answers · ``reasons``: what each rule skipped ·
-    ``read``: the types of the columns that the rules read · ``ordered``: some rule reads an order of rows."""
+    """``beside``: rows that represent files answered by the index · ``reasons``: what each rule skipped ·
+    ``read``: the types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows."""
 
     survivors: Survivors
     beside: IndexRows | None
@@ -52,13 +51,13 @@ class PrunedTable:
 
     @property
     def gains(self) -> bool:
-        """Whether some file is not read."""
+        """Whether any file is skipped."""
         return self.beside is not None or len(self.survivors) < self.survivors.total_files
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What the rules of `zskip.statement` read from DuckDB's plan of a statement over stubs."""
+    """The inputs of the rules of `zskip.statement`, from DuckDB's plan of a statement over stubs."""
 
     scans: Sequence[Scan] = ()
     joins: Sequence[JoinKeys] = ()
@@ -75,7 +74,7 @@ def pruned_tables(
     freshness: str,
     prune: bool,
 ) -> list[PrunedTable]:
-    """The tables of one statement, in the order of its text; all files of each without ``prune``."""
+    """The tables of a statement in textual order. Without ``prune``, no files are skipped."""
     rules = _rules(text, words, found, con, params) if prune else _Rules()
     tables, complete, types = [], [], []
     for number, (place, index) in enumerate(found):
@@ -105,7 +104,7 @@ def pruned_tables(
 
 
 def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
-    """Of the columns of a table that the rules read; null where that is not known."""
+    """The types of the columns of a table that the rules read; null for an unknown column."""
     names = {join.column for join in rules.joins if join.place == place}
     names |= {join.key for join in rules.joins if join.source == place}
     names |= {one.column for one in rules.first if one.place == place and one.column is not None}
@@ -125,7 +124,7 @@ def _rules(
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
 ) -> _Rules:
-    """Nothing where the plan cannot be had or read."""
+    """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
     if any(word.text.lower() == _NUMBERS_FILES for word in words):
         return _Rules()
     if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in found}):
@@ -152,10 +151,10 @@ def _by_its_rows(
     queries: TableQueries,
     types: tuple[pa.DataType, ...],
 ) -> PrunedTable:
-    """By what the statement makes of a table's rows alone."""
+    """Apply the rules for first rows and aggregates to one table."""
     survivors, reasons = table.survivors, table.reasons
     ordered = any(one.place == place and one.column is not None for one in rules.first)
-    # A condition that could not be read may leave fewer rows than a file promises.
+    # An unbound condition may select fewer rows than the statistics of a file imply.
     if complete:
         for wanted in rules.first:
             if wanted.place == place:
@@ -176,7 +175,7 @@ def _as_stub(place: Place, stub: Stub) -> str:
 
 
 def _explained(words: Sequence[Word]) -> int:
-    """Where the statement begins that EXPLAIN explains; 0 for any other statement."""
+    """The offset of the statement that EXPLAIN explains; 0 for any other statement."""
     if words[0].text.upper() != "EXPLAIN":
         return 0
     at = 1

@@ -25,13 +25,11 @@ __all__ = ["condition", "opened", "planned_scan", "readable_paths", "same_clock"
 def to_duckdb(
     scan: Scan, con: duckdb.DuckDBPyConnection | None = None, columns: Sequence[str] | None = None
 ) -> duckdb.DuckDBPyRelation:
-    """The matching rows of a plan as a lazy relation of ``con`` (of DuckDB's default connection where it is None).
+    """The matching rows of a plan as a lazy relation of ``con``, or of DuckDB's default connection.
 
-    The types are those that DuckDB itself gives these files. Raises `UnsupportedSql` where the predicate cannot be
-    said in DuckDB's SQL, and `InvalidOption` where the connection's time zone is not the plan's and matters, or where
-    its settings give the predicate another meaning.
+    The types are those that DuckDB itself reads from the files. Raises `UnsupportedSql` if DuckDB's SQL cannot express
+    the predicate, and `InvalidOption` if the connection's time zone or settings give it another meaning.
     """
-
     con = opened(con)
     if scan.predicate is not None:
         require_planned_meaning(scan.predicate, con)
@@ -42,7 +40,7 @@ def to_duckdb(
 
 
 def opened(con: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyConnection:
-    """The connection that a user gives; DuckDB's default one for None. Raises `InvalidOption` for what is none."""
+    """The given connection, or DuckDB's default one for None. Raises `InvalidOption` for any other object."""
     import duckdb
 
     con = duckdb.default_connection() if con is None else con
@@ -54,9 +52,9 @@ def opened(con: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyConnection:
 def planned_scan(
     scan: Scan, con: duckdb.DuckDBPyConnection, columns: Sequence[str] | None, file_column: str | None = None
 ) -> Select:
-    """The SELECT of the matching rows, on a connection that can read the files after this call.
+    """The SELECT of the matching rows. The connection can read the files after this call.
 
-    ``file_column``: the name of one more column, which holds each row's file as `readable_paths` names it.
+    ``file_column``: the name of an additional column with each row's file, as `readable_paths` names it.
     """
     return native_scan(
         readable_paths(scan, con),
@@ -73,9 +71,9 @@ def planned_scan(
 
 
 def rows_to_read(scan: Scan) -> str | None:
-    """The row groups of a scan's only file as a range of its rows, which DuckDB skips by; None where that says nothing.
+    """A condition on the row numbers of a scan's only file that makes DuckDB skip row groups; None if it would not.
 
-    Over several files such ranges would be an OR, by which DuckDB skips no row group.
+    For several files the condition would be an OR, for which DuckDB skips no row group.
     """
     groups = scan.groups
     if len(scan) != 1 or not len(groups.file) or len(groups.file) == groups.of_file[0]:
@@ -91,7 +89,7 @@ def _lowered(scan: Scan) -> set[str]:
 
 
 def condition(scan: Scan) -> str | None:
-    """What is left of the predicate in DuckDB's SQL; None where nothing is."""
+    """The residual predicate in DuckDB's SQL; None if every row matches."""
     if scan.filter is None:
         return None
     condition_sql = scan.filter.sql("duckdb")
@@ -100,8 +98,8 @@ def condition(scan: Scan) -> str | None:
             f'The predicate "{scan.filter}", read as {scan.filter.dialect.name} reads it, cannot be said in '
             f"DuckDB's SQL. Read the plan with that engine, or plan in the dialect of DuckDB."
         )
-    # Where files are read by schema=, DuckDB 2.0 fails on a list with NULL that it pushes down to a struct's field,
-    # and its database with it; a condition that IS TRUE is not pushed down.
+    # With schema=, DuckDB 2.0 crashes its database if it pushes a list with NULL down to a struct's field. It does not
+    # push down a condition with IS TRUE.
     of_a_field = any(len(scan.schema.columns[path].parts) > 1 for path in scan.filter.columns)
     return f"({condition_sql}) IS TRUE" if of_a_field and _LIST_WITH_NULL.search(condition_sql) else condition_sql
 
@@ -110,7 +108,7 @@ _LIST_WITH_NULL = re.compile(r"\bIN\b.*(NULL|TRY)", re.IGNORECASE | re.DOTALL)
 
 
 def readable_paths(scan: Scan, con: duckdb.DuckDBPyConnection) -> list[str]:
-    """The survivors' names on this connection; a remote table is made readable there."""
+    """The survivors' paths on this connection. Makes a remote table readable there."""
     if scan.storage.local is not None:
         return scan.paths
     from zskip.engines.duckdb.remote_files import KnownFile, register_storage
@@ -121,7 +119,7 @@ def readable_paths(scan: Scan, con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def same_clock(scan: Scan, con: duckdb.DuckDBPyConnection) -> None:
-    """Raise `InvalidOption` where a zoned comparison would mean something else to the connection than to the proof."""
+    """Raise `InvalidOption` if the connection's time zone changes the meaning of the predicate."""
     if scan.filter is None or not _reads_a_clock(scan.filter):
         return
     ((connection_zone,),) = con.sql("SELECT current_setting('TimeZone')").fetchall()
@@ -139,7 +137,7 @@ _UTC = dict.fromkeys(
 
 
 def _reads_a_clock(predicate: Predicate) -> bool:
-    """Whether the session's time zone may matter to the predicate."""
+    """Whether the predicate may depend on the time zone."""
     types = [predicate.schema.columns[path].type for path in predicate.columns]
     condition_sql = predicate.sql("duckdb") or ""
     return any(t.is_timestamp(type) and type.tz is not None for type in types) or bool(_ZONED.search(condition_sql))

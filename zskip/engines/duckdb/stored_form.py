@@ -3,9 +3,9 @@
 | what differs | how it is read |
 | --- | --- |
 | a column has another name in the files, or is found by its field id | the key of ``read_parquet(schema=…)`` |
-| a field inside a column has another name | the column is taken apart and put together again |
-| a partition column stands in the log and not in the files | a list with a value for each file, by ``file_index`` |
-| rows are deleted | a list with a bit string for each file: 1 where the row of that number is gone |
+| a nested field has another name | the column is rebuilt with the table's field names |
+| a partition column is in the log but not in the files | a list with a value for each file, by ``file_index`` |
+| rows are deleted | a list with a bit string for each file: 1 for each deleted row |
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _NUMBER = "(file_index + 1)::BIGINT"
 
 @dataclass(frozen=True, slots=True)
 class StoredForm:
-    """One slot per planned file: the values of its partition columns, and its deleted rows as text of 0 and 1."""
+    """For each planned file, the values of its partition columns, and its deleted rows as a string of 0 and 1."""
 
     values: Mapping[str, list[Any]]
     deleted: list[str | None]
 
     def columns(self, types: Mapping[str, str], parameter: str) -> list[str]:
-        """The partition columns, as they stand in a SELECT from the files."""
+        """The partition columns as expressions in a SELECT from the files."""
         return [
             f"CAST(list_extract(${parameter}_value_{place}, {_NUMBER}) AS {types[name]}) AS {identifier(name)}"
             for place, name in enumerate(self.values)
         ]
 
     def is_live(self, parameter: str) -> str | None:
-        """The condition that a row is not deleted; None where no row of these files is."""
+        """The condition that a row is not deleted; None if no row is."""
         if not any(self.deleted):
             return None
         bits = f"list_extract(CAST(${parameter}_deleted AS BIT[]), {_NUMBER})"
@@ -55,7 +55,7 @@ class StoredForm:
         )
 
     def parameters(self, parameter: str) -> dict[str, Any]:
-        """What `columns` and `is_live` name."""
+        """The values of the parameters in `columns` and `is_live`."""
         given: dict[str, Any] = {
             f"{parameter}_value_{place}": values for place, values in enumerate(self.values.values())
         }
@@ -63,7 +63,7 @@ class StoredForm:
 
 
 def stored_form(scan: Scan) -> StoredForm | None:
-    """What the files of a scan need to be read as the table's rows; None for files that are the table's rows."""
+    """The stored form of a scan's files; None if the files store the table's rows unchanged."""
     if scan.source is None:
         return None
     fields = scan.schema.arrow
@@ -97,7 +97,7 @@ def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], 
 
 
 def _stored_type(type: pa.DataType) -> pa.DataType:
-    """The type with the names of its fields that the files have."""
+    """The type with the field names of the files."""
     if t.is_struct(type):
         return pa.struct([pa.field(_stored_name(field), _stored_type(field.type)) for field in type])
     if t.is_list(type) or t.is_large_list(type):
@@ -112,7 +112,7 @@ def _stored_name(field: pa.Field) -> str:
 
 
 def _renamed(value: str, type: pa.DataType, depth: int) -> str | None:
-    """A value of the stored type as one of the table's; None where they are the same."""
+    """An expression that converts a stored value to the table's type; None if they are the same."""
     one = f"x{depth}"
     if t.is_struct(type) and type.num_fields:
         parts = [f"{value}.{identifier(_stored_name(field))}" for field in type]

@@ -1,7 +1,7 @@
-"""Small queries over a table's files, by whose answers a statement then reads fewer: keys of joins, and first values.
+"""Small queries over a table's files that let a statement skip files: keys of joins, and bounds of first rows.
 
-They run on a cursor of the connection, in a transaction of its own, so that one which fails or takes too long leaves
-the user's as it is. Their tables are immutable: what was asked of one state is known from then on.
+They run on a cursor of the connection, in a transaction of its own, so that a query that fails or takes too long does
+not affect the user's transaction. Results are cached by the table's version, which is immutable.
 """
 
 from __future__ import annotations
@@ -40,27 +40,32 @@ _CALLED = re.compile(r'(\w+)"?\s*\(')
 
 
 class TableQueries:
-    """Asks through a connection; see `zskip.statement.key_pruning` and `zskip.statement.first_rows`."""
+    """Queries for `zskip.statement.key_pruning` and `zskip.statement.first_rows`, run on a connection."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self._con = con
 
     def keys(self, table: JoinedTable, key: str, seconds: float) -> tuple[pa.Array, Hashable] | None:
-        """The distinct values, NULL too, of a column in the rows that are left of a table."""
+        """The distinct values, with NULL, of a column in the rows of a table's survivors, and the query's cache key.
+
+        None if there are too many, or the query fails or takes longer than ``seconds``.
+        """
         query = f"SELECT DISTINCT {identifier(key)} AS key FROM {{}} LIMIT {_MOST_KEYS + 1}"
         values, origin = self._answer(query, table.survivors, table.keys, _conditions(table.survivors), seconds)
         return None if values is None or len(values) > _MOST_KEYS else (values, origin)
 
     def worst_of_first(self, survivors: Survivors, wanted: FirstRows, seconds: float) -> pa.Scalar | None:
-        """The last of the first values that these files have of a column; None where they have fewer, or it is not
-        known that others are as good."""
+        """The last value of the wanted first rows in these files.
+
+        None if the files hold fewer rows, or if other conditions may exclude some of them.
+        """
         conditions, predicate = _conditions(survivors), survivors.predicate
         if wanted.column is None or len(conditions) < len(predicate.conjuncts if predicate else ()):
             return None
         name = identifier(wanted.column)
         worst, order = ("min", "DESC") if wanted.descending else ("max", "ASC")
         column = survivors.index.snapshot.schema.columns[wanted.column]
-        # NULL and NaN stand before or behind all values, and their files are read in any case.
+        # NULL and NaN sort before or after all values; their files are always read.
         present = f"{name} IS NOT NULL{f' AND NOT isnan({name})' if t.is_floating(column.type) else ''}"
         first = f"SELECT {name} AS key FROM {{}} AND {present} ORDER BY key {order} LIMIT {wanted.rows}"
         query = f"SELECT {worst}(key) AS key FROM ({first}) HAVING count(*) = {wanted.rows}"
@@ -70,10 +75,12 @@ class TableQueries:
     def _answer(
         self, query: str, survivors: Survivors, keys: Sequence[KeySet], conditions: Sequence[str], seconds: float
     ) -> tuple[pa.Array | None, Hashable]:
-        """The column "key" of a query over the rows of some files, whose place in it is ``{}``, and by what it is
-        known. None where that fails or takes longer."""
+        """The column "key" of a query in which ``{}`` stands for the rows of some files, and its cache key.
+
+        The column is None if the query fails or takes longer than ``seconds``.
+        """
         snapshot, storage = survivors.index.snapshot, survivors.index.storage
-        # Rules may have left fewer files than the conditions and keys do.
+        # Rules may have skipped more files than the conditions and keys, so the files are part of the cache key.
         files = hashlib.sha256(survivors.numbers.tobytes()).digest()
         origins = tuple(each.origin for each in keys)
         origin = storage.identity, snapshot.commit_id, files, query, tuple(conditions), origins
@@ -105,13 +112,13 @@ class TableQueries:
                 text = query.replace("{}", f"{read} WHERE {' AND '.join(wanted) or 'TRUE'}")
                 rows: pa.Table = cursor.sql(text, params=parameters.all).to_arrow_table()
             except (duckdb.Error, ZskipError):
-                # What is wrong is the statement's to say when it runs.
+                # The statement itself will raise the error when it runs.
                 return None
         return rows.column("key").combine_chunks()
 
 
 def _conditions(survivors: Survivors) -> tuple[str, ...]:
-    """Those conditions that any connection answers with the same rows at any time."""
+    """The conditions that select the same rows on every connection at any time."""
     predicate = survivors.predicate
     texts = [part.sql("duckdb") for part in predicate.conjuncts] if predicate is not None else []
     return tuple(text for text in texts if text is not None and _is_repeatable(text))
@@ -124,7 +131,7 @@ def _is_repeatable(condition: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _repeatable_functions() -> frozenset[str]:
-    """DuckDB's functions that give the same for the same arguments, and the keywords before a parenthesis."""
+    """DuckDB's deterministic functions, and the keywords that may precede a parenthesis."""
     import duckdb
 
     with duckdb.connect() as con:

@@ -1,7 +1,6 @@
-"""The names of a query's columns as the user's text gives them.
+"""The column names of a query as in the user's text.
 
-DuckDB names a column without an alias after its expression; where a subquery stands in it, that is text that zskip has
-rewritten.
+DuckDB names a column without an alias after its expression, and a subquery in it is text that zskip has rewritten.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ def named_as_written(
     params: Sequence[Any] | Mapping[str, Any] | None,
     tables: Mapping[str, pa.Schema],
 ) -> duckdb.DuckDBPyRelation:
-    """The relation under the names that ``text`` gives its columns over ``tables``, by their names in it.
+    """The relation with the column names that ``text`` has over ``tables``, the schemas by name.
 
-    As it is where no name holds a subquery, or where DuckDB cannot bind the text over empty tables.
+    Returned unchanged if no name contains a subquery, or DuckDB cannot bind the text over empty tables.
     """
     if not any(_SUBQUERY in name for name in relation.columns):
         return relation
@@ -52,7 +51,7 @@ def naming_edits(
     params: Sequence[Any] | Mapping[str, Any] | None,
     tables: Mapping[str, pa.Schema],
 ) -> list[tuple[int, int, str]]:
-    """Edits by which a statement that stores a query's columns stores them under the names that its text gives them."""
+    """Edits that make a statement store a query's columns under the names in the user's text."""
     inside = _stored_query(words)
     if inside is None:
         return []
@@ -84,10 +83,10 @@ def _names(
     params: Sequence[Any] | Mapping[str, Any] | None,
     tables: Mapping[str, pa.Schema],
 ) -> list[str]:
-    """The names of a query's columns over empty tables; none where DuckDB cannot bind it over them."""
+    """The column names of a query over empty tables; none if DuckDB cannot bind it."""
     import duckdb
 
-    # DuckDB finds a table that its catalog does not have among the names of the calling function.
+    # DuckDB looks up tables that its catalog lacks among the variables of the calling function.
     scope = {name: empty_rows(schema) for name, schema in tables.items()}
     try:
         found = eval("con.sql(text, params=params)", {**scope, "con": con, "text": query, "params": params})
