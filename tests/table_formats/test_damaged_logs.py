@@ -136,6 +136,7 @@ def outcomes(
     ``followed``: it was opened before its newest commit, so that this commit alone is read.
     """
     random_ = random.Random(seed)
+    undamaged = read(table)
     kept = table.with_name("kept")
     shutil.copytree(table, kept)
     found: Counter[str] = Counter()
@@ -165,7 +166,9 @@ def outcomes(
         except Exception:  # of any library; some of them read statistics that no predicate asks for
             found["read"] += 1
             continue
-        assert rows(ours) == rows(as_ours(theirs, ours)), (path, changed)
+        # pyiceberg finds a deletion vector by the footer of its Puffin file, and loses it where that is damaged.
+        right = [theirs, undamaged] if path.suffix == ".puffin" else [theirs]
+        assert any(rows(ours) == rows(as_ours(one, ours)) for one in right), (path, changed)
         found["same"] += 1
     return found
 
