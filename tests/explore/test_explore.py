@@ -45,11 +45,15 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver.quit()
 
 
-def show(browser: Any, page: Path) -> None:
+def wait_for(browser: Any, script: str, *arguments: Any) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
+    WebDriverWait(browser, 60).until(lambda each: each.execute_script(script, *arguments))
+
+
+def show(browser: Any, page: Path) -> None:
     browser.get(page.as_uri())
-    WebDriverWait(browser, 60).until(lambda each: each.execute_script("return document.body.dataset.ready"))
+    wait_for(browser, "return document.body.dataset.ready")
     assert browser.execute_script("return document.body.dataset.ready") == "yes", text_of(browser, "result")
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
@@ -146,6 +150,15 @@ def test_what_the_page_keeps_is_what_the_plan_keeps(browser: Any, hostile: zskip
         number = numbers[-1] + 1
         assert survivors(browser, part) == planned(hostile, text.format(*after)), text
     assert text_of(browser, "result").startswith(f"{sum(kept(browser))} files of ")
+    # A strip out of sight gets its colours when it comes into sight.
+    browser.execute_script("document.querySelector('.strips').lastElementChild.scrollIntoView()")
+    strip = browser.execute_script("return zskipPage.columns.at(-1).path")
+    wait_for(
+        browser,
+        "const {color} = Bokeh.documents[0].get_model_by_name('strip:' + arguments[0]).data;"
+        "return color.length > 0 && color.every((c, file) => (c === READ) == zskipPage.kept[file])",
+        strip,
+    )
 
 
 def test_a_time_may_be_typed_with_its_zone(browser: Any, hostile: zskip.Table, tmp_path: Path) -> None:

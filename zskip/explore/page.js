@@ -224,6 +224,21 @@ function start(page) {
     }
   }
 
+  function color(source) {
+    if (source.data.left.length) source.data = {...source.data, color: colors(page.kept)};
+  }
+
+  // To draw all files takes far longer than to prove, so that strips out of sight are coloured when they come into it.
+  const onScreen = new Set(), strips = [...document.querySelector(".strips").children];
+  const sight = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const path = paths[strips.indexOf(entry.target)];
+      if (!entry.isIntersecting) { onScreen.delete(path); continue; }
+      onScreen.add(path);
+      color(model(`strip:${path}`));
+    }
+  });
+
   function prove() {
     const kept = page.tree ? survivors(page.tree, page) : new Uint8Array(files).fill(1);
     page.kept = kept;
@@ -233,8 +248,8 @@ function start(page) {
       if (kept[file]) { count++; rows += page.rows[file]; bytes += page.bytes[file]; }
     }
     if (boxes.data.left.length) {
-      const color = colors(kept);
-      for (const source of [boxes, ...paths.map((path) => model(`strip:${path}`))]) source.data = {...source.data, color};
+      color(boxes);
+      for (const path of onScreen) color(model(`strip:${path}`));
     }
     $("result").textContent = `${quantity(count, "files")} of ${files.toLocaleString("en")} are read, `
       + `${percent(rows, all)} of the rows, ${percent(bytes, allBytes)} of the bytes`;
@@ -367,6 +382,7 @@ function start(page) {
   prove();
   drawStrips();
   place();
+  for (const strip of strips) sight.observe(strip);
   boxes.selected.properties.indices.change.connect(() => {
     const [file] = boxes.selected.indices;
     if (file !== undefined) tell(file);
