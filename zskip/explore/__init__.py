@@ -225,4 +225,6 @@ def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
         strips.append(strip)
     scripts, parts = components([picture, *strips])
     libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh", "bokeh-gl"]).js_raw)
-    return parts[0], "".join(parts[1:]), re.sub(r"</?script[^>]*>", "", scripts), libraries
+    # Bokeh's own element has no box of its own, by which a strip could be seen to come into sight.
+    own = "".join(f"<div>{part}</div>" for part in parts[1:])
+    return parts[0], own, re.sub(r"</?script[^>]*>", "", scripts), libraries
