@@ -24,7 +24,7 @@ from targets import at_most
 import zskip
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
-from zskip.cli import main as zskip_command
+from zskip.cli.main import main as zskip_command
 
 HAND_PICKED = {
     "by date": ["l_shipdate"],

@@ -16,7 +16,7 @@ from pyarrow import csv
 
 import zskip
 from zskip import advisor, layouts
-from zskip.cli import main
+from zskip.cli.main import main
 from zskip.errors import InvalidOption, UnreadableFile
 
 RNG = np.random.default_rng(4)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.cli import main
+from zskip.cli.main import main
 
 BY = ["ts", "id.orig_h", "id.resp_h", "id.resp_p"]
 PREDICATES = 60

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip.cli import main
+from zskip.cli.main import main
 from zskip.errors import InvalidOption, UnreadableFile
 from zskip.query_logs.pushed_filters import condition_of
 from zskip.schema import Schema

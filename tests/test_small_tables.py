@@ -16,7 +16,7 @@ import pytest
 
 import zskip
 from zskip.bench import bench
-from zskip.cli import main
+from zskip.cli.main import main
 
 
 def rows(count: int) -> pa.Table:

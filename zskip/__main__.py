@@ -25,7 +25,7 @@ def run() -> int:
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if default:
         signal.signal(signal.SIGINT, leave)
-    from zskip.cli import main
+    from zskip.cli.main import main
 
     try:
         if default:

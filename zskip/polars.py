@@ -15,7 +15,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from zskip.api import open as open_table
-from zskip.binder.expressions import provable_part
+from zskip.binder.library_expressions import provable_part
 from zskip.errors import MissingDependency
 from zskip.expr import conjunction
 from zskip.scan import Scan

@@ -17,7 +17,7 @@ import pytest
 
 import zskip
 from tests import ROOT
-from zskip.cli import main
+from zskip.cli.main import main
 from zskip.cli.terminal import as_typed
 
 

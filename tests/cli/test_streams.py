@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip.cli import main
+from zskip.cli.main import main
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,8 @@ from rich.console import Console
 import zskip
 from tests import ROOT
 from zskip import cli
-from zskip.cli import EXIT_CODES, main, terminal
+from zskip.cli import terminal
+from zskip.cli.main import EXIT_CODES, main
 from zskip.errors import UnreadableFile
 
 

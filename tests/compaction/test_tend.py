@@ -14,7 +14,7 @@ import pytest
 
 import zskip
 from tests.compaction.test_optimize import ids, rows_of
-from zskip.cli import main
+from zskip.cli.main import main
 from zskip.compaction import compact
 from zskip.errors import CommitConflict, InvalidOption
 from zskip.receipts import Optimized, Step, Vacuumed

@@ -30,7 +30,7 @@ import pytest
 
 import zskip
 from tests import ROOT
-from zskip.cli import main
+from zskip.cli.main import main
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(

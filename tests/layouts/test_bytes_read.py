@@ -9,7 +9,7 @@ import pytest
 from zskip import advisor, layouts
 from zskip.binder.workload_sql import table_query
 from zskip.layouts.column_widths import Widths
-from zskip.layouts.task import task_of
+from zskip.layouts.fitting_task import task_of
 from zskip.schema import Schema
 
 RNG = np.random.default_rng(11)

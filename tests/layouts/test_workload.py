@@ -11,7 +11,7 @@ from zskip import layouts, pruning
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
 from zskip.errors import SqlError
-from zskip.layouts.task import task_of
+from zskip.layouts.fitting_task import task_of
 from zskip.schema import Schema
 from zskip.stats import collect
 

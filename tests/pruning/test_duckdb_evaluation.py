@@ -19,7 +19,7 @@ from zskip import pruning
 from zskip.binder import bind
 from zskip.expr.tree import Computable, Opaque, Reference, walk
 from zskip.functions import evaluated_by_duckdb
-from zskip.functions.evaluated import COMPUTED
+from zskip.functions.duckdb_evaluated import COMPUTED
 from zskip.pruning import Budget, duckdb_evaluation
 from zskip.pruning.duckdb_evaluation import Evaluator
 from zskip.pruning.evaluation_cost import Cost, TooCostly, cost, program_steps

@@ -18,8 +18,8 @@ from tests.spark.files import files_read
 from tests.tables import build_table, sorted_rows
 from zskip import spark as zs
 from zskip.spark import connector, pruned_scan
+from zskip.spark.join_keys import parse_keys
 from zskip.spark.jvm import Jvm
-from zskip.spark.runtime_keys import parse_keys
 from zskip.spark.snapshot_files import SnapshotFiles
 from zskip.spark.spark_session import setting
 from zskip.table import Table

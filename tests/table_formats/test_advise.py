@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import zskip
-from zskip.cli import main
+from zskip.cli.main import main
 
 RANDOM = np.random.default_rng(8)
 ROWS = pa.table({"a": RANDOM.integers(0, 1000, 4000), "b": RANDOM.integers(0, 1000, 4000)})

@@ -16,7 +16,7 @@ import zskip
 from tests.table_formats.asking import require_same
 from tests.table_formats.test_delta_lives import made, predicates
 from tests.table_formats.test_golden_delta import FOLDER, NAMES, PREDICATES
-from zskip.cli import main
+from zskip.cli.main import main
 from zskip.errors import CorruptFile
 
 ROW_GROUPS = WriterProperties(max_row_group_size=50)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip.cli import main
+from zskip.cli.main import main
 from zskip.errors import DamagedIndex
 from zskip.receipts import Repaired
 from zskip.storage import Storage

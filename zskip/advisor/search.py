@@ -17,8 +17,8 @@ from zskip.advisor.groups import compared, grouped
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment
 from zskip.layouts.fitting import fitted
+from zskip.layouts.fitting_task import BoundQuery, Task, bound_queries, random_subset, task_of
 from zskip.layouts.score import query_bytes
-from zskip.layouts.task import BoundQuery, Task, bound_queries, random_subset, task_of
 from zskip.progress import Progress
 from zskip.schema import Schema, join_names
 from zskip.sketch_advice import SketchAdvice, reads_with_values, worth_sketching

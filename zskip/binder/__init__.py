@@ -13,8 +13,8 @@ A text passes through the modules in this order:
    ``names``: columns · ``case_values``: values under a CASE · ``nodes``, ``text_spans``: positions in the text ·
    ``parser_quirks``: differences between the parser and engines · ``refusals``: opaque parts, and errors
 
-``expressions`` takes expressions of pyarrow, polars, ibis and DuckDB in place of SQL; ``bind_condition`` takes both.
-``workload_sql`` extracts the conditions from whole statements.
+``library_expressions`` takes expressions of pyarrow, polars, ibis and DuckDB in place of SQL; ``bind_condition`` takes
+both. ``workload_sql`` extracts the conditions from whole statements.
 """
 
 from zskip.binder.bind import bind

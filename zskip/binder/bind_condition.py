@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from zskip.binder import Parameters
 from zskip.binder.bind import bind
-from zskip.binder.expressions import expression_sql
+from zskip.binder.library_expressions import expression_sql
 from zskip.expr import Predicate
 from zskip.schema import Schema
 

@@ -8,7 +8,7 @@ from zskip import types as t
 from zskip.binder.context import Binding
 from zskip.expr import tree
 from zskip.expr.tree import Computable, Node, Reference
-from zskip.functions.evaluated import is_computable
+from zskip.functions.duckdb_evaluated import is_computable
 from zskip.schema import Column
 
 __all__ = ["computable"]

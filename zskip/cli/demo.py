@@ -12,18 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from zskip.bench.clock import median
-from zskip.bench.report import SMALL_BYTES, TOO_SMALL
 from zskip.byte_sizes import size_text
 from zskip.cli.arguments import Commands, add_command, add_json
 from zskip.cli.terminal import grid, out, print_json, working
-from zskip.plan.shares import Share
 from zskip.sample_data import Sample, demo_data
 
 if TYPE_CHECKING:
     import duckdb
 
     from zskip.layouts.depth import ColumnDepth
+    from zskip.plan.shares import Share
 
 __all__ = ["LOOKUPS", "add_commands"]
 
@@ -59,6 +57,8 @@ def look_up(
     table: Any, folder: Path, connection: duckdb.DuckDBPyConnection, name: str, predicate: str
 ) -> dict[str, Any]:
     """One look-up through zskip and over the glob: what was skipped, the times, and whether the rows are equal."""
+    from zskip.bench.clock import median
+
     columns = [str(name) for name in table.schema.names]
     everything = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') WHERE {predicate}"
 
@@ -144,6 +144,8 @@ def shares(skipped: Any) -> dict[str, dict[str, int | None]]:
 
 def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> None:
     """Print the table's size, and each look-up with the same query over a plain glob."""
+    from zskip.bench.report import SMALL_BYTES, TOO_SMALL
+
     totals = table.snapshot.totals
     console = out()
     console.print(
@@ -166,6 +168,8 @@ def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> N
 
 def whole(shares: Sequence[Share]) -> Share:
     """The sum of shares whose counts are known."""
+    from zskip.plan.shares import Share
+
     return Share(sum(share.part or 0 for share in shares), sum(share.whole or 0 for share in shares))
 
 

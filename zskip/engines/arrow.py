@@ -25,7 +25,7 @@ from zskip.engines.duckdb.relation import condition, planned_scan, readable_path
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.expr.sql_literals import identifier
-from zskip.parquet.foreign import open_parquet
+from zskip.parquet.arrow_differences import open_parquet
 from zskip.schema import names_given
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 ``function``: the class of an entry · ``arithmetic``: the operators · ``widths``: the types in which engines compute ·
 ``numbers``: abs, round, least · ``casts`` · ``date_parts``: year, hour · ``datetimes``: date_trunc, last_day ·
 ``datetime_arithmetic``: intervals and differences · ``zones``: time zones of datetimes · ``strings``: left, concat ·
-``parsed_arguments``, ``sql_types``: the parser's arguments and types · ``evaluated``: functions without a rule, which
-DuckDB evaluates · ``documentation``: docs/predicates.md, generated from these tables.
+``parsed_arguments``, ``sql_types``: the parser's arguments and types · ``duckdb_evaluated``: functions without a rule,
+which DuckDB evaluates · ``documentation``: docs/predicates.md, generated from these tables.
 
 The bounds of a result follow from those of the argument where the function is monotone over the argument's range.
 """
@@ -15,7 +15,16 @@ import pyarrow as pa
 from sqlglot import exp
 
 from zskip.expr.tree import Call, Scalar
-from zskip.functions import arithmetic, casts, date_parts, datetime_arithmetic, datetimes, evaluated, numbers, strings
+from zskip.functions import (
+    arithmetic,
+    casts,
+    date_parts,
+    datetime_arithmetic,
+    datetimes,
+    duckdb_evaluated,
+    numbers,
+    strings,
+)
 from zskip.functions.function import ArgumentBinder, Builder, Function
 
 __all__ = ["FUNCTIONS", "NAMED", "PARSED", "call", "evaluated_by_duckdb", "in_image"]
@@ -43,7 +52,7 @@ def call(binding: ArgumentBinder, node: exp.Expr) -> Scalar | None:
 def evaluated_by_duckdb() -> list[str]:
     """The functions that DuckDB may evaluate for single values, by their names in DuckDB's parser."""
     own = [name for function in FUNCTIONS.values() for name in function.duckdb]
-    return [*own, *(name for names in evaluated.COMPUTED.values() for name in names)]
+    return [*own, *(name for names in duckdb_evaluated.COMPUTED.values() for name in names)]
 
 
 def in_image(term: Scalar, value: pa.Scalar) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zskip import types
 from zskip.functions import FUNCTIONS
-from zskip.functions.evaluated import COMPUTED
+from zskip.functions.duckdb_evaluated import COMPUTED
 
 __all__ = ["predicates_page"]
 

@@ -24,7 +24,7 @@ from zskip.layouts import typed_json
 from zskip.layouts.assignment_checks import check_assignment, integers
 from zskip.layouts.cell_lookup import CellLookup, Grid
 from zskip.layouts.cells import CellFiles, Cells, ThresholdTree, collapse
-from zskip.layouts.order import SlabLevel, arrange, slabs
+from zskip.layouts.row_order import SlabLevel, arrange, slabs
 from zskip.layouts.sample import Sample
 from zskip.schema import Schema
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.layouts.assignment import Assignment
+from zskip.layouts.fitting_task import Task, task_of
 from zskip.layouts.sample import Boxes
-from zskip.layouts.task import Task, task_of
 
 __all__ = ["Score", "Share", "query_bytes", "score", "scored"]
 

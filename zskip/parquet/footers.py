@@ -15,9 +15,9 @@ from zskip import types as t
 from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
 from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.parquet import footer_reads, hive_columns, trust
+from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
 from zskip.parquet.batch_footers import joined
 from zskip.parquet.footer_reads import Listed, Readable
-from zskip.parquet.foreign import open_parquet, with_parquet_types
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
 from zskip.parquet.thrift import Footers, parse
 from zskip.progress import Progress, unreported

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from zskip import types as t
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
+from zskip.parquet.arrow_differences import open_parquet
 from zskip.parquet.footers import Readable, hull
-from zskip.parquet.foreign import open_parquet
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats import collect

@@ -22,7 +22,7 @@ from cachetools import LRUCache
 from zskip import types as t
 from zskip.expr.tree import Computable
 from zskip.functions import evaluated_by_duckdb
-from zskip.functions.evaluated import COMPUTED_TYPES
+from zskip.functions.duckdb_evaluated import COMPUTED_TYPES
 from zskip.pruning.budget import Budget
 from zskip.pruning.evaluation_cost import TooCostly, children, cost
 from zskip.pruning.outcomes import Outcomes

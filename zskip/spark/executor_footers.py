@@ -16,7 +16,7 @@ from zskip import types as t
 from zskip.errors import ZskipError
 from zskip.parquet import footers, from_rows
 from zskip.schema import Schema
-from zskip.spark import floats
+from zskip.spark import float_statistics
 from zskip.spark.hadoop import HadoopStorage
 from zskip.stats import DataFiles
 from zskip.storage import Listing, Storage
@@ -42,7 +42,7 @@ def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], sc
     """
     if isinstance(storage, HadoopStorage):
         _, files = footers.read(storage, list(paths), schema)
-        return floats.with_float_statistics(spark, storage, _floats_of(schema), files)
+        return float_statistics.with_float_statistics(spark, storage, _floats_of(schema), files)
     if len(paths) < _READ_IN_DRIVER:
         return _with_float_statistics(storage, schema, list(paths))
     work = partial(_with_float_statistics, storage, schema)

@@ -9,8 +9,8 @@ from typing import Any
 
 from zskip.expr import Predicate, conjunction
 from zskip.plan import Survivors
+from zskip.spark.join_keys import key_predicates
 from zskip.spark.jvm import CONNECTOR, Jvm, Proxy
-from zskip.spark.runtime_keys import key_predicates
 from zskip.spark.snapshot_files import SnapshotFiles
 
 __all__ = ["PrunedScan", "ScanDefaults", "spark_builder"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zskip.plan import Survivors
-from zskip.spark.index_scan import IndexScan, scan_of_aggregates
+from zskip.spark.index_aggregates import IndexScan, scan_of_aggregates
 from zskip.spark.jvm import CONNECTOR, Proxy, elements
 from zskip.spark.pruned_scan import PrunedScan, spark_builder
 from zskip.spark.snapshot_files import SnapshotFiles

@@ -18,8 +18,8 @@ from zskip.plan import Survivors, find_survivors
 from zskip.scan import Scan
 from zskip.spark import catalyst
 from zskip.spark.handoff import manifest, named_files, parquet_options
+from zskip.spark.join_keys import is_key_type
 from zskip.spark.jvm import Jvm, warn_once
-from zskip.spark.runtime_keys import is_key_type
 from zskip.statement.key_pruning import file_slices
 from zskip.tablelog import Index
 

@@ -1,6 +1,6 @@
 """Types of values: one entry defines how a type is ordered, encoded and stored, and its names in engines and SQL.
 
-``arrow_type``: the class of an entry · ``type_entries``: the entries · ``type_lookup``: look-up of the entry of an
+``data_type``: the class of an entry · ``type_entries``: the entries · ``type_lookup``: look-up of the entry of an
 Arrow type, and common properties · ``json_values``: values as JSON · ``widening``: bounds of one type as bounds of
 another
 
@@ -50,7 +50,7 @@ from pyarrow.types import (
     is_unsigned_integer,
 )
 
-from zskip.types.arrow_type import Form, Type
+from zskip.types.data_type import Form, Type
 from zskip.types.json_values import Json, decode_values, encode_values
 from zskip.types.nested import with_leaves
 from zskip.types.type_entries import TIME_TZ, UNIT_NANOSECONDS, UUID

@@ -7,7 +7,7 @@ import uuid
 
 import pyarrow as pa
 
-from zskip.types.arrow_type import Type
+from zskip.types.data_type import Type
 
 __all__ = ["TIME_TZ", "UNIT_NANOSECONDS", "UUID", "known_types"]
 

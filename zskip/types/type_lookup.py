@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import types as arrow_types
 
-from zskip.types.arrow_type import Type
+from zskip.types.data_type import Type
 from zskip.types.type_entries import known_types
 
 __all__ = [

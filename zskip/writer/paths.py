@@ -19,7 +19,7 @@ from zskip import hive
 from zskip import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet, UnsafePath
 from zskip.expr.sql_literals import identifier
-from zskip.parquet.foreign import open_parquet, with_parquet_types
+from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
 from zskip.storage import Storage, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
