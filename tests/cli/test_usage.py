@@ -19,9 +19,8 @@ from rich.console import Console
 
 import zskip
 from tests import ROOT
-from zskip import cli
-from zskip.cli import terminal
-from zskip.cli.main import EXIT_CODES, main
+from zskip.cli import read_commands, terminal
+from zskip.cli.main import EXIT_CODES, main, parser
 from zskip.errors import UnreadableFile
 
 
@@ -72,7 +71,7 @@ def test_a_mistyped_name_gets_the_nearest(arguments: list[str], hint: str, capsy
     ],
 )
 def test_options_may_stand_between_arguments(arguments: str, parsed: dict[str, object]) -> None:
-    given, unknown = cli.parser().parse_known_args(arguments.split())
+    given, unknown = parser().parse_known_args(arguments.split())
     assert not unknown
     assert {name: getattr(given, name) for name in parsed} == parsed
 
@@ -199,7 +198,7 @@ def test_an_interrupt_is_130(table: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.read_commands, "info", interrupted)
+    monkeypatch.setattr(read_commands, "info", interrupted)
     assert main(["info", str(table)]) == 130
 
 
@@ -241,7 +240,7 @@ def test_an_interrupt_is_130_whenever_it_comes(when: str) -> None:
 
 def test_every_command_prints_json(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command but `completion` takes --json; those that the other tests do not run print one JSON document."""
-    commands = next(action for action in cli.parser()._actions if action.dest == "COMMAND" or action.choices).choices
+    commands = next(action for action in parser()._actions if action.dest == "COMMAND" or action.choices).choices
     assert commands is not None
     assert [name for name, one in commands.items() if "--json" not in one._option_string_actions] == ["completion"]
     named, statement = str(table), f"SELECT count(*) FROM '{table}' WHERE a = 7"
