@@ -244,13 +244,14 @@ def test_strips_show_what_is_kept_after_a_change(browser: Any, hostile: zskip.Ta
     before = kept(browser)
     change(browser, 0, "0")
     assert sum(kept(browser)) > sum(before)
-    # A strip out of sight gets its colours when it comes into sight.
+    # The files that are read are drawn in a strip out of sight when it comes into sight.
     browser.execute_script("document.querySelector('.strips').lastElementChild.scrollIntoView()")
     strip = browser.execute_script("return zskipPage.columns.at(-1).path")
     wait_for(
         browser,
-        "const {color} = Bokeh.documents[0].get_model_by_name('strip:' + arguments[0]).data;"
-        "return color.length > 0 && color.every((c, file) => (c === READ) == zskipPage.kept[file])",
+        "const boxes = (name) => Array.from(Bokeh.documents[0].get_model_by_name(name).data.bottom);"
+        "const every = boxes('strip:' + arguments[0]), read = boxes('strip:' + arguments[0] + ':read');"
+        "return every.length > 0 && String(every.filter((_, file) => zskipPage.kept[file])) === String(read)",
         strip,
     )
 

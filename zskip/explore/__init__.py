@@ -35,6 +35,7 @@ from zskip.tablelog import Index
 
 __all__ = ["Alternative", "alternatives", "page", "save"]
 
+_READ, _FILE = "#d1495b", "#8fa8bf"
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
 _MOST_PATHS = 20_000
@@ -193,25 +194,27 @@ def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
     """Bokeh's figures, which the page fills: the boxes, a strip for each column; the script that draws them; Bokeh."""
     try:
         from bokeh.embed import components
-        from bokeh.models import ColumnDataSource, TapTool
+        from bokeh.models import ColumnDataSource, GlyphRenderer, TapTool
         from bokeh.plotting import figure
         from bokeh.resources import Resources
     except ImportError as error:
         raise MissingDependency('The page needs Bokeh: pip install "zskip[plot]"') from error
 
-    def boxes(name: str) -> ColumnDataSource:
-        return ColumnDataSource({key: [] for key in ("left", "right", "bottom", "top", "color")}, name=name)
-
-    def drawn(plot: figure, source: ColumnDataSource) -> None:
-        plot.quad(
-            left="left", right="right", bottom="bottom", top="top", fill_color="color", line_color="color",
-            fill_alpha=0.3, line_alpha=0.9, nonselection_fill_alpha=0.3, source=source,
+    def draw(plot: figure, name: str) -> GlyphRenderer:
+        """All files as boxes, and above them those that are read: a change of the plan replaces only these."""
+        every, _ = (
+            plot.quad(
+                left="left", right="right", bottom="bottom", top="top", fill_color=color, line_color=color,
+                fill_alpha=0.3, line_alpha=0.9, nonselection_fill_alpha=0.3,
+                source=ColumnDataSource({side: [] for side in ("left", "right", "bottom", "top")}, name=own),
+            )
+            for own, color in ((name, _FILE), (f"{name}:read", _READ))
         )  # fmt: skip
+        return every
 
     style: dict[str, Any] = {"output_backend": "webgl", "tools": "pan,wheel_zoom,box_zoom,reset,save"}
     picture = figure(width=640, height=520, name="picture", x_range=(0, 1), y_range=(0, 1), **style)
-    picture.add_tools(TapTool())
-    drawn(picture, boxes("boxes"))
+    picture.add_tools(TapTool(renderers=[draw(picture, "boxes")]))
     for axis, line in (("across", picture.vspan), ("up", picture.hspan)):
         marks = ColumnDataSource({"at": []}, name=f"{axis}-constants")
         line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_color="#1d2b36", line_dash="dashed")
@@ -221,7 +224,7 @@ def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
         strip.x_range.name = f"strip-range:{path}"
         strip.yaxis.axis_label = "file"
         strip.xaxis[0].name = f"strip-axis:{path}"
-        drawn(strip, boxes(f"strip:{path}"))
+        draw(strip, f"strip:{path}")
         strips.append(strip)
     scripts, parts = components([picture, *strips])
     libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh", "bokeh-gl"]).js_raw)

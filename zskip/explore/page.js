@@ -1,7 +1,6 @@
 // The page: reads what was exported, draws with Bokeh, and proves again whenever a constant changes.
 "use strict";
 
-const READ = "#d1495b", SKIPPED = "#8fa8bf";
 const $ = (id) => document.getElementById(id);
 
 function unpacked(id) {
@@ -166,8 +165,9 @@ function showColumn(axis, page, path) {
     : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
 }
 
-function colors(kept) {
-  return Array.from(kept, (flag) => flag ? READ : SKIPPED);
+// The boxes of the files that are read.
+function read(boxes, kept) {
+  return Object.fromEntries(Object.entries(boxes).map(([side, values]) => [side, values.filter((_, file) => kept[file])]));
 }
 
 function start(page) {
@@ -190,7 +190,8 @@ function start(page) {
 
   function place() {
     const across = drawn(page, $("across").value), up = drawn(page, $("up").value);
-    boxes.data = {left: across.lower, right: across.upper, bottom: up.lower, top: up.upper, color: colors(page.kept)};
+    boxes.data = {left: across.lower, right: across.upper, bottom: up.lower, top: up.upper};
+    drawRead("boxes");
     const figure = model("picture");
     showColumn(figure.below[0], page, $("across").value);
     showColumn(figure.left[0], page, $("up").value);
@@ -217,25 +218,25 @@ function start(page) {
     for (const path of paths) {
       const strip = model(`strip:${path}`), own = drawn(page, path);
       const number = Float64Array.from({length: files}, (_, file) => file);
-      strip.data = {left: own.lower, right: own.upper, bottom: number, top: number.map((file) => file + 0.9),
-        color: colors(page.kept)};
+      strip.data = {left: own.lower, right: own.upper, bottom: number, top: number.map((file) => file + 0.9)};
       showColumn(model(`strip-axis:${path}`), page, path);
       fit(model(`strip-range:${path}`), own.lower, own.upper);
     }
   }
 
-  function color(source) {
-    if (source.data.left.length) source.data = {...source.data, color: colors(page.kept)};
+  function drawRead(name) {
+    const all = model(name).data;
+    if (all.left.length) model(`${name}:read`).data = read(all, page.kept);
   }
 
-  // To draw all files takes far longer than to prove, so that strips out of sight are coloured when they come into it.
+  // To draw takes far longer than to prove, so strips out of sight are drawn when they come into it.
   const onScreen = new Set(), strips = [...document.querySelector(".strips").children];
   const sight = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       const path = paths[strips.indexOf(entry.target)];
       if (!entry.isIntersecting) { onScreen.delete(path); continue; }
       onScreen.add(path);
-      color(model(`strip:${path}`));
+      drawRead(`strip:${path}`);
     }
   });
 
@@ -247,10 +248,8 @@ function start(page) {
       all += page.rows[file]; allBytes += page.bytes[file];
       if (kept[file]) { count++; rows += page.rows[file]; bytes += page.bytes[file]; }
     }
-    if (boxes.data.left.length) {
-      color(boxes);
-      for (const path of onScreen) color(model(`strip:${path}`));
-    }
+    drawRead("boxes");
+    for (const path of onScreen) drawRead(`strip:${path}`);
     $("result").textContent = `${quantity(count, "files")} of ${files.toLocaleString("en")} are read, `
       + `${percent(rows, all)} of the rows, ${percent(bytes, allBytes)} of the bytes`;
     const body = $("conditions");
