@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
@@ -21,10 +20,7 @@ from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.option_checks import check_options
 from zskip.plan import Plan
 from zskip.progress import Progress, unreported
-from zskip.receipts import (
-    Clustered,
-    Repaired,
-)
+from zskip.receipts import Clustered, Repaired
 from zskip.schema import Schema, names_given
 from zskip.sketches import named_sketches
 from zskip.storage import open_storage
@@ -189,11 +185,11 @@ def open(
     A Delta or an Iceberg table is opened where it lies, by its path or as an object of deltalake or pyiceberg: plans
     and reads follow its log. ``version`` is the format's own then: a version of Delta's; the id of a snapshot, a branch
     or a tag of Iceberg's. ``deep``: read the footers of its files as well, of each once, for row groups, exact bounds,
-    and columns of which the log says nothing; of a table of zskip's own all that is known.
+    and columns that the log has no statistics of; zskip's own tables have all of them anyway.
 
     ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
-    that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default, and 16 bytes a file and a column
-    of numbers keep all of them. ``session``: a Spark session, whose Hadoop client opens the URLs that zskip does not
+    that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default. All of them fit with 16 bytes for
+    each file and numeric column. ``session``: a Spark session, whose Hadoop client opens the URLs that zskip does not
     know. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
     other format that would be read wrongly.
     """
@@ -389,8 +385,11 @@ def logged_queries(
 ) -> LoggedQueries:
     """`Table.logged_queries`, of a table or of what `write` takes as a source."""
     if isinstance(source, str | os.PathLike):
-        with suppress(TableNotFound):
+        try:
             table = open_table(source, storage_options=storage_options)
+        except TableNotFound:
+            pass
+        else:
             return table.logged_queries(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
     schema = Schema(open_source(source, storage_options).schema)
     address = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"

@@ -85,7 +85,7 @@ def bind(
     True
     """
     if not isinstance(sql, str):
-        raise InvalidOption(f"A predicate is a text in SQL, not {sql!r}.")
+        raise InvalidOption(f"A predicate is SQL text, not {sql!r}.")
     if not is_unicode(sql):
         raise SqlSyntaxError("The predicate contains half of a surrogate pair, not a character.", ascii(sql)[1:-1])
     require_parameters(params)

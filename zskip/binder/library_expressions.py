@@ -55,7 +55,7 @@ def expression_sql(expression: object, schema: Schema) -> str:
     conjuncts = _converter(expression)
     if conjuncts is None:
         raise InvalidOption(
-            "A predicate is a text in SQL, or an expression of pyarrow, polars, ibis or DuckDB, "
+            "A predicate is SQL text, or an expression of pyarrow, polars, ibis or DuckDB, "
             f"not {type(expression).__name__}."
         )
     parts = conjuncts(expression, schema)

@@ -30,7 +30,7 @@ __all__ = ["chunks_of", "on_executors", "read_footers", "read_foreign_footers"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_READ_IN_DRIVER = 2000  # files, fewer than this
+_FEWEST_FILES_FOR_EXECUTORS = 2000
 _FILES_PER_TASK = 500
 
 
@@ -43,9 +43,9 @@ def read_footers(spark: SparkSession, storage: Storage, paths: Sequence[str], sc
     if isinstance(storage, HadoopStorage):
         _, files = footers.read(storage, list(paths), schema)
         return float_statistics.with_float_statistics(spark, storage, _floats_of(schema), files)
-    if len(paths) < _READ_IN_DRIVER:
-        return _with_float_statistics(storage, schema, list(paths))
-    work = partial(_with_float_statistics, storage, schema)
+    if len(paths) < _FEWEST_FILES_FOR_EXECUTORS:
+        return _footers_and_float_statistics(storage, schema, list(paths))
+    work = partial(_footers_and_float_statistics, storage, schema)
     return DataFiles.concat(on_executors(spark, work, chunks_of(paths, _FILES_PER_TASK)))
 
 
@@ -104,7 +104,7 @@ def _outcome(work: Callable[[list[Item]], Result], items: list[Item]) -> Result 
         return error
 
 
-def _with_float_statistics(storage: Storage, schema: Schema, paths: list[str]) -> DataFiles:
+def _footers_and_float_statistics(storage: Storage, schema: Schema, paths: list[str]) -> DataFiles:
     _, files = footers.read(storage, paths, schema)
     return from_rows.with_statistics_from_rows(storage, _floats_of(schema), files)
 

@@ -7,6 +7,7 @@ of Spark's file sink. Ten thousand files take half a second as a manifest, and h
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -118,16 +119,17 @@ def read_files(spark: SparkSession, scan: Scan, schema: pa.Schema) -> DataFrame:
         return _read_paths(spark, scan.storage, [uri for uri, _ in named], types, options)
     if not is_connect(spark):
         with manifest(named) as folder:
-            return _all_taken(_read_manifest(spark, folder, types, options), len(scan))
+            return _require_all_files(_read_manifest(spark, folder, types, options), len(scan))
     # A Connect server resolves the plan again for each run, so the manifest must outlive the DataFrame. A server that
     # cannot read this machine's disk gets a list of paths.
     from pyspark.errors import AnalysisException
 
-    folder = tempfile.mkdtemp(dir=_lasting_folder())
+    folder = tempfile.mkdtemp(dir=_lasting_folder().name)
     _write_manifest(Path(folder), named)
     try:
-        return _all_taken(_read_manifest(spark, Path(folder).as_uri(), types, options), len(scan))
+        return _require_all_files(_read_manifest(spark, Path(folder).as_uri(), types, options), len(scan))
     except AnalysisException:
+        shutil.rmtree(folder)
         return _read_paths(spark, scan.storage, [uri for uri, _ in named], types, options)
 
 
@@ -157,10 +159,11 @@ def _read_paths(
     with setting(spark, _LIST_IN_THE_DRIVER):
         rows = spark.read.schema(schema).options(**options, basePath=base).parquet(*paths)
         rows = rows.select([column(name) for name in schema.fieldNames()])
-        return _all_taken(rows, len(uris))
+        return _require_all_files(rows, len(uris))
 
 
-def _all_taken(rows: DataFrame, expected: int) -> DataFrame:
+def _require_all_files(rows: DataFrame, expected: int) -> DataFrame:
+    """The same rows. Raises `CorruptFile` unless they come from as many files."""
     taken = len(set(rows.inputFiles()))
     if taken != expected:
         raise CorruptFile(f"Spark takes {taken:,} of the {expected:,} files that it was given: nothing is read.")
@@ -186,13 +189,9 @@ def _write_manifest(folder: Path, files: Sequence[tuple[str, int]]) -> None:
 
 
 @cache
-def _lasting_folder() -> str:
-    folder = tempfile.TemporaryDirectory(prefix="zskip-")
-    _LASTING.append(folder)  # removes itself when the interpreter exits
-    return folder.name
-
-
-_LASTING: list[tempfile.TemporaryDirectory[str]] = []
+def _lasting_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder that lasts until the interpreter exits, since the cache holds it."""
+    return tempfile.TemporaryDirectory(prefix="zskip-")
 
 
 def spark_uri(storage: Storage, path: str) -> str:

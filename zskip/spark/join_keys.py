@@ -20,12 +20,12 @@ from zskip.spark.jvm import Jvm
 __all__ = ["is_key_type", "key_predicates"]
 
 _TEXT = re.compile(r"NULL|'(?:[^']|'')*'")
-# So many are read from Java, parsed and sorted in a tenth of a second.
+# This many take a tenth of a second to read from Java, parse and sort.
 _MOST_KEYS = 200_000
 
 
 def is_key_type(type: pa.DataType) -> bool:
-    """Whether values of a type are equal in Spark if and only if they are in the index: not so floats (NaN, -0.0)."""
+    """Whether values of a type are equal in Spark if and only if they are in the index. Floats are not (NaN, -0.0)."""
     exact = t.is_signed_integer(type) or t.is_date(type) or t.is_string(type) or t.is_decimal128(type)
     return bool(exact or _is_microseconds(type))
 

@@ -74,11 +74,11 @@ def same_in_spark(predicate: Predicate, schema: Schema) -> Predicate | None:
 
 @contextmanager
 def setting(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """Change settings of a session within a block."""
+    """Change settings of a session within a block, for all threads that use the session."""
     before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
     try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
         yield
     finally:
         for key, old in before.items():

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -100,15 +100,15 @@ def sql(
     DuckDB's. ``con``: the connection, DuckDB's default one where it is None · ``params``: for ``?``, ``$1`` (a
     sequence) or ``$name`` (a mapping) · ``tables``: names for tables or paths, as in ``FROM conn`` ·
     ``storage_options``: for paths that are URLs · ``freshness``: "list" notices what has changed in folders that zskip
-    only indexes, "trust" takes the index's word. Several statements may stand in one text; ``params`` are the last
-    one's. A query gives a lazy relation, which reads the versions of now; one that reads a clock, a macro, or tables of
-    the connection runs at once, as does a statement that is no query.
+    only indexes, "trust" does not list them. Several statements may stand in one text; ``params`` are the last
+    one's. A query gives a lazy relation, which reads the current versions; one that reads a clock, a macro, or tables
+    of the connection runs at once, as does a statement that is no query.
 
     Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for what would change a table), `UnknownParameter`,
     `SchemaError`, and `TableNotFound` for a path at which there is nothing; everything else is raised by DuckDB itself.
     """
     if not isinstance(statement, str):
-        raise InvalidOption(f"A statement is a text in SQL, not {statement!r}.")
+        raise InvalidOption(f"A statement is SQL text, not {statement!r}.")
     require_parameters(params)
     con = opened(con)
     catalog = _catalog(con, tables, storage_options, freshness)
@@ -135,7 +135,7 @@ def rewrite(
     catalog = _catalog(con, tables, storage_options, freshness)
     found = _statements(con, statement)
     if len(found) != 1:
-        raise UnsupportedSql(f"One statement is wanted here, not {len(found)}.", statement)
+        raise UnsupportedSql(f"Expected one statement, got {len(found)}.", statement)
     return _rewritten(_parsed(found[0], catalog), con, params, freshness, prune)
 
 
@@ -217,7 +217,8 @@ def _one_transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        con.rollback()
+        with suppress(duckdb.TransactionException):  # DuckDB has ended it: the error to raise is the first
+            con.rollback()
         raise
     con.commit()
 
