@@ -209,6 +209,8 @@ def _no_transaction() -> Iterator[None]:
 @contextmanager
 def _one_transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """In the connection's open transaction, or in one of its own: one clock and one state of all tables."""
+    import duckdb
+
     first, second = (con.execute("SELECT txid_current()").fetchall() for _ in range(2))
     if first == second:
         yield
