@@ -141,7 +141,7 @@ ASKED = [
 def test_files_that_begin_best_are_asked_for_their_first_rows(
     many: Path, statement: str, files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_rows, "_A_FILE", 1)  # a slow machine may take its time
+    monkeypatch.setattr(first_rows, "_FILE_SECONDS", 1)  # a slow machine may take its time
     con = duckdb.connect()
     ours, plain = (
         statement.replace("{T}", f"'{many}/t' t"),

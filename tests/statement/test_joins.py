@@ -65,8 +65,8 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are asked for whatever they cost, and however long that takes."""
-    monkeypatch.setattr(key_pruning, "_A_QUERY", -1000.0)
-    monkeypatch.setattr(key_pruning, "_A_FILE", 10.0)
+    monkeypatch.setattr(key_pruning, "_QUERY_SECONDS", -1000.0)
+    monkeypatch.setattr(key_pruning, "_FILE_SECONDS", 10.0)
     monkeypatch.setattr(table_queries, "_KNOWN", {})
 
 
@@ -243,7 +243,7 @@ def test_keys_are_asked_for_only_where_that_pays(
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     assert not asked
     # Sixteen files whose reading takes a second each; but not by a column of which every file holds all values.
-    monkeypatch.setattr(key_pruning, "_A_FILE", 1.0)
+    monkeypatch.setattr(key_pruning, "_FILE_SECONDS", 1.0)
     assert files_read(lake, con, ONE_KEY) == [1, 1]
     assert files_read(lake, con, ONE_KEY.replace("t.key", "t.val")) == [16, 1]
     assert asked == ["key"]
@@ -311,7 +311,7 @@ def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
     assert same_rows(lake, con, ONE_KEY)
     assert files_read(lake, con, ONE_KEY) == [16, 1]
     monkeypatch.undo()
-    monkeypatch.setattr(key_pruning, "_A_QUERY", -1000.0)
+    monkeypatch.setattr(key_pruning, "_QUERY_SECONDS", -1000.0)
     monkeypatch.setattr(table_queries, "_KNOWN", {})
     slow = "SELECT count(*) AS n FROM {0} t JOIN {1} u ON t.key = u.key WHERE u.val < 9"
     monkeypatch.setattr(table_queries, "_MOST_KEYS", 3)

@@ -1,9 +1,9 @@
-"""count, min and max over one scan, all of it or by groups: files of which every row matches are answered by the index.
+"""count, min and max over one scan, with or without GROUP BY: the index answers for files whose rows all match.
 
-The aggregates are not computed here. In place of those files stand a few rows of which the same aggregates come out:
-as many rows as the files hold where something is counted, with their least and greatest values, and with NULLs where
-they have them. So whatever the statement makes of its aggregates stays as it is. Of groups, it is the files of which
-all rows are of one group, as those of a partition are.
+The aggregates are not computed here. Instead, synthetic rows that aggregate to the same results replace those files:
+they repeat the files' minima and maxima, contain as many NULLs as the files do, and number as many as the files' rows
+if the statement counts. The rest of the statement stays unchanged. With GROUP BY, only a file whose rows all belong to
+one group is replaced, such as a file of a partition.
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ __all__ = ["Aggregates", "IndexRows", "Values", "aggregates", "rows_of_index"]
 
 _AGGREGATE = re.compile(r"(?P<function>min|max|count)\((?P<term>#\d+)\)|count_star\(\)")
 
-
-# Seconds: what opening a file costs, and making and grouping a row that stands for one of its own.
-_A_FILE, _A_GROUPED_ROW = 1.3e-4, 2.6e-8
+# Seconds to open a file, and to generate and group one synthetic row.
+_FILE_SECONDS, _GROUPED_ROW_SECONDS = 1.3e-4, 2.6e-8
 _GROUPS = ("HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY")
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """What a statement makes of a scan's rows. ``counts``: whether their number matters · ``ordered``: columns whose
-    extremes are asked for · ``counted``: columns whose values are counted · ``groups``: columns that it groups by, None
-    where all rows are one group."""
+    """The aggregates over one scan. ``counts``: whether the number of rows matters · ``ordered``: the columns under
+    min or max · ``counted``: the columns under count · ``groups``: the columns of GROUP BY; None without GROUP BY."""
 
     place: int
     counts: bool
@@ -46,8 +44,9 @@ class Aggregates:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A column of `IndexRows`: in each group ``upper`` in the first row, ``lower`` in the others up to ``count``, then
-    NULLs. A text that is not grouped by is any text."""
+    """A column of `IndexRows`, one slot per group. In a group, the first row has the value ``upper``, the next rows up
+    to ``count`` have ``lower``, and the remaining rows are NULL. Strings outside GROUP BY are empty: only their number
+    matters."""
 
     lower: pa.Array
     upper: pa.Array
@@ -56,8 +55,8 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class IndexRows:
-    """Rows that stand for files, group by group: ``columns`` by name, all others NULL · ``files``: how many files they
-    stand for · ``rest``: what is to be read still · ``rows``: how many rows each group has."""
+    """Synthetic rows that replace files. ``rest``: the files still to be read · ``files``: the number of files
+    replaced · ``rows``: the number of rows in each group · ``columns``: columns by name; all others are NULL."""
 
     rest: Survivors
     files: int
@@ -66,7 +65,7 @@ class IndexRows:
 
 
 def aggregates(root: Node, stubs: Sequence[StubColumns]) -> list[Aggregates]:
-    """The scans of which only such aggregates matter."""
+    """The aggregates of a plan directly over a scan, for each table that the plan scans once."""
     once = places_scanned_once(root)
     found = [one for node in root.walk() if (one := _aggregates(node, stubs)) is not None]
     return [one for one in found if one.place in once]
@@ -99,9 +98,10 @@ def _aggregates(node: Node, stubs: Sequence[StubColumns]) -> Aggregates | None:
 
 
 def rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None:
-    """The rows that stand for the files which the index answers; None where it answers none, or reading is faster.
+    """Synthetic rows for the files that the index answers; None if it answers none, or if reading them is faster.
 
-    Every condition must be on one column, so that the extremes of a column meet what is asked of it.
+    The engine applies the statement's conditions to the synthetic rows too. Such a row combines values from different
+    rows, so each condition may read only one column.
     """
     return survivors.once(wanted, lambda: _rows_of_index(survivors, wanted))
 
@@ -109,66 +109,69 @@ def rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None:
 def _rows_of_index(survivors: Survivors, wanted: Aggregates) -> IndexRows | None:
     index, predicate = survivors.index, survivors.predicate
     conditions = [part.columns for part in predicate.conjuncts] if predicate else []
-    asked = {column for columns in conditions for column in columns}
+    filtered = {column for columns in conditions for column in columns}
     groups = wanted.groups or frozenset()
-    columns = sorted(asked | wanted.ordered | wanted.counted | groups)
+    columns = sorted(filtered | wanted.ordered | wanted.counted | groups)
     known = index.snapshot.schema.columns
     if index.source is not None or any(len(one) != 1 for one in conditions) or not survivors.all_match.any():
         return None
     if any(path not in known or len(known[path].parts) != 1 for path in columns):
         return None
-    if any(not _is_exact(known[path].type) for path in asked | wanted.ordered):
+    if any(not _is_exact(known[path].type) for path in filtered | wanted.ordered):
         return None
     if any(not _is_countable(known[path].type) for path in wanted.counted):
         return None
-    if any(not _is_comparable(known[path].type) for path in groups):
+    if any(not _is_groupable(known[path].type) for path in groups):
         return None
     files = index.file_statistics(survivors.numbers, columns)
     if any(path not in files.columns for path in columns):
         return None
     rows = np.asarray(pc.fill_null(files.row_count, -1))
-    sure = survivors.all_match & (rows > 0)
+    answered = survivors.all_match & (rows > 0)
     for path in columns:
         column = files.columns[path]
         nulls = np.asarray(pc.fill_null(column.null_count, -1))
-        sure &= nulls == 0 if path in asked else nulls >= 0
+        answered &= nulls == 0 if path in filtered else nulls >= 0
         bounded = pc.and_(pc.is_valid(column.lower), pc.is_valid(column.upper))
         if not t.is_string(known[path].type) or path in groups:
-            sure &= (nulls == rows) | np.asarray(bounded)
-        if path in asked | wanted.ordered | groups:
+            answered &= (nulls == rows) | np.asarray(bounded)
+        if path in filtered | wanted.ordered | groups:
             exact = pc.and_(pc.fill_null(column.lower_exact, False), pc.fill_null(column.upper_exact, False))
-            sure &= (nulls == rows) | np.asarray(exact)
+            answered &= (nulls == rows) | np.asarray(exact)
         if path in groups:
-            one = np.asarray(pc.fill_null(pc.equal(column.lower, column.upper), False))
-            sure &= (nulls == rows) | (nulls == 0) & one
-    if not sure.any() or (groups and wanted.counts and rows[sure].mean() * _A_GROUPED_ROW > _A_FILE):
+            single = np.asarray(pc.fill_null(pc.equal(column.lower, column.upper), False))
+            answered &= (nulls == rows) | (nulls == 0) & single
+    if not answered.any():
         return None
-    made, values = _grouped(files.take(np.flatnonzero(sure)), columns, sorted(groups), wanted.ordered)
+    if groups and wanted.counts and rows[answered].mean() * _GROUPED_ROW_SECONDS > _FILE_SECONDS:
+        return None
+    group_rows, values = _grouped(files.take(np.flatnonzero(answered)), columns, sorted(groups), wanted.ordered)
     if not wanted.counts:
-        made = pc.min_element_wise(made, 2)
-    return IndexRows(survivors.kept(~sure), int(sure.sum()), made, values)
+        group_rows = pc.min_element_wise(group_rows, 2)
+    return IndexRows(survivors.kept(~answered), int(answered.sum()), group_rows, values)
 
 
 def _grouped(
     files: FileStatistics, columns: Sequence[str], groups: Sequence[str], ordered: Collection[str]
 ) -> tuple[pa.Array, dict[str, Values]]:
-    """The rows of each group of files, and its columns; the greatest values of ``ordered`` alone."""
-    made, wanted = {"rows": files.row_count}, [("rows", "sum")]
+    """The number of rows in each group of files, and the values of its columns. Only the columns in ``ordered`` get
+    their maximum as ``upper``."""
+    arrays, aggregations = {"rows": files.row_count}, [("rows", "sum")]
     for number, path in enumerate(columns):
         column = files.columns[path]
-        made[f"count{number}"] = pc.subtract(files.row_count, column.null_count)
-        wanted.append((f"count{number}", "sum"))
+        arrays[f"count{number}"] = pc.subtract(files.row_count, column.null_count)
+        aggregations.append((f"count{number}", "sum"))
         if path in groups:
-            made[f"group{number}"] = column.lower
+            arrays[f"group{number}"] = column.lower
         elif not t.is_string(column.lower.type):
-            made |= {f"lower{number}": column.lower, f"upper{number}": column.upper}
-            wanted += [(f"lower{number}", "min"), (f"upper{number}", "max")]
+            arrays |= {f"lower{number}": column.lower, f"upper{number}": column.upper}
+            aggregations += [(f"lower{number}", "min"), (f"upper{number}", "max")]
     keys = [f"group{number}" for number, path in enumerate(columns) if path in groups]
-    found = pa.table(made).group_by(keys).aggregate(wanted).combine_chunks()
-    texts = pa.array([""] * len(found))
+    grouped = pa.table(arrays).group_by(keys).aggregate(aggregations).combine_chunks()
+    empty_strings = pa.array([""] * len(grouped))
 
     def column_of(name: str) -> pa.Array:
-        return found.column(name).combine_chunks() if name in found.column_names else texts
+        return grouped.column(name).combine_chunks() if name in grouped.column_names else empty_strings
 
     values = {}
     for number, path in enumerate(columns):
@@ -179,7 +182,7 @@ def _grouped(
 
 
 def _is_exact(type: pa.DataType) -> bool:
-    """Types whose equal values are the same, in one order: not so floats, for −0.0, and texts, for collations."""
+    """Whether equal values are identical and have one order. Floats differ because of −0.0, strings by collation."""
     return bool(t.is_integer(type) or t.is_decimal(type) or t.is_date(type) or t.is_timestamp(type))
 
 
@@ -187,6 +190,6 @@ def _is_countable(type: pa.DataType) -> bool:
     return bool(_is_exact(type) or t.is_floating(type) or t.is_boolean(type) or t.is_string(type))
 
 
-def _is_comparable(type: pa.DataType) -> bool:
-    """Types of which two values that are one group are the same value."""
+def _is_groupable(type: pa.DataType) -> bool:
+    """Whether all values in one group are identical."""
     return bool(_is_exact(type) or t.is_boolean(type) or t.is_string(type))

@@ -18,9 +18,9 @@ from zskip.statement.plan_tree import Scan
 
 __all__ = ["Conditions", "Session", "conditions_of", "known_zone"]
 
-# A printed condition is bound: settings can still matter only to calls, casts and operators of arithmetic, but not to
-# texts, to these constants and to these operators.
+# The engine has bound a printed condition, so a setting can only matter to its calls, casts and arithmetic operators.
 _READS_SETTINGS = re.compile(r"[\w\"]\s*\((?!\s*SELECT)|::|[/%~]|TIME ZONE|TIMESTAMPTZ")
+# Constants and operators that no setting affects.
 _READS_NONE = re.compile(
     r"CAST\('[-+.\d]+' AS DECIMAL\(\d+, \d+\)\)|'(?:[^']|'')*'(?:::(?:BLOB|INTERVAL)\b)?"
     r"|\b(?:AND|OR|NOT|IN|prefix|suffix|contains|struct_extract) ?(?=\()|!?~~(?!\*)"
@@ -29,17 +29,17 @@ _READS_NONE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The settings of a connection that can matter to a bound condition. ``timezone``: None where Python does not know
-    it · ``usual``: whether functions give what they give by default."""
+    """The settings of a connection that can affect a bound condition. ``timezone``: None if Python does not know it ·
+    ``usual``: whether all settings that functions read have their defaults."""
 
     timezone: str | None
     usual: bool
 
 
 class Conditions(NamedTuple):
-    """``predicate``: TRUE for every row that the scans of a table may contribute; None where all rows may.
+    """``predicate``: TRUE for every row that the scans of a table may contribute; None if every row may contribute.
 
-    ``complete``: it is TRUE for no other row.
+    ``complete``: the predicate is not TRUE for any other row.
     """
 
     predicate: Predicate | None
@@ -47,26 +47,26 @@ class Conditions(NamedTuple):
 
 
 def conditions_of(scans: Sequence[Scan], schema: Schema, session: Callable[[], Session]) -> Conditions:
-    """What all scans of one table together need of it. ``session`` is called only where settings can matter."""
+    """The rows that any of the scans of one table needs. ``session`` is called only if a setting can matter."""
     timezone = "UTC"
-    texts = [tuple(map(_as_written, scan.conditions)) for scan in scans]
+    texts = [tuple(map(_bindable, scan.conditions)) for scan in scans]
     if any(map(_reads_settings, chain.from_iterable(texts))):
         known = session()
         timezone = known.timezone or "UTC"
         if known.timezone is None or not known.usual:
             texts = [tuple(one for one in conditions if not _reads_settings(one)) for conditions in texts]
-    sides = [[found for text in conditions if (found := _bound(text, schema, timezone))] for conditions in texts]
+    bound = [[one for text in conditions if (one := _bound(text, schema, timezone))] for conditions in texts]
     if len(scans) == 1:
-        complete = scans[0].complete and len(sides[0]) == len(scans[0].conditions)
-        return Conditions(conjunction(sides[0]) if sides[0] else None, complete)
-    if not all(sides) or not sides:
+        complete = scans[0].complete and len(bound[0]) == len(scans[0].conditions)
+        return Conditions(conjunction(bound[0]) if bound[0] else None, complete)
+    if not all(bound) or not bound:
         return Conditions(None, False)
-    each = (" AND ".join(f"({predicate.text})" for predicate in side) for side in sides)
-    return Conditions(_bound(" OR ".join(f"({side})" for side in dict.fromkeys(each)), schema, timezone), False)
+    by_scan = (" AND ".join(f"({predicate.text})" for predicate in predicates) for predicates in bound)
+    return Conditions(_bound(" OR ".join(f"({text})" for text in dict.fromkeys(by_scan)), schema, timezone), False)
 
 
 def _reads_settings(condition: str) -> bool:
-    """Whether a setting of the session may matter to a bound condition.
+    """Whether a setting of the session may affect a bound condition.
 
     >>> _reads_settings("((d >= DATE '1994-01-01') AND prefix(s, 'a'))"), _reads_settings("(year(d) = 1994)")
     (False, True)
@@ -79,16 +79,16 @@ _CONSTANT = re.compile(rf"{_NAME}|({_STRING})(?:::(BLOB|INTERVAL)\b)?")
 _FIELD = re.compile(rf"struct_extract\(({_NAME}(?:\.{_NAME})*), '((?:[^']|'')*)'\)")
 
 
-def _as_written(condition: str) -> str:
-    """The condition as a person writes it, who has other ways than DuckDB's plans for some constants and fields.
+def _bindable(condition: str) -> str:
+    """The condition with BLOB and INTERVAL constants and struct fields in a syntax that `bind` parses.
 
-    >>> print(_as_written("struct_extract(\\"s\\", 'y') = 'a'::BLOB AND t > '1 day'::INTERVAL"))
+    >>> print(_bindable("struct_extract(\\"s\\", 'y') = 'a'::BLOB AND t > '1 day'::INTERVAL"))
     "s"."y" = 'a' AND t > INTERVAL '1 day'
     """
 
-    def constant(found: re.Match[str]) -> str:
-        text, type = found[1], found[2]
-        return found[0] if type is None else text if type == "BLOB" else f"INTERVAL {text}"
+    def constant(match: re.Match[str]) -> str:
+        text, type = match[1], match[2]
+        return match[0] if type is None else text if type == "BLOB" else f"INTERVAL {text}"
 
     condition = _CONSTANT.sub(constant, condition)
     while (field := _FIELD.search(condition)) is not None:
@@ -101,12 +101,12 @@ def _bound(condition: str, schema: Schema, timezone: str) -> Predicate | None:
     try:
         return bind(condition, schema, timezone=timezone)
     except SqlError:
-        # The engine knows what this means; here it merely proves nothing.
+        # The engine still applies this condition, which only fails to prune.
         return None
 
 
 def known_zone(name: str) -> str | None:
-    """The name of a time zone where Python knows it: not so "AET", and some more old names."""
+    """The name of a time zone if Python knows it; None for "AET" and a few other legacy names."""
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):

@@ -1,18 +1,17 @@
-"""ORDER BY … LIMIT and LIMIT alone over one scan: files that cannot hold one of the first rows are left out.
+"""ORDER BY … LIMIT, and LIMIT alone, over one scan: skip files that cannot hold one of the first rows.
 
-Both follow Zimmerer 2025. Files of which every row matches promise rows: once these are as many as are asked for,
+Both rules follow Zimmerer 2025. A file guarantees its rows if all of them match. Once k rows are guaranteed,
 
-| the statement              | is out                                                                             |
+| the statement              | skips                                                                              |
 | -------------------------- | ---------------------------------------------------------------------------------- |
-| LIMIT k                    | every file behind the one with which k rows are promised: the same rows come out   |
-| ORDER BY x LIMIT k         | a file whose least x is above the greatest x of the files that promise k rows      |
-| ORDER BY x DESC LIMIT k    | a file whose greatest x is below the least x of the files that promise k rows      |
+| LIMIT k                    | every file after the one that completes k guaranteed rows: the result is the same  |
+| ORDER BY x LIMIT k         | a file whose minimum of x exceeds the maximum of x in files that guarantee k rows  |
+| ORDER BY x DESC LIMIT k    | a file whose maximum of x is below the minimum of x in files that guarantee k rows |
 
-Where no file promises rows, those that begin best are asked for theirs: the last of the first k values that they have
-is a threshold too.
+In addition, a query over the files with the best bounds returns the k-th of their values, which is a threshold too.
 
-Files that may hold a NULL or a NaN in x stay, wherever the order puts these; equal values stay, so that further keys
-of the order decide among them.
+Files that may hold a NULL or a NaN in x are kept, wherever the order puts these. Files with values equal to the
+threshold are kept too, because further sort keys may decide between them.
 """
 
 from __future__ import annotations
@@ -32,16 +31,18 @@ from zskip.stats import Ranges
 
 __all__ = ["FirstRows", "first_rows", "holding_first_rows"]
 
-# Of a file that is opened, in seconds; and the shares of many files that are asked for their first rows in turn.
-_A_FILE = 1.3e-4
-_SHARES_ASKED = (1 / 64, 1 / 16)
+# Seconds to open a file.
+_FILE_SECONDS = 1.3e-4
+# The shares of the files that are queried for the k-th value, tried in turn.
+_QUERIED_SHARES = (1 / 64, 1 / 16)
 _LIMITS = ("LIMIT", "STREAMING_LIMIT")
 _KEY = re.compile(r"^(?P<term>.*) (?P<order>ASC|DESC)$")
 
 
 @dataclass(frozen=True, slots=True)
 class FirstRows:
-    """How many first rows of a scan a statement needs: in the order of a column, or of the table where it is None."""
+    """The number of first rows of a scan that a statement needs, ordered by a column. ``column``: None without
+    ORDER BY."""
 
     place: int
     rows: int
@@ -54,7 +55,7 @@ class FirstRows:
 
 
 def first_rows(root: Node, stubs: Sequence[StubColumns]) -> list[FirstRows]:
-    """The scans of which only the first rows matter: one for each place that the plan scans once."""
+    """The LIMITs of a plan directly over a scan, for each table that the plan scans once."""
     once = places_scanned_once(root)
     found = [one for node in root.walk() if (one := _first_rows(node, stubs)) is not None]
     return [one for one in found if one.place in once]
@@ -80,12 +81,12 @@ def _first_rows(node: Node, stubs: Sequence[StubColumns]) -> FirstRows | None:
 
 
 Ask = Callable[[Survivors, FirstRows, float], "pa.Scalar | None"]
-"""The last of the first values that some files have, asked of their rows; None where there are fewer, or it takes
-longer than so many seconds."""
+"""A query over some files for the last value among the first rows; None if they have fewer rows, or if the query takes
+longer than the given number of seconds."""
 
 
 def holding_first_rows(survivors: Survivors, wanted: FirstRows, ask: Ask) -> Survivors:
-    """The files that may hold one of these rows. Nothing is left out of a table whose rows may be deleted."""
+    """The files that may hold one of the first rows; all files of a table that may have deleted rows."""
     return survivors.once(wanted, lambda: _holding_first_rows(survivors, wanted, ask))
 
 
@@ -97,69 +98,64 @@ def _holding_first_rows(survivors: Survivors, wanted: FirstRows, ask: Ask) -> Su
         enough = int(np.searchsorted(np.cumsum(rows), wanted.rows)) + 1
         return survivors if not wanted.rows or enough >= len(rows) else survivors.kept(np.arange(len(rows)) < enough)
     column = survivors.index.snapshot.schema.columns.get(wanted.column)
-    # Texts are ordered by a collation that may be the session's.
-    if column is None or not column.orderable or not _is_plain(column.type) or not wanted.rows:
+    if column is None or not column.orderable or not _has_fixed_order(column.type) or not wanted.rows:
         return survivors
     ranges = survivors.index.file_statistics(survivors.numbers, [column.path]).statistics().columns.get(column.path)
     if ranges is None:
         return survivors
-    threshold = _promised(ranges, wanted, rows)
+    threshold = _guaranteed(ranges, wanted, rows)
     if threshold is not None:
         survivors, ranges = _up_to(threshold, survivors, ranges, wanted)
     if survivors.index.snapshot.managed:
-        threshold = _found(survivors, ranges, wanted, ask)
+        threshold = _queried(survivors, ranges, wanted, ask)
         if threshold is not None:
             survivors, _ = _up_to(threshold, survivors, ranges, wanted)
     return survivors
 
 
-def _promised(ranges: Ranges, wanted: FirstRows, rows: np.ndarray) -> pa.Scalar | None:
-    """A value up to which there are rows enough, by the bounds of files of which every row matches."""
+def _guaranteed(ranges: Ranges, wanted: FirstRows, rows: np.ndarray) -> pa.Scalar | None:
+    """A threshold from the bounds of files whose rows all match. ``rows``: the rows that each file guarantees."""
     worst = ranges.lower if wanted.descending else ranges.upper
-    promised = np.where(_is_pure(ranges) & pc.is_valid(worst).to_numpy(zero_copy_only=False), rows, 0)
+    guaranteed = np.where(_is_pure(ranges) & pc.is_valid(worst).to_numpy(zero_copy_only=False), rows, 0)
     order = _by_bound(worst, wanted)
-    enough = int(np.searchsorted(np.cumsum(promised[order]), wanted.rows))
-    return worst[int(order[enough])] if enough < len(order) and promised[order[enough]] else None
+    enough = int(np.searchsorted(np.cumsum(guaranteed[order]), wanted.rows))
+    return worst[int(order[enough])] if enough < len(order) and guaranteed[order[enough]] else None
 
 
-def _found(survivors: Survivors, ranges: Ranges, wanted: FirstRows, ask: Ask) -> pa.Scalar | None:
-    """Such a value among the rows of the files that begin best."""
+def _queried(survivors: Survivors, ranges: Ranges, wanted: FirstRows, ask: Ask) -> pa.Scalar | None:
+    """A threshold from a query over the files with the best bounds."""
     order = _by_bound(ranges.upper if wanted.descending else ranges.lower, wanted)
-    for share in _SHARES_ASKED:
+    for share in _QUERIED_SHARES:
         few = int(len(order) * share)
         if few > 1:
             chosen = np.isin(np.arange(len(order)), order[:few])
-            value = ask(survivors.kept(chosen), wanted, len(order) * _A_FILE)
+            value = ask(survivors.kept(chosen), wanted, len(order) * _FILE_SECONDS)
             if value is not None:
                 return value.cast(ranges.lower.type)
     return None
 
 
 def _up_to(threshold: pa.Scalar, survivors: Survivors, ranges: Ranges, wanted: FirstRows) -> tuple[Survivors, Ranges]:
-    """The files of which some row may stand before the threshold or beside it."""
+    """The files that may hold a row at or before the threshold."""
     beyond = pc.less(ranges.upper, threshold) if wanted.descending else pc.greater(ranges.lower, threshold)
     kept = ~(np.asarray(pc.fill_null(beyond, False)) & _is_pure(ranges))
     return survivors.kept(kept), ranges.take(np.flatnonzero(kept))
 
 
 def _by_bound(bounds: pa.Array, wanted: FirstRows) -> np.ndarray:
-    """The files by these bounds, best first; unknown ones come last."""
+    """The positions of the files in the order of their bounds, unknown bounds last."""
     order = "descending" if wanted.descending else "ascending"
     return np.asarray(pc.array_sort_indices(bounds, order=order))
 
 
 def _is_pure(ranges: Ranges) -> np.ndarray:
-    """Where a file surely holds neither NULL nor NaN, which stand before or behind all bounds."""
-    pure: np.ndarray = _flags(ranges.has_null) & _flags(ranges.has_nan)
-    return pure
+    """Whether each file is known to hold neither NULL nor NaN, which sort before or after all bounds."""
+    possible = pc.or_(pc.fill_null(ranges.has_null, True), pc.fill_null(ranges.has_nan, True))
+    return ~np.asarray(possible)
 
 
-def _flags(may: pa.BooleanArray) -> np.ndarray:
-    """Where it is known that a unit has none."""
-    return ~np.asarray(pc.fill_null(may, True))
-
-
-def _is_plain(type: pa.DataType) -> bool:
+def _has_fixed_order(type: pa.DataType) -> bool:
+    """Whether no setting changes the order of values; the session's collation changes that of strings."""
     return bool(
         t.is_integer(type) or t.is_floating(type) or t.is_decimal(type) or t.is_date(type) or t.is_timestamp(type)
     )

@@ -1,4 +1,4 @@
-"""Joins: a row of one side that has no partner on the other is not needed, so the other side's keys prune its table.
+"""Joins: which table's keys can prune another table, because rows without a join partner are not needed.
 
 | join of L and R       | rows of L without a partner | rows of R without a partner |
 | --------------------- | --------------------------- | --------------------------- |
@@ -8,11 +8,11 @@
 | RIGHT_SEMI            | are not needed              | are not needed              |
 | MARK, FULL, all other | are needed                  | are needed                  |
 
-A plan prints the columns of a join by their names in the query, of which a stub has its own that occur nowhere else, or
-by their numbers. They are traced to a scan through operators that hand them on as they are:
+A plan prints a join's columns by ordinal, or by name: those of stubs are unique in the statement. Each column is traced
+down to its scan through operators that pass it on unchanged:
 
-- for the rows that are not needed, through those of which each row, or group of one key, is independent of the others;
-- for the keys, through those that take rows away, repeat them or put NULLs in their place.
+- to skip rows of a table, through operators that handle each row, or each group of one key, independently of others;
+- to take keys from a table, through operators that only remove rows, repeat them, or replace their values by NULL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["JoinKeys", "join_keys"]
 
 _LEFT_NOT_NEEDED = {"INNER", "SEMI", "RIGHT", "RIGHT_SEMI", "RIGHT_ANTI"}
 _RIGHT_NOT_NEEDED = {"INNER", "SEMI", "RIGHT_SEMI", "LEFT", "SINGLE", "ANTI"}
-# Joins of which each row of the side gives rows of its own, whatever else the side holds.
+# Joins whose output for a row of this side does not depend on other rows of the side.
 _KEEPS_LEFT = {"INNER", "SEMI", "LEFT", "SINGLE", "ANTI", "MARK"}
 _KEEPS_RIGHT = {"INNER", "RIGHT", "RIGHT_SEMI", "RIGHT_ANTI"}
 _JOINS = {"HASH_JOIN", "NESTED_LOOP_JOIN", "PIECEWISE_MERGE_JOIN", "IE_JOIN", "BLOCKWISE_NL_JOIN"}
@@ -35,17 +35,17 @@ _ROW_BY_ROW = {"FILTER", "PROJECTION", "ORDER_BY"}
 _GROUPS = {"HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY"}
 _TAKES_SOME = {"TOP_N", "LIMIT", "STREAMING_LIMIT", "WINDOW", "STREAMING_WINDOW"}
 _EQUALITY = re.compile(r" (=|IS NOT DISTINCT FROM) ")
-# Of an integer to a wider one: casts to a narrower one stand inside another cast, or fail.
+# A cast of an integer to a wider type. A cast to a narrower type is nested in another cast, or fails.
 _WIDENED = re.compile(r"CAST\(([^()]+) AS (?:SMALLINT|INTEGER|BIGINT|HUGEINT)\)")
 _ORDINAL = re.compile(r"#(\d+)")
 
 
 class JoinKeys(NamedTuple):
-    """Of the table at ``place`` only rows are needed whose ``column`` is one of the values that ``key`` has in those
-    rows of the table at ``source`` that its conditions leave.
+    """A statement needs only those rows of the table at ``place`` whose ``column`` equals a value that ``key`` has in
+    the filtered rows of the table at ``source``.
 
-    ``nulls``: NULL is such a value too · ``padded``: a join may have put NULLs in the key's place · ``widened``: the
-    plan casts one of the two, which only says the same where both are integers.
+    ``nulls``: NULL equals NULL · ``padded``: a join may have replaced the key by NULL · ``widened``: the plan casts one
+    of the two columns, which preserves equality only if both are integers.
     """
 
     place: int
@@ -58,7 +58,8 @@ class JoinKeys(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """A column of a place, and the operators from a side of a join down to its scan, each with the child gone to."""
+    """A column of the table at ``place``. ``path``: the operators from one side of a join down to the table's scan,
+    each with the number of the child that leads there."""
 
     place: int
     name: str
@@ -66,7 +67,7 @@ class _Column(NamedTuple):
 
 
 def join_keys(root: Node, stubs: Sequence[StubColumns]) -> list[JoinKeys]:
-    """What the joins of a plan say of tables that are scanned once each."""
+    """The keys by which joins of a plan can prune tables. Only tables that the plan scans once are considered."""
     if any("\n" in name for stub in stubs for name in stub.printed):
         return []
     once = places_scanned_once(root)
@@ -86,26 +87,25 @@ def _join_keys(join: Node, stubs: Sequence[StubColumns]) -> Iterator[JoinKeys]:
         parts = _EQUALITY.split(condition)
         if len(parts) != 3:
             continue
-        terms = [_WIDENED.fullmatch(term) for term in (parts[0], parts[2])]
-        names = [part if cast is None else cast[1] for part, cast in zip((parts[0], parts[2]), terms, strict=True)]
-        sides = [_traced(child, name, stubs) for child, name in zip(join.children, names, strict=True)]
-        left, right = sides
+        casts = [_WIDENED.fullmatch(term) for term in (parts[0], parts[2])]
+        terms = [part if cast is None else cast[1] for part, cast in zip((parts[0], parts[2]), casts, strict=True)]
+        left, right = (_traced(child, term, stubs) for child, term in zip(join.children, terms, strict=True))
         if left is None or right is None:
             continue
-        nulls, widened = parts[1] != "=", any(terms)
-        if kind in _LEFT_NOT_NEEDED and _is_independent(left, stubs) and _hands_on_keys(right):
+        nulls, widened = parts[1] != "=", any(casts)
+        if kind in _LEFT_NOT_NEEDED and _is_independent(left, stubs) and _preserves_keys(right):
             yield JoinKeys(left.place, left.name, right.place, right.name, nulls, _may_pad(right), widened)
-        if kind in _RIGHT_NOT_NEEDED and _is_independent(right, stubs) and _hands_on_keys(left):
+        if kind in _RIGHT_NOT_NEEDED and _is_independent(right, stubs) and _preserves_keys(left):
             yield JoinKeys(right.place, right.name, left.place, left.name, nulls, _may_pad(left), widened)
 
 
 def _traced(side: Node, term: str, stubs: Sequence[StubColumns]) -> _Column | None:
-    """The column that a term names among the rows of a side of a join."""
+    """The column of a scan that a term refers to on one side of a join; None if that cannot be traced."""
     ordinal = _ORDINAL.fullmatch(term)
     if ordinal is not None:
         return _numbered(side, int(ordinal[1]), stubs, ())
     named = _named(side, term, stubs, ())
-    # A correlated subquery calls its own column by the name of the outer one that it must equal.
+    # The plan prints a correlated subquery's column under the name of the outer column that it must equal.
     if named is None and any(term in stub.printed for stub in stubs) and _has_one_column(side):
         return _numbered(side, 0, stubs, ())
     return named
@@ -118,7 +118,7 @@ def _has_one_column(node: Node) -> bool:
 
 
 def _shown(node: Node) -> list[str]:
-    """The columns of an operator as it prints them, but for aggregates; those of a filter are its child's."""
+    """The columns of an operator as printed, without aggregates. A filter has the columns of its child."""
     if node.name == "FILTER":
         return _shown(node.children[0])
     return node.info.get("Groups" if node.name in _GROUPS else "Projections", "").split("\n")
@@ -127,13 +127,13 @@ def _shown(node: Node) -> list[str]:
 def _numbered(
     node: Node, number: int, stubs: Sequence[StubColumns], path: tuple[tuple[Node, int], ...]
 ) -> _Column | None:
-    """A column by its number: through operators that print all of their columns, or have those of their child."""
+    """The column with this number, through operators that print all their columns or have those of their child."""
     shown = _shown(node)
     if (place := node.place) is not None:
         name = stubs[place].printed.get(shown[number]) if number < len(shown) else None
         return None if name is None else _Column(place, name, path)
     below = (*path, (node, 0))
-    # Not those of a sort, which drops what only it needs and does not print that.
+    # A sort is excluded: it drops the columns that only the sort needs, and does not print which.
     if node.name in ("FILTER", "LIMIT", "STREAMING_LIMIT"):
         return _numbered(node.children[0], number, stubs, below)
     if (node.name == "PROJECTION" or node.name in _GROUPS) and number < len(shown):
@@ -145,7 +145,7 @@ def _numbered(
 
 
 def _named(node: Node, name: str, stubs: Sequence[StubColumns], path: tuple[tuple[Node, int], ...]) -> _Column | None:
-    """A column by the name that only its stub gives it, if that is scanned below."""
+    """The column with this name, if only one stub has the name and the operator's subtree scans that stub."""
     owners = [place for place, stub in enumerate(stubs) if name in stub.printed]
     if len(owners) != 1:
         return None
@@ -157,7 +157,7 @@ def _path_to(node: Node, place: int) -> tuple[tuple[Node, int], ...] | None:
     if node.place == place:
         return ()
     for number, child in enumerate(node.children):
-        # The rows of a CTE's query go where it is read, not upwards.
+        # The rows of a CTE's query do not flow to the parent of the CTE node, but to the scans of the CTE.
         found = None if node.name == "CTE" and number == 0 else _path_to(child, place)
         if found is not None:
             return ((node, number), *found)
@@ -165,7 +165,7 @@ def _path_to(node: Node, place: int) -> tuple[tuple[Node, int], ...] | None:
 
 
 def _is_independent(column: _Column, stubs: Sequence[StubColumns]) -> bool:
-    """Whether rows of the scan with one value of the column can go without a change to those with other values."""
+    """Whether removing all rows with one value of the column leaves the results for other values unchanged."""
     return all(
         node.name in (*_ROW_BY_ROW, "CTE", "CROSS_PRODUCT")
         or (node.name in _JOINS and node.info.get("Join Type") in (_KEEPS_RIGHT if child else _KEEPS_LEFT))
@@ -176,12 +176,12 @@ def _is_independent(column: _Column, stubs: Sequence[StubColumns]) -> bool:
 
 def _is_grouped_by(node: Node, column: _Column, stubs: Sequence[StubColumns]) -> bool:
     groups = [found for text in node.info.get("Groups", "").split("\n") if (found := _ORDINAL.fullmatch(text))]
-    columns = [_numbered(node.children[0], int(group[1]), stubs, ()) for group in groups]
-    return any(one is not None and (one.place, one.name) == (column.place, column.name) for one in columns)
+    grouped = [_numbered(node.children[0], int(group[1]), stubs, ()) for group in groups]
+    return any(one is not None and (one.place, one.name) == (column.place, column.name) for one in grouped)
 
 
-def _hands_on_keys(column: _Column) -> bool:
-    """Whether a join's side has no other values of the column than the scan, but for NULL."""
+def _preserves_keys(column: _Column) -> bool:
+    """Whether every value of the column on this side of the join is NULL or a value of the scan."""
     return all(
         node.name in (*_ROW_BY_ROW, *_TAKES_SOME, *_GROUPS, "CTE", "CROSS_PRODUCT")
         or (node.name in _JOINS and node.info.get("Join Type") != "FULL")
@@ -190,4 +190,5 @@ def _hands_on_keys(column: _Column) -> bool:
 
 
 def _may_pad(column: _Column) -> bool:
+    """Whether an outer join may have replaced values of the column by NULL."""
     return any(node.name in _JOINS and node.info.get("Join Type") not in ("INNER", "SEMI") for node, _ in column.path)

@@ -1,15 +1,15 @@
-"""Files of which no row has a partner in a join are left out, by the keys that the other side's table still has.
+"""Join pruning: skip files without a row that has a join partner, by the keys left in the table on the other side.
 
-First the bounds of those keys, which the index knows; then, smallest table first, the keys themselves, where the query
-for them is expected to cost less than it saves:
+First by the bounds of those keys, which the index knows. Then by the keys themselves, smallest table first, if the
+query for them is expected to cost less than it saves:
 
     cost  = reading the files of the table that has the keys
-    gain  = reading the files of the other table × the share of them that is expected to go
+    gain  = reading the files of the other table × the share of them expected to be skipped
 
-A key lies in ``depth`` of a column's files on average, so one of ``slices = files / depth`` is read for it, and
-1 − (1 − 1/slices)ⁿ of them for n keys anywhere. Keys may lie together too, as those of the days of a month do: some
-gain is always expected. A sketch of the column's values names the files of keys that no layout clusters: where a fact's
-date follows its order's, the keys of a year's orders lie in that year's files.
+On average, ``depth`` of a column's files contain a given key. So a key needs one of ``slices = files / depth`` parts of
+the files, and n keys at random positions need a share of 1 − (1 − 1/slices)ⁿ. Keys may also be adjacent, such as the
+days of a month, so some gain is always expected. A sketch of the column's values finds the files of keys that the
+layout does not cluster: if line items are clustered by date, the keys of one year's orders are in that year's files.
 """
 
 from __future__ import annotations
@@ -34,24 +34,25 @@ from zskip.tablelog import Index
 
 __all__ = ["JoinedTable", "KeySet", "file_slices", "prune_by_keys"]
 
-# Seconds on a common machine, over local files whose columns are read in part.
-_A_QUERY, _A_FILE, _A_ROW = 2e-3, 1.3e-4, 8e-9
-# Of the rows that conditions leave in the files that they leave, where nothing is known of them.
-_ROWS_LEFT = 0.1
-# Fewer seconds are not worth another order of joins; of fewer rows the order matters little.
+# Seconds per query, per file and per row, on a typical machine, for local files of which some columns are read.
+_QUERY_SECONDS, _FILE_SECONDS, _ROW_SECONDS = 2e-3, 1.3e-4, 8e-9
+# The share of a file's rows that is expected to match conditions or keys, if the file is not known to match as a whole.
+_MATCHING_SHARE = 0.1
+# Pruning a table in a join does not pay below these seconds if the table has at least this many rows.
 _LEAST_SAVED, _MANY_ROWS = 3e-3, 100_000
-_KEYS_LIE_TOGETHER = 0.1
-# Where a column has a sketch of its values: the share of the files that is expected to go, seconds for each of its
-# entries, and for how many of them a key is expected to be looked up.
-_GONE_BY_SKETCH, _AN_ENTRY, _ENTRIES_A_KEY = 0.5, 1e-8, 10
-# Of a table with more shards, it is the shards that are counted: they take less time than a million files.
-_SHARDS_OF_FILES = 4
+# The least share of the files expected to be skipped, relative to that for a single key: keys may be adjacent.
+_ADJACENT_KEYS = 0.1
+# With a sketch of the column's values: the share of the files expected to be skipped, seconds per entry of the sketch,
+# and the number of entries looked up per key.
+_SKIPPED_BY_SKETCH, _ENTRY_SECONDS, _ENTRIES_PER_KEY = 0.5, 1e-8, 10
+# For a table with more shards, the depth is that of its shards, which is much quicker to compute.
+_MOST_SHARDS_READ = 4
 
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """Rows are needed whose ``column`` is one of ``values``, or is NULL where ``or_null``. ``origin``: equal for keys
-    of one query over one state of the tables that it reads."""
+    """Only rows whose ``column`` is one of ``values`` are needed, and rows where it is NULL if ``or_null``.
+    ``origin``: identifies the query for the keys and the state of the tables that it reads."""
 
     column: str
     values: pa.Array
@@ -61,7 +62,7 @@ class KeySet:
 
 @dataclass(slots=True)
 class JoinedTable:
-    """A table of a statement: the files that are left, which keys they were left by, and what each rule skipped."""
+    """A table of a statement: its surviving files, the keys that pruned it, and what each rule skipped."""
 
     name: str
     survivors: Survivors
@@ -69,21 +70,21 @@ class JoinedTable:
     keys: list[KeySet] = field(default_factory=list)
 
     def keep_only(self, kept: np.ndarray, why: str) -> None:
-        """Only these of the files that the index knows, by one flag each."""
+        """Skip the surviving files whose flag in ``kept`` is false. Files that the index does not know have no flag."""
         if not kept.all():
             before = self.survivors
             self.survivors = before.once(kept.tobytes(), lambda: before.kept(kept))
             self.reasons.append(f"{why}: {int((~kept).sum()):,} files skipped")
 
     def whole_where_little_is_saved(self) -> JoinedTable:
-        """All of its files, where few are left out, which are quick to open, and many rows are left.
+        """The table with all its files if skipping saves little time but many rows remain; else the table itself.
 
-        The engine expects a share of the rows of its files to meet the conditions. Of files in which all rows do, it
-        expects too few, and may join in a worse order than over all files.
+        The engine estimates that only a share of the rows satisfies the conditions. After pruning, all rows may satisfy
+        them, so that the engine underestimates the table and may choose a worse join order.
         """
         survivors = self.survivors
         skipped = len(survivors.index) - len(survivors.numbers)
-        if not 0 < skipped * _A_FILE < _LEAST_SAVED or self._rows < _MANY_ROWS:
+        if not 0 < skipped * _FILE_SECONDS < _LEAST_SAVED or self._rows < _MANY_ROWS:
             return self
         if survivors.changes or survivors.index.storage.local is None:
             return self
@@ -92,13 +93,13 @@ class JoinedTable:
 
     @property
     def is_reduced(self) -> bool:
-        """Whether conditions or keys leave some of its rows only."""
+        """Whether conditions or keys select some of its rows."""
         return self.survivors.predicate is not None or bool(self.keys)
 
     @property
     def seconds(self) -> float:
-        """What reading its files is expected to take."""
-        return float(len(self.survivors) * _A_FILE + self._rows * _A_ROW)
+        """The expected time to read the surviving files."""
+        return float(len(self.survivors) * _FILE_SECONDS + self._rows * _ROW_SECONDS)
 
     @property
     def _rows(self) -> int:
@@ -107,26 +108,26 @@ class JoinedTable:
 
     @property
     def expected_rows(self) -> float:
-        """How many rows its conditions and keys are expected to leave."""
+        """The expected number of rows that satisfy its conditions and keys."""
         if self.keys:
-            return self._rows * _ROWS_LEFT
-        of_files = np.asarray(pc.fill_null(self.survivors.rows, 0))[: len(self.survivors.all_match)]
-        return float(of_files @ np.where(self.survivors.all_match, 1.0, _ROWS_LEFT))
+            return self._rows * _MATCHING_SHARE
+        file_rows = np.asarray(pc.fill_null(self.survivors.rows, 0))[: len(self.survivors.all_match)]
+        return float(file_rows @ np.where(self.survivors.all_match, 1.0, _MATCHING_SHARE))
 
 
 Ask = Callable[[JoinedTable, str, float], tuple[pa.Array, Hashable] | None]
-"""The distinct values that a column has in the rows of a table which are left, and what they are known by; None where
-there are too many or it takes longer than so many seconds."""
+"""A query for the distinct values of a column in the filtered rows of a table, with their ``origin`` as in `KeySet`;
+None if there are too many values, or if the query takes longer than the given number of seconds."""
 
 
 def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask: Ask) -> None:
-    """Leave out of the tables what their joins do not need. ``joins`` name tables by their places."""
+    """Skip the files of ``tables`` that their joins do not need."""
     pending = [
         join
         for join in joins
-        if tables[join.place].seconds > 2 * _A_QUERY
-        and _is_fit(tables, join)
-        and (_slices(tables, join) > 1 or _sketched(tables[join.place], join.column) is not None)
+        if tables[join.place].seconds > 2 * _QUERY_SECONDS
+        and _can_prune(tables, join)
+        and (_slices(tables, join) > 1 or _sketch_entries(tables[join.place], join.column) is not None)
     ]
     for join in pending:
         _prune_by_bounds(tables[join.source], tables[join.place], join)
@@ -137,14 +138,14 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
         join = min(worth, key=lambda one: tables[one.source].seconds)
         pending.remove(join)
         source, table = tables[join.source], tables[join.place]
-        # A query that takes longer than what it could save is interrupted, and not run again.
-        found = ask(source, join.key, table.seconds)
-        if found is not None:
-            _prune_by_values(source, table, join, *found)
+        # A query that takes longer than the most it could save is interrupted, and not run again.
+        answer = ask(source, join.key, table.seconds)
+        if answer is not None:
+            _prune_by_values(source, table, join, *answer)
 
 
-def _is_fit(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
-    """Whether the keys can be held against bounds, and stay what they are until both tables are read."""
+def _can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
+    """Whether the keys compare with the column's bounds, and cannot change before both tables are read."""
     column, key = _column(tables[join.place], join.column), _column(tables[join.source], join.key)
     source = tables[join.source].survivors.index
     if column is None or key is None or not (source.snapshot.managed or source.source):
@@ -159,25 +160,26 @@ def _column(table: JoinedTable, name: str) -> Column | None:
 
 
 def _is_exact(type: pa.DataType) -> bool:
-    """Types whose equal values are the same: not so floats, for NaN and −0.0."""
+    """Whether equal values are identical. Floats differ because of NaN and −0.0."""
     return bool(t.is_date(type) or t.is_timestamp(type) or t.is_decimal128(type) or t.is_string(type))
 
 
 def _pays(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
+    """Whether a query for the keys is expected to cost less than reading the files that they skip."""
     source, table = tables[join.source], tables[join.place]
-    cost = _A_QUERY + source.seconds
+    cost = _QUERY_SECONDS + source.seconds
     if not source.is_reduced or table.seconds < cost:
         return False
     missed = 1 - 1 / _slices(tables, join)
-    gone = missed * max(missed ** max(source.expected_rows, 1.0), _KEYS_LIE_TOGETHER)
-    if (entries := _sketched(table, join.column)) is not None:
-        gone = max(gone, _GONE_BY_SKETCH)
-        cost += min(entries, source.expected_rows * _ENTRIES_A_KEY) * _AN_ENTRY
-    return bool(table.seconds * gone > cost)
+    skipped = missed * max(missed ** max(source.expected_rows, 1.0), _ADJACENT_KEYS)
+    if (entries := _sketch_entries(table, join.column)) is not None:
+        skipped = max(skipped, _SKIPPED_BY_SKETCH)
+        cost += min(entries, source.expected_rows * _ENTRIES_PER_KEY) * _ENTRY_SECONDS
+    return bool(table.seconds * skipped > cost)
 
 
-def _sketched(table: JoinedTable, name: str) -> int | None:
-    """The pairs of a value and a file in the sketch of a column's values; None where it has none."""
+def _sketch_entries(table: JoinedTable, name: str) -> int | None:
+    """The number of pairs of a value and a file in the sketch of a column's values; None without a sketch."""
     column = _column(table, name)
     wanted = None if column is None else SketchName(column.path, "values")
     sketches = (one for one in table.survivors.index.snapshot.sketches if one.name == wanted)
@@ -194,27 +196,27 @@ def _slices(tables: Sequence[JoinedTable], join: JoinKeys) -> float:
 
 
 def file_slices(index: Index, path: str) -> float:
-    """Into how many parts a column divides the files of a table: a key lies in one of them."""
-    from zskip.layouts import depths  # a tenth of the first statement's time in a process, and only joins need it
+    """The number of parts into which a column divides the files of a table; a key is in one of them on average."""
+    from zskip.layouts import depths  # Only joins need it, and it takes a tenth of a process's first statement.
 
     known = _SLICES.setdefault(index, {})
     if path not in known:
         shards = range(len(index.snapshot.shards))
-        many = len(shards) > _SHARDS_OF_FILES
-        statistics = index.shards([path]) if many else index.files(shards, [path]).statistics
+        by_shard = len(shards) > _MOST_SHARDS_READ
+        statistics = index.shards([path]) if by_shard else index.files(shards, [path]).statistics
         known[path] = len(statistics) / max(depths(statistics, [path])[path].average, 1.0)
     return known[path]
 
 
 def _prune_by_bounds(source: JoinedTable, table: JoinedTable, join: JoinKeys) -> None:
     survivors = source.survivors
-    # A file that the index does not know may hold any key.
+    # Files that the index does not know may hold any key.
     if not len(survivors.numbers) or len(survivors) in (len(survivors.index), 0) or survivors.changes:
         return
     keys, ranges = _ranges(source, join.key), _ranges(table, join.column)
     if keys is None or ranges is None or keys.lower.null_count or keys.upper.null_count:
         return
-    bounds = _fitted(pa.array([pc.min(keys.lower), pc.max(keys.upper)], keys.lower.type), ranges.lower.type)
+    bounds = _cast(pa.array([pc.min(keys.lower), pc.max(keys.upper)], keys.lower.type), ranges.lower.type)
     if bounds is not None:
         beyond = pc.or_kleene(pc.greater(ranges.lower, bounds[1]), pc.less(ranges.upper, bounds[0]))
         kept = ~np.asarray(pc.fill_null(beyond, False))
@@ -241,27 +243,27 @@ def _prune_by_values(
     source: JoinedTable, table: JoinedTable, join: JoinKeys, values: pa.Array, origin: Hashable
 ) -> None:
     column, survivors = _column(table, join.column), table.survivors
-    fitted = None if column is None else _fitted(values, column.type)
-    if column is None or fitted is None:
+    typed = None if column is None else _cast(values, column.type)
+    if column is None or typed is None:
         return
     or_null = join.nulls and (join.padded or values.null_count > 0)
-    fitted = fitted.drop_null()
-    why = f"join with {source.name} by {len(fitted):,} keys {join.key}"
+    typed = typed.drop_null()
+    why = f"join with {source.name} by {len(typed):,} keys {join.key}"
     index = survivors.index
 
-    def left_by_keys() -> np.ndarray:
+    def files_with_keys() -> np.ndarray:
         term = Reference(column.path, column.type)
-        node = or_([in_(term, fitted), IsNull(term)]) if or_null else in_(term, fitted)
+        node = or_([in_(term, typed), IsNull(term)]) if or_null else in_(term, typed)
         return find_survivors(index, Predicate(why, why, node, index.snapshot.schema, Dialect())).numbers
 
-    keys = KeySet(join.column, fitted, or_null, (origin, join.column, or_null))
-    left = index.once(("keys", keys.origin), left_by_keys, lambda numbers: numbers.nbytes)
+    keys = KeySet(join.column, typed, or_null, (origin, join.column, or_null))
+    files = index.once(("keys", keys.origin), files_with_keys, lambda numbers: numbers.nbytes)
     table.keys.append(keys)
-    table.keep_only(np.isin(survivors.numbers, left), why)
+    table.keep_only(np.isin(survivors.numbers, files), why)
 
 
-def _fitted(values: pa.Array, type: pa.DataType) -> pa.Array | None:
-    """The values as another column has them; None where it cannot have one of them."""
+def _cast(values: pa.Array, type: pa.DataType) -> pa.Array | None:
+    """The values cast to another type; None if it cannot represent one of them."""
     try:
         return values.cast(type)
     except pa.ArrowInvalid:

@@ -1,7 +1,7 @@
-"""An engine's plan of a statement over stubs, as a tree: which scans there are, and which conditions reach them.
+"""An engine's plan of a statement over stubs, as a tree: its scans, and the conditions that apply to each.
 
-What the plan prints at a scan, and in the filters right above it, the engine applies to that scan's rows; so a row for
-which one of these conditions is not TRUE contributes nothing. What cannot be read is left out.
+The engine applies the conditions that the plan prints at a scan, and in the filters directly above it, to the rows of
+that scan. So a row for which one of them is not TRUE contributes nothing. Conditions that cannot be parsed are dropped.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\w+|\s+|.""", re.DOTALL)
 
 
 class StubColumns(NamedTuple):
-    """A stub's name, and the table's columns by every name that the plan may print for them."""
+    """A stub's name, and ``printed``: the table's column for each name that the plan may print for it."""
 
     name: str
     printed: Mapping[str, str]
 
 
 class Scan(NamedTuple):
-    """One scan of a stub: its place, and conditions on the table's columns in DuckDB's SQL.
+    """One scan of a stub, and the conditions on the table's columns, in DuckDB's SQL.
 
-    ``complete``: no other condition decides about its rows before they leave the scan and the filters right above it.
+    ``place``: the table's number in the statement · ``complete``: the scan, and the filters directly above it, apply no
+    other condition.
     """
 
     place: int
@@ -43,8 +44,8 @@ class Scan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator. ``info``: what is printed of it, one text an item · ``place``: the stub that it scans; None for
-    another operator, and for a table of the user's own."""
+    """An operator. ``info``: the texts that the plan prints for it, by name · ``place``: the number of the stub that it
+    scans; None for other operators and for tables of the user."""
 
     name: str
     info: Mapping[str, str]
@@ -52,7 +53,7 @@ class Node:
     place: int | None = None
 
     def walk(self) -> Iterator[Node]:
-        """This operator and all below it."""
+        """This operator and all below it, parents first."""
         pending = [self]
         while pending:
             node = pending.pop()
@@ -60,31 +61,27 @@ class Node:
             pending += reversed(node.children)
 
     def scans(self, stubs: Sequence[StubColumns]) -> list[Scan] | None:
-        """The scans of stubs; None where some scan might be of any of them."""
+        """The scans of stubs; None if some scan cannot be assigned to a stub."""
         found = []
         pending: list[tuple[Node, tuple[str, ...]]] = [(self, ())]
         while pending:
             node, above = pending.pop()
             if node.name == _SCAN:
-                if not _printed(node).strip():
+                filters = node.info.get("Filters", "")
+                if not (node.info.get("Projections", "") + filters).strip():
                     return None
                 if (place := node.place) is not None:
-                    texts = [*_split(node.info.get("Filters", "")), *above]
-                    named = [_named(text, stubs[place].printed) for text in texts]
-                    readable = tuple(text for text in named if text is not None)
-                    found.append(Scan(place, readable, len(readable) == len(named)))
-            below = _filters_below(node, above)
+                    renamed = [_renamed(text, stubs[place].printed) for text in (*_split(filters), *above)]
+                    readable = tuple(text for text in renamed if text is not None)
+                    found.append(Scan(place, readable, len(readable) == len(renamed)))
+            # Operators other than filters output rows of their own, to which a condition above them applies.
+            below = (*above, node.info.get("Expression", "")) if node.name == "FILTER" else ()
             pending += [(child, below) for child in reversed(node.children)]
         return found
 
 
-def _filters_below(node: Node, above: tuple[str, ...]) -> tuple[str, ...]:
-    """The conditions on the rows of what is right below an operator: any other than a filter makes rows of its own."""
-    return (*above, node.info.get("Expression", "")) if node.name == "FILTER" else ()
-
-
 def read_tree(plans: Any, stubs: Sequence[str]) -> Node:
-    """The tree of a plan that was printed as JSON. ``stubs``: their names, by place."""
+    """The tree of a plan that was printed as JSON. ``stubs``: the names of the stubs, in order of their numbers."""
     if isinstance(plans, list):
         trees = tuple(read_tree(plan, stubs) for plan in plans)
         return trees[0] if len(trees) == 1 else Node("", {}, trees)
@@ -97,22 +94,22 @@ def read_tree(plans: Any, stubs: Sequence[str]) -> Node:
 
 
 def _place(scan: Mapping[str, str], stubs: Sequence[str]) -> int | None:
-    # A text among the filters may hold what looks like a stub's column.
+    # A string literal in a filter may look like a stub's column.
     shown = scan.get("Projections", "") or _TEXT.sub("", scan.get("Filters", ""))
     return next((stubs.index(name) for name in _STUB_COLUMN.findall(shown) if name in stubs), None)
 
 
 def places_scanned_once(root: Node) -> set[int]:
-    """The places of which the plan has one scan alone."""
+    """The numbers of the stubs that the plan scans exactly once."""
     counted = Counter(node.place for node in root.walk())
     return {place for place, times in counted.items() if place is not None and times == 1}
 
 
 def scan_below(node: Node, terms: Sequence[str]) -> tuple[int, list[str]] | None:
-    """The scan whose rows reach an operator through projections and the filters right above the scan alone.
+    """The number of the stub whose scan feeds an operator through nothing but projections and, directly above the scan,
+    filters; and the operator's terms as the scan prints them. None for other plans.
 
-    ``terms``: what the operator prints of its input, ``#2`` for the third column of a projection; they come back as
-    the scan prints them.
+    ``terms``: the input columns as the operator prints them, such as ``#2`` for the third column of a projection.
     """
     terms, filtered = list(terms), False
     while len(node.children) == 1:
@@ -133,24 +130,20 @@ def scan_below(node: Node, terms: Sequence[str]) -> tuple[int, list[str]] | None
     return None
 
 
-def _printed(node: Node) -> str:
-    return f"{node.info.get('Projections', '')}\n{node.info.get('Filters', '')}"
-
-
 def _split(filters: str) -> list[str]:
-    """The conditions of a scan, which are printed one a line; a text may hold the end of a line too."""
-    found, depth = [""], 0
+    """The conditions of a scan, which are printed one per line. A string literal may contain a line break too."""
+    conditions, depth = [""], 0
     for piece in _PIECE.findall(filters):
         depth += (piece == "(") - (piece == ")")
         if depth == 0 and "\n" in piece and piece.isspace():
-            found.append("")
+            conditions.append("")
         else:
-            found[-1] += piece
-    return [one for one in found if one]
+            conditions[-1] += piece
+    return [condition for condition in conditions if condition]
 
 
-def _named(condition: str, printed: Mapping[str, str]) -> str | None:
-    """The condition with the table's own names; None where it names anything that is not surely its column."""
+def _renamed(condition: str, printed: Mapping[str, str]) -> str | None:
+    """The condition with the table's column names; None if it contains a name that may not be the table's column."""
     lowered = {column.lower() for column in printed.values()}
     pieces = _PIECE.findall(condition)
     renamed = []
