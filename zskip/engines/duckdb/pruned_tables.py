@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from zskip.engines.duckdb.named_columns import names_its_columns
 from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
 from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns
 from zskip.engines.duckdb.survivor_reads import default_alias
@@ -73,9 +74,11 @@ def pruned_tables(
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
     prune: bool,
+    settled: bool,
 ) -> list[PrunedTable]:
-    """The tables of a statement in textual order. Without ``prune``, no files are skipped."""
-    rules = _rules(text, words, found, con, params) if prune else _Rules()
+    """The tables of a statement in textual order. Without ``prune``, no files are skipped. ``settled``: it reads no
+    other tables, and none but DuckDB's own functions."""
+    rules = _rules(text, words, found, con, params, settled) if prune else _Rules()
     tables, complete, types = [], [], []
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
@@ -123,6 +126,7 @@ def _rules(
     found: Sequence[tuple[Place, Index]],
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
+    settled: bool,
 ) -> _Rules:
     """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
     if any(word.text.lower() == _NUMBERS_FILES for word in words):
@@ -130,11 +134,14 @@ def _rules(
     if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in found}):
         return _Rules()
     schemas = tuple(index.snapshot.schema.arrow for _, index in found)
-    stubs = make_stubs(schemas, text)
-    edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
-    edits += file_columns(words, schemas)
-    root = engine_plan(con, edited(text, edits)[_explained(words) :], stubs, params)
-    if root is None:
+    for named in (True, False) if settled and names_its_columns(text) else (False,):
+        stubs = make_stubs(schemas, text, named=named)
+        edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
+        edits += file_columns(words, schemas)
+        root = engine_plan(con, edited(text, edits)[_explained(words) :], stubs, params)
+        if root is not None:
+            break
+    else:
         return _Rules()
     columns = printed_columns(root, stubs, text)
     scans = root.scans(columns)

@@ -17,7 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cachetools import LRUCache, cached
 
 from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
@@ -69,11 +72,19 @@ class Rewritten:
     gains: bool
 
 
+class _Statement(NamedTuple):
+    """One statement of a text, as DuckDB parses it. ``kind``: DuckDB's name of its type, ``SELECT``."""
+
+    query: str
+    kind: str
+    named_parameters: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     """One statement and the zskip tables in it. ``settled``: it means the same whenever it runs."""
 
-    one: duckdb.Statement
+    one: _Statement
     words: Sequence[Word]
     found: Sequence[tuple[Place, Index]]
     settled: bool
@@ -158,7 +169,7 @@ def _catalog(
 
 
 def _run(
-    one: duckdb.Statement,
+    one: _Statement,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     catalog: Catalog,
@@ -177,7 +188,7 @@ def _run(
                 if relation is None:
                     return relation
                 # Only a query does nothing while DuckDB is asked for its names.
-                if one.type.name == "SELECT":
+                if one.kind == "SELECT":
                     relation = named_as_written(relation, con, one.query, params, parsed.schemas)
                 return relation if parsed.settled else _kept(relation)
     except duckdb.CatalogException as error:
@@ -248,8 +259,9 @@ def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | 
 # --- rewriting ---
 
 
-def _statements(con: duckdb.DuckDBPyConnection, text: str) -> list[duckdb.Statement]:
-    """The statements of a text, as DuckDB parses them. Raises `SqlSyntaxError`."""
+@cached(LRUCache(64), key=lambda con, text: text, lock=Lock())
+def _statements(con: duckdb.DuckDBPyConnection, text: str) -> tuple[_Statement, ...]:
+    """The statements of a text. Raises `SqlSyntaxError`."""
     import duckdb
 
     try:
@@ -259,7 +271,7 @@ def _statements(con: duckdb.DuckDBPyConnection, text: str) -> list[duckdb.Statem
         raise SqlSyntaxError(f"The statement does not parse: {message}.", text, _span(text, excerpt)) from error
     if not found:
         raise SqlSyntaxError("There is no statement.", text)
-    return found
+    return tuple(_Statement(one.query, one.type.name, frozenset(one.named_parameters)) for one in found)
 
 
 def _span(text: str, excerpt: str) -> tuple[int, int] | None:
@@ -280,7 +292,7 @@ def _span(text: str, excerpt: str) -> tuple[int, int] | None:
     return begin, begin + max(1, len(word[0]) if word else 1)
 
 
-def _parsed(one: duckdb.Statement, catalog: Catalog) -> _Parsed:
+def _parsed(one: _Statement, catalog: Catalog) -> _Parsed:
     words = tokens(one.query)
     places = table_places(words)
     found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
@@ -323,7 +335,8 @@ def _rewritten(
     if not found:
         return Rewritten(text, values.all, (), (), True, False)
     _refuse_views(words, [place for place, _ in found], text)
-    tables = pruned_tables(text, words, found, con, params if one.named_parameters else None, freshness, prune)
+    given = params if one.named_parameters else None
+    tables = pruned_tables(text, words, found, con, given, freshness, prune, parsed.settled)
     edits = naming_edits(words, con, text, params, parsed.schemas)
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
@@ -367,9 +380,9 @@ def _guards(
     return [guarding, *guards[1:]]
 
 
-def _takes_parameters(one: duckdb.Statement) -> bool:
+def _takes_parameters(one: _Statement) -> bool:
     """Not the query that finds the values of a PIVOT, nor what is prepared for later."""
-    return one.type.name not in ("MULTI", "PREPARE")
+    return one.kind not in ("MULTI", "PREPARE")
 
 
 def _refuse_views(words: Sequence[Word], places: Sequence[Place], text: str) -> None:
@@ -384,9 +397,9 @@ def _refuse_views(words: Sequence[Word], places: Sequence[Place], text: str) -> 
         )
 
 
-def _is_settled(one: duckdb.Statement, words: Sequence[Word], places: Places, tables: int) -> bool:
+def _is_settled(one: _Statement, words: Sequence[Word], places: Places, tables: int) -> bool:
     """Whether a statement reads nothing but so many zskip tables, constants, DuckDB's own functions, and no clock."""
-    if one.type.name != "SELECT":
+    if one.kind != "SELECT":
         return False
     if any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const"):
         return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Place", "Places", "Word", "edited", "table_places", "tokens"]
+__all__ = ["Place", "Places", "Word", "calls", "edited", "table_places", "tokens", "unquoted"]
 
 _QUERY_STARTS = {
     "SELECT",
@@ -127,10 +127,10 @@ def table_places(words: tuple[Word, ...]) -> Places:
         elif text == ",":
             frame.expecting = frame.listing and not frame.naming
         elif frame.naming and word.kind in ("identifier", "keyword") and text != "RECURSIVE":
-            cte, frame.naming = _unquoted(word.text).lower(), False
+            cte, frame.naming = unquoted(word.text).lower(), False
         elif not frame.query:
-            if _calls(words, number):
-                found.functions.add(_unquoted(word.text).lower())
+            if calls(words, number):
+                found.functions.add(unquoted(word.text).lower())
         elif text == "WITH" and (first or (frame.query and after not in ("ORDINALITY",))):
             frame.naming, recursive = True, after == "RECURSIVE"
         elif text == "FROM":
@@ -149,22 +149,22 @@ def table_places(words: tuple[Word, ...]) -> Places:
             frame.expecting = frame.listing = bare = False
         elif frame.expecting and text != "LATERAL":
             if after == "(":
-                found.functions.add(_unquoted(word.text).lower())
+                found.functions.add(unquoted(word.text).lower())
             elif after == ":" or text == ":":
                 continue  # FROM alias : table
             elif word.kind in ("identifier", "string_const", "keyword") and after != "." and before != ".":
-                name = _unquoted(word.text)
+                name = unquoted(word.text)
                 if not any(name.lower() in one.ctes for one in stack):
                     quote = word.text[0] if word.text[0] in "'\"" else ""
                     aliased = before == ":" or _names_a_table(words[number + 1 : number + 2])
                     found.tables.append(Place(name, quote, word.start, word.end, aliased, bare))
             frame.expecting = bare = False
-        elif _calls(words, number):
-            found.functions.add(_unquoted(word.text).lower())
+        elif calls(words, number):
+            found.functions.add(unquoted(word.text).lower())
     return found
 
 
-def _calls(words: Sequence[Word], number: int) -> bool:
+def calls(words: Sequence[Word], number: int) -> bool:
     """Whether a word is a function's name and not an alias with a list of columns."""
     followed = number + 1 < len(words) and words[number + 1].text == "("
     if not followed or words[number].kind not in ("identifier", "keyword"):
@@ -173,7 +173,8 @@ def _calls(words: Sequence[Word], number: int) -> bool:
     return before is None or not (before.kind in ("identifier", "string_const") or before.text.upper() in (")", "AS"))
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
+    """A name as it stands in the text, without its quotes."""
     quote = text[:1]
     return text[1:-1].replace(quote * 2, quote) if quote in ("'", '"') else text
 

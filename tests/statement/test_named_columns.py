@@ -1,0 +1,123 @@
+"""Stubs with the columns alone that a statement names lead to the rules that stubs of all columns lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.statement.fuzz import Sides, sides
+from tests.statement.random_statements import random_statement
+from zskip.engines.duckdb import pruned_tables, statement
+from zskip.engines.duckdb.named_columns import is_named, names_its_columns
+from zskip.engines.duckdb.stubs import make_stubs
+from zskip.errors import SqlSyntaxError
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with sides(tmp_path_factory.mktemp("named")) as made:
+        yield made
+
+
+def _rules(text: str, params: Any, given: Sides, *, named: bool) -> tuple[Any, ...] | None:
+    """What each rule is given for a statement; None where nothing can be told, or some column might be unnamed."""
+    catalog = statement._catalog(given.own, given.tables, None, "list")
+    try:
+        found = statement._statements(given.own, text)
+    except SqlSyntaxError:
+        return None
+    parsed = statement._parsed(found[0], catalog)
+    if len(found) != 1 or not parsed.found or not parsed.settled or not names_its_columns(text):
+        return None
+    given_params = params if parsed.one.named_parameters else None
+    rules = pruned_tables._rules(text, parsed.words, parsed.found, given.own, given_params, settled=named)
+    return sorted(rules.scans), sorted(rules.joins), sorted(map(repr, rules.first)), sorted(map(repr, rules.aggregates))
+
+
+def _compare(given: Sides, seeds: range) -> int:
+    """How many statements had conditions, by both kinds of stubs the same."""
+    with_conditions = 0
+    for seed in seeds:
+        one = random_statement(Random(seed))
+        by_named = _rules(one.text, one.params, given, named=True)
+        by_all = _rules(one.text, one.params, given, named=False)
+        assert by_named == by_all, f"seed {seed}: {one.text}"
+        with_conditions += bool(by_all and any(scan.conditions for scan in by_all[0]))
+    return with_conditions
+
+
+def test_named_columns_lead_to_the_same_rules(given: Sides) -> None:
+    assert _compare(given, range(7_000_000, 7_000_100)) >= 10
+
+
+@pytest.mark.slow
+def test_named_columns_lead_to_the_same_rules_in_many_statements(given: Sides) -> None:
+    assert _compare(given, range(7_000_100, 7_003_000)) > 200
+
+
+BY_NAME = """
+SELECT a FROM t
+SELECT c.a, -a * (b * 2) FROM t c WHERE c.b IN (SELECT b FROM u WHERE u.a = c.a)
+SELECT count(*), sum(a) AS total FROM t JOIN u USING (k) GROUP BY b HAVING sum(a) > 3 ORDER BY total DESC LIMIT 5
+SELECT extract(year FROM d), substring(s FROM 1 FOR 2) FROM t WHERE a IS DISTINCT FROM b
+WITH e AS (SELECT b FROM t) SELECT b FROM e UNION ALL SELECT x.a FROM (t JOIN u ON t.k = u.k) AS x
+"""
+BY_MORE_THAN_NAMES = """
+SELECT * FROM t
+SELECT a, t.* FROM t
+SELECT count(COLUMNS(*)) FROM t
+SELECT DISTINCT ON (a) * FROM t
+SELECT a FROM t UNION (SELECT * FROM u)
+FROM t
+TABLE t
+WITH e AS (FROM t) SELECT b FROM e
+SELECT a FROM t AS x(a)
+SELECT a FROM t count(a, b)
+SELECT a FROM 't' AS 'x' (a, b)
+WITH e(a) AS (SELECT b FROM t) SELECT a FROM e
+WITH c AS (SELECT a FROM t), e(x) AS MATERIALIZED (SELECT a FROM c) SELECT x FROM e
+SELECT #1 FROM t
+SELECT a FROM t NATURAL JOIN u
+SELECT a FROM t UNION ALL BY NAME SELECT a FROM u
+PIVOT t ON a USING sum(b)
+DESCRIBE t
+SELECT c FROM t c
+SELECT a FROM t AS "C" WHERE c IS NULL
+SELECT last FROM t AS last
+SELECT a FROM 'lake/conn' WHERE conn IS NOT NULL
+SELECT (SELECT t FROM u LIMIT 1) FROM t
+SELECT a FROM (t JOIN u USING (k)) WHERE u = 1
+SELECT a FROM t JOIN u ON t.a = u.a JOIN v ON v = 1
+SELECT s FROM (SELECT b AS a FROM t) s
+SELECT c.typeof() FROM t c
+SELECT typeof(a) FROM t
+"""
+
+
+@pytest.mark.parametrize("text", BY_NAME.strip().splitlines())
+def test_statements_that_reach_columns_by_name(text: str) -> None:
+    assert names_its_columns(text)
+
+
+@pytest.mark.parametrize("text", BY_MORE_THAN_NAMES.strip().splitlines())
+def test_statements_that_may_reach_other_columns(text: str) -> None:
+    assert not names_its_columns(text)
+
+
+def test_a_column_is_named_in_any_case_and_wherever_its_name_stands() -> None:
+    text = "SELECT q.Ts, \"id\", 1kept, '\u212aelvin' FROM t -- hidden"
+    assert all(
+        is_named(column, text) for column in ("ts", "TS", "id", "kept", "kelvin", "hidden", "id.orig_h", "\u00e9")
+    )
+    assert not any(is_named(column, text) for column in ("t_s", "i", "d"))
+
+
+def test_a_stub_has_the_columns_that_are_named() -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.date32())])
+    for text, columns in (("SELECT B FROM t WHERE c > b", 2), ("SELECT count(*) FROM t", 1)):
+        (stub,) = make_stubs([schema], text, named=True)
+        assert len(stub.rows.schema) == columns
