@@ -1,6 +1,6 @@
-"""The positions at which a statement names tables in FROM, found in DuckDB's own tokens.
+"""The positions at which a statement names tables in FROM, found in the tokens of DuckDB's tokenizer.
 
-Nothing here resolves columns or scopes, but for the names of common table expressions, which stand before tables.
+The only names resolved here are those of common table expressions, which hide tables of the same name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}
 
 
 class Word(NamedTuple):
-    """A token: its text, DuckDB's kind of it, and its half-open range of characters in the statement."""
+    """A token: its text, DuckDB's token kind, and its half-open range of characters in the statement."""
 
     text: str
     kind: str
@@ -43,9 +43,9 @@ class Word(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A table in FROM: its name without quotes, the quote (or ""), its range in the text.
+    """A table in FROM: its name without quotes, the quotation mark or "", and its range in the text.
 
-    ``aliased``: a name of its own follows · ``bare``: it follows SUMMARIZE or DESCRIBE, where no query stands.
+    ``aliased``: it has an alias · ``bare``: it directly follows SUMMARIZE or DESCRIBE, as in ``SUMMARIZE 'lake'``.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Places:
-    """What a statement reads: ``tables`` in the order of the text, and the functions that it calls, in lower case."""
+    """The tables that a statement reads, in textual order, and the functions that it calls, in lower case."""
 
     tables: list[Place] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
@@ -70,23 +70,23 @@ def tokens(statement: str) -> tuple[Word, ...]:
     import duckdb
 
     raw = statement.encode()
-    plain = len(raw) == len(statement)
+    ascii = len(raw) == len(statement)
     starts = [(offset, kind.name) for offset, kind in duckdb.tokenize(statement)]
     words: list[Word] = []
     for number, (start, kind) in enumerate(starts):
         end = starts[number + 1][0] if number + 1 < len(starts) else len(raw)
         text = raw[start:end].decode().rstrip()
         if kind != "comment":
-            first = start if plain else len(raw[:start].decode())
+            first = start if ascii else len(raw[:start].decode())
             words.append(Word(text, kind, first, first + len(text)))
     return tuple(words)
 
 
 @dataclass(slots=True)
 class _Frame:
-    """One pair of parentheses. ``query``: a query stands in it, and FROM begins its clause · ``expecting``: a table
-    comes next · ``listing``: a comma brings the next table · ``naming``: the next word names a CTE ·
-    ``defines``: the CTE whose query it holds."""
+    """The state within one pair of parentheses. ``query``: they enclose a query · ``expecting``: a table is next ·
+    ``listing``: a table is next after a comma · ``naming``: the next word names a CTE · ``ctes``: the CTEs in scope ·
+    ``defines``: the CTE whose query they enclose."""
 
     query: bool
     expecting: bool = False
@@ -105,19 +105,18 @@ def table_places(words: tuple[Word, ...]) -> Places:
     cte: str | None = None
     bare = recursive = False
     for number, word in enumerate(words):
-        frame, text = stack[-1], word.text.upper()
+        frame, text, name = stack[-1], word.text.upper(), unquoted(word.text)
         before = words[number - 1].text.upper() if number else ""
         after = words[number + 1].text.upper() if number + 1 < len(words) else ""
         first = number == 0 or before in ("(", ";") or before in ("EXPLAIN", "ANALYZE")
         if text in _OPENING:
-            query = text == "(" and (after in _QUERY_STARTS or (frame.expecting and before != "."))
             if cte is not None and after in _QUERY_STARTS:
                 stack.append(_Frame(query=True, defines=cte, ctes={cte} if recursive else set()))
                 cte = None
             else:
-                stack.append(
-                    _Frame(query=query, expecting=query and frame.expecting, listing=query and frame.expecting)
-                )
+                query = text == "(" and (after in _QUERY_STARTS or (frame.expecting and before != "."))
+                in_from = query and frame.expecting
+                stack.append(_Frame(query, expecting=in_from, listing=in_from))
             frame.expecting = False
         elif text in _CLOSING:
             closed = stack.pop() if len(stack) > 1 else frame
@@ -127,45 +126,45 @@ def table_places(words: tuple[Word, ...]) -> Places:
         elif text == ",":
             frame.expecting = frame.listing and not frame.naming
         elif frame.naming and word.kind in ("identifier", "keyword") and text != "RECURSIVE":
-            cte, frame.naming = unquoted(word.text).lower(), False
+            cte, frame.naming = name.lower(), False
         elif not frame.query:
             if calls(words, number):
-                found.functions.add(unquoted(word.text).lower())
+                found.functions.add(name.lower())
         elif text == "WITH" and (first or (frame.query and after not in ("ORDINALITY",))):
             frame.naming, recursive = True, after == "RECURSIVE"
         elif text == "FROM":
             if before != "DISTINCT":  # x IS DISTINCT FROM y, also where more tables follow
                 frame.expecting = frame.listing = before != "DELETE"
                 bare = False
-        elif text == "JOIN":
+        elif text == "JOIN" or (text in ("PIVOT", "UNPIVOT") and first):
             frame.expecting = True
         elif text == "USING" and verb in ("MERGE", "DELETE"):
             frame.expecting = frame.listing = True
         elif text in _ABOUT_TABLES and first:
             frame.expecting = bare = True
-        elif text in ("PIVOT", "UNPIVOT") and first:
-            frame.expecting = True
         elif text in _END_FROM:
             frame.expecting = frame.listing = bare = False
         elif frame.expecting and text != "LATERAL":
             if after == "(":
-                found.functions.add(unquoted(word.text).lower())
+                found.functions.add(name.lower())
             elif after == ":" or text == ":":
                 continue  # FROM alias : table
-            elif word.kind in ("identifier", "string_const", "keyword") and after != "." and before != ".":
-                name = unquoted(word.text)
-                if not any(name.lower() in one.ctes for one in stack):
-                    quote = word.text[0] if word.text[0] in "'\"" else ""
-                    aliased = before == ":" or _names_a_table(words[number + 1 : number + 2])
-                    found.tables.append(Place(name, quote, word.start, word.end, aliased, bare))
+            elif (
+                word.kind in ("identifier", "string_const", "keyword")
+                and "." not in (before, after)
+                and not any(name.lower() in one.ctes for one in stack)
+            ):
+                quote = word.text[0] if word.text[0] in "'\"" else ""
+                aliased = before == ":" or any(map(_is_alias, words[number + 1 : number + 2]))
+                found.tables.append(Place(name, quote, word.start, word.end, aliased, bare))
             frame.expecting = bare = False
         elif calls(words, number):
-            found.functions.add(unquoted(word.text).lower())
+            found.functions.add(name.lower())
     return found
 
 
 def calls(words: Sequence[Word], number: int) -> bool:
-    """Whether a word is a function's name and not an alias with a list of columns."""
+    """Whether a word is the name of a called function, and not an alias with a list of columns."""
     followed = number + 1 < len(words) and words[number + 1].text == "("
     if not followed or words[number].kind not in ("identifier", "keyword"):
         return False
@@ -179,11 +178,8 @@ def unquoted(text: str) -> str:
     return text[1:-1].replace(quote * 2, quote) if quote in ("'", '"') else text
 
 
-def _names_a_table(following: Sequence[Word]) -> bool:
-    """Whether what follows a table is its alias, as DuckDB's grammar decides it."""
-    if not following:
-        return False
-    (word,) = following
+def _is_alias(word: Word) -> bool:
+    """Whether the word after a table begins its alias according to DuckDB's grammar."""
     if word.kind == "keyword":
         return word.text.upper() == "AS" or word.text.lower() in _alias_keywords()
     return word.kind in ("identifier", "string_const")
@@ -191,7 +187,7 @@ def _names_a_table(following: Sequence[Word]) -> bool:
 
 @lru_cache(maxsize=1)
 def _alias_keywords() -> Collection[str]:
-    """The keywords of DuckDB's grammar that may be a table's alias without AS."""
+    """The keywords of DuckDB's grammar that can be a table's alias without AS."""
     import duckdb
 
     with duckdb.connect() as con:
@@ -203,7 +199,7 @@ def _alias_keywords() -> Collection[str]:
 
 
 def edited(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    """A text with some of its ranges, ``(first, end, replacement)``, replaced."""
+    """The text with the ranges in ``edits``, each ``(start, end, replacement)``, replaced."""
     for start, end, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text
