@@ -1,7 +1,7 @@
 """A native DuckDB scan of planned files, as SQL text and its parameters.
 
-The table's schema goes along by name, so that no file is opened to learn it: a column that a file lacks is NULL
-there, a narrower type is widened.
+The scan contains the table's schema, so that DuckDB opens no file to infer it. Columns are matched by name: a column
+that a file lacks is NULL there, and a narrower type is widened.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = [
     "literal",
     "native_scan",
     "partition_values",
-    "reshaped",
+    "reshaped_structs",
     "uniform_read",
     "without_patterns",
 ]
 
 
-# The guard of a scan that is bound under any settings.
+# The guard of a scan that may be bound under any settings.
 UNGUARDED = "false"
 
 
@@ -66,16 +66,16 @@ def native_scan(
     uniform: bool = False,
     guard: str = UNGUARDED,
 ) -> Select:
-    """``SELECT columns FROM files WHERE …`` over Parquet files whose values of ``partition_by`` stand in their paths.
+    """``SELECT columns FROM files WHERE …`` over Parquet files whose paths contain the values of ``partition_by``.
 
-    ``files``: paths or URLs as DuckDB takes them, none of them a pattern · ``where``: a predicate in DuckDB's SQL ·
-    ``rows``: how many rows the files hold, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
-    ``file_column``: the name of one more column, which holds each row's file · ``whole``: columns that are read whole
-    before a field is taken out of them · ``schema_parameter``: None where the schema is to stand in the text, which
-    DuckDB reads more slowly · ``form``: how the rows stand in the files, where that is not as they stand in the table ·
-    ``uniform``: all files have the table's columns and types, but for ``partition_by`` · ``guard``: an expression in
-    SQL that is FALSE, or raises when DuckDB binds the scan.
-    No file at all gives no row, with the right types.
+    ``files``: paths or URLs for DuckDB, in which wildcards have no meaning · ``where``: a predicate in DuckDB's SQL ·
+    ``rows``: the number of rows in the files, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
+    ``file_column``: the name of an additional column that holds each row's file · ``whole``: structs to read completely
+    before a field is extracted · ``schema_parameter``: None to write the schema into the text, which DuckDB parses more
+    slowly · ``form``: how the files store the rows, if not as the table does · ``uniform``: all files have the table's
+    columns and types, except for ``partition_by`` · ``guard``: an SQL expression that is FALSE, or raises an error when
+    DuckDB binds the scan.
+    Without files, the result has no rows, and the table's types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = schema.names if columns is None else list(names_given(columns, "columns"))
@@ -85,43 +85,39 @@ def native_scan(
     for name in names:
         if name.lower() not in known:
             raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
-    named = () if file_column is None else (file_column,)
-    projection = ", ".join(identifier(name) for name in (*names, *named)) or "NULL"
+    projection = ", ".join(map(identifier, names if file_column is None else (*names, file_column))) or "NULL"
     condition = "" if where is None else f" WHERE {where}"
     if not files:
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
         bound = "" if guard == UNGUARDED else f" FROM range(CAST({guard} AS BIGINT))"
         return Select(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'}{bound} WHERE false)", {})
+    stored = pa.schema([field for field in schema if field.name not in partition_by])
     if form is not None:
-        columns_of = pa.schema([field for field in schema if field.name not in partition_by])
-        source = _form_source(columns_of, types, rows, file_column, files_parameter, whole, form, guard)
+        source = _form_source(stored, types, rows, file_column, files_parameter, whole, form, guard)
         parameters = {files_parameter: without_patterns(files), **form.parameters(files_parameter)}
         return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
-    stored = {name: type for name, type in types.items() if name not in partition_by}
-    # DuckDB's own name for it, "filename", may be one of the table's columns.
+    stored_types = {name: types[name] for name in stored.names}
+    # The default, "filename", may be one of the table's columns.
     file = file_column or (file_column_name(schema.names) if partition_by else None)
-    schema_sql = _schema_literal(stored) if schema_parameter is None else f"${schema_parameter}"
+    schema_sql = _schema_literal(stored_types) if schema_parameter is None else f"${schema_parameter}"
     source = f"read_parquet(${files_parameter}, {_options(schema, schema_sql, rows, file, guard)})"
     if uniform:
-        in_files, whole, schema_parameter = pa.schema([schema.field(name) for name in stored]), (), None
-        alone = len(files) == 1
-        source = uniform_read(f"${files_parameter}", in_files, rows, alone=alone, file_column=file, guard=guard)
-    everything = _everything(whole)
-    if partition_by:
+        whole, schema_parameter, alone = (), None, len(files) == 1
+        source = uniform_read(f"${files_parameter}", stored, rows, alone=alone, file_column=file, guard=guard)
+    if partition_by or whole:
         folders = _folders(files, partition_by)
-        values = ", ".join(
+        values = (
             f"{_partition_value(file or '', folders.get(name, name), types[name])} AS {identifier(name)}"
             for name in partition_by
         )
-        # Only the innermost query knows the numbers of the rows.
-        source = f"(SELECT {everything}, {values} FROM {source}{'' if within is None else f' WHERE {within}'})"
-    elif whole:
-        source = f"(SELECT {everything} FROM {source}{'' if within is None else f' WHERE {within}'})"
+        # The column file_row_number exists only in the innermost query.
+        selected = ", ".join([_star(whole), *values])
+        source = f"(SELECT {selected} FROM {source}{'' if within is None else f' WHERE {within}'})"
     elif within is not None:
         condition = f" WHERE {within}" + ("" if where is None else f" AND (\n{where}\n)")
     parameters = {files_parameter: without_patterns(files)}
     if schema_parameter is not None:
-        parameters[schema_parameter] = _schema_map(stored)
+        parameters[schema_parameter] = _schema_map(stored_types)
     return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
 
 
@@ -135,7 +131,7 @@ def _form_source(
     form: StoredForm,
     guard: str,
 ) -> str:
-    """The table's rows from files in which they stand in another form; ``schema`` has what stands in the files."""
+    """The table's rows, read from files that store them in another form. ``schema``: the columns in the files."""
     columns, renamed = stored_columns(schema)
     entries = []
     for key, column in columns.items():
@@ -162,32 +158,27 @@ def uniform_read(
     of_files: bool = False,
     guard: str = UNGUARDED,
 ) -> str:
-    """A read of files that all have the same columns: ``files`` is a list in SQL, or a parameter.
+    """A read of files that all have the same columns, without a schema, so that DuckDB counts the rows by the footers.
 
-    DuckDB then counts the rows itself, which it does not where it is given a schema. ``alone``: the list has one file.
-    DuckDB would answer max(x) from that file's footer, and takes it for NaN wherever NaN is possible. A schema keeps it
-    from that; a condition, where there are structs, on whose fields DuckDB 2.0 fails under a schema. ``rows``: how many
-    rows the files hold, which DuckDB is then told · ``file_column``: as in `native_scan` · ``of_files``: DuckDB's own
-    columns of files are read too, which a query around the read would hide · ``guard``: as in `native_scan`.
+    ``files``: a list in SQL, or a parameter · ``alone``: the list has one file. From its footer, DuckDB would answer
+    max(x), and returns NaN whenever x may hold NaN. A schema prevents that. With structs, whose fields DuckDB 2.0 fails
+    to read under a schema, a condition prevents it · ``rows``: the number of rows in the files, needed with a schema ·
+    ``of_files``: the statement reads DuckDB's own columns about files, which a subquery around the read would hide ·
+    ``file_column``, ``guard``: as in `native_scan`.
     """
-    floats = any(_holds_floats(field.type) for field in schema)
-    if alone and floats and (of_files or not any(t.is_struct(field.type) for field in schema)):
+    footer_maximum = alone and any(_holds_floats(field.type) for field in schema)
+    if footer_maximum and (of_files or not any(t.is_struct(field.type) for field in schema)):
         types = {field.name: duckdb_type(field.type) for field in schema}
         return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, file_column, guard)})"
-    options = [_folders_unread(guard)]
-    if floats:
-        options.append(_KEEPS_NAN)
-    if file_column is not None:
-        options.append(f"filename = {literal(file_column)}")
-    read = f"read_parquet({files}, {', '.join(options)})"
-    return f"(SELECT * FROM {read} WHERE file_row_number >= 0)" if alone and floats else read
+    read = f"read_parquet({files}, {_options(schema, None, None, file_column, guard)})"
+    return f"(SELECT * FROM {read} WHERE file_row_number >= 0)" if footer_maximum else read
 
 
-def reshaped(scan: Scan) -> list[str]:
-    """The structs of a table that some file may hold with other fields, or with its fields in another order.
+def reshaped_structs(scan: Scan) -> list[str]:
+    """The structs of a table whose fields may be others, or in another order, in some file.
 
-    DuckDB finds a field that is read by itself at the place that it has in the table's type: in a file that has another
-    one there, it takes that one's values, or fails and takes the whole database with it.
+    DuckDB locates a single field by its position in the table's type. If a file has another field at that position,
+    DuckDB returns the values of that field, or fails and invalidates the whole database.
     """
     grown = {scan.schema.columns[path].parts[0] for path in scan.added if path in scan.schema.columns}
     return [
@@ -197,8 +188,8 @@ def reshaped(scan: Scan) -> list[str]:
     ]
 
 
-def _everything(whole: Collection[str]) -> str:
-    """All columns; no field is taken out of a struct below COALESCE, so that DuckDB reads all of the struct first."""
+def _star(whole: Collection[str]) -> str:
+    """All columns; those in ``whole`` in COALESCE, which keeps DuckDB from reading single fields of a struct."""
     if not whole:
         return "*"
     return f"* REPLACE ({', '.join(f'COALESCE({identifier(name)}, NULL) AS {identifier(name)}' for name in whole)})"
@@ -214,12 +205,12 @@ def literal(text: str) -> str:
 
 
 def without_patterns(paths: Sequence[str]) -> list[str]:
-    """Paths in which DuckDB sees no wildcard.
+    """The paths with wildcards escaped, so that DuckDB takes them literally.
 
     >>> without_patterns(["a[1]*.parquet", "b.parquet"])
     ['a[[]1][*].parquet', 'b.parquet']
     """
-    # Mostly none has any, and one search in all of them is much quicker than one in each.
+    # One search in all paths is much quicker than one in each, and wildcards are rare.
     together = "".join(paths)
     if not any(mark in together for mark in "[*?"):
         return list(paths)
@@ -227,7 +218,7 @@ def without_patterns(paths: Sequence[str]) -> list[str]:
 
 
 def _schema_map(stored: Mapping[str, str]) -> dict[str, list[Any]]:
-    """The columns as the MAP that ``schema`` takes, in the form in which DuckDB's client takes a MAP."""
+    """The value of the option ``schema``, a MAP, as DuckDB's Python client takes a MAP."""
     columns = [{"name": name, "type": type, "default_value": None} for name, type in stored.items()]
     return {"key": list(stored), "value": columns}
 
@@ -240,14 +231,13 @@ def _schema_literal(stored: Mapping[str, str]) -> str:
     return f"MAP {{{columns}}}"
 
 
-def _folders_unread(guard: str) -> str:
-    return f"hive_partitioning = {guard}"
-
-
-def _options(schema: pa.Schema, stored: str, rows: int | None, file_column: str | None, guard: str) -> str:
-    options = [_folders_unread(guard), f"schema = {stored}"]
+def _options(schema: pa.Schema, schema_sql: str | None, rows: int | None, file_column: str | None, guard: str) -> str:
+    options = [f"hive_partitioning = {guard}"]
+    if schema_sql is not None:
+        options.append(f"schema = {schema_sql}")
     if any(_holds_floats(field.type) for field in schema):
-        options.append(_KEEPS_NAN)
+        # Otherwise DuckDB assumes that a footer's bounds cover NaN, and loses NaN rows of files written by pyarrow.
+        options.append("can_have_nan = true")
     if file_column is not None:
         options.append(f"filename = {literal(file_column)}")
     if rows is not None:
@@ -256,7 +246,7 @@ def _options(schema: pa.Schema, stored: str, rows: int | None, file_column: str 
 
 
 def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:
-    """The values that a path's folders give to columns; a column that no folder names is NULL.
+    """The values of partition columns according to a path's folders; NULL for a column without a folder.
 
     >>> partition_values("/lake/day=7/host=a%2Fb/x.parquet", {"day": pa.int64(), "host": pa.string()})
     {'day': <pyarrow.Int64Scalar: 7>, 'host': <pyarrow.StringScalar: 'a/b'>}
@@ -265,12 +255,8 @@ def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, p
     return {name: pa.array([texts.get(name)], pa.string()).cast(type)[0] for name, type in types.items()}
 
 
-# Without it, DuckDB takes a footer's bounds to cover NaN too, and loses such rows of files by pyarrow.
-_KEEPS_NAN = "can_have_nan = true"
-
-
 def file_column_name(taken: Sequence[str]) -> str:
-    """A name for the column of the files' paths that no column of the table has.
+    """A name for the column of file paths that differs from all names in ``taken``.
 
     >>> file_column_name(["a"]), file_column_name(["_zskip_file", "a"])
     ('_zskip_file', '_zskip_file_')
@@ -282,17 +268,17 @@ def file_column_name(taken: Sequence[str]) -> str:
 
 
 def _folders(paths: Sequence[str], partition_by: Sequence[str]) -> dict[str, str]:
-    """How the paths write the names of the partition columns. Mostly the first one has them all."""
-    found: dict[str, str] = {}
+    """The spelling of each partition column in the names of folders. Usually the first path has all of them."""
+    spellings: dict[str, str] = {}
     for path in paths:
-        found |= hive.encoded_names(path)
-        if found.keys() >= set(partition_by):
+        if spellings.keys() >= set(partition_by):
             break
-    return found
+        spellings |= hive.encoded_names(path)
+    return spellings
 
 
 def _partition_value(file: str, folder: str, type: str) -> str:
-    """What a path's folder says; NULL where it has no such folder, while an empty value is an empty text."""
+    """SQL for the value in a path's folder: NULL without such a folder, and an empty string for an empty value."""
     pattern = f".*/{re.escape(folder)}=([^/]*/).*"
     value = f"url_decode(left(nullif(regexp_extract({identifier(file)}, {literal(pattern)}, 1), ''), -1))"
     return f"CAST(nullif({value}, {literal(hive.NULL)}) AS {type})"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zskip import types as t
 from zskip.engines.duckdb.connection_settings import require_planned_meaning
-from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped
+from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped_structs
 from zskip.engines.duckdb.stored_form import stored_form
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, UnsupportedSql
@@ -65,7 +65,7 @@ def planned_scan(
         within=rows_to_read(scan),
         file_column=file_column,
         rows=scan.rows,
-        whole=reshaped(scan),
+        whole=reshaped_structs(scan),
         form=stored_form(scan),
     )
 
