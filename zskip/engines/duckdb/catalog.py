@@ -1,4 +1,4 @@
-"""The zskip tables that a statement may refer to: by identifier path, or by a given name."""
+"""The zskip tables that a statement refers to, by path or by a name given in ``tables=``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["Catalog", "open_index"]
 
 _INDEXES: dict[str, Index] = {}
 _KEPT_INDEXES = 16
-# What DuckDB reads by itself, unless there is a folder of that name: a pattern, or a file by its name's end.
 _ICEBERG = re.compile(r"(^|/)metadata/[^/*?]+\.metadata\.json(\.gz)?$")
+# Paths that DuckDB reads itself unless a folder has that name: patterns, and files with these extensions.
 _NO_FOLDER = re.compile(
     r"[*?]|\.(parquet|parq|pq|csv|tsv|txt|json|jsonl|ndjson|gz|zst|arrow|db|duckdb)$", re.IGNORECASE
 )
 
 
 class Catalog:
-    """Tables by place. ``tables``: names that a statement may use for tables or paths."""
+    """The indexes of the tables in one statement. ``tables``: the tables or paths of given names."""
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, tables: Mapping[str, Any], storage_options: Mapping[str, Any] | None
@@ -42,7 +42,7 @@ class Catalog:
         self._found: dict[tuple[str, str], Index | None] = {}
 
     def index_of(self, place: Place) -> Index | None:
-        """The index of the table that stands at a place; None where it is not one of zskip's."""
+        """The index of the table in FROM; None if it is not a zskip table."""
         key = place.name, place.quote
         if key not in self._found:
             self._found[key] = self._index_of(place)
@@ -53,7 +53,7 @@ class Catalog:
         return name.lower() in self._named
 
     def path_of(self, name: str) -> str | None:
-        """The path that a name stands for; None where it was given to an open table."""
+        """The path that a name refers to; None if it is the given name of an open table."""
         given = self._named.get(name.lower(), name)
         return given if isinstance(given, str) else None
 
@@ -67,7 +67,7 @@ class Catalog:
         return open_index(given or place.name, self.options)
 
     def _is_duckdbs(self, name: str) -> bool:
-        """Whether the connection has a table or view of this name, which double quotes mean before any folder."""
+        """Whether the connection has a table or view of this name. In double quotes, it precedes a folder."""
         import duckdb
 
         if "/" in name:
@@ -80,16 +80,16 @@ class Catalog:
 
 
 def _refuse_foreign(path: str) -> None:
-    """Raise `ForeignTable` for files by name of a Delta, Iceberg or Hudi table on a local disk."""
+    """Raise `ForeignTable` if a path or pattern names data files of a local Delta, Iceberg or Hudi table."""
     folder = os.path.dirname(re.split(r"[*?\[]", path)[0])
     if "://" not in path and (not folder or os.path.isdir(folder)):
         refuse_folder(open_storage(folder or "."))
 
 
 def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
-    """The newest state of the table at a path; what was loaded of that very state before is used again.
+    """The index of the latest version of the table at a path; None without a zskip table. Loaded indexes are cached.
 
-    Raises `InvalidOption` for an address with a key or a query, also where DuckDB would read it by itself.
+    Raises `InvalidOption` for a URL with a secret or a query string, even if DuckDB itself could read it.
     """
     refuse_secrets(path)
     if _NO_FOLDER.search(path) and not _ICEBERG.search(path) and not os.path.isdir(path):
@@ -99,7 +99,7 @@ def open_index(path: str, options: Mapping[str, Any] | None) -> Index | None:
         index = table_formats.open_index(path, storage_options=options)
     except TableNotFound:
         return None
-    # Not by the address alone: what was opened with credentials must not serve a caller who gives none.
+    # The identity includes the options: an index opened with credentials must not serve a caller without them.
     place = index.storage.identity
     kept = _INDEXES.get(place)
     if kept is None or kept.snapshot.commit_id != index.snapshot.commit_id:

@@ -1,4 +1,4 @@
-"""Arrow types as DuckDB reads them from Parquet, and back."""
+"""The DuckDB types of Parquet columns, and which of them convert back to their Arrow type without loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ambiguous", "duckdb_type", "lossless"]
 
 
 def duckdb_type(arrow: pa.DataType) -> str:
-    """The type that DuckDB gives a Parquet column of this type; `lossless` says whether its values survive that.
+    """The type that DuckDB gives a Parquet column of this Arrow type; `lossless` tells whether it keeps all values.
 
     >>> duckdb_type(pa.list_(pa.timestamp("ms", "UTC")))
     'TIMESTAMPTZ[]'
@@ -37,7 +37,7 @@ def duckdb_type(arrow: pa.DataType) -> str:
 def lossless(arrow: pa.DataType) -> bool:
     """Whether values read by DuckDB can be cast back to this type without loss.
 
-    A UUID does on a connection that has ``arrow_lossless_conversion`` set.
+    UUIDs need the setting ``arrow_lossless_conversion``.
 
     >>> lossless(pa.decimal128(38, 2)), lossless(pa.decimal256(60, 2))
     (True, False)
@@ -50,7 +50,7 @@ def lossless(arrow: pa.DataType) -> bool:
     if t.is_struct(arrow) and ambiguous([field.name for field in arrow]):
         return False
     inner = [arrow.field(index).type for index in range(arrow.num_fields)]
-    # DuckDB has no type of NULL alone; of a whole column the engine makes one.
+    # DuckDB has no null type. A column of that type is converted by the caller, but not one nested in another type.
     return all(lossless(type) and not t.is_null(type) for type in inner)
 
 

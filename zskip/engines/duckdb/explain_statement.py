@@ -1,4 +1,4 @@
-"""Explain what a statement need not read, by table and by rule."""
+"""Explain which files a statement skips, for each table and by which rule."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def explain(
     storage_options: Mapping[str, Any] | None = None,
     freshness: str = "list",
 ) -> str:
-    """What `zskip.sql` skips of each table of one statement, and by which rule; the statement does not run.
+    """What `zskip.sql` skips in each table of one statement, and by which rule, without running the statement.
 
-    The parameters are those of `zskip.sql`, and so are the errors raised; `UnsupportedSql` for several statements.
+    Takes the parameters of `zskip.sql` and raises the same errors, and `UnsupportedSql` for several statements.
     """
     rewritten = rewrite(
         statement,
@@ -43,7 +43,7 @@ def explain(
 
 
 def explain_facts(statement: str, con: duckdb.DuckDBPyConnection, **options: Any) -> list[dict[str, Any]]:
-    """What `explain` says, as plain values: for each place of a table in the statement what is skipped, and why."""
+    """The content of `explain` as values for JSON: for each table in the statement, what is skipped and why."""
     rewritten = rewrite(statement, opened(con), **options)
     return [
         {
@@ -52,7 +52,7 @@ def explain_facts(statement: str, con: duckdb.DuckDBPyConnection, **options: Any
             "skipped": {
                 what: {"skipped": share.part, "total": share.whole} for what, share in planned.skipped._asdict().items()
             },
-            "reasons": [str(reason) for reason in reasons],
+            "reasons": list(reasons),
         }
         for (name, planned), reasons in zip(rewritten.plans, rewritten.reasons, strict=True)
     ]

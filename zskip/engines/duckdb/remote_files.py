@@ -1,7 +1,7 @@
-"""A table's files in an object store, as DuckDB reads them: one ranged request for each range that it asks for.
+"""A file system for DuckDB over a table's files in an object store: one ranged request for each range that it reads.
 
-The index knows each file's name and size, so opening a file costs no listing and no request of its own. A statement
-opens a file several times, and reads its footer each time, or all of a small file: the ends of files are kept.
+The index knows each file's name and size, so opening a file needs no request. A statement opens a file several times
+and reads its footer each time, or all of a small file, so the ends of files are cached.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class KnownFile(NamedTuple):
-    """What the index knows of a file. ``size``: bytes · ``modified``: nanoseconds since the epoch, if known."""
+    """A file's properties in the index. ``size``: bytes · ``modified``: nanoseconds since the epoch, if known."""
 
     size: int
     modified: int | None
 
 
-_LARGEST_END, _ENDS_BYTES = 1 << 20, 1 << 25
+# In bytes: the longest cached end of a file, and the size of the cache.
+_LARGEST_END, _CACHE_BYTES = 1 << 20, 1 << 25
 
-# By protocol and path: connections share what is known of a table's files.
+# By protocol and path; shared between connections.
 _FILES: dict[str, dict[str, KnownFile]] = {}
 
 
 def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Mapping[str, KnownFile]) -> str:
-    """Make files of a remote table readable on a connection; the prefix that their paths take there.
+    """Make files of a remote table readable on a connection, and return the prefix of their paths there.
 
-    The prefix is the table's own, so that it meets neither another table's server or credentials nor another
-    library's file system. Registering again adds to the files that are known.
+    Each table has its own prefix, so that tables with different servers or credentials, or another library's file
+    system, do not interfere. Further calls add files.
     """
     protocol = f"zskip-{xxhash.xxh64_hexdigest(storage.identity.encode())}"
     known = _FILES.setdefault(protocol, {})
@@ -56,25 +57,25 @@ def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Ma
 
 
 class _Ends:
-    """The last bytes of files, from the first byte that was read; the least recently used files are dropped."""
+    """A cache of the last bytes of files, which drops the least recently used files."""
 
     def __init__(self) -> None:
-        self._kept: LRUCache[tuple[str, KnownFile], bytes] = LRUCache(_ENDS_BYTES, getsizeof=len)
+        self._kept: LRUCache[tuple[str, KnownFile], bytes] = LRUCache(_CACHE_BYTES, getsizeof=len)
         self._lock = threading.Lock()
 
     def read(self, file: tuple[str, KnownFile], at: int, length: int) -> bytes | None:
-        """A range of a file, if it is kept."""
+        """A range of a file; None if it is not cached."""
         with self._lock:
             data = self._kept.get(file, b"")
         begin = at - (file[1].size - len(data))
         return data[begin : begin + length] if begin >= 0 else None
 
     def keep(self, file: tuple[str, KnownFile], at: int, data: bytes) -> None:
-        """A range that reaches the end of its file, or what is kept of it; other ranges are not kept."""
+        """Cache a range that ends where the file, or the cached end of the file, does; ignore any other range."""
         with self._lock:
             kept = self._kept.get(file, b"")
             reaches = file[1].size - len(kept) == at + len(data)
-            # Without a time, a file cannot be told from the one that replaces it.
+            # Without a modification time, a file cannot be distinguished from its replacement.
             if file[1].modified is None or not reaches or len(kept) + len(data) > _LARGEST_END:
                 return
             self._kept[file] = data + kept
@@ -84,7 +85,7 @@ _ENDS: dict[str, _Ends] = {}
 
 
 class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is untyped
-    """The read-only verbs that DuckDB calls."""
+    """The read-only methods that DuckDB calls."""
 
     cachable = False
 
@@ -99,7 +100,7 @@ class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is
         return path.removeprefix(f"{self.protocol}://")
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """The path itself, brackets around wildcards taken off: planned files are named one by one."""
+        """The path itself, with wildcards unescaped: a scan lists each of its files."""
         plain = self._path(path)
         for wild in "[*?":
             plain = plain.replace(f"[{wild}]", wild)
@@ -116,7 +117,7 @@ class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is
         return {"name": plain, "size": self._files[plain].size, "type": "file"}
 
     def modified(self, path: str) -> datetime.datetime:
-        # DuckDB's cache of ranges compares this instant: a file that was replaced is read anew.
+        # DuckDB's cache compares this time to detect a replaced file.
         return _EPOCH + datetime.timedelta(microseconds=(self._files[self._path(path)].modified or 0) // 1000)
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.RawIOBase:
@@ -127,7 +128,7 @@ class _TableFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec is
 class _RangedFile(io.RawIOBase):
     """A file of known size; each read is one ranged request.
 
-    DuckDB's threads share a file, each of them says where it reads and then reads: every thread has a place of its own.
+    DuckDB's threads share one object and call ``seek`` and then ``read``, so each thread has its own position.
     """
 
     def __init__(self, storage: Storage, path: str, known: KnownFile, ends: _Ends) -> None:
@@ -135,9 +136,8 @@ class _RangedFile(io.RawIOBase):
         self._storage = storage
         self._path = path
         self._known = known
-        self._size = known.size
         self._ends = ends
-        self._places = threading.local()
+        self._position = threading.local()
 
     def readable(self) -> bool:
         return True
@@ -146,16 +146,17 @@ class _RangedFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return getattr(self._places, "at", 0)
+        return getattr(self._position, "offset", 0)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        at: int = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size}[whence]
-        self._places.at = at
+        at: int = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._known.size}[whence]
+        self._position.offset = at
         return at
 
     def read(self, size: int = -1) -> bytes:
         at = self.tell()
-        length = self._size - at if size < 0 else min(size, self._size - at)
+        rest = self._known.size - at
+        length = rest if size < 0 else min(size, rest)
         data = self._ends.read((self._path, self._known), at, length) if length > 0 else b""
         try:
             if data is None:
@@ -166,5 +167,5 @@ class _RangedFile(io.RawIOBase):
                 f"{self._storage.uri_of(self._path)} has gone since it was planned. Open the table again with "
                 f'zskip.open("{self._storage.uri}"), and plan anew.'
             ) from error
-        self._places.at = at + len(data)
+        self._position.offset = at + len(data)
         return data

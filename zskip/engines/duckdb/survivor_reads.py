@@ -24,9 +24,9 @@ __all__ = ["Values", "default_alias", "read_survivors"]
 
 
 class Values:
-    """The statement's own parameters and those of the reads, in the one style that the statement uses.
+    """The parameters of a statement and of the reads in it, all by name or all by position, as the statement has them.
 
-    ``takes``: whether DuckDB takes parameters for it at all.
+    ``takes``: whether DuckDB accepts parameters for this kind of statement.
     """
 
     def __init__(self, params: Sequence[Any] | Mapping[str, Any] | None, takes: bool) -> None:
@@ -40,11 +40,11 @@ class Values:
 
     @property
     def all(self) -> Mapping[str, Any] | Sequence[Any] | None:
-        """As DuckDB takes them."""
+        """All parameters, in the form that DuckDB takes."""
         return (self._values or None) if self._named else list(self._values.values())
 
     def require(self, names: Collection[str], statement: str) -> None:
-        """Raise `UnknownParameter` for one of a statement's parameters without a value, or a value without one."""
+        """Raise `UnknownParameter` for a parameter without a value, and for a value without a parameter."""
         if not self.takes:
             return
         wanted, given = ({name.lower(): name for name in some} for some in (names, self._values))
@@ -55,11 +55,11 @@ class Values:
             raise UnknownParameter(f"The statement has no parameter for the value {value}.", statement)
 
     def numbered(self) -> str:
-        """The next ``?`` by its number, beside which other parameters can stand."""
+        """The next ``?`` as a numbered parameter, since DuckDB does not accept ``?`` beside other parameters."""
         return f"${next(self._marks)}"
 
     def add(self, value: Any) -> str:
-        """One more parameter: how the statement names it."""
+        """Add a parameter, and return its name in the statement, as ``$3``."""
         number = len(self._values) + 1
         name = str(number)
         if self._named:
@@ -68,7 +68,7 @@ class Values:
         return f"${name}"
 
     def add_list(self, values: Sequence[str | None]) -> str:
-        """One more list of texts, as a parameter where the statement takes any."""
+        """Add a list of strings as a parameter, and return its name, or a literal if there can be no parameters."""
         return self.add(list(values)) if self.takes else _literals(values)
 
 
@@ -81,35 +81,31 @@ def read_survivors(
     of_files: bool = False,
     guard: str = UNGUARDED,
 ) -> str:
-    """A read of a scan's files. ``uniform``: as the snapshot has it · ``of_files``: as in `uniform_read` ·
+    """A read of a scan's files, for FROM. ``uniform``: as in the snapshot · ``of_files``: as in `uniform_read` ·
     ``guard``: as in `native_scan`."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, scan.schema) else schema
-    # A column of that name would hide the numbers of rows by which a file that is read alone is read.
+    # `uniform_read` filters a single file by DuckDB's file_row_number, which a column of that name would hide.
     uniform = uniform and form is None and "file_row_number" not in {name.lower() for name in schema.names}
     if files and uniform and not scan.partition_by:
-        listed = without_patterns(files)
-        paths_sql = values.add_list(listed)
-        alone = len(listed) == 1
-        read = uniform_read(paths_sql, stored, scan.rows, alone=alone, of_files=of_files, guard=guard)
-    else:
-        # DuckDB 2.0 fails, and its database with it, on a list with NULL that it pushes down to a struct's field where
-        # files are read by schema=. Nothing is pushed down to a field of a struct that is read whole.
-        structs = [field.name for field in schema if t.is_struct(field.type)]
-        select = native_scan(
-            files,
-            stored,
-            partition_by=scan.partition_by,
-            rows=scan.rows,
-            schema_parameter=None,
-            whole=structs,
-            form=form,
-            uniform=uniform,
-            guard=guard,
-        )
-        given = {name: values.add_list(value) for name, value in select.parameters.items()}
-        read = f"({re.sub(_PARAMETER, lambda found: given[found[1]], select.sql)})"
-    return read
+        paths = values.add_list(without_patterns(files))
+        return uniform_read(paths, stored, scan.rows, alone=len(files) == 1, of_files=of_files, guard=guard)
+    # With schema=, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
+    # It pushes nothing down to fields of structs that are read completely.
+    structs = [field.name for field in schema if t.is_struct(field.type)]
+    select = native_scan(
+        files,
+        stored,
+        partition_by=scan.partition_by,
+        rows=scan.rows,
+        schema_parameter=None,
+        whole=structs,
+        form=form,
+        uniform=uniform,
+        guard=guard,
+    )
+    names = {name: values.add_list(value) for name, value in select.parameters.items()}
+    return f"({re.sub(_PARAMETER, lambda match: names[match[1]], select.sql)})"
 
 
 _PARAMETER = re.compile(r"\$(zskip_files\w*)")
@@ -120,7 +116,7 @@ def _literals(texts: Sequence[str | None]) -> str:
 
 
 def default_alias(place: Place) -> str:
-    """The name under which a path in FROM is known: its last part, up to a dot that does not begin it.
+    """The alias that DuckDB gives to a path in FROM: its last part, up to a dot after the first character.
 
     >>> default_alias(Place("lake/conn.v2/", "'", 0, 0, False, False))
     '"conn"'
