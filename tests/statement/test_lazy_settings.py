@@ -151,3 +151,21 @@ def test_a_table_that_is_read_whole_may_have_pruned_others(
     con.execute("SET TimeZone = 'Asia/Tokyo'")
     with pytest.raises(duckdb.InvalidInputException, match="planned this relation under TimeZone = 'UTC'"):
         relation.fetchall()
+
+
+def test_settings_are_asked_for_again_after_a_set_in_an_open_transaction(
+    lake: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    text = f"SELECT a FROM '{lake}/t' WHERE c = 's050'"
+    assert zskip.sql(text, con).fetchall() == [(50,)]
+    con.begin()
+    con.execute("CREATE TABLE kept AS SELECT 1 AS x")
+    con.execute("SET default_collation = 'nocase'")
+    in_order = f"SELECT a FROM '{lake}/t' WHERE a < 60 AND c >= 's050' ORDER BY a DESC LIMIT 3"
+    for _ in range(2):
+        assert sorted(zskip.sql(text, con).fetchall()) == [(50,), (170,)]
+        assert zskip.sql(in_order, con).fetchall() == [(59,), (58,), (57,)]
+    con.commit()
+    assert con.execute("FROM kept").fetchall() == [(1,)]
+    con.execute("RESET default_collation")
+    assert zskip.sql(text, con).fetchall() == [(50,)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -103,14 +104,17 @@ class JoinedTable:
 
     @property
     def _rows(self) -> int:
-        known: int | None = pc.sum(self.survivors.rows).as_py()
-        return known or 0
+        known: int = self.survivors.once("rows", lambda: pc.sum(self.survivors.rows).as_py() or 0)
+        return known
 
     @property
     def expected_rows(self) -> float:
         """The expected number of rows that satisfy its conditions and keys."""
         if self.keys:
             return self._rows * _MATCHING_SHARE
+        return self.survivors.once("expected rows", self._expected_rows)
+
+    def _expected_rows(self) -> float:
         file_rows = np.asarray(pc.fill_null(self.survivors.rows, 0))[: len(self.survivors.all_match)]
         return float(file_rows @ np.where(self.survivors.all_match, 1.0, _MATCHING_SHARE))
 
@@ -213,16 +217,43 @@ def _prune_by_bounds(source: JoinedTable, table: JoinedTable, join: JoinKeys) ->
     # Files that the index does not know may hold any key.
     if not len(survivors.numbers) or len(survivors) in (len(survivors.index), 0) or survivors.changes:
         return
-    keys, ranges = _ranges(source, join.key), _ranges(table, join.column)
-    if keys is None or ranges is None or keys.lower.null_count or keys.upper.null_count:
-        return
-    bounds = _cast(pa.array([pc.min(keys.lower), pc.max(keys.upper)], keys.lower.type), ranges.lower.type)
+    bounds = survivors.once(("bounds", join.key), lambda: _bounds(source, join.key))
     if bounds is not None:
-        beyond = pc.or_kleene(pc.greater(ranges.lower, bounds[1]), pc.less(ranges.upper, bounds[0]))
-        kept = ~np.asarray(pc.fill_null(beyond, False))
-        if join.nulls and (join.padded or pc.any(pc.fill_null(keys.has_null, True)).as_py()):
-            kept |= np.asarray(pc.fill_null(ranges.has_null, True))
-        table.keep_only(kept, f"join with {source.name} by bounds of {join.key}")
+        nulls = join.nulls and (join.padded or bounds.has_null)
+        met = table.survivors.once(
+            ("met", join.column, bounds.lower, bounds.upper, nulls), lambda: _met(table, join.column, bounds, nulls)
+        )
+        if met is not None:
+            table.keep_only(met, f"join with {source.name} by bounds of {join.key}")
+
+
+class _Bounds(NamedTuple):
+    """Bounds of the keys in a table's survivors, and whether NULL may be among them."""
+
+    lower: pa.Scalar
+    upper: pa.Scalar
+    has_null: bool
+
+
+def _bounds(table: JoinedTable, name: str) -> _Bounds | None:
+    """None if those of some file are unknown."""
+    keys = _ranges(table, name)
+    if keys is None or keys.lower.null_count or keys.upper.null_count:
+        return None
+    return _Bounds(pc.min(keys.lower), pc.max(keys.upper), pc.any(pc.fill_null(keys.has_null, True)).as_py())
+
+
+def _met(table: JoinedTable, name: str, keys: _Bounds, nulls: bool) -> np.ndarray | None:
+    """A flag for each file of a table: whether it may hold one of the keys, or NULL if ``nulls``."""
+    ranges = _ranges(table, name)
+    if ranges is None:
+        return None
+    bounds = _cast(pa.array([keys.lower, keys.upper], keys.lower.type), ranges.lower.type)
+    if bounds is None:
+        return None
+    beyond = pc.or_kleene(pc.greater(ranges.lower, bounds[1]), pc.less(ranges.upper, bounds[0]))
+    met = ~np.asarray(pc.fill_null(beyond, False))
+    return met | np.asarray(pc.fill_null(ranges.has_null, True)) if nulls else met
 
 
 def _ranges(table: JoinedTable, name: str) -> Ranges | None:

@@ -15,10 +15,12 @@ moment. So the text itself compares the settings: an option of the read is an ex
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -29,7 +31,7 @@ from zskip.engines.duckdb.table_places import Place, Word
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["guard", "settings_read"]
+__all__ = ["OutdatedGuard", "asking_again", "guard", "settings_read"]
 
 _OF_TEXTS = ("default_collation", "old_implicit_casting")
 _OF_ZONES = ("TimeZone", "Calendar")
@@ -114,11 +116,37 @@ def _of_value(value: Any) -> Collection[str]:
     return () if naive else _ALL
 
 
+_PLANNED = "zskip.sql planned this relation under"
+_ASKED: WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, str]] = WeakKeyDictionary()
+
+
+class OutdatedGuard(Exception):
+    """A connection has other settings by now than those that a guard took it to have."""
+
+
 def guard(names: Sequence[str], con: duckdb.DuckDBPyConnection) -> str:
-    """An expression in SQL that is FALSE while these settings are as they are now, and raises otherwise."""
-    read = [f"CAST(current_setting({literal(name)}) AS VARCHAR){_SHORTENED.get(name, '')}" for name in names]
-    (values,) = con.execute(f"SELECT {', '.join(read)}").fetchall()
-    same = " AND ".join(f"{one} = {literal(value)}" for one, value in zip(read, values, strict=True))
-    planned = ", ".join(f"{name} = {literal(value)}" for name, value in zip(names, values, strict=True))
-    message = f"zskip.sql planned this relation under {planned}. Make the relation again after a SET."
+    """An expression in SQL that is FALSE while these settings are as they were when the connection was last asked for
+    them, and raises otherwise: `asking_again` then has them asked for anew."""
+    read = {name: f"CAST(current_setting({literal(name)}) AS VARCHAR){_SHORTENED.get(name, '')}" for name in names}
+    asked = _ASKED.setdefault(con, {})
+    if not asked.keys() >= read.keys():
+        (values,) = con.execute(f"SELECT {', '.join(read.values())}").fetchall()
+        asked.update(zip(read, values, strict=True))
+    same = " AND ".join(f"{one} = {literal(asked[name])}" for name, one in read.items())
+    planned = ", ".join(f"{name} = {literal(asked[name])}" for name in names)
+    message = f"{_PLANNED} {planned}. Make the relation again after a SET."
     return f"CASE WHEN {same} THEN false ELSE error({literal(message)}) END"
+
+
+@contextmanager
+def asking_again(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Raise `OutdatedGuard` where a guard raises, and forget what it took the connection's settings to be."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.InvalidInputException as error:
+        if _PLANNED not in str(error):
+            raise
+        _ASKED.pop(con, None)
+        raise OutdatedGuard(str(error)) from error

@@ -29,7 +29,7 @@ from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.pruned_tables import PrunedTable, pruned_tables
 from zskip.engines.duckdb.relation import opened
-from zskip.engines.duckdb.settings_guard import guard, settings_read
+from zskip.engines.duckdb.settings_guard import OutdatedGuard, asking_again, guard, settings_read
 from zskip.engines.duckdb.stubs import names_file_columns
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
 from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table_places, tokens
@@ -181,16 +181,10 @@ def _run(
     parsed = _parsed(one, catalog)
     try:
         with _one_transaction(con) if not parsed.settled else _no_transaction():
-            rewritten = _worth_rewriting(parsed, con, params, freshness)
-            scans = [planned.scan for _, planned in rewritten.plans]
-            with pointing_at(text, rewritten.sql), naming_bad_files(*scans):
-                relation = con.sql(rewritten.sql, params=rewritten.parameters)
-                if relation is None:
-                    return relation
-                # Only a query does nothing while DuckDB is asked for its names.
-                if one.kind == "SELECT":
-                    relation = named_as_written(relation, con, one.query, params, parsed.schemas)
-                return relation if parsed.settled else _kept(relation)
+            try:
+                return _relation(parsed, con, params, freshness, text)
+            except OutdatedGuard:
+                return _relation(parsed, con, params, freshness, text)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
         if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
@@ -201,6 +195,26 @@ def _run(
                 f"There is no table with the name {name}, but a zskip table at the path {name}: FROM '{name}' reads it."
             ) from None
         raise
+
+
+def _relation(
+    parsed: _Parsed,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    freshness: str,
+    text: str,
+) -> duckdb.DuckDBPyRelation:
+    """What a statement gives. Raises `OutdatedGuard`, once after a SET."""
+    rewritten = _worth_rewriting(parsed, con, params, freshness)
+    scans = [planned.scan for _, planned in rewritten.plans]
+    with pointing_at(text, rewritten.sql), naming_bad_files(*scans), asking_again(con):
+        relation = con.sql(rewritten.sql, params=rewritten.parameters)
+        if relation is None:
+            return relation
+        # Only a query does nothing while DuckDB is asked for its names.
+        if parsed.one.kind == "SELECT":
+            relation = named_as_written(relation, con, parsed.one.query, params, parsed.schemas)
+        return relation if parsed.settled else _kept(relation)
 
 
 def _kept(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
