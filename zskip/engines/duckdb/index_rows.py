@@ -15,7 +15,7 @@ __all__ = ["with_index_rows"]
 
 
 def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Values) -> str:
-    """The read of the other files, which may be empty, UNION ALL the index rows, with all columns of the table."""
+    """The read of the other files, which may be empty, UNION ALL the index rows, with the columns of a schema."""
     standing = _of_groups(rows, schema, values) if len(rows.rows) > 1 else _of_one_group(rows, schema)
     if not read:
         return f"({standing})"

@@ -20,10 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import pyarrow as pa
+
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Word, calls, table_places, tokens, unquoted
 
-__all__ = ["is_named", "names_its_columns"]
+__all__ = ["named_columns", "names_its_columns"]
 
 # Keywords after which columns are reached by their names alone; an unknown one may have another meaning.
 _KEYWORDS = frozenset(
@@ -51,9 +53,11 @@ _READS_NAMES = frozenset({"alias", "columns", "query", "query_table", "typeof", 
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-def is_named(column: str, statement: str) -> bool:
-    """Whether the text may name a column; of names that must be quoted that is not known, and they count as named."""
-    return not _PLAIN_NAME.fullmatch(column) or column.lower() in _words_of(statement)
+def named_columns(schema: pa.Schema, statement: str) -> pa.Schema:
+    """The columns that the text may name, or the first column if it names none; with them those whose names must be
+    quoted, as they may be written in several ways."""
+    named = [one for one in schema if not _PLAIN_NAME.fullmatch(one.name) or one.name.lower() in _words_of(statement)]
+    return pa.schema(named or list(schema)[:1])
 
 
 @lru_cache(maxsize=64)

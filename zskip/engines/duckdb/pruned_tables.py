@@ -42,13 +42,15 @@ _MANY_JOINED = 3
 @dataclass(frozen=True, slots=True)
 class PrunedTable:
     """``beside``: rows that represent files answered by the index · ``reasons``: what each rule skipped ·
-    ``read``: the types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows."""
+    ``read``: the types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows ·
+    ``named``: the statement needs the columns alone that its text may name."""
 
     survivors: Survivors
     beside: IndexRows | None
     reasons: tuple[str, ...]
     read: tuple[pa.DataType, ...] = ()
     ordered: bool = False
+    named: bool = False
 
     @property
     def gains(self) -> bool:
@@ -58,12 +60,16 @@ class PrunedTable:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The inputs of the rules of `zskip.statement`, from DuckDB's plan of a statement over stubs."""
+    """The inputs of the rules of `zskip.statement`, from DuckDB's plan of a statement over stubs.
+
+    ``named``: the stubs had the columns alone that the text may name.
+    """
 
     scans: Sequence[Scan] = ()
     joins: Sequence[JoinKeys] = ()
     first: Sequence[FirstRows] = ()
     aggregates: Sequence[Aggregates] = ()
+    named: bool = False
 
 
 def pruned_tables(
@@ -147,7 +153,7 @@ def _rules(
     scans = root.scans(columns)
     if scans is None:
         return _Rules()
-    return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns))
+    return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns), named)
 
 
 def _by_its_rows(
@@ -172,8 +178,8 @@ def _by_its_rows(
             beside = rows_of_index(survivors, asked) if asked.place == place else None
             if beside is not None:
                 reasons.append(f"count, min and max: {beside.files:,} files answered by the index")
-                return PrunedTable(beside.rest, beside, tuple(reasons), types, ordered)
-    return PrunedTable(survivors, None, tuple(reasons), types, ordered)
+                return PrunedTable(beside.rest, beside, tuple(reasons), types, ordered, rules.named)
+    return PrunedTable(survivors, None, tuple(reasons), types, ordered, rules.named)
 
 
 def _as_stub(place: Place, stub: Stub) -> str:

@@ -26,6 +26,7 @@ from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
 from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.index_rows import with_index_rows
+from zskip.engines.duckdb.named_columns import named_columns
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.pruned_tables import PrunedTable, pruned_tables
 from zskip.engines.duckdb.relation import opened
@@ -362,7 +363,8 @@ def _rewritten(
         if table.beside is None or len(table.survivors) or guarding != UNGUARDED:
             read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
         if table.beside is not None:
-            read = with_index_rows(read, table.beside, index.snapshot.schema.arrow, values)
+            schema = index.snapshot.schema.arrow
+            read = with_index_rows(read, table.beside, named_columns(schema, text) if table.named else schema, values)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
         read = f"SELECT * FROM {read}" if place.bare else read

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from zskip.engines.duckdb.duckdb_types import duckdb_type
-from zskip.engines.duckdb.named_columns import is_named
+from zskip.engines.duckdb.named_columns import named_columns
 from zskip.engines.duckdb.table_places import Word
 from zskip.expr.sql_literals import identifier
 from zskip.statement.plan_tree import Node, StubColumns, places_scanned_once, read_tree
@@ -63,8 +63,9 @@ class Stub:
 def make_stubs(schemas: Sequence[pa.Schema], statement: str, *, named: bool = False) -> list[Stub]:
     """The stubs of the tables of a statement, one for each of their schemas. ``named``: with the columns alone that
     the text may name, or the first column if it names none."""
+    found = (named_columns(one, statement) if named else one for one in schemas)
     # Not by schemas, which have no hash where an extension type in them has none.
-    return _stubs(tuple(_columns(one, statement if named else None) for one in schemas), statement)
+    return _stubs(tuple(_Columns(tuple(one.names), tuple(map(duckdb_type, one.types))) for one in found), statement)
 
 
 class _Columns(NamedTuple):
@@ -72,12 +73,6 @@ class _Columns(NamedTuple):
 
     names: tuple[str, ...]
     types: tuple[str, ...]
-
-
-def _columns(schema: pa.Schema, statement: str | None) -> _Columns:
-    fields = [field for field in schema if statement is None or is_named(field.name, statement)]
-    fields = fields or list(schema)[:1]
-    return _Columns(tuple(field.name for field in fields), tuple(duckdb_type(field.type) for field in fields))
 
 
 @lru_cache(maxsize=64)
