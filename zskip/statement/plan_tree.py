@@ -74,10 +74,14 @@ class Node:
                     renamed = [_renamed(text, stubs[place].printed) for text in (*_split(filters), *above)]
                     readable = tuple(text for text in renamed if text is not None)
                     found.append(Scan(place, readable, len(readable) == len(renamed)))
-            # Operators other than filters output rows of their own, to which a condition above them applies.
-            below = (*above, node.info.get("Expression", "")) if node.name == "FILTER" else ()
+            below = _filters_below(node, above)
             pending += [(child, below) for child in reversed(node.children)]
         return found
+
+
+def _filters_below(node: Node, above: tuple[str, ...]) -> tuple[str, ...]:
+    """The conditions that apply to an operator's input. Operators other than filters output rows of their own."""
+    return (*above, node.info.get("Expression", "")) if node.name == "FILTER" else ()
 
 
 def read_tree(plans: Any, stubs: Sequence[str]) -> Node:
