@@ -5,8 +5,9 @@ The proof, the residual and the engine then all use the same values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -109,6 +110,32 @@ _ENDS_VALUE = {
 }
 
 
+class _Parameter(NamedTuple):
+    """A parameter in the text. ``key``: its name or number as text, or the position of a ``?``, from 0 · ``start`` and
+    ``end``: its half-open range of characters · ``after_in``: whether IN precedes it."""
+
+    key: int | str
+    start: int
+    end: int
+    after_in: bool
+
+
+def _found_parameters(tokens: Sequence[Token]) -> Iterator[_Parameter]:
+    position = 0
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1].token_type if index else None
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        after_in = before is TokenType.IN
+        if token.token_type is TokenType.PLACEHOLDER:
+            yield _Parameter(position, token.start, token.end + 1, after_in)
+            position += 1
+        elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and following and token.text in ("$", ":"):
+            if following.start == token.end + 1 and before not in _ENDS_VALUE:
+                yield _Parameter(following.text, token.start, following.end + 1, after_in)
+        elif token.token_type is TokenType.VAR and token.text.startswith("$") and len(token.text) > 1:
+            yield _Parameter(token.text[1:], token.start, token.end + 1, after_in)
+
+
 def _parameters(
     source: SourceText,
     tokens: Sequence[Token],
@@ -121,28 +148,7 @@ def _parameters(
     ordered = [] if params is None or isinstance(params, Mapping) else list(params)
     used: set[object] = set()
     numbers = stand_ins(source.original)
-    position = 0
-    index = 0
-    while index < len(tokens):
-        token = tokens[index]
-        following = tokens[index + 1] if index + 1 < len(tokens) else None
-        start, end = token.start, token.end + 1
-        key: int | str | None = None
-        after_in = index > 0 and tokens[index - 1].token_type is TokenType.IN
-        if token.token_type is TokenType.PLACEHOLDER:
-            key = position
-            position += 1
-        elif token.token_type in (TokenType.PARAMETER, TokenType.COLON) and following and token.text in ("$", ":"):
-            after_value = index > 0 and tokens[index - 1].token_type in _ENDS_VALUE
-            if following.start == token.end + 1 and not after_value:
-                key = following.text
-                end = following.end + 1
-                index += 1
-        elif token.token_type is TokenType.VAR and token.text.startswith("$") and len(token.text) > 1:
-            key = token.text[1:]
-        index += 1
-        if key is None:
-            continue
+    for key, start, end, after_in in _found_parameters(tokens):
         written, span = source.text[start:end], source.span(start, end)
         if isinstance(key, str) and key.isdigit() and len(key) < 10 and not isinstance(params, Mapping):
             key = int(key) - 1
