@@ -22,7 +22,7 @@ from zskip.errors import CommitConflict, InvalidOption
 from zskip.plan import find_survivors
 from zskip.receipts import Clustered
 from zskip.schema import Schema
-from zskip.storage import Storage
+from zskip.storage import Storage, undone_on_error
 from zskip.tablelog import Index, Snapshot, changes, commit, index_files, latest_version, load, refresh
 from zskip.tablelog.freshness import data_files
 from zskip.writer import WriteOptions, storable_schema
@@ -66,12 +66,9 @@ def cluster_folder(
         backend.rows_of_scan(find_survivors(index, None).scan), storage, schema, options, None, None, None
     )
     undo = removal(storage, written)
-    try:
+    with undone_on_error(undo):
         require_same_rows(index, numbers, written)
         _require_unchanged(index)
-    except BaseException:
-        undo()
-        raise
     made = commit(
         storage,
         base,

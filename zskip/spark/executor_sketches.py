@@ -12,7 +12,7 @@ from zskip.sketches import named_sketches
 from zskip.spark.executor_footers import chunks_of, on_executors
 from zskip.spark.hadoop import HadoopStorage
 from zskip.stats import DataFiles
-from zskip.storage import Storage
+from zskip.storage import Storage, undone_on_error
 from zskip.tablelog import SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
@@ -41,13 +41,10 @@ def sketched(
     files = replace(files, id=new_ids(len(files)))
     paths = files.path.to_pylist()
     drafts = Drafts(storage)
-    try:
+    with undone_on_error(drafts.discard):
         read = partial(keys_of_file, storage, schema, tuple(options.partition_by), names)
         keys = map_items(spark, storage, read, paths, options)
         return files, segments_of(drafts, names, keys, paths, files.id.to_numpy(), options)
-    except BaseException:
-        drafts.discard()
-        raise
 
 
 def map_items(

@@ -31,7 +31,7 @@ from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import column, read_files
 from zskip.spark.spark_session import require_session, setting
 from zskip.spark.spark_types import arrow_schema, spark_schema
-from zskip.storage import Storage, abandon
+from zskip.storage import Storage, abandon, undone_on_error
 from zskip.tablelog import Index
 from zskip.writer import Routing, WriteOptions, Written, storable_schema
 from zskip.writer.backend import Backend
@@ -166,11 +166,8 @@ def _write(
         routing = routing.extended(sampled.keys, _one_file(routing, schema))
     length = rows_per_file or max(1, sampled.total)
     files = staging.write(df, storage, schema, options, routing, sampled, length, slots)
-    try:
+    with undone_on_error(partial(abandon, storage, files.path.to_pylist())):
         files, sketches = sketched(df.sparkSession, storage, schema, options, files)
-    except BaseException:
-        abandon(storage, files.path.to_pylist())
-        raise
     return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length, sketches)
 
 

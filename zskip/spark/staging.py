@@ -21,7 +21,7 @@ from zskip.spark.sampling import Sampled
 from zskip.spark.sort_order import arranged
 from zskip.spark.spark_session import setting
 from zskip.stats import DataFiles, FileStatistics
-from zskip.storage import Storage, abandon
+from zskip.storage import Storage, abandon, undone_on_error
 from zskip.writer import FileGroups, Routing, WriteOptions, least_rows, slot_label, slots_per_file
 from zskip.writer.options import ROW_GROUP_ROWS
 
@@ -63,13 +63,11 @@ def write(
     staged = f"_zskip/staging-{identity}"
     moved: list[str] = []
     try:
-        if sampled.total:
-            _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file, groups)
-            _move(storage, staged, options, identity, slots, groups, moved)
-        return _data_files(rows, storage, schema, moved)
-    except BaseException:
-        abandon(storage, moved)
-        raise
+        with undone_on_error(lambda: abandon(storage, moved)):
+            if sampled.total:
+                _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file, groups)
+                _move(storage, staged, options, identity, slots, groups, moved)
+            return _data_files(rows, storage, schema, moved)
     finally:
         _clear(storage, staged)
 

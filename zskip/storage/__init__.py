@@ -7,6 +7,6 @@
 from __future__ import annotations
 
 from zskip.storage.opening import open_storage
-from zskip.storage.storage import Listing, Storage, abandon
+from zskip.storage.storage import Listing, Storage, abandon, undone_on_error
 
-__all__ = ["Listing", "Storage", "abandon", "open_storage"]
+__all__ = ["Listing", "Storage", "abandon", "open_storage", "undone_on_error"]

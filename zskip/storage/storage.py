@@ -7,8 +7,8 @@ and fsync on a local disk, and a conditional put in an object store.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -22,7 +22,7 @@ from zskip.errors import UnsafePath
 if TYPE_CHECKING:
     import fsspec
 
-__all__ = ["PARQUET_ENDINGS", "Listing", "Storage", "abandon", "table_path", "unsafe_paths"]
+__all__ = ["PARQUET_ENDINGS", "Listing", "Storage", "abandon", "table_path", "undone_on_error", "unsafe_paths"]
 
 # The file name extensions of Parquet, compared without regard to case.
 PARQUET_ENDINGS = (".parquet", ".parq", ".pq")
@@ -170,6 +170,16 @@ def abandon(storage: Storage, paths: Sequence[str]) -> None:
     """
     with suppress(OSError):
         storage.delete(paths)
+
+
+@contextmanager
+def undone_on_error(undo: Callable[[], object]) -> Iterator[None]:
+    """Call ``undo`` if the ``with`` block raises, after an interrupt too."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def table_path(path: str) -> str:

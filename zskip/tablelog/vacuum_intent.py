@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from zskip.errors import DamagedIndex, FilesRemoved
-from zskip.storage.storage import Storage, abandon
+from zskip.storage.storage import Storage, abandon, undone_on_error
 from zskip.tablelog.log import LOG
 
 __all__ = ["INTENT_LASTS", "VacuumIntent", "declared", "intents"]
@@ -57,12 +58,10 @@ def declared(storage: Storage, horizon: int, kept_from: int) -> Iterator[Callabl
                 f"{storage.uri}: this vacuum was suspended for too long and removed no files. Repeat it."
             )
 
-    try:
+    # After an error, the vacuum removes nothing more, so commits need not heed the intent.
+    with undone_on_error(partial(abandon, storage, [path])):
         storage.put(path, json.dumps({"horizon": horizon, "kept_from": kept_from}).encode())
         yield require_heeded
-    except BaseException:
-        abandon(storage, [path])  # the vacuum removes nothing more, so commits need not heed it
-        raise
     storage.delete([path])
 
 

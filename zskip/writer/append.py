@@ -16,7 +16,7 @@ from zskip.option_checks import require_number
 from zskip.receipts import Appended
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, named_sketches
-from zskip.storage import Storage, abandon
+from zskip.storage import Storage, abandon, undone_on_error
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
 from zskip.writer.backend import LOCAL, Backend, Rows
@@ -149,24 +149,24 @@ def append(
                 raise
         # Another writer extended the schema or changed the layout. The files can still be added if their schema fits.
         not_committed.clear()
-        newest = load(storage)
-        if newest.table_id != base.table_id:
-            remove()
-            raise CommitConflict(f"{storage.uri}: the table was replaced by another one. Open it, and append again.")
-        if newest.partition_by != base.partition_by:
-            remove()
-            raise CommitConflict(f"{storage.uri}: version {newest.version} has other partitions. Append again.")
-        base = newest
-        try:
+        with undone_on_error(remove):
+            base = _newest(storage, base)
             schema = Schema(appended(base.schema.arrow, schema.arrow))
-        except BaseException:
-            remove()
-            raise
     if not_committed:
         # The table already contains this batch: another writer committed it.
         remove()
         return snapshot, Appended(snapshot.version, 0, 0, 0)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
+
+
+def _newest(storage: Storage, base: Snapshot) -> Snapshot:
+    """The newest version. Raises `CommitConflict` if files written for ``base`` do not fit it."""
+    newest = load(storage)
+    if newest.table_id != base.table_id:
+        raise CommitConflict(f"{storage.uri}: the table was replaced by another one. Open it, and append again.")
+    if newest.partition_by != base.partition_by:
+        raise CommitConflict(f"{storage.uri}: version {newest.version} has other partitions. Append again.")
+    return newest
 
 
 def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:

@@ -18,7 +18,7 @@ from zskip.scan import Scan
 from zskip.schema import Schema
 from zskip.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
 from zskip.sketches.hashing import Hashes
-from zskip.storage import Storage
+from zskip.storage import Storage, undone_on_error
 from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.segments import new_ids, published, require_selective
@@ -72,15 +72,12 @@ def complete_sketches(
     if not new and not missing and not damaged:
         return base, ()
     drafts, built = Drafts(parts), tuple[SketchRecord, ...]()
-    try:
+    with undone_on_error(drafts.discard):
         for mask, names in missing.items():
             built += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts, backend)
         for record in built:
             if record.name in {each.name for each in new}:
                 require_selective(parts, record)
-    except BaseException:
-        drafts.discard()
-        raise
     with_new_ids = None
     if built and len(without_id):
         with_new_ids = replace(index.data_files().take(without_id), id=pa.array(ids[without_id]))
