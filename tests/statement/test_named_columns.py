@@ -80,6 +80,10 @@ TABLE t
 WITH e AS (FROM t) SELECT b FROM e
 SELECT a FROM t AS x(a)
 SELECT a FROM t count(a, b)
+SELECT b FROM t AS last(a, b)
+SELECT b FROM t last(a, b)
+SELECT b FROM (SELECT a AS c, b AS d FROM t) first(a, b)
+SELECT b FROM t JOIN u ON t.a = u.a JOIN v last(a, b) ON t.a = v.a
 SELECT a FROM 't' AS 'x' (a, b)
 WITH e(a) AS (SELECT b FROM t) SELECT a FROM e
 WITH c AS (SELECT a FROM t), e(x) AS MATERIALIZED (SELECT a FROM c) SELECT x FROM e

@@ -46,6 +46,7 @@ _NAMES = frozenset(
 _OPERATORS = frozenset(
     "= == <> != < <= > >= + - * / // % || :: ( ) , . ? $ ;".split()  # noqa: SIM905
 )
+_BEFORE_TABLES = frozenset({"FROM", "JOIN", "USING"})
 _END_FROM = frozenset({"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY"})
 _SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT"})
 _TAKE_FROM = frozenset({"EXTRACT", "SUBSTRING", "TRIM"})
@@ -92,7 +93,9 @@ def names_its_columns(statement: str) -> bool:
         )
         frame, text = stack[-1], word.text.upper()
         if text == "(":
-            if _names_positions(words, number):
+            is_list = _names_positions(words, number)
+            # A keyword may be a table's name: FROM t last(a, b).
+            if is_list or (frame.tables and words[number - 1].kind == "keyword" and before not in _BEFORE_TABLES):
                 return False
             inside = frame.tables and before in ("FROM", "JOIN", ",", "(")
             stack.append(_Frame(tables=inside, takes_from=before in _TAKE_FROM))
