@@ -1,7 +1,7 @@
 """Whole SQL statements over zskip tables: each table in FROM is replaced by a native read of its survivors.
 
-DuckDB's own planner says which conditions reach which scan: the statement is explained over empty stubs (`stubs`), and
-what the plan prints at a stub's scan prunes its table (`zskip.statement`). The text around the tables runs as it is.
+DuckDB's own planner decides which conditions apply to which scan: DuckDB explains the statement over empty stubs
+(`stubs`), and the conditions at a stub's scan prune its table (`zskip.statement`). The rest of the text is unchanged.
 
 | a statement                                                      | runs                                            |
 | ---------------------------------------------------------------- | ----------------------------------------------- |
@@ -59,10 +59,10 @@ _CLOCKS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A statement that reads the survivors alone.
+    """A statement that reads only the survivors.
 
-    ``plans``: by the text of each table, in the order of the text · ``reasons``: what each rule skipped of them, in
-    the same order · ``settled``: it means the same whenever it runs · ``gains``: it leaves out some file.
+    ``plans``: the text of each table and its plan, in textual order · ``reasons``: what each rule skipped in each
+    table, in the same order · ``settled``: it has the same meaning whenever it runs · ``gains``: it skips some file.
     """
 
     sql: str
@@ -83,7 +83,7 @@ class _Statement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """One statement and the zskip tables in it. ``settled``: it means the same whenever it runs."""
+    """One statement and the zskip tables in it. ``settled``: it has the same meaning whenever it runs."""
 
     one: _Statement
     words: Sequence[Word]
@@ -105,19 +105,19 @@ def sql(
     storage_options: Mapping[str, Any] | None = None,
     freshness: str = "list",
 ) -> duckdb.DuckDBPyRelation:
-    """Run a statement in which zskip tables stand by their identifier path, and read only the files that matter.
+    """Run a statement that names zskip tables by their paths, and read only the files that it needs.
 
     ``SELECT count(*) FROM 'lake/conn' c JOIN 'lake/dns' d USING (uid) WHERE c.src_ip = '10.47.1.100'``: each table is
     pruned by the conditions that DuckDB itself applies to it, through joins, subqueries and CTEs; everything else is
-    DuckDB's. ``con``: the connection, DuckDB's default one where it is None · ``params``: for ``?``, ``$1`` (a
+    DuckDB's. ``con``: the connection, or None for DuckDB's default one · ``params``: values for ``?``, ``$1`` (a
     sequence) or ``$name`` (a mapping) · ``tables``: names for tables or paths, as in ``FROM conn`` ·
-    ``storage_options``: for paths that are URLs · ``freshness``: "list" notices what has changed in folders that zskip
-    only indexes, "trust" does not list them. Several statements may stand in one text; ``params`` are the last
-    one's. A query gives a lazy relation, which reads the current versions; one that reads a clock, a macro, or tables
-    of the connection runs at once, as does a statement that is no query.
+    ``storage_options``: for paths that are URLs · ``freshness``: "list" detects changes in folders that zskip only
+    indexes, "trust" does not list them. The text may contain several statements; ``params`` belong to the last one.
+    A query returns a lazy relation over the current versions. A query that reads a clock, a macro, or tables of the
+    connection runs at once, and so does any other statement.
 
-    Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for what would change a table), `UnknownParameter`,
-    `SchemaError`, and `TableNotFound` for a path at which there is nothing; everything else is raised by DuckDB itself.
+    Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that would change a table),
+    `UnknownParameter`, `SchemaError`, and `TableNotFound` for a path without a table; DuckDB raises all other errors.
     """
     if not isinstance(statement, str):
         raise InvalidOption(f"A statement is SQL text, not {statement!r}.")
@@ -140,9 +140,9 @@ def rewrite(
     freshness: str = "list",
     prune: bool = True,
 ) -> Rewritten:
-    """What `sql` runs for one statement, with its plans; without ``prune``, one that reads every file of each table.
+    """The statement that `sql` runs for one statement, with its plans. Without ``prune``, it reads all files.
 
-    Remote tables are readable on ``con`` afterwards.
+    Makes remote tables readable on ``con``.
     """
     catalog = _catalog(con, tables, storage_options, freshness)
     found = _statements(con, statement)
@@ -219,7 +219,7 @@ def _relation(
 
 
 def _kept(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """The rows of a relation, which are read once, under the same names: DuckDB numbers those that occur twice."""
+    """The materialized rows of a relation, under the same names: DuckDB would number names that occur twice."""
     kept = relation.materialize()
     if kept.columns == relation.columns:
         return kept
@@ -234,7 +234,7 @@ def _no_transaction() -> Iterator[None]:
 
 @contextmanager
 def _one_transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """In the connection's open transaction, or in one of its own: one clock and one state of all tables."""
+    """Run the block in the connection's open transaction or in a new one, for one clock and one state of all tables."""
     import duckdb
 
     first, second = (con.execute("SELECT txid_current()").fetchall() for _ in range(2))
@@ -255,7 +255,7 @@ _MISSING = re.compile(r"Table with name (.+) does not exist!")
 
 
 def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | TableNotFound:
-    """Why DuckDB finds no table of a name that looks like one of zskip's."""
+    """The error for a name that refers to a zskip table by its form, but that DuckDB cannot find."""
     path = catalog.path_of(name)
     if path is None or open_index(path, catalog.options) is not None:
         start = statement.find(name)
@@ -298,7 +298,7 @@ def _span(text: str, excerpt: str) -> tuple[int, int] | None:
     at = caret.index("^") - len("LINE ") - len(number) - 2
     lines = text.splitlines(keepends=True)
     written = lines[int(number) - 1] if int(number) <= len(lines) else ""
-    # DuckDB cuts a long line: what it shows stands somewhere in it.
+    # DuckDB shortens a long line, so the excerpt is only a part of it.
     start = written.find(shown.removeprefix("...").removesuffix("..."))
     if start < 0 or at < 0:
         return None
@@ -321,14 +321,14 @@ _MOST_GAINLESS = 4096
 def _worth_rewriting(
     parsed: _Parsed, con: duckdb.DuckDBPyConnection, params: Sequence[Any] | Mapping[str, Any] | None, freshness: str
 ) -> Rewritten:
-    """The statement over its survivors. DuckDB is not asked for its plan again where that left every file to be read.
+    """The rewritten statement. Without pruning if it skipped no file before, over the same versions of its tables.
 
-    To read all files is right whatever has changed since, settings and macros too.
+    Reading all files is correct even if settings or macros have changed since.
     """
     states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
     key = hash((parsed.one.query, *states))
     rewritten = _rewritten(parsed, con, params, freshness, prune=key not in _GAINLESS)
-    # The time and the values of parameters decide what there is to gain.
+    # The clock and the values of parameters change which files can be skipped.
     if parsed.found and parsed.settled and params is None and not rewritten.gains:
         if len(_GAINLESS) >= _MOST_GAINLESS:
             _GAINLESS.clear()
@@ -368,7 +368,7 @@ def _rewritten(
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
         read = f"SELECT * FROM {read}" if place.bare else read
-        # An error of a later run shows one line of the text: on lines of their own, reads are not shown.
+        # The error of a later run shows one line of the text. On lines of their own, reads are not shown.
         edits.append((place.start, place.end, f"\n{read}\n"))
         plans.append((text[place.start : place.end], planned))
     gains = any(table.gains for table in tables)
@@ -381,7 +381,7 @@ def _guards(
     params: Sequence[Any] | Mapping[str, Any] | None,
     tables: Sequence[PrunedTable],
 ) -> list[str]:
-    """The guards of the reads of a statement that DuckDB binds again later."""
+    """The guard of each table's read. Only a statement that DuckDB binds again later needs any."""
     guards = [UNGUARDED] * len(tables)
     if not parsed.settled or not any(table.gains for table in tables):
         return guards
@@ -390,19 +390,20 @@ def _guards(
     if not names:
         return guards
     guarding = guard(names, con)
-    # DuckDB binds every table of a statement, but for those of a WITH that nothing reads.
+    # DuckDB binds every table of a statement except those in a CTE that is never read, so one guard is enough without
+    # WITH.
     if any(word.text.upper() == "WITH" for word in parsed.words):
         return [guarding if table.gains else UNGUARDED for table in tables]
     return [guarding, *guards[1:]]
 
 
 def _takes_parameters(one: _Statement) -> bool:
-    """Not the query that finds the values of a PIVOT, nor what is prepared for later."""
+    """Whether DuckDB accepts parameters: not for the query that finds the values of a PIVOT, nor for PREPARE."""
     return one.kind not in ("MULTI", "PREPARE")
 
 
 def _refuse_views(words: Sequence[Word], places: Sequence[Place], text: str) -> None:
-    """Refuse what DuckDB would keep: the files of today."""
+    """Raise `UnsupportedSql` for a view or macro, in which DuckDB would store the current list of files."""
     verbs = [word.text.upper() for word in words[:6]]
     if verbs[0] == "CREATE" and {"VIEW", "MACRO", "FUNCTION"} & set(verbs[1:]):
         raise UnsupportedSql(
@@ -414,7 +415,10 @@ def _refuse_views(words: Sequence[Word], places: Sequence[Place], text: str) -> 
 
 
 def _is_settled(one: _Statement, words: Sequence[Word], places: Places, tables: int) -> bool:
-    """Whether a statement reads nothing but so many zskip tables, constants, DuckDB's own functions, and no clock."""
+    """Whether a statement reads only zskip tables, constants and DuckDB's own functions, and no clock.
+
+    ``tables``: the number of zskip tables in it.
+    """
     if one.kind != "SELECT":
         return False
     if any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const"):
@@ -424,7 +428,7 @@ def _is_settled(one: _Statement, words: Sequence[Word], places: Places, tables: 
 
 @lru_cache(maxsize=1)
 def _own_functions() -> frozenset[str]:
-    """DuckDB's own functions, and the keywords before which a parenthesis may stand."""
+    """DuckDB's own functions, and its keywords, which may precede a parenthesis too."""
     import duckdb
 
     with duckdb.connect() as con:
