@@ -28,12 +28,17 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in tests/spark needs Spark. What needs Spark runs in one worker, in one Java machine."""
+    """Everything in tests/spark needs Spark. What needs Spark runs in one worker, in one Java machine.
+
+    The quick tests of any other file share a worker too, so that its fixtures are built once.
+    """
     for item in items:
         if item.path.is_relative_to(SPARK):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")
