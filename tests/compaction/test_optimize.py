@@ -61,7 +61,7 @@ APPENDS: dict[str, tuple[dict[str, Any], Append]] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if at % 2 else []) for at, name in enumerate(APPENDS)]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if at % 4 else []) for at, name in enumerate(APPENDS)]
 )
 def test_appends_of_every_kind_are_merged_cheaply_and_skipped_as_after_a_full_rewrite(
     name: str, tmp_path: Path

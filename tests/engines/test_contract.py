@@ -179,7 +179,7 @@ def scans(table: zskip.Table, name: str) -> Iterator[tuple[str, Callable[[], pa.
 @pytest.mark.parametrize(
     ("table", "name"),
     [
-        pytest.param(table, name, marks=[pytest.mark.slow] if (row + column) % 2 else [])
+        pytest.param(table, name, marks=[pytest.mark.slow] if (row + column) % 3 else [])
         for row, table in enumerate(TABLES)
         for column, name in enumerate(PREDICATES)
     ],

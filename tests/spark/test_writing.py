@@ -226,6 +226,7 @@ def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) 
         assert abs(read[0] - read[1]) < 0.05, column
 
 
+@pytest.mark.slow
 def test_either_engine_appends_to_deletes_from_and_optimizes_what_the_other_wrote(
     spark: SparkSession, tmp_path: Path, points: pa.Table
 ) -> None:

@@ -11,7 +11,7 @@ from tests.torture.races import race
 
 
 def test_racing_writers_make_a_serial_history(tmp_path: Path) -> None:
-    raced = race(str(tmp_path / "table"), None, writers=3, commits=4)
+    raced = race(str(tmp_path / "table"), None, writers=3, commits=2)
     assert raced.seen
 
 

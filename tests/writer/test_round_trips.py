@@ -59,8 +59,14 @@ def shown(rows: pa.Table) -> list[str]:
     return sorted(repr(row) for row in rows.to_pylist())
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("layout", ["auto", "zorder", "linear"])
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        pytest.param(name, layout, marks=[pytest.mark.slow] if (at + second) % 3 else [])
+        for at, name in enumerate(CASES)
+        for second, layout in enumerate(("auto", "zorder", "linear"))
+    ],
+)
 def test_every_type_comes_back(name: str, layout: str, tmp_path: Path) -> None:
     kind, values = CASES[name]
     column = [*values, None] * 6
