@@ -250,7 +250,7 @@ def test_strips_show_what_is_kept_after_a_change(browser: Any, hostile: zskip.Ta
     wait_for(
         browser,
         "const boxes = (name) => Array.from(Bokeh.documents[0].get_model_by_name(name).data.bottom);"
-        "const every = boxes('strip:' + arguments[0]), read = boxes('strip:' + arguments[0] + ':read');"
+        "const every = boxes('strip:' + arguments[0] + ':files'), read = boxes('strip:' + arguments[0] + ':read');"
         "return every.length > 0 && String(every.filter((_, file) => zskipPage.kept[file])) === String(read)",
         strip,
     )
@@ -316,14 +316,14 @@ def test_text_from_a_table_is_only_text(browser: Any, tmp_path: Path) -> None:
     assert not browser.execute_script("return document.body.dataset.harmed")
 
 
-def many_files(folder: Path, count: int, names: str = "ab", *, floats: bool = False) -> zskip.Table:
+def many_files(folder: Path, count: int, names: str = "ab", *, floats: bool = False, width: int = 2_000) -> zskip.Table:
     """The index of a table of so many files with random boxes: no data is written, and a page reads none."""
     random = np.random.default_rng(3)
     exact, none = pa.array(np.ones(count, bool)), pa.array(np.zeros(count, np.int64))
     columns = {}
     for name in names:
         lower = random.random(count) * 10**6 if floats else random.integers(0, 10**6, count)
-        upper = lower + (random.random(count) * 2_000 if floats else random.integers(0, 2_000, count))
+        upper = lower + (random.random(count) * width if floats else random.integers(0, width, count))
         columns[name] = ColumnStatistics(pa.array(lower), pa.array(upper), none, none, exact, exact)
     units = FileStatistics(pa.array(np.full(count, 100_000)), columns)
     paths = pa.array([f"part-{number}.parquet" for number in range(count)])
@@ -332,6 +332,108 @@ def many_files(folder: Path, count: int, names: str = "ab", *, floats: bool = Fa
     schema = Schema(pa.schema({name: pa.float64() if floats else pa.int64() for name in names}))
     commit(open_storage(str(folder)), None, "index", add=data, schema=schema, managed=False)
     return zskip.open(folder)
+
+
+SOURCE = "Bokeh.documents[0].get_model_by_name(arguments[0]).data"
+
+
+def test_many_files_are_drawn_as_one_image_and_as_boxes_when_few_are_in_sight(browser: Any, tmp_path: Path) -> None:
+    table = many_files(tmp_path / "many", 6_000)
+    where = "a BETWEEN 500000 AND 560000 AND b < 400000"
+    show(browser, table.explore(tmp_path / "page.html", where=where))
+    wait_for(browser, f"return {SOURCE}.image.length === 1", "picture:image")
+    bounds = {
+        name: [np.array(each) for each in browser.execute_script(
+            "const own = zskipPage.levels[0].bounds[arguments[0]]; return [[...own.lower], [...own.upper]]", name
+        )]
+        for name in "ab"
+    }  # fmt: skip
+    read = np.array(planned(table, where), bool)
+
+    def lit() -> Any:
+        """The pixels of files that are read: True, from the bottom up."""
+        image = browser.execute_script(
+            f"const [image] = {SOURCE}.image, lit = zskipPage.colors.lit; return [image.shape, [...image].map("
+            "(pixel) => pixel === lit ? 1 : 0).join('')]",
+            "picture:image",
+        )
+        return np.array(list(image[1]), int).reshape(image[0]).astype(bool)
+
+    def expected(keep: Any) -> Any:
+        shown = lit()
+        pixels = np.zeros_like(shown)
+        ranges = browser.execute_script(
+            "const {x_range, y_range} = Bokeh.documents[0].get_model_by_name('picture');"
+            "return [[x_range.start, x_range.end], [y_range.start, y_range.end]]"
+        )
+        places = []
+        for (start, end), (lower, upper), size in zip(ranges, bounds.values(), shown.shape[::-1], strict=True):
+            ends = (np.array([lower - 0.5, upper + 0.5]) - start) / (end - start) * size
+            places.append(np.clip(np.floor(ends), 0, size - 1).astype(int))
+        for left, right, low, high in zip(*places[0][:, keep], *places[1][:, keep], strict=True):
+            pixels[low : high + 1, left : right + 1] = True
+        return pixels
+
+    assert 0 < lit().sum() < lit().size / 10
+    assert (lit() == expected(read)).all()
+    change(browser, 1, "800000")
+    read = np.array(planned(table, where.replace("560000", "800000")), bool)
+    wait_for(
+        browser, "return new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(() => then(true))))"
+    )
+    assert (lit() == expected(read)).all()
+
+    browser.execute_script(
+        "const {x_range, y_range} = Bokeh.documents[0].get_model_by_name('picture');"
+        "x_range.setv({start: 490000, end: 520000}); y_range.setv({start: 300000, end: 500000});"
+    )
+    wait_for(browser, f"return {SOURCE}.left.length > 0", "picture:files")
+    seen = (bounds["a"][1] >= 490_000) & (bounds["a"][0] <= 520_000)
+    seen &= (bounds["b"][1] >= 300_000) & (bounds["b"][0] <= 500_000)
+    for source, files in (("files", seen), ("read", seen & read)):
+        drawn = browser.execute_script(f"return [...{SOURCE}.left]", f"picture:{source}")
+        assert drawn == (bounds["a"][0][files] - 0.5).tolist()
+    assert browser.execute_script(f"return {SOURCE}.image.length", "picture:image") == 0
+
+
+def test_a_click_chooses_the_smallest_box_there_or_one_nearby(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver import ActionChains
+
+    table = many_files(tmp_path / "few", 30, width=600_000)
+    show(browser, table.explore(tmp_path / "page.html", where="a < 500000"))
+    wait_for(browser, f"return {SOURCE}.left.length === 30", "picture:files")
+    boxes = browser.execute_script(
+        f"return ['left', 'right', 'bottom', 'top'].map((side) => [...{SOURCE}[side]])", "picture:files"
+    )
+    left, right, bottom, top = np.array(boxes)
+    across, up = (left + right) / 2, (bottom + top) / 2
+
+    def smallest(file: int) -> int:
+        around = (left <= across[file]) & (right >= across[file]) & (bottom <= up[file]) & (top >= up[file])
+        return int(np.argmin(np.where(around, (right - left) * (top - bottom), np.inf)))
+
+    assert len({smallest(file) for file in range(30)}) < 25
+    for file in range(30):
+        browser.execute_script("zskipTap(arguments[0], arguments[1])", across[file], up[file])
+        assert text_of(browser, "file").startswith(f"part-{smallest(file)}.parquet: ")
+    last = text_of(browser, "file")
+    browser.execute_script("zskipTap(-1e9, -1e9)")
+    assert text_of(browser, "file") == last
+    # By the mouse, at the corner of all boxes: nothing is there, and the file of the box that ends beside it is meant.
+    ranges = browser.execute_script(
+        "const {x_range: x, y_range: y, inner_width, inner_height} = Bokeh.documents[0].get_model_by_name('picture');"
+        "return [x.start, x.end, inner_width, y.start, y.end, inner_height]"
+    )
+    frame = browser.execute_script(
+        "const {bbox} = Bokeh.index.roots[0].frame, own = Bokeh.index.roots[0].el.getBoundingClientRect();"
+        "return [own.left + bbox.left, own.top + bbox.top]"
+    )
+    file = int(np.argmax(right))
+    aside = frame[0] + 2 + (right[file] - ranges[0]) / (ranges[1] - ranges[0]) * ranges[2]
+    above = frame[1] + (1 - (up[file] - ranges[3]) / (ranges[4] - ranges[3])) * ranges[5]
+    ActionChains(browser).move_by_offset(aside, above).click().perform()
+    wait_for(browser, f"return document.getElementById('file').textContent.startsWith('part-{file}.parquet: ')")
+    wait_for(browser, f"return {SOURCE}.left.length === 1", "picture:chosen")
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
 """`explore`: an HTML page that shows a plan, and plans again when the reader changes its constants.
 
 ``export``: the data of the page; ``arrays``: how the page holds it · ``proof.js``: the planner's proof over ranges, in
-JavaScript · ``page.js``, ``page.html``: the page. It is drawn by Bokeh (``pip install "zskip[plot]"``) and needs no
-network. ``alternatives``: what other layouts would read · ``picture``: a plan in a notebook · ``drawn_columns``: what
-both draw.
+JavaScript · ``drawing.js``: the figures · ``page.js``, ``page.html``: the page. It is drawn by Bokeh
+(``pip install "zskip[plot]"``) and needs no network. ``alternatives``: what other layouts would read · ``picture``: a
+plan in a notebook · ``drawn_columns``: what both draw.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from zskip.tablelog import Index
 
 __all__ = ["Alternative", "alternatives", "page", "save"]
 
-_READ, _FILE = "#d1495b", "#8fa8bf"
+_READ, _FILE, _ALPHA, _MARK = "#d1495b", "#8fa8bf", 0.3, "#1d2b36"
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
 _MOST_PATHS = 20_000
@@ -103,6 +103,7 @@ def page(
         "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
         "left_out": left_out,
+        "colors": {"read": _READ, "file": _FILE, "alpha": _ALPHA},
         "workload": _shares_read(index, workload),
         "alternatives": [asdict(each) for each in others],
     }
@@ -186,6 +187,7 @@ def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str,
         facts=escaped,
         arrays=arrays.packed(),
         proof=folder.joinpath("proof.js").read_text("utf-8"),
+        drawing=folder.joinpath("drawing.js").read_text("utf-8"),
         page=folder.joinpath("page.js").read_text("utf-8"),
     )
 
@@ -194,40 +196,39 @@ def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
     """Bokeh's figures, which the page fills: the boxes, a strip for each column; the script that draws them; Bokeh."""
     try:
         from bokeh.embed import components
-        from bokeh.models import ColumnDataSource, GlyphRenderer, TapTool
+        from bokeh.models import ColumnDataSource, CustomJS
         from bokeh.plotting import figure
         from bokeh.resources import Resources
     except ImportError as error:
         raise MissingDependency('The page needs Bokeh: pip install "zskip[plot]"') from error
 
-    def draw(plot: figure, name: str) -> GlyphRenderer:
-        """All files as boxes, and above them those that are read: a change of the plan replaces only these."""
-        every, _ = (
-            plot.quad(
-                left="left", right="right", bottom="bottom", top="top", fill_color=color, line_color=color,
-                fill_alpha=0.3, line_alpha=0.9, nonselection_fill_alpha=0.3,
-                source=ColumnDataSource({side: [] for side in ("left", "right", "bottom", "top")}, name=own),
-            )
-            for own, color in ((name, _FILE), (f"{name}:read", _READ))
-        )  # fmt: skip
-        return every
+    def plot(name: str, width: int, height: int, top: int) -> figure:
+        """A figure with sources for all files, those that are read, and an image of both where they are many."""
+        tools = "pan,wheel_zoom,box_zoom,reset,save"
+        made = figure(width=width, height=height, name=name, x_range=(0, 1), y_range=(0, top), tools=tools)
+        pixels = {"image": [np.zeros((1, 1), np.uint32)], **{key: [0.0] for key in ("x", "y", "dw", "dh")}}
+        made.image_rgba(**{key: key for key in pixels}, source=ColumnDataSource(pixels, name=f"{name}:image"))
+        for own, color in (("files", _FILE), ("read", _READ)):
+            boxes = ColumnDataSource({side: [] for side in sides}, name=f"{name}:{own}")
+            made.quad(**sides, source=boxes, color=color, fill_alpha=_ALPHA, line_alpha=0.9)
+        return made
 
-    style: dict[str, Any] = {"output_backend": "webgl", "tools": "pan,wheel_zoom,box_zoom,reset,save"}
-    picture = figure(width=640, height=520, name="picture", x_range=(0, 1), y_range=(0, 1), **style)
-    picture.add_tools(TapTool(renderers=[draw(picture, "boxes")]))
+    sides = {side: side for side in ("left", "right", "bottom", "top")}
+    picture = plot("picture", 640, 520, 1)
+    chosen = ColumnDataSource({side: [] for side in sides}, name="picture:chosen")
+    picture.quad(**sides, source=chosen, fill_color=None, line_color=_MARK, line_width=2)
+    picture.js_on_event("tap", CustomJS(code="window.zskipTap(cb_obj.x, cb_obj.y);"))
     for axis, line in (("across", picture.vspan), ("up", picture.hspan)):
         marks = ColumnDataSource({"at": []}, name=f"{axis}-constants")
-        line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_color="#1d2b36", line_dash="dashed")
-    strips = []
-    for path in paths:
-        strip = figure(width=560, height=220, x_range=(0, 1), y_range=(0, count), **style)
-        strip.x_range.name = f"strip-range:{path}"
+        line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_color=_MARK, line_dash="dashed")
+    strips = [plot(f"strip:{path}", 560, 220, count) for path in paths]
+    for strip in strips:
         strip.yaxis.axis_label = "file"
-        strip.xaxis[0].name = f"strip-axis:{path}"
-        draw(strip, f"strip:{path}")
-        strips.append(strip)
     scripts, parts = components([picture, *strips])
-    libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh", "bokeh-gl"]).js_raw)
+    libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     # Bokeh's own element has no box of its own, by which a strip could be seen to come into sight.
-    own = "".join(f"<div>{part}</div>" for part in parts[1:])
-    return parts[0], own, re.sub(r"</?script[^>]*>", "", scripts), libraries
+    first, *rest = (
+        f'<div id="view:{html.escape(made.name)}">{part}</div>'
+        for made, part in zip((picture, *strips), parts, strict=True)
+    )
+    return first, "".join(rest), re.sub(r"</?script[^>]*>", "", scripts), libraries

@@ -115,66 +115,13 @@ function cell(row, text, tag = "td") {
   return element;
 }
 
-// --- drawing ---
-
-// Axes of dates and timestamps are in milliseconds, others in keys.
-function axisScale(column) {
-  return column.kind === "date" || column.kind === "timestamp" ? column.scale : 1;
-}
-
-function drawn(page, path) {
-  // Unknown ends reach to the edge of what is known, so that a box of unknown extent is seen.
-  const {lower, upper} = page.levels[0].bounds[path];
-  let least = Infinity, greatest = -Infinity;
-  for (const value of lower) if (Number.isFinite(value) && value < least) least = value;
-  for (const value of upper) if (Number.isFinite(value) && value > greatest) greatest = value;
-  if (least > greatest) [least, greatest] = [0, 1];
-  const scale = axisScale(page.column[path]);
-  const place = (values, edge) => Float64Array.from(values, (value) => (Number.isFinite(value) ? value : edge) / scale);
-  const around = scale === 1 && page.column[path].discrete ? 0.5 : 0;
-  return {
-    lower: place(lower, least).map((value) => value - around), upper: place(upper, greatest).map((value) => value + around),
-  };
-}
-
-function fit(range, lower, upper) {
-  const least = lower.reduce((a, b) => Math.min(a, b), Infinity);
-  const greatest = upper.reduce((a, b) => Math.max(a, b), -Infinity);
-  const margin = (greatest - least || 1) * 0.02;
-  range.setv({start: least - margin, end: greatest + margin});
-}
-
-// Labels of time with their hour; the first has the day below it, or the year.
-function timeLabels(model) {
-  const clock = ["seconds", "minsec", "minutes", "hourmin", "hours"], fine = ["microseconds", "milliseconds"];
-  const each = (names, text) => Object.fromEntries(names.map((name) => [name, text]));
-  const context = model("DatetimeTickFormatter",
-    {...each([...fine, ...clock], "%Y-%m-%d"), days: "%Y", months: "", years: "", strip_leading_zeros: false});
-  return {...each(fine, "%H:%M:%S.%6N"), ...each(["seconds", "minsec"], "%H:%M:%S"),
-    ...each(["minutes", "hourmin", "hours"], "%H:%M"), context, context_which: "start"};
-}
-
-// An axis shows a column: its label, dates as dates, texts and decimals as themselves.
-function showColumn(axis, page, path) {
-  const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
-  const time = column.kind === "date" || column.kind === "timestamp";
-  axis.axis_label = path;
-  axis.ticker = model(time ? "DatetimeTicker" : "BasicTicker");
-  axis.formatter = time ? model("DatetimeTickFormatter", timeLabels(model))
-    : column.kind === "number" && column.scale === 1 ? model("BasicTickFormatter", {use_scientific: false})
-    : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
-}
-
-// The boxes of the files that are read.
-function read(boxes, kept) {
-  return Object.fromEntries(Object.entries(boxes).map(([side, values]) => [side, values.filter((_, file) => kept[file])]));
-}
-
 function start(page) {
   const documents = Bokeh.documents[0];
   const model = (name) => documents.get_model_by_name(name);
-  const boxes = model("boxes"), files = page.levels[0].units;
+  const files = page.levels[0].units;
   const paths = page.columns.map((column) => column.path);
+  const picture = new View(page, "picture"), strips = paths.map((path) => new View(page, `strip:${path}`));
+  page.colors = colorsOf(page.colors.read, page.colors.file, page.colors.alpha);
   window.zskipLabel = (path, tick) => {
     const column = page.column[path];
     if (column.kind !== "text") return shown(column, column.discrete ? Math.round(tick) : tick);
@@ -190,13 +137,9 @@ function start(page) {
 
   function place() {
     const across = drawn(page, $("across").value), up = drawn(page, $("up").value);
-    boxes.data = {left: across.lower, right: across.upper, bottom: up.lower, top: up.upper};
-    drawRead("boxes");
-    const figure = model("picture");
-    showColumn(figure.below[0], page, $("across").value);
-    showColumn(figure.left[0], page, $("up").value);
-    fit(figure.x_range, across.lower, across.upper);
-    fit(figure.y_range, up.lower, up.upper);
+    showColumn(picture.figure.below[0], page, $("across").value);
+    showColumn(picture.figure.left[0], page, $("up").value);
+    picture.show({left: across.lower, right: across.upper, bottom: up.lower, top: up.upper});
     mark();
   }
 
@@ -208,37 +151,18 @@ function start(page) {
       const scale = axisScale(column);
       for (const constant of page.editable) if (constant.path === path) lines[id].push(constant.constant.place / scale);
     }
-    const figure = model("picture");
     model("across-constants").data = {at: Float64Array.from(lines.across)};
     model("up-constants").data = {at: Float64Array.from(lines.up)};
-    return figure;
   }
 
   function drawStrips() {
-    for (const path of paths) {
-      const strip = model(`strip:${path}`), own = drawn(page, path);
-      const number = Float64Array.from({length: files}, (_, file) => file);
-      strip.data = {left: own.lower, right: own.upper, bottom: number, top: number.map((file) => file + 0.9)};
-      showColumn(model(`strip-axis:${path}`), page, path);
-      fit(model(`strip-range:${path}`), own.lower, own.upper);
-    }
+    const number = Float64Array.from({length: files}, (_, file) => file), next = number.map((file) => file + 0.9);
+    paths.forEach((path, place) => {
+      const own = drawn(page, path);
+      showColumn(strips[place].figure.below[0], page, path);
+      strips[place].show({left: own.lower, right: own.upper, bottom: number, top: next});
+    });
   }
-
-  function drawRead(name) {
-    const all = model(name).data;
-    if (all.left.length) model(`${name}:read`).data = read(all, page.kept);
-  }
-
-  // To draw takes far longer than to prove, so strips out of sight are drawn when they come into it.
-  const onScreen = new Set(), strips = [...document.querySelector(".strips").children];
-  const sight = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      const path = paths[strips.indexOf(entry.target)];
-      if (!entry.isIntersecting) { onScreen.delete(path); continue; }
-      onScreen.add(path);
-      drawRead(`strip:${path}`);
-    }
-  });
 
   function prove() {
     const kept = page.tree ? survivors(page.tree, page) : new Uint8Array(files).fill(1);
@@ -248,8 +172,7 @@ function start(page) {
       all += page.rows[file]; allBytes += page.bytes[file];
       if (kept[file]) { count++; rows += page.rows[file]; bytes += page.bytes[file]; }
     }
-    drawRead("boxes");
-    for (const path of onScreen) drawRead(`strip:${path}`);
+    for (const view of [picture, ...strips]) view.request();
     $("result").textContent = `${quantity(count, "files")} of ${files.toLocaleString("en")} are read, `
       + `${percent(rows, all)} of the rows, ${percent(bytes, allBytes)} of the bytes`;
     const body = $("conditions");
@@ -272,6 +195,7 @@ function start(page) {
   // Why one file is read or skipped.
   function tell(file) {
     page.chosen = file;
+    picture.request();
     const element = $("file");
     element.replaceChildren();
     const title = document.createElement("h3");
@@ -381,11 +305,10 @@ function start(page) {
   prove();
   drawStrips();
   place();
-  for (const strip of strips) sight.observe(strip);
-  boxes.selected.properties.indices.change.connect(() => {
-    const [file] = boxes.selected.indices;
+  window.zskipTap = (across, up) => {
+    const file = picture.fileAt(across, up);
     if (file !== undefined) tell(file);
-  });
+  };
   for (const one of page.workload) {
     const row = document.createElement("tr");
     cell(row, one.text);

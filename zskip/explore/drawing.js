@@ -1,0 +1,170 @@
+// Draws the files with Bokeh: as boxes where few of them are in sight, as one image where there are more.
+"use strict";
+
+// Axes of dates and timestamps are in milliseconds, others in keys.
+function axisScale(column) {
+  return column.kind === "date" || column.kind === "timestamp" ? column.scale : 1;
+}
+
+function drawn(page, path) {
+  // Unknown ends reach to the edge of what is known, so that a box of unknown extent is seen.
+  const {lower, upper} = page.levels[0].bounds[path];
+  let least = Infinity, greatest = -Infinity;
+  for (const value of lower) if (Number.isFinite(value) && value < least) least = value;
+  for (const value of upper) if (Number.isFinite(value) && value > greatest) greatest = value;
+  if (least > greatest) [least, greatest] = [0, 1];
+  const scale = axisScale(page.column[path]);
+  const place = (values, edge) => Float64Array.from(values, (value) => (Number.isFinite(value) ? value : edge) / scale);
+  const around = scale === 1 && page.column[path].discrete ? 0.5 : 0;
+  return {
+    lower: place(lower, least).map((value) => value - around), upper: place(upper, greatest).map((value) => value + around),
+  };
+}
+
+function fit(range, lower, upper) {
+  const least = lower.reduce((a, b) => Math.min(a, b), Infinity);
+  const greatest = upper.reduce((a, b) => Math.max(a, b), -Infinity);
+  const margin = (greatest - least || 1) * 0.02;
+  const [start, end] = [least - margin, greatest + margin];
+  range.setv({start, end, reset_start: start, reset_end: end});
+}
+
+// Labels of time with their hour; the first has the day below it, or the year.
+function timeLabels(model) {
+  const clock = ["seconds", "minsec", "minutes", "hourmin", "hours"], fine = ["microseconds", "milliseconds"];
+  const each = (names, text) => Object.fromEntries(names.map((name) => [name, text]));
+  const context = model("DatetimeTickFormatter",
+    {...each([...fine, ...clock], "%Y-%m-%d"), days: "%Y", months: "", years: "", strip_leading_zeros: false});
+  return {...each(fine, "%H:%M:%S.%6N"), ...each(["seconds", "minsec"], "%H:%M:%S"),
+    ...each(["minutes", "hourmin", "hours"], "%H:%M"), context, context_which: "start"};
+}
+
+// An axis shows a column: its label, dates as dates, texts and decimals as themselves.
+function showColumn(axis, page, path) {
+  const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
+  const time = column.kind === "date" || column.kind === "timestamp";
+  axis.axis_label = path;
+  axis.ticker = model(time ? "DatetimeTicker" : "BasicTicker");
+  axis.formatter = time ? model("DatetimeTickFormatter", timeLabels(model))
+    : column.kind === "number" && column.scale === 1 ? model("BasicTickFormatter", {use_scientific: false})
+    : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
+}
+
+// Each box costs a browser some microseconds: more than these are drawn as one image, which costs the same for any number.
+const MOST_BOXES = 4_000;
+const SIDES = ["left", "right", "bottom", "top"];
+const NO_BOXES = Object.fromEntries(SIDES.map((side) => [side, []]));
+const NO_IMAGE = {image: [], x: [], y: [], dw: [], dh: []};
+
+// A figure and its boxes, one a file: `show` gives it the boxes, `request` draws what is in sight with the next frame.
+class View {
+  constructor(page, name) {
+    const model = (suffix) => Bokeh.documents[0].get_model_by_name(name + suffix);
+    this.page = page;
+    this.figure = model("");
+    this.files = model(":files");
+    this.read = model(":read");
+    this.chosen = model(":chosen");
+    this.image = model(":image");
+    this.Pixels = this.image.data.image[0].constructor; // Bokeh's own class of arrays with a shape
+    this.boxes = NO_BOXES;
+    this.onScreen = false;
+    for (const range of [this.figure.x_range, this.figure.y_range])
+      for (const end of ["start", "end"]) range.properties[end].change.connect(() => this.request());
+    new IntersectionObserver((entries) => {
+      this.onScreen = entries.at(-1).isIntersecting;
+      this.request();
+    }).observe(document.getElementById(`view:${name}`));
+  }
+
+  show(boxes) {
+    this.boxes = boxes;
+    fit(this.figure.x_range, boxes.left, boxes.right);
+    fit(this.figure.y_range, boxes.bottom, boxes.top);
+    this.request();
+  }
+
+  request() {
+    if (this.waiting || !this.onScreen) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      if (this.figure.inner_width) this.draw(); else this.request(); // Bokeh has not laid it out yet
+    });
+  }
+
+  draw() {
+    const seen = this.inSight(), {kept, chosen} = this.page, some = (files) => Object.fromEntries(
+      SIDES.map((side) => [side, Float64Array.from(files, (file) => this.boxes[side][file])]));
+    const few = seen.length <= MOST_BOXES;
+    this.files.data = few ? some(seen) : NO_BOXES;
+    this.read.data = few ? some(seen.filter((file) => kept[file])) : NO_BOXES;
+    this.image.data = few ? NO_IMAGE : this.drawnAsImage(seen, kept);
+    if (this.chosen) this.chosen.data = chosen === undefined ? NO_BOXES : some([chosen]);
+  }
+
+  inSight() {
+    const {left, right, bottom, top} = this.boxes, {x_range: x, y_range: y} = this.figure, seen = [];
+    for (let file = 0; file < left.length; file++)
+      if (right[file] >= x.start && left[file] <= x.end && top[file] >= y.start && bottom[file] <= y.end) seen.push(file);
+    return seen;
+  }
+
+  drawnAsImage(seen, kept) {
+    const {x_range: x, y_range: y, inner_width: width, inner_height: height} = this.figure;
+    const all = this.coverage(seen, width, height);
+    const read = this.coverage(seen.filter((file) => kept[file]), width, height);
+    const pixels = new Uint32Array(width * height), {shades, lit} = this.page.colors;
+    for (let pixel = 0; pixel < pixels.length; pixel++)
+      pixels[pixel] = read[pixel] ? lit : shades[Math.min(all[pixel], shades.length - 1)];
+    const image = new this.Pixels(pixels, [height, width]);
+    return {image: [image], x: [x.start], y: [y.start], dw: [x.end - x.start], dh: [y.end - y.start]};
+  }
+
+  // How many boxes cover each pixel. A box adds one at two of its corners and takes one at the others; the sums of all
+  // before a pixel are the boxes above it. (F. C. Crow, Summed-area tables for texture mapping, 1984.)
+  coverage(files, width, height) {
+    const {left, right, bottom, top} = this.boxes, {x_range: x, y_range: y} = this.figure;
+    const across = width / (x.end - x.start), up = height / (y.end - y.start), stride = width + 1;
+    const pixel = (distance, scale, size) => Math.max(0, Math.min(size - 1, Math.floor(distance * scale)));
+    const sums = new Int32Array(stride * (height + 1));
+    for (const file of files) {
+      const first = pixel(left[file] - x.start, across, width), last = pixel(right[file] - x.start, across, width) + 1;
+      const low = stride * pixel(bottom[file] - y.start, up, height);
+      const high = stride * (pixel(top[file] - y.start, up, height) + 1);
+      sums[low + first]++; sums[low + last]--; sums[high + first]--; sums[high + last]++;
+    }
+    const covered = new Int32Array(width * height);
+    for (let row = 0; row < height; row++) {
+      for (let column = 0, before = 0; column < width; column++) {
+        before += sums[stride * row + column];
+        covered[width * row + column] = before + (row ? covered[width * (row - 1) + column] : 0);
+      }
+    }
+    return covered;
+  }
+
+  // The file at a place of the figure: the smallest box around it; else, within some pixels, the nearest.
+  fileAt(across, up) {
+    const {left, right, bottom, top} = this.boxes, {x_range: x, y_range: y, inner_width, inner_height} = this.figure;
+    const width = (x.end - x.start) / inner_width, height = (y.end - y.start) / inner_height;
+    let found, least = Infinity;
+    for (let file = 0; file < left.length; file++) {
+      const aside = Math.max(left[file] - across, across - right[file], 0) / width;
+      const above = Math.max(bottom[file] - up, up - top[file], 0) / height;
+      const away = Math.hypot(aside, above), area = (right[file] - left[file]) * (top[file] - bottom[file]);
+      const rank = away ? Number.MAX_VALUE * (away / 10) : area;
+      if (away <= 3 && rank < least) { found = file; least = rank; }
+    }
+    return found;
+  }
+}
+
+// Pixels as an image has them: those of files that are read, and the others by how many lie above each other.
+function colorsOf(read, file, alpha) {
+  const pixel = (color, opacity) => {
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
+    return (Math.round(255 * opacity) * 2 ** 24 + (blue << 16) + (green << 8) + red) >>> 0;
+  };
+  return {lit: pixel(read, 0.9), shades: Array.from({length: 20}, (_, count) => pixel(file, 1 - (1 - alpha) ** count))};
+}
