@@ -226,8 +226,8 @@ SLOWEST, SLOWEST_SCAN = 1.15, 1.03
 def tpch(spark: SparkSession, folder: Path, scale: str, files: Sequence[int]) -> list[Claim]:
     """The 22 queries, and whole scans of 100 files, over plain Parquet, the file source and the connector, in turns.
 
-    In seconds of processor time, of the JVM and of Python, so that other work on the machine counts little. A query
-    that seems slower is run six times more in all ways.
+    In seconds of processor time, of the JVM and of Python, so that other work on the machine counts little: the least
+    of two runs, and for a query that seems slower the median of sixteen more.
     """
     made = generated(folder, scale)
     paths = {}
@@ -248,28 +248,33 @@ def tpch(spark: SparkSession, folder: Path, scale: str, files: Sequence[int]) ->
     differ = []
     for number, query in queries.items():
         results: dict[str, list[Row]] = {}
+        runs: dict[str, list[float]] = {way: [] for way in WAYS}
 
-        def run(way: str, number: str = number, query: str = query, results: dict[str, list[Row]] = results) -> None:
+        def run(
+            way: str,
+            number: str = number,
+            query: str = query,
+            results: dict[str, list[Row]] = results,
+            runs: dict[str, list[float]] = runs,
+        ) -> None:
             for name, rows in frames[way].items():
                 rows.createOrReplaceTempView(name)
             began = processor_seconds(spark)
             rows = spark.sql(query)
             results[way] = rows.collect()
-            cost = processor_seconds(spark) - began
+            runs[way].append(processor_seconds(spark) - began)
             read[number][way] = scanned(rows)
-            took[number][way] = min(took[number][way] or cost, cost)
 
-        for way in WAYS:
+        for way in [*WAYS, *reversed(WAYS), *WAYS]:
             run(way)
         # What only a first run costs (generated code, files not yet in memory) is left out in all ways.
-        took[number] = dict.fromkeys(WAYS, 0.0)
-        for way in [*reversed(WAYS), *WAYS]:
-            run(way)
+        took[number] = {way: min(runs[way][1:]) for way in WAYS}
         plain, source, connector = (took[number][way] for way in WAYS)
         if source > SLOWEST * plain or connector > SLOWEST_SCAN * source:
-            # Two runs of one query differ by as much, by what Java compiles and collects meanwhile.
-            for way in [*reversed(WAYS), *WAYS] * 3:
+            # Single runs of one query differ by half, by what Java compiles and collects meanwhile.
+            for way in [*reversed(WAYS), *WAYS] * 8:
                 run(way)
+            took[number] = {way: statistics.median(runs[way][3:]) for way in WAYS}
         if results["plain"] != results["file source"] or results["plain"] != results["connector"]:
             differ.append(number)
         print(line(number, read[number], took[number]), flush=True)
