@@ -86,6 +86,27 @@ def test_keys_of_a_join_choose_files(spark: SparkSession, fact: DataFrame, key: 
     assert same(spark, query) <= 2 + 1, "the files of two keys, and the file of the other side"
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns"])
+def test_keys_join_filters_of_a_session_in_another_zone(spark: SparkSession, fact: DataFrame, zone: str) -> None:
+    query = (
+        "SELECT fact.row FROM fact JOIN dim ON fact.{0} = dim.{0} WHERE dim.keep > 0 AND fact.ts > '2018-10-27 12:00'"
+    )
+    with setting(spark, {"spark.sql.session.timeZone": zone}):
+        for key in ("i", "day", "ts", "local"):
+            assert same(spark, query.format(key)) <= 2 + 1, key
+
+
+def test_keys_that_cannot_be_planned_with_are_left_out(
+    spark: SparkSession, fact: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("a fault of this test")
+
+    monkeypatch.setattr(pruned_scan, "conjunction", refuse)
+    with pytest.warns(RuntimeWarning, match="a fault of this test"):
+        assert same(spark, "SELECT fact.row FROM fact JOIN dim ON fact.i = dim.i WHERE dim.keep > 0") == _FILES + 1
+
+
 def test_keys_of_wider_integers_are_compared_as_such(spark: SparkSession, fact: DataFrame) -> None:
     keys = "(SELECT CAST(row AS BIGINT) + IF(row > 300, 4294967296, 0) AS key, keep FROM dim WHERE keep > 0)"
     same(spark, f"SELECT fact.row FROM fact JOIN {keys} k ON fact.i = k.key")

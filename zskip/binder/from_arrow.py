@@ -6,6 +6,7 @@ and unsigned and nanosecond columns are not supported.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -152,9 +153,14 @@ class _Converter:
         values = [_literal(_message(_field(one, _LITERAL))) for one in options]
         if None in values and not self.nulls_match:
             raise _Unsupported
-        constants = [self.constant(one, type) for one, value in zip(options, values, strict=True) if value is not None]
-        sql = f"{name} IN ({', '.join(constants)})" if constants else "FALSE"
-        return f"({sql} OR {name} IS NULL)" if None in values else f"({sql} AND {name} IS NOT NULL)"
+        given = [(one, value) for one, value in zip(options, values, strict=True) if value is not None]
+        # Arrow's is_in tells -0.0 from 0.0, unlike its comparisons.
+        zeros = {math.copysign(1, value) for _, value in given if t.is_floating(type) and value == 0}
+        tests = [f"({name} = 0 AND {'NOT ' if sign > 0 else ''}signbit({name}))" for sign in sorted(zeros)]
+        constants = [self.constant(one, type) for one, value in given if not zeros or value != 0]
+        tests += [f"{name} IN ({', '.join(constants)})"] if constants else []
+        sql = " OR ".join(tests) or "FALSE"
+        return f"({sql} OR {name} IS NULL)" if None in values else f"(({sql}) AND {name} IS NOT NULL)"
 
     def choice(self, node: Message) -> str:
         """if_else, which DuckDB puts around its IN. Unlike CASE, it is NULL where its condition is."""

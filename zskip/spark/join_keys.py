@@ -30,21 +30,22 @@ def is_key_type(type: pa.DataType) -> bool:
     return bool(exact or _is_microseconds(type))
 
 
-def key_predicates(predicates: Any, schema: Schema, jvm: Jvm) -> list[Predicate]:
+def key_predicates(predicates: Any, schema: Schema, jvm: Jvm, dialect: Dialect) -> list[Predicate]:
     """The predicates among a conjunction of Spark's that can be translated.
 
-    ``predicates``: Java objects, connector.expressions.filter.Predicate[].
+    ``predicates``: Java objects, connector.expressions.filter.Predicate[] · ``dialect``: of the filters that they join;
+    keys are values, which mean the same in all settings of a session.
     """
-    found = (_key_predicate(predicate, schema, jvm) for predicate in predicates)
+    found = (_key_predicate(predicate, schema, jvm, dialect) for predicate in predicates)
     return [one for one in found if one is not None]
 
 
-def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm) -> Predicate | None:
+def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm, dialect: Dialect) -> Predicate | None:
     kind = predicate.name()
     if kind == "ALWAYS_FALSE":
         any_column = next(iter(schema.columns.values()))
         text = "no key of a join"
-        return Predicate(text, text, never(Reference(any_column.path, any_column.type)), schema, Dialect("spark"))
+        return Predicate(text, text, never(Reference(any_column.path, any_column.type)), schema, dialect)
     if kind != "IN":
         return None
     children = predicate.children()
@@ -60,7 +61,7 @@ def _key_predicate(predicate: Any, schema: Schema, jvm: Jvm) -> Predicate | None
     if keys is None:
         return None
     text = f"{column.path} IN ({len(keys):,} keys of a join)"
-    return Predicate(text, text, in_(Reference(column.path, column.type), keys), schema, Dialect("spark"))
+    return Predicate(text, text, in_(Reference(column.path, column.type), keys), schema, dialect)
 
 
 def _column(term: Any, schema: Schema, jvm: Jvm) -> Column | None:

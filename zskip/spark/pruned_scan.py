@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from zskip.expr import Predicate, conjunction
+from zskip.expr import Dialect, Predicate, conjunction
 from zskip.plan import Survivors
 from zskip.spark.join_keys import key_predicates
 from zskip.spark.jvm import CONNECTOR, Jvm, Proxy
@@ -117,7 +117,12 @@ class PrunedScan(ScanDefaults):
 
     def toBatch(self) -> Any:  # noqa: N802
         keys, self._keys.pending = getattr(self._keys, "pending", []), []
-        return self._native_scan(self._survivors_of(keys)) if keys else self._native
+        if keys:
+            try:
+                return self._native_scan(self._survivors_of(keys))
+            except Exception as error:
+                self._files.warn(error)
+        return self._native
 
     def filterAttributes(self) -> Any:  # noqa: N802
         """The columns whose join keys may skip files."""
@@ -128,7 +133,9 @@ class PrunedScan(ScanDefaults):
         files = self._files
         self._keys.pending = []
         try:
-            self._keys.pending = key_predicates(predicates, files.index.snapshot.schema, files.jvm)
+            filters = self._survivors.predicate
+            dialect = Dialect("spark") if filters is None else filters.dialect
+            self._keys.pending = key_predicates(predicates, files.index.snapshot.schema, files.jvm, dialect)
         except Exception as error:
             files.warn(error)
 
