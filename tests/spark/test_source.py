@@ -134,9 +134,12 @@ def test_abort_removes_the_files_of_tasks_that_had_ended(tmp_path: Path) -> None
     assert set((tmp_path / "t").glob("*.parquet")) == before
 
 
-def test_an_executor_without_zskip_says_which_python_it_is() -> None:
+@pytest.mark.parametrize("missing", ["zskip", "pyarrow"])
+def test_an_executor_that_cannot_import_zskip_says_which_python_it_is(missing: str) -> None:
     sent = cloudpickle.dumps(data_source._source(Semantics("UTC", ansi=True), pushes=False))
-    receive = "import pickle, sys; sys.modules['zskip'] = None; pickle.load(sys.stdin.buffer)"
+    receive = f"import pickle, sys; sys.modules['{missing}'] = None; pickle.load(sys.stdin.buffer)"
     done = subprocess.run([sys.executable, "-c", receive], input=sent, capture_output=True, check=False)
-    assert f"The Python of Spark's executors, {sys.executable}, has no zskip" in done.stderr.decode()
+    message = f"The Python of Spark's executors, {sys.executable}, cannot import zskip: "
+    assert message in done.stderr.decode()
+    assert missing in done.stderr.decode().rpartition(message)[2].splitlines()[0]
     assert "PYSPARK_PYTHON" in done.stderr.decode()

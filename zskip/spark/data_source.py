@@ -226,7 +226,7 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
 
 
 class _RequireZskip:
-    """Raises a helpful error when it is unpickled where zskip is not installed."""
+    """Raises a helpful error when it is unpickled where zskip, or what it needs, is not installed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, (_REQUIRE_ZSKIP,)
@@ -234,11 +234,11 @@ class _RequireZskip:
 
 _REQUIRE_ZSKIP = """
 try:
-    import zskip
+    import zskip.spark.data_source
 except ImportError as error:
     import sys
     message = (
-        f"The Python of Spark's executors, {sys.executable}, has no zskip: {error}. Install it there, "
+        f"The Python of Spark's executors, {sys.executable}, cannot import zskip: {error}. Install it there, "
         "or let PYSPARK_PYTHON name a Python that has it."
     )
     raise ImportError(message) from error
