@@ -88,3 +88,34 @@ def test_every_source_gives_the_same_table(kind: str, rows: pa.Table, expected: 
     host = "\"id.orig_h\" = '10.47.1.100'"
     assert table.plan(host).count() == expected.plan(host).count() > 0
     assert abs(len(table.plan(host)) - len(expected.plan(host))) <= 1
+
+
+def test_parquet_files_may_lack_a_text_column_that_others_dictionary_encode(tmp_path: Path) -> None:
+    keys = pa.table({"k": range(3_000)})
+    texts = pa.array(["tcp", "udp", None] * 1_000)
+    variants = {
+        "absent": keys,
+        "text": keys.append_column("t", texts),
+        "null": keys.append_column("t", pa.nulls(3_000)),
+        "arrow_dictionary": keys.append_column("t", texts.dictionary_encode()),
+        "other_text": keys.append_column("u", texts),
+    }
+    paths = [str(tmp_path / f"{name}.parquet") for name in variants]
+    for path, rows in zip(paths, variants.values(), strict=True):
+        pq.write_table(rows, path)
+    schema = pa.schema({"k": pa.int64(), "t": pa.string(), "u": pa.string()})
+    plain = [rows.cast(pa.schema([schema.field(name) for name in rows.column_names])) for rows in variants.values()]
+    expected = pa.concat_tables(plain, promote_options="default")
+
+    def counts(table: pa.Table) -> list[dict[str, Any]]:
+        counted = table.group_by(["t", "u"]).aggregate([("k", "sum"), ("k", "count")])
+        return sorted(counted.to_pylist(), key=repr)
+
+    written = zskip.write(paths, tmp_path / "lake", by=["k"], files=6)
+    assert counts(written.plan("TRUE").to_arrow()) == counts(expected)
+
+    appended = zskip.write(paths[1:], tmp_path / "appended", by=["k"], files=6)
+    appended.append(paths[:1])
+    assert counts(appended.plan("TRUE").to_arrow()) == counts(expected)
+    appended.append(paths[:2])
+    assert counts(appended.plan("TRUE").to_arrow()) == counts(pa.concat_tables([expected, expected.slice(0, 6_000)]))

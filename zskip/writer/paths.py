@@ -222,9 +222,11 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
         file, footer = files[number], footers[number]
         # One reader per thread and file: threads cannot share a reader, and opening one is cheap compared with reading.
         if getattr(opened, "number", None) != number:
+            # pyarrow raises a KeyError for a name that the file lacks.
+            present = [name for name in encoded if name in read_footers[number][1].names]
             opened.number, opened.reader = (
                 number,
-                open_parquet(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=encoded),
+                open_parquet(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=present),
             )
         wanted = schema.names if columns is None else list(columns)
         # A folder's value comes before a column of that name in its files, as in a folder that is indexed.
