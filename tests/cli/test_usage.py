@@ -288,6 +288,25 @@ def test_floats_that_json_lacks_are_strings(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out) == {"y": "NaN", "z": "-Infinity", "s": {"a": ["Infinity", 1.5]}}
 
 
+def test_times_that_python_lacks_are_the_text_of_duckdb(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {
+        "DATE '0044-01-01 (BC)'": "0044-01-01 (BC)",
+        "TIMESTAMP '12000-01-02 03:04:05'": "12000-01-02 03:04:05",
+        "TIMESTAMPTZ '0044-01-01 (BC) 00:00:00+00'": "0044-01-01 (BC) 01:00:00+01",
+        "'-infinity'::TIMESTAMPTZ": "-infinity",
+        "[DATE '2020-01-01', 'infinity', NULL]": ["2020-01-01", "infinity", None],
+        "[DATE '2020-01-01', 'infinity']::DATE[2]": ["2020-01-01", "infinity"],
+        "{'a': 1, 'b': [DATE '12000-01-01']}": {"a": 1, "b": ["12000-01-01"]},
+        "MAP {DATE '12000-01-01': 'NaN'::DOUBLE}": [["12000-01-01", "NaN"]],
+        "union_value(a := DATE '12000-01-01')": "12000-01-01",
+        "NULL::DATE": None,
+        "TIMESTAMP '2020-01-01'": "2020-01-01T00:00:00",
+    }
+    statement = "SELECT " + ", ".join(f"{sql} AS c{number}" for number, sql in enumerate(values))
+    assert main(["query", statement, "--json", "--timezone", "Etc/GMT-1"]) == 0
+    assert list(json.loads(capsys.readouterr().out).values()) == list(values.values())
+
+
 def test_a_column_with_a_dot_in_its_name_is_to_be_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     zskip.write(pa.table({"id.orig_h": ["a", "b"]}), tmp_path / "t", by=['"id.orig_h"'])
     assert main(["plan", str(tmp_path / "t"), "id.orig_h = 'a'"]) == 1

@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import time
+from functools import lru_cache
 from typing import Any
 
 from zskip.byte_sizes import size_text
@@ -184,8 +185,43 @@ def print_json_rows(rows: Any) -> None:
 
     ascii_only = not is_unicode(sys.stdout)
     for batch in rows.to_batches():
-        for row in batch.to_pylist():
+        try:
+            objects = batch.to_pylist()
+        except OverflowError:
+            columns = [[_python_value(scalar) for scalar in column] for column in batch.columns]
+            objects = [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+        for row in objects:
             sys.stdout.write(json.dumps(_finite(row), default=plain, ensure_ascii=ascii_only, allow_nan=False) + "\n")
+
+
+def _python_value(scalar: Any) -> Any:
+    """An Arrow scalar as a Python value; dates and timestamps that Python's types lack are DuckDB's text of them."""
+    import pyarrow as pa
+
+    try:
+        return scalar.as_py()
+    except OverflowError:
+        match scalar:
+            case pa.UnionScalar():
+                return _python_value(scalar.value)
+            case pa.StructScalar():
+                return {name: _python_value(one) for name, one in scalar.items()}
+            case pa.MapScalar():
+                return [[_python_value(one) for one in entry.values()] for entry in scalar.values]
+            case pa.ListScalar():
+                return [_python_value(one) for one in scalar.values]
+        return _duckdb_text(scalar)
+
+
+@lru_cache(10_000)  # one query of DuckDB for each value, of which infinity is the usual one
+def _duckdb_text(scalar: Any) -> str:
+    import duckdb
+    import pyarrow as pa
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = ?", [getattr(scalar.type, "tz", None) or "UTC"])
+        rows = connection.from_arrow(pa.table({"value": pa.repeat(scalar, 1)}))
+        return str(rows.project("value::VARCHAR").fetchall()[0][0])
 
 
 def _finite(value: Any) -> Any:
@@ -195,7 +231,7 @@ def _finite(value: Any) -> Any:
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case dict():
             return {name: _finite(one) for name, one in value.items()}
-        case list():
+        case list() | tuple():
             return [_finite(one) for one in value]
     return value
 
