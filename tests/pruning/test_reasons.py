@@ -1,5 +1,6 @@
 """Reasons say what removed how much, what could not help, and what would."""
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -88,3 +89,34 @@ def test_a_cause_is_a_value_and_brings_its_rewrite(sql: str, cause: Cause) -> No
 
 def test_every_rewrite_has_a_predicate_that_needs_it() -> None:
     assert set(CAUSES.values()) >= REWRITES.keys()
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        "DATE '0044-03-15 (BC)'",
+        "'0044-03-15 (bc)'",
+        "DATE '0000-01-01'",
+        "DATE '-infinity'",
+        "DATE '12000-01-01'",
+        "TIMESTAMP '0044-03-15 (BC) 12:00:00'",
+        "TIMESTAMP 'infinity'",
+        "CAST('0000-12-31' AS TIMESTAMP)",
+    ],
+)
+def test_a_date_outside_the_calendar_of_python_is_named_and_skips_nothing(constant: str) -> None:
+    days = pa.array([-1_000_000, 4_000_000], pa.int32()).cast(pa.date32())
+    both = {"d": days, "t": days.cast(pa.timestamp("us"))}
+    rows = pa.table(both)
+    statistics = Statistics(
+        pa.array([9, 9]),
+        {
+            name: Ranges(each.take(pa.array([0, 0])), each.take(pa.array([1, 1])), YES, NO, NO)
+            for name, each in both.items()
+        },
+    )
+    for sql in (f"{column} {op} {constant}" for column in both for op in ("<", ">=", "=")):
+        assert len(duckdb.sql(f"SELECT * FROM rows WHERE {sql}").fetchall()) <= 2  # for DuckDB it is a date
+        (found,) = pruning.reasons(bind(sql, Schema(rows.schema)), statistics)
+        assert (found.removed, found.rewrite) == (0, None)
+        assert "is outside the years 1 to 9999" in found.opaque[0].why.text, found.opaque

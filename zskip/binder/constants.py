@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from sqlglot import exp
 
 from zskip import types as t
 from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, string_value, time_of_day, timestamp
+from zskip.expr.literals import Refused, date_value, string_value, time_of_day, timestamp
 from zskip.functions.sql_types import sql_type
 
 __all__ = ["cast_value", "literal_value", "number_value"]
@@ -127,11 +126,8 @@ def _blob(text: str) -> pa.Scalar | None:
 
 def _from_text(text: str, target: pa.DataType, dialect: Dialect) -> pa.Scalar | None:
     """A text cast to a type; None if the cast is left to the engine. Raises `Refused` if the engine raises an error."""
-    if t.is_date(target) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        try:
-            return pa.scalar(date.fromisoformat(text))
-        except ValueError as error:
-            raise Refused(f"the string {text!r} is not a date: the engine raises") from error
+    if t.is_date(target):
+        return date_value(text)
     if t.is_timestamp(target):
         moment = timestamp(text, target.tz is not None, dialect.timezone, dialect.name)
         if target.unit == "ns" and moment.type.unit == "us" and abs(moment.value) > 2**63 // 1000:

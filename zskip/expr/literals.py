@@ -29,7 +29,7 @@ from zskip.expr.tree import Literal, Node, Scalar
 from zskip.expr.why import Cause, Why
 from zskip.types import UNIT_NANOSECONDS
 
-__all__ = ["Fit", "Refused", "compare_fitted", "fit", "per_day", "unified"]
+__all__ = ["Fit", "Refused", "compare_fitted", "date_value", "fit", "per_day", "unified"]
 
 _DAY_NANOSECONDS = 86_400 * 10**9
 _EXACT_DOUBLE = 2**53
@@ -133,8 +133,8 @@ def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> p
         return pa.scalar(_as_float32(number) if dialect == "duckdb" and type.bit_width == 32 else number, pa.float64())
     if t.is_boolean(type) and text.lower() in ("true", "false"):
         return pa.scalar(text.lower() == "true")
-    if t.is_date(type) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        return pa.scalar(_date(text))
+    if t.is_date(type):
+        return date_value(text)
     if t.is_timestamp(type):
         moment = timestamp(text, type.tz is not None, timezone, dialect)
         if moment.value * UNIT_NANOSECONDS[moment.type.unit] % UNIT_NANOSECONDS[type.unit]:
@@ -186,6 +186,7 @@ def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
     parts = re.fullmatch(
         r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
     )
+    _require_calendar(text)
     if parts is None:
         raise Refused(f"the string {text!r} as a timestamp: the cast is left to the engine", Cause.ENGINE_CASTS)
     year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
@@ -238,11 +239,25 @@ def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
     return pa.scalar(((hour * 60 + minute) * 60 + second) * 10**6 + micros, pa.int64()).cast(pa.time64("us"))
 
 
-def _date(text: str) -> date:
+def date_value(text: str) -> pa.Scalar:
+    """A date from ``yyyy-mm-dd``. Raises `Refused` for other texts.
+
+    >>> date_value("2024-01-31")
+    <pyarrow.Date32Scalar: datetime.date(2024, 1, 31)>
+    """
+    _require_calendar(text)
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        raise Refused(f"the string {text!r} as a date: the cast is left to the engine", Cause.ENGINE_CASTS)
     try:
-        return date.fromisoformat(text)
+        return pa.scalar(date.fromisoformat(text))
     except ValueError as error:
         raise Refused(f"the string {text!r} is not a date: the engine raises") from error
+
+
+def _require_calendar(text: str) -> None:
+    """Raises `Refused` for a date or timestamp of which engines know the day and Python's `date` does not."""
+    if re.match(r"\s*(0000-|[+-]?\d{5,}-|-\d|[+-]?inf)|.*\(BC\)", text, re.IGNORECASE):
+        raise Refused(f"the string {text!r} is outside the years 1 to 9999: zskip plans with no such date")
 
 
 def _fit_boolean(constant: pa.Scalar, dialect: str) -> Fit:
