@@ -57,6 +57,33 @@ def test_a_mistyped_name_gets_the_nearest(arguments: list[str], hint: str, capsy
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELEC count(*) FROM 't'", 'and as SQL it does not parse: Parser Error: syntax error at or near "SELEC"'),
+        ("my lake", 'There is no zskip table at "my lake"'),
+        ("DELETE FROM 'lake/t'", "zskip query runs queries, and this is none"),
+        ("DROP TABLE x", "zskip delete change a table"),
+        ("lake", "There is no zskip table at"),
+    ],
+)
+def test_what_is_no_query_is_told_from_a_path(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["query", text]) == 1
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_queries_begin_as_sql_allows(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spaced = table.parent / "a folder"
+    shutil.copytree(table, spaced)
+    texts = (f"-- a note\nSELECT count(*) FROM '{table}'", f"(SELECT count(*) FROM '{table}')", "VALUES (400)")
+    for arguments in [[text] for text in texts] + [[str(spaced), "a = 3", "--columns", "a"]]:
+        assert main(["query", *arguments, "--csv"]) == 0, arguments
+        assert capsys.readouterr().out.splitlines()[1] == ("3" if len(arguments) > 1 else "400")
+
+
+@pytest.mark.parametrize(
     ("arguments", "parsed"),
     [
         ("query t --limit 2 a=3", {"path": "t", "limit": 2, "predicate": "a=3"}),

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from zskip.byte_sizes import size_text
@@ -28,7 +29,7 @@ from zskip.cli.arguments import (
     summary,
 )
 from zskip.cli.terminal import fact_text, grid, is_unicode, out, print_facts, print_json, working
-from zskip.errors import InvalidOption
+from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 
 __all__ = ["add_commands"]
 
@@ -118,7 +119,7 @@ def query(given: argparse.Namespace) -> None:
     from zskip.engines.duckdb.error_places import pointing_at
 
     # What runs is rewritten; its errors are shown at what was typed.
-    typed = given.path if STATEMENT.match(given.path) else given.predicate or "TRUE"
+    typed = given.path if is_statement(given.path) else given.predicate or "TRUE"
     with duckdb.connect() as connection, pointing_at(typed, ""):
         connection.execute("SET TimeZone = ?", [given.timezone])
         if given.explain:
@@ -138,6 +139,28 @@ def query(given: argparse.Namespace) -> None:
             print_csv(rows)
 
 
+@lru_cache(maxsize=1)
+def is_statement(text: str) -> bool:
+    """Whether a text is a query and not a table's path. Raises `UnsupportedSql` for other statements."""
+    if STATEMENT.match(text):
+        return True
+    if not re.search(r"\s", text.strip()) or "://" in text or Path(text).exists():
+        return False
+    import duckdb
+
+    try:
+        kinds = {one.type.name for one in duckdb.extract_statements(text)}
+    except duckdb.ParserException as error:
+        reason = str(error).partition("\n")[0]
+        raise TableNotFound(f'There is no zskip table at "{text}", and as SQL it does not parse: {reason}.') from error
+    if kinds != {"SELECT"}:
+        raise UnsupportedSql(
+            "zskip query runs queries, and this is none. zskip append, zskip write and zskip delete change a table.",
+            text,
+        )
+    return True
+
+
 def show(relation: Any) -> None:
     """Print rows as a box, in ASCII where stdout has no other letters."""
     if is_unicode(sys.stdout):
@@ -151,7 +174,7 @@ def show(relation: Any) -> None:
 
 def explained(given: argparse.Namespace, connection: Any) -> Any:
     """What the query skips, and why: facts for JSON, or text."""
-    if not STATEMENT.match(given.path):
+    if not is_statement(given.path):
         planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
         return planned.as_dict() if given.json else planned.explain()
     from zskip.engines.duckdb import explain, explain_facts
@@ -163,7 +186,7 @@ def explained(given: argparse.Namespace, connection: Any) -> Any:
 
 def answer(given: argparse.Namespace, connection: Any) -> Any:
     """The rows asked for, as a DuckDB relation."""
-    if STATEMENT.match(given.path):
+    if is_statement(given.path):
         from zskip.engines.duckdb import sql
 
         for option in ("predicate", "columns", "version", "as_of"):

@@ -215,7 +215,7 @@ class LocalStorage:
         """Raise `TableError` if something other than a folder lies at the table's address."""
         if os.path.lexists(self.local) and not self.local.is_dir():
             raise TableError(
-                f"{self.uri} is not a folder, and a table is one. Give the folder, or zskip.write(file, folder, by=…)."
+                f"{self.uri} is not a folder, and a table is one. Give the folder, or write the file into a new one."
             )
 
     def open_writer(self, path: str) -> BinaryIO:
