@@ -125,7 +125,7 @@ def test_a_column_is_named_in_any_case_and_wherever_its_name_stands() -> None:
 def test_a_stub_has_the_columns_that_are_named() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.date32())])
     for text, columns in (("SELECT B FROM t WHERE c > b", 2), ("SELECT count(*) FROM t", 1)):
-        (stub,) = make_stubs([schema], text, named=True)
+        (stub,) = make_stubs([schema], text, only_named=True)
         assert len(stub.rows.schema) == columns
 
 

@@ -32,44 +32,46 @@ if TYPE_CHECKING:
 
 __all__ = ["PrunedTable", "pruned_tables"]
 
-# A column with positions in the list of files, which differ in a shorter list.
-_NUMBERS_FILES = "file_index"
-
-# Fewer tables have only one join order.
+# A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
+_FILE_POSITION = "file_index"
+# The fewest tables that can be joined in different orders.
 _MANY_JOINED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PrunedTable:
-    """``beside``: rows that represent files answered by the index · ``reasons``: what each rule skipped ·
-    ``read``: the types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows ·
-    ``named``: the statement needs the columns alone that its text may name."""
+    """The files of one table that a statement must read.
+
+    ``index_rows``: rows from the index that replace files · ``reasons``: what each rule skipped · ``types_read``: the
+    types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows · ``only_named``:
+    the statement needs only the columns that its text names.
+    """
 
     survivors: Survivors
-    beside: IndexRows | None
+    index_rows: IndexRows | None
     reasons: tuple[str, ...]
-    read: tuple[pa.DataType, ...] = ()
+    types_read: tuple[pa.DataType, ...] = ()
     ordered: bool = False
-    named: bool = False
+    only_named: bool = False
 
     @property
     def gains(self) -> bool:
         """Whether any file is skipped."""
-        return self.beside is not None or len(self.survivors) < self.survivors.total_files
+        return self.index_rows is not None or len(self.survivors) < self.survivors.total_files
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
     """The inputs of the rules of `zskip.statement`, from DuckDB's plan of a statement over stubs.
 
-    ``named``: the stubs had the columns alone that the text may name.
+    ``only_named``: the stubs had only the columns that the text names.
     """
 
     scans: Sequence[Scan] = ()
     joins: Sequence[JoinKeys] = ()
     first: Sequence[FirstRows] = ()
     aggregates: Sequence[Aggregates] = ()
-    named: bool = False
+    only_named: bool = False
 
 
 def pruned_tables(
@@ -82,8 +84,10 @@ def pruned_tables(
     prune: bool,
     settled: bool,
 ) -> list[PrunedTable]:
-    """The tables of a statement in textual order. Without ``prune``, no files are skipped. ``settled``: it reads no
-    other tables, and none but DuckDB's own functions."""
+    """The tables of a statement in textual order. Without ``prune``, no files are skipped.
+
+    ``settled``: the statement reads only these tables, and calls only DuckDB's own functions.
+    """
     rules = _rules(text, words, found, con, params, settled) if prune else _Rules()
     tables, complete, types = [], [], []
     for number, (place, index) in enumerate(found):
@@ -100,20 +104,20 @@ def pruned_tables(
     queries = TableQueries(con)
     prune_by_keys(tables, rules.joins, queries.keys)
     if len(tables) >= _MANY_JOINED:
-        # Those rules hold what the conditions leave against the rows that files have.
-        ruled = {one.place for one in rules.first} | {one.place for one in rules.aggregates}
-        joined = (
-            table if number in ruled else table.whole_where_little_is_saved() for number, table in enumerate(tables)
-        )
-        tables = list(joined)
+        # The rules for rows depend on the predicate, which a table that is read as a whole no longer has.
+        with_row_rules = {one.place for one in rules.first} | {one.place for one in rules.aggregates}
+        tables = [
+            table if number in with_row_rules else table.whole_where_little_is_saved()
+            for number, table in enumerate(tables)
+        ]
     return [
-        _by_its_rows(table, rules, number, complete[number], queries, types[number])
+        _after_row_rules(table, rules, number, complete[number], queries, types[number])
         for number, table in enumerate(tables)
     ]
 
 
 def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
-    """The types of the columns of a table that the rules read; null for an unknown column."""
+    """The types of the columns that the rules read in a table; null for an unknown column."""
     names = {join.column for join in rules.joins if join.place == place}
     names |= {join.key for join in rules.joins if join.source == place}
     names |= {one.column for one in rules.first if one.place == place and one.column is not None}
@@ -121,8 +125,8 @@ def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, plac
         if one.place == place:
             names |= one.ordered | one.counted | (one.groups or frozenset())
     paths = predicate.columns if predicate is not None else ()
-    found = [schema.find([name], case_sensitive=True) for name in sorted(names)]
-    others = (pa.null() if column is None else column.type for column in found)
+    columns = [schema.find([name], case_sensitive=True) for name in sorted(names)]
+    others = (pa.null() if column is None else column.type for column in columns)
     return (*(schema.columns[path].type for path in paths), *others)
 
 
@@ -135,16 +139,18 @@ def _rules(
     settled: bool,
 ) -> _Rules:
     """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
-    if any(word.text.lower() == _NUMBERS_FILES for word in words):
+    if any(word.text.lower() == _FILE_POSITION for word in words):
         return _Rules()
     if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in found}):
         return _Rules()
     schemas = tuple(index.snapshot.schema.arrow for _, index in found)
-    for named in (True, False) if settled and names_its_columns(text) else (False,):
-        stubs = make_stubs(schemas, text, named=named)
-        edits = [(place.start, place.end, _as_stub(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)]
+    for only_named in (True, False) if settled and names_its_columns(text) else (False,):
+        stubs = make_stubs(schemas, text, only_named=only_named)
+        edits = [
+            (place.start, place.end, _stub_sql(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)
+        ]
         edits += file_columns(words, schemas)
-        root = engine_plan(con, edited(text, edits)[_explained(words) :], stubs, params)
+        root = engine_plan(con, edited(text, edits)[_explained_start(words) :], stubs, params)
         if root is not None:
             break
     else:
@@ -153,10 +159,10 @@ def _rules(
     scans = root.scans(columns)
     if scans is None:
         return _Rules()
-    return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns), named)
+    return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns), only_named)
 
 
-def _by_its_rows(
+def _after_row_rules(
     table: JoinedTable,
     rules: _Rules,
     place: int,
@@ -164,30 +170,31 @@ def _by_its_rows(
     queries: TableQueries,
     types: tuple[pa.DataType, ...],
 ) -> PrunedTable:
-    """Apply the rules for first rows and aggregates to one table."""
+    """One table after the rules for first rows and aggregates. ``complete``: as in `Conditions`."""
     survivors, reasons = table.survivors, table.reasons
     ordered = any(one.place == place and one.column is not None for one in rules.first)
-    # An unbound condition may select fewer rows than the statistics of a file imply.
+    # Both rules need rows that the statement certainly selects; an incomplete predicate may match others.
     if complete:
-        for wanted in rules.first:
-            if wanted.place == place:
+        for first in rules.first:
+            if first.place == place:
                 before = len(survivors)
-                survivors = holding_first_rows(survivors, wanted, queries.worst_of_first)
-                reasons.append(f"{wanted}: {before - len(survivors):,} files skipped")
-        for asked in rules.aggregates:
-            beside = rows_of_index(survivors, asked) if asked.place == place else None
-            if beside is not None:
-                reasons.append(f"count, min and max: {beside.files:,} files answered by the index")
-                return PrunedTable(beside.rest, beside, tuple(reasons), types, ordered, rules.named)
-    return PrunedTable(survivors, None, tuple(reasons), types, ordered, rules.named)
+                survivors = holding_first_rows(survivors, first, queries.worst_of_first)
+                reasons.append(f"{first}: {before - len(survivors):,} files skipped")
+        for aggregate in rules.aggregates:
+            from_index = rows_of_index(survivors, aggregate) if aggregate.place == place else None
+            if from_index is not None:
+                reasons.append(f"count, min and max: {from_index.files:,} files answered by the index")
+                return PrunedTable(from_index.rest, from_index, tuple(reasons), types, ordered, rules.only_named)
+    return PrunedTable(survivors, None, tuple(reasons), types, ordered, rules.only_named)
 
 
-def _as_stub(place: Place, stub: Stub) -> str:
-    shown = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place)}"
-    return f"SELECT * FROM {shown}" if place.bare else shown
+def _stub_sql(place: Place, stub: Stub) -> str:
+    """The text that replaces a table by its stub."""
+    sql = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place)}"
+    return f"SELECT * FROM {sql}" if place.bare else sql
 
 
-def _explained(words: Sequence[Word]) -> int:
+def _explained_start(words: Sequence[Word]) -> int:
     """The offset of the statement that EXPLAIN explains; 0 for any other statement."""
     if words[0].text.upper() != "EXPLAIN":
         return 0

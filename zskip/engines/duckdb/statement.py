@@ -30,7 +30,7 @@ from zskip.engines.duckdb.named_columns import named_columns
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.pruned_tables import PrunedTable, pruned_tables
 from zskip.engines.duckdb.relation import opened
-from zskip.engines.duckdb.settings_guard import OutdatedGuard, asking_again, guard, settings_read
+from zskip.engines.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.engines.duckdb.stubs import names_file_columns
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
 from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table_places, tokens
@@ -205,10 +205,10 @@ def _relation(
     freshness: str,
     text: str,
 ) -> duckdb.DuckDBPyRelation:
-    """What a statement gives. Raises `OutdatedGuard`, once after a SET."""
+    """The result of a statement. Raises `OutdatedGuard` on the first run after a SET."""
     rewritten = _worth_rewriting(parsed, con, params, freshness)
     scans = [planned.scan for _, planned in rewritten.plans]
-    with pointing_at(text, rewritten.sql), naming_bad_files(*scans), asking_again(con):
+    with pointing_at(text, rewritten.sql), naming_bad_files(*scans), detecting_outdated_guard(con):
         relation = con.sql(rewritten.sql, params=rewritten.parameters)
         if relation is None:
             return relation
@@ -360,11 +360,12 @@ def _rewritten(
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
         read = ""
-        if table.beside is None or len(table.survivors) or guarding != UNGUARDED:
+        if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
             read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
-        if table.beside is not None:
+        if table.index_rows is not None:
             schema = index.snapshot.schema.arrow
-            read = with_index_rows(read, table.beside, named_columns(schema, text) if table.named else schema, values)
+            schema = named_columns(schema, text) if table.only_named else schema
+            read = with_index_rows(read, table.index_rows, schema, values)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"
         read = f"SELECT * FROM {read}" if place.bare else read
@@ -385,7 +386,7 @@ def _guards(
     guards = [UNGUARDED] * len(tables)
     if not parsed.settled or not any(table.gains for table in tables):
         return guards
-    types, ordered = (each for table in tables for each in table.read), any(table.ordered for table in tables)
+    types, ordered = (each for table in tables for each in table.types_read), any(table.ordered for table in tables)
     names = settings_read(parsed.words, [place for place, _ in parsed.found], params, types, ordered)
     if not names:
         return guards

@@ -1,9 +1,10 @@
-"""Stubs: empty tables that replace zskip's while DuckDB plans a statement.
+"""Stubs: empty tables that replace zskip's tables while DuckDB plans a statement.
 
-A stub is an Arrow dataset without rows and without statistics, so that nothing is folded away. Each place in the text
-has a stub of its own, whose columns ``zskip_<place>_<column>`` occur nowhere else: a name in the plan says which scan
-it is of. DuckDB prints a condition that it could not hand to the scan with the names of the query instead; so the stub
-spells its columns in upper and lower case as the statement does not: ``tS`` in the plan can only be the table's ``ts``.
+A stub is an Arrow dataset without rows and without statistics, so DuckDB cannot fold a condition on it to a constant.
+Each occurrence of a table in the text has its own stub with columns ``zskip_<place>_<column>``. No other name looks
+like these, so a column in the plan identifies its scan. Conditions that DuckDB does not push into the scan are printed
+with the column names of the query instead. The stub therefore changes the case of some letters in these names, to a
+spelling that the statement does not use: ``tS`` in the plan can only be the table's column ``ts``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -33,17 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs", "names_file_columns", "printed_columns"]
 
 _LOG = logging.getLogger("zskip")
-# Where a statement looks at the names of columns, other spellings might change what it means.
+# These use the names of columns as values, so other spellings might change the result.
 _READS_NAMES = re.compile(
     r"\b(columns|typeof|alias|struct_keys|to_json|json_\w+|row_to_json|query|query_table)\b", re.I
 )
-# Where a name of one column can come to stand for another, what is printed by it says nothing.
+# These can give the name of one column to another column, so a printed name does not identify a column.
 _MOVES_NAMES = re.compile(r"\b(replace|rename|pivot|unpivot|recursive)\b", re.I)
-# The rows of both sides go by the names of the left one.
+# The columns of the result have the names of the left input.
 _SET_OPERATION = re.compile(r"\b(union|except|intersect)\b", re.I)
 _MOST_SPELLINGS = 30
-# What a read of Parquet files has besides their columns, as values of which DuckDB's planner knows nothing.
-_OF_FILES = {
+# The columns that DuckDB adds when it reads Parquet files, as expressions whose values its planner cannot predict.
+_FILE_COLUMNS = {
     "filename": "nullif(CAST(uuid() AS VARCHAR), '')",
     "file_row_number": "nullif(CAST(hash(uuid()) // 2 AS BIGINT), 0)",
 }
@@ -51,8 +52,8 @@ _OF_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """``sql``: what stands in the table's place · ``name`` and ``rows``: the dataset that it reads · ``columns``: the
-    table's columns by the names that DuckDB's plan prints."""
+    """``sql``: the subquery that replaces the table · ``name`` and ``rows``: the dataset that the subquery reads ·
+    ``columns``: the table's columns by the names that DuckDB's plan prints."""
 
     sql: str
     name: str
@@ -60,16 +61,16 @@ class Stub:
     columns: StubColumns
 
 
-def make_stubs(schemas: Sequence[pa.Schema], statement: str, *, named: bool = False) -> list[Stub]:
-    """The stubs of the tables of a statement, one for each of their schemas. ``named``: with the columns alone that
-    the text may name, or the first column if it names none."""
-    found = (named_columns(one, statement) if named else one for one in schemas)
-    # Not by schemas, which have no hash where an extension type in them has none.
-    return _stubs(tuple(_Columns(tuple(one.names), tuple(map(duckdb_type, one.types))) for one in found), statement)
+def make_stubs(schemas: Sequence[pa.Schema], statement: str, *, only_named: bool = False) -> list[Stub]:
+    """The stubs of a statement's tables, one per schema. ``only_named``: only the `named_columns` of each table."""
+    reduced = (named_columns(schema, statement) if only_named else schema for schema in schemas)
+    # The cache key has the names of types: a schema cannot be hashed if one of its extension types cannot.
+    tables = (_Columns(tuple(schema.names), tuple(map(duckdb_type, schema.types))) for schema in reduced)
+    return _stubs(tuple(tables), statement)
 
 
 class _Columns(NamedTuple):
-    """The columns of a table, with DuckDB's names of their types."""
+    """The columns of a table, and DuckDB's names of their types."""
 
     names: tuple[str, ...]
     types: tuple[str, ...]
@@ -80,43 +81,44 @@ def _stubs(tables: tuple[_Columns, ...], statement: str) -> list[Stub]:
     import pyarrow.dataset as ds  # brings pandas along where that is installed
 
     prefix = _unused_prefix(statement)
-    spell = _Spelling(tables, statement)
+    spellings = _Spellings(tables, statement)
     stubs = []
     for place, table in enumerate(tables):
         name = f"{prefix}_{place}"
-        own = [f"{name}_{number}" for number in range(len(table.names))]
-        spelled = [spell.otherwise(column) for column in table.names]
-        shown = ", ".join(f"{one} AS {identifier(label)}" for one, label in zip(own, spelled, strict=True))
-        printed = dict(zip(own, table.names, strict=True))
-        printed |= {label: column for label, column in zip(spelled, table.names, strict=True) if label != column}
-        rows = ds.dataset(_empty(table.types).rename_columns(own))
-        stubs.append(Stub(f"(SELECT {shown} FROM {name})", name, rows, StubColumns(name, printed)))
+        scanned = [f"{name}_{number}" for number in range(len(table.names))]
+        labels = [spellings.unused(column) for column in table.names]
+        selected = ", ".join(f"{column} AS {identifier(label)}" for column, label in zip(scanned, labels, strict=True))
+        printed = dict(zip(scanned, table.names, strict=True))
+        printed |= {label: column for label, column in zip(labels, table.names, strict=True) if label != column}
+        rows = ds.dataset(_empty(table.types).rename_columns(scanned))
+        stubs.append(Stub(f"(SELECT {selected} FROM {name})", name, rows, StubColumns(name, printed)))
     return stubs
 
 
 def names_file_columns(words: Sequence[Word]) -> bool:
-    """Whether a statement may read DuckDB's own columns of files."""
-    return any(word.text.lower() in _OF_FILES for word in words)
+    """Whether a statement may read a column that DuckDB adds to those of the files."""
+    return any(word.text.lower() in _FILE_COLUMNS for word in words)
 
 
 def file_columns(words: Sequence[Word], schemas: Sequence[pa.Schema]) -> list[tuple[int, int, str]]:
-    """Replacements for the names of columns that a stub lacks, and that ``*`` does not give: DuckDB's own of files.
+    """The replacements, each ``(start, end, text)``, for columns that DuckDB adds to those of the files.
 
-    Where a replacement is no valid SQL, the statement cannot be explained, and nothing is pruned.
+    A stub cannot have these columns, since ``*`` must not return them. If a replacement is not valid SQL where it
+    stands, DuckDB cannot explain the statement, and nothing is pruned.
     """
     columns = {name.lower() for schema in schemas for name in schema.names}
     edits = []
     for number, word in enumerate(words):
         name = word.text.lower()
         before = words[number - 1].text.upper() if number else ""
-        if name in _OF_FILES and name not in columns and before != "AS":
+        if name in _FILE_COLUMNS and name not in columns and before != "AS":
             qualified = number > 1 and before == "."
-            edits.append((words[number - 2].start if qualified else word.start, word.end, _OF_FILES[name]))
+            edits.append((words[number - 2].start if qualified else word.start, word.end, _FILE_COLUMNS[name]))
     return edits
 
 
 def _unused_prefix(statement: str) -> str:
-    """A prefix for the names of stubs that the statement does not have.
+    """A prefix for the names of stubs that does not occur in the statement.
 
     >>> _unused_prefix("SELECT 1"), _unused_prefix("SELECT zskip_0_1")
     ('zskip', 'zskipx')
@@ -128,10 +130,11 @@ def _unused_prefix(statement: str) -> str:
 
 
 def printed_columns(root: Node, stubs: Sequence[Stub], statement: str) -> list[StubColumns]:
-    """The columns of stubs by the names that may be read in a plan.
+    """The columns of each stub by the printed names that identify them.
 
-    A set operation may be of a table with itself, where one place is scanned twice or by a CTE: a condition that is
-    printed by the name of a left column stands above a right one as well then, so that only names at scans are read.
+    A condition above a set operation is printed with the column names of the left input, but applies to both inputs.
+    If both read the same scan, or the plan scans a stub twice, that name may mean a different column of the table.
+    Then only the names that the scan itself prints identify a column.
     """
     columns = [stub.columns for stub in stubs]
     if not _SET_OPERATION.search(statement):
@@ -139,41 +142,44 @@ def printed_columns(root: Node, stubs: Sequence[Stub], statement: str) -> list[S
     shared = any("CTE" in node.name for node in root.walk())
     once = set() if shared else places_scanned_once(root)
     return [
-        stub.columns if place in once else stub.columns._replace(printed=dict(_at_scan(stub)))
+        stub.columns if place in once else stub.columns._replace(printed=_scanned_columns(stub))
         for place, stub in enumerate(stubs)
     ]
 
 
-def _at_scan(stub: Stub) -> Iterator[tuple[str, str]]:
-    return ((name, column) for name, column in stub.columns.printed.items() if name in stub.rows.schema.names)
+def _scanned_columns(stub: Stub) -> dict[str, str]:
+    """The table's columns by the names in the stub's scan."""
+    return {name: column for name, column in stub.columns.printed.items() if name in stub.rows.schema.names}
 
 
-class _Spelling:
-    """Names in letters that neither the statement nor another table uses for them."""
+class _Spellings:
+    """Spellings of column names, in upper and lower case, that neither the statement nor any table uses."""
 
     def __init__(self, tables: Sequence[_Columns], statement: str) -> None:
-        # Types hold the names of the fields in structs.
+        # The names of types include the field names of structs.
         self._text = " ".join([statement, *(type for table in tables for type in table.types)])
         self._words = {*re.findall(r"\w+", self._text), *(name for table in tables for name in table.names)}
         self._taken: set[str] = set()
-        self._as_it_is = bool(_READS_NAMES.search(statement) or _MOVES_NAMES.search(statement))
+        self._keep_names = bool(_READS_NAMES.search(statement) or _MOVES_NAMES.search(statement))
 
-    def otherwise(self, name: str) -> str:
-        """The name as no other column is spelled; as it is where there is no such spelling."""
+    def unused(self, name: str) -> str:
+        """An unused spelling of the name; the name itself if none was found or names must not change."""
         letters = [at for at, letter in enumerate(name) if letter.isascii() and letter.isalpha()]
-        ends = ((one, two) for one in letters for two in letters if two >= one and not self._as_it_is)
-        spelled = (
-            "".join(letter.swapcase() if at in chosen else letter for at, letter in enumerate(name))
-            for chosen in islice(ends, _MOST_SPELLINGS)
+        swaps = ((one, two) for one in letters for two in letters if two >= one and not self._keep_names)
+        spellings = (
+            "".join(letter.swapcase() if at in swapped else letter for at, letter in enumerate(name))
+            for swapped in islice(swaps, _MOST_SPELLINGS)
         )
-        # Never all of many letters at once: DATE is also what a type is printed as.
-        new = (label for label in spelled if self._is_new(label) and (len(letters) <= 2 or not label.isupper()))
-        found = next((label for label in new if label not in self._taken), name)
-        self._taken.add(found)
-        return found
+        # Not in upper case throughout: the plan prints the type DATE in this way too.
+        mixed = (label for label in spellings if len(letters) <= 2 or not label.isupper())
+        label = next((label for label in mixed if self._is_unused(label)), name)
+        self._taken.add(label)
+        return label
 
-    def _is_new(self, label: str) -> bool:
-        return label not in self._words and (label.isidentifier() or label not in self._text)
+    def _is_unused(self, label: str) -> bool:
+        if label in self._words or label in self._taken:
+            return False
+        return label.isidentifier() or label not in self._text
 
 
 def empty_rows(schema: pa.Schema) -> pa.Table:
@@ -183,7 +189,7 @@ def empty_rows(schema: pa.Schema) -> pa.Table:
 
 @lru_cache(maxsize=64)
 def _empty(types: tuple[str, ...]) -> pa.Table:
-    """No row, in Arrow types which DuckDB reads as these, which it gives the table's Parquet columns."""
+    """A table without rows, in Arrow types that DuckDB reads as ``types``."""
     import duckdb
 
     typed = ", ".join(f"CAST(NULL AS {type}) AS c{number}" for number, type in enumerate(types))
@@ -195,10 +201,8 @@ def _empty(types: tuple[str, ...]) -> pa.Table:
 def engine_plan(
     con: duckdb.DuckDBPyConnection, statement: str, stubs: Sequence[Stub], params: Any = None
 ) -> Node | None:
-    """DuckDB's plan of one statement over stubs; None where it cannot be had, and then nothing is to be pruned.
-
-    What is wrong with the statement is DuckDB's to say when it runs.
-    """
+    """DuckDB's plan of one statement over stubs. None if DuckDB cannot explain the statement: nothing is pruned then,
+    and DuckDB raises the error when it runs the statement."""
     import duckdb
 
     if not _is_readable():
@@ -212,7 +216,7 @@ def engine_plan(
 def _explained(
     con: duckdb.DuckDBPyConnection, statement: str, names: Mapping[str, ds.Dataset], params: Any
 ) -> Node | None:
-    # DuckDB finds a table that its catalog does not have among the names of the calling function.
+    # DuckDB looks up a table that is not in its catalog among the variables of the calling function.
     scope = {**names, "con": con, "text": f"EXPLAIN (FORMAT JSON) {statement}", "params": params}
     rows = eval("con.execute(text, params).fetchall()", scope)
     plans = [json.loads(text) for kind, text in rows if kind == "physical_plan"]
@@ -229,7 +233,7 @@ def _is_readable() -> bool:
 
 @lru_cache(maxsize=1)
 def _probe() -> bool:
-    """Whether DuckDB prints plans in the form that is known; where it does not, that is logged once."""
+    """Whether the installed DuckDB prints plans in the form that `read_tree` expects; if not, log that once."""
     import duckdb
 
     schema = pa.schema([("ts", pa.int64()), ("host", pa.string())])
