@@ -13,6 +13,11 @@ __all__ = ["add_commands"]
 
 
 def add_commands(commands: Commands) -> None:
+    add_workload_commands(commands)
+    add_drawing_commands(commands)
+
+
+def add_workload_commands(commands: Commands) -> None:
     command = add_command(
         commands,
         "advise",
@@ -64,6 +69,8 @@ def add_commands(commands: Commands) -> None:
     add_storage(command)
     add_json(command)
 
+
+def add_drawing_commands(commands: Commands) -> None:
     command = add_command(
         commands,
         "plot",

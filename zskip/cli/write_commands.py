@@ -27,6 +27,11 @@ __all__ = ["add_commands"]
 
 
 def add_commands(commands: Commands) -> None:
+    add_row_commands(commands)
+    add_upkeep_commands(commands)
+
+
+def add_row_commands(commands: Commands) -> None:
     command = add_command(
         commands,
         "write",
@@ -74,6 +79,8 @@ def add_commands(commands: Commands) -> None:
     add_predicate_options(command)
     add_rest(command)
 
+
+def add_upkeep_commands(commands: Commands) -> None:
     command = add_command(commands, "optimize", optimize, "rewrite the files where a rewrite pays, and only those")
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")

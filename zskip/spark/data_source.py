@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from zskip.writer import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource, DataSourceWriter, Filter, InputPartition
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
     from pyspark.sql.types import StructType
 
 __all__ = ["register_source"]
@@ -146,15 +146,11 @@ def as_sql(given: Filter, types: dict[str, pa.DataType]) -> tuple[str, list[Any]
     return (f"{_LIKE[kind]}({name}, ?)", values) if kind in _LIKE else None
 
 
-def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
-    """The class that Spark registers. It is defined here because its base class requires pyspark."""
-    from pyspark.sql.datasource import (
-        DataSource,
-        DataSourceArrowWriter,
-        DataSourceReader,
-        InputPartition,
-        WriterCommitMessage,
-    )
+# Spark's base classes are imported lazily, so the classes derived from them are defined in functions.
+
+
+def _reader_class(pushes: bool) -> Callable[[Pushed], DataSourceReader]:
+    from pyspark.sql.datasource import DataSourceReader, InputPartition
 
     class TablePartition(InputPartition):
         pass
@@ -171,12 +167,17 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
 
     class PushingReader(Reader):
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-            """Keep the filters to choose files by, and return all of them: Spark applies them to the rows."""
-            arrow = self.pushed.table().schema
-            types = {field.name: field.type for field in arrow}
-            found = (as_sql(given, types) for given in filters)
-            self.pushed.filters = [one for one in found if one is not None]
+            """Store the filters that can prune files, and return all of them: Spark applies them to the rows."""
+            types = {field.name: field.type for field in self.pushed.table().schema}
+            translated = (as_sql(given, types) for given in filters)
+            self.pushed.filters = [one for one in translated if one is not None]
             return filters
+
+    return PushingReader if pushes else Reader
+
+
+def _writer_class() -> Callable[[WriteJob], DataSourceWriter]:
+    from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
     @dataclass
     class TaskFiles(WriterCommitMessage):
@@ -195,8 +196,17 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
         def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
             self.job.abort(_written(messages))
 
+    return Writer
+
+
+def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
+    """The class that Spark registers."""
+    from pyspark.sql.datasource import DataSource
+
+    reader_class, writer_class = _reader_class(pushes), _writer_class()
+
     class Source(DataSource):
-        installed = _RequireZskip()  # first, so that it is unpickled before anything that needs zskip
+        installed = _RequireZskip()  # must be first: unpickled before anything that needs zskip
 
         @classmethod
         def name(cls) -> str:
@@ -213,14 +223,14 @@ def _source(semantics: Semantics, pushes: bool) -> type[DataSource]:
             options = json.loads(kept) if kept and not self.options.get("path") else self.options
             table = _opened(options)
             pushed = Pushed(table.uri, table.version, _storage_options(options), semantics, schema, [])
-            return (PushingReader if pushes else Reader)(pushed)
+            return reader_class(pushed)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             table = _opened(self.options)
             if self.options.get("version"):
                 raise InvalidOption("A table is written at its newest version: leave out the option version.")
             job = write_job(table.uri, _storage_options(self.options), arrow_schema(schema), overwrite=overwrite)
-            return Writer(job)
+            return writer_class(job)
 
     return Source
 

@@ -149,18 +149,25 @@ def table_places(words: tuple[Word, ...]) -> Places:
                 found.functions.add(name.lower())
             elif after == ":" or text == ":":
                 continue  # FROM alias : table
-            elif (
-                word.kind in ("identifier", "string_const", "keyword")
-                and "." not in (before, after)
-                and not any(name.lower() in one.ctes for one in stack)
-            ):
-                quote = word.text[0] if word.text[0] in "'\"" else ""
-                aliased = before == ":" or any(map(_is_alias, words[number + 1 : number + 2]))
-                found.tables.append(Place(name, quote, word.start, word.end, aliased, bare))
+            elif _can_be_table(word, before, after) and not any(name.lower() in one.ctes for one in stack):
+                found.tables.append(_place(words, number, bare))
             frame.expecting = bare = False
         elif calls(words, number):
             found.functions.add(name.lower())
     return found
+
+
+def _can_be_table(word: Word, before: str, after: str) -> bool:
+    """Whether a word in FROM, with these neighbours, can be an unqualified name of a table."""
+    return word.kind in ("identifier", "string_const", "keyword") and "." not in (before, after)
+
+
+def _place(words: Sequence[Word], number: int, bare: bool) -> Place:
+    word = words[number]
+    quote = word.text[0] if word.text[0] in "'\"" else ""
+    follows_alias = number > 0 and words[number - 1].text == ":"  # FROM alias : table
+    aliased = follows_alias or any(map(_is_alias, words[number + 1 : number + 2]))
+    return Place(unquoted(word.text), quote, word.start, word.end, aliased, bare)
 
 
 def calls(words: Sequence[Word], number: int) -> bool:
