@@ -74,7 +74,7 @@ def bind(
     ``dialect``: sqlglot's name of the dialect · ``timezone``: the session's time zone, an IANA name · ``params``: the
     values of ``?`` and ``$1`` (a sequence), or of ``$name`` and ``:name`` (a mapping) · ``now``: the time that now()
     and current_date return, by default the current time · ``ansi``: Spark's ANSI mode · ``case_sensitive``: whether
-    names of columns are
+    column names are case-sensitive
 
     Raises `SqlSyntaxError`, `UnknownColumn`, `IncomparableTypes`, `UnknownParameter` and `UnsupportedSql`, which point
     at the position in the text, and `InvalidOption` for an unknown dialect or time zone. A valid condition that

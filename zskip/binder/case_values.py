@@ -18,7 +18,7 @@ _MAX_COMPARISONS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """``then`` where the condition is TRUE, else ``otherwise``."""
+    """The value ``then`` if the condition is TRUE, else ``otherwise``."""
 
     condition: Node
     then: Value

@@ -1,8 +1,8 @@
 """Rewrite long chains of one comparison as lists.
 
-``c = 1 OR c = 2 …`` becomes ``c IN (1, 2, …)`` and ``c <> 1 AND c <> 2 …`` becomes ``c NOT IN (1, 2, …)``. This holds
-to integers and an integer column, and to strings and a string column, where all engines agree on both forms. A hundred
-thousand terms then bind about as fast as a list of them.
+``c = 1 OR c = 2 …`` becomes ``c IN (1, 2, …)`` and ``c <> 1 AND c <> 2 …`` becomes ``c NOT IN (1, 2, …)``. Only chains
+of integers on an integer column, or of strings on a string column, are rewritten: there both forms mean the same in all
+engines. A hundred thousand terms then bind about as fast as a list of them.
 """
 
 from __future__ import annotations

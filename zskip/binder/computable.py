@@ -28,13 +28,13 @@ def computable(binding: Binding, node: Node, text: Callable[[], str]) -> Node:
     if not 0 < len(columns) <= _MAX_COLUMNS or not _are_computable(columns):
         return node
     sql = text()
-    if len(sql) > _MAX_CHARACTERS or _negates_beside_nan(columns, sql):
+    if len(sql) > _MAX_CHARACTERS or _may_compare_negation_with_nan(columns, sql):
         return node
     references = tuple(Reference(column.path, column.type) for column in columns)
     return Computable(node, references, sql, binding.dialect.timezone)
 
 
-def _negates_beside_nan(columns: Sequence[Column], sql: str) -> bool:
+def _may_compare_negation_with_nan(columns: Sequence[Column], sql: str) -> bool:
     """Whether DuckDB's optimizer may turn ``-x < 'nan'`` into ``x > -'nan'``, which is TRUE for other rows."""
     return "-" in sql and "nan" in sql.lower() and any(t.is_floating(column.type) for column in columns)
 

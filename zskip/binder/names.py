@@ -97,7 +97,7 @@ class Names:
 
     def find(self, names: list[str]) -> Column | None:
         """The column that a dotted name denotes; its first parts may qualify it by a table. None if there is none."""
-        # If a column has the first name, it is not a table's: the others are inside the column, perhaps a map's key.
+        # If a column has the first name, it is not a table's: the other names are inside the column, perhaps map keys.
         longest = max((len(column.parts) for column in self.schema), default=0)
         for skip in range(max(0, len(names) - longest), 1 if self._leaves_under(names[0]) else len(names)):
             found = self.schema.find(names[skip:], case_sensitive=self.case_sensitive)
@@ -106,7 +106,7 @@ class Names:
         return None
 
     def leaves_of_struct(self, node: exp.Expr) -> list[Column]:
-        """The leaves, lists left out, of the one struct that an expression names; none if it names something else."""
+        """The leaves, except lists, of the one struct that an expression names; none if it names something else."""
         try:
             names = [name.lower() for name in _name_parts(node)]
         except Refused:

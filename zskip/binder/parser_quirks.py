@@ -20,7 +20,7 @@ _KEYWORDS = {
     "drop", "force", "grant", "if", "insert", "install", "list", "load", "map", "merge", "nullable", "object", "pragma",
     "range", "revoke", "rollback", "row", "set", "struct", "truncate", "update", "use",
 }  # fmt: skip
-"""Names that the parser takes for the start of a statement, type or constructor where engines take them for columns."""
+"""Names that the parser reads as the start of a statement, type or constructor, and engines as columns."""
 
 _OPERATORS = {
     TokenType.EQ, TokenType.NEQ, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.PLUS, TokenType.DASH,
@@ -28,7 +28,7 @@ _OPERATORS = {
 }  # fmt: skip
 _BEFORE = _OPERATORS | {TokenType.L_PAREN, TokenType.NOT}
 _AFTER = _OPERATORS | {TokenType.R_PAREN, TokenType.LT, TokenType.NOT, TokenType.IN, TokenType.IS, TokenType.LIKE}
-"""Tokens beside a value that never occur beside a constructor, a type or the first word of a statement."""
+"""Tokens next to a value that never occur next to a constructor, a type or the first word of a statement."""
 
 
 def keywords_as_columns(tokens: list[Token], names: Names) -> list[Token]:
@@ -49,7 +49,7 @@ def keywords_as_columns(tokens: list[Token], names: Names) -> list[Token]:
 
 
 def collations_as_words(node: exp.Expr) -> None:
-    """Makes words of the collations in an expression: the parser takes ``NOCASE.NOACCENT`` for a column."""
+    """Turns the collations in an expression into plain words: the parser reads ``NOCASE.NOACCENT`` as a column."""
     for collated in node.find_all(exp.Collate):
         name = collated.expression
         if isinstance(name, exp.Column):

@@ -1,6 +1,6 @@
-"""Which conditions of a statement reach its scans of a table, by the statement's text alone.
+"""The conditions of a statement that apply to its scans of a table, derived from the statement's text.
 
-They guide layouts and prove nothing: a plan's conditions come from the engine.
+They guide layouts and prove nothing: plans take their conditions from the engine.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["Scans"]
 class Scans:
     """The scans of a table in a parsed statement.
 
-    ``own``: a condition as one on the table's columns, None where it is on something else · ``is_table``: whether a
-    relation may be the table.
+    ``on_table``: rewrites a condition in terms of the table's columns, or returns None if it reads anything else ·
+    ``is_table``: whether a relation may be the table.
     """
 
     def __init__(
-        self, statement: exp.Expr, own: Callable[[exp.Expr], str | None], is_table: Callable[[exp.Table], bool]
+        self, statement: exp.Expr, on_table: Callable[[exp.Expr], str | None], is_table: Callable[[exp.Table], bool]
     ) -> None:
-        self._statement, self._own, self._is_table = statement, own, is_table
+        self._statement, self._on_table, self._is_table = statement, on_table, is_table
         self._ctes = {cte.alias.lower(): cte for cte in statement.find_all(exp.CTE)}
         self._aliases = {
             source.alias_or_name.lower()
@@ -31,9 +31,10 @@ class Scans:
         }
 
     def __iter__(self) -> Iterator[tuple[exp.Select, list[str]]]:
-        """The SELECT of each scan that has conditions on the table's columns, and these.
+        """Each scan with conditions on the table's columns, as its SELECT and these conditions.
 
-        Conditions that name no table hold for each scan of the SELECT that has others, else for one.
+        Conditions without a table's name apply to every scan of the SELECT that has a condition with its name. If no
+        scan has one, they count as the conditions of a single scan.
         """
         for select in self._statement.find_all(exp.Select):
             scanned = [alias for alias, source in _sources(select).items() if self._is_scan(source)]
@@ -42,12 +43,12 @@ class Scans:
             qualified: dict[str, list[str]] = {}
             unqualified: list[str] = []
             for part in self._reaching(select):
-                condition, of = self._own(part), self._qualifiers(part)
+                condition, qualifiers = self._on_table(part), self._qualifiers(part)
                 if condition is None:
                     continue
-                if not of:
+                if not qualifiers:
                     unqualified.append(condition)
-                elif len(of) == 1 and (alias := of.pop()) in scanned:
+                elif len(qualifiers) == 1 and (alias := qualifiers.pop()) in scanned:
                     qualified.setdefault(alias, []).append(condition)
             for parts in qualified.values() or [[]]:
                 if parts or unqualified:
@@ -60,17 +61,17 @@ class Scans:
         return not table.db and table.name.lower() in self._ctes
 
     def _reaching(self, select: exp.Select) -> list[exp.Expr]:
-        """The conditions on what a SELECT reads: its own, and those of the SELECT that reads it."""
+        """The conditions on the input rows of a SELECT: its own, and those of the SELECT that reads its result."""
         where = select.args.get("where")
         parts = [] if where is None else list(_conjuncts(where.this))
         if (reader := self._reader(select)) is not None:
             through = (self._through(select, part, reader[1]) for part in self._reaching(reader[0]))
             parts += [part for part in through if part is not None]
-        # They will be joined by AND.
+        # The caller joins them by AND, so an OR needs parentheses.
         return parts if len(parts) == 1 else [exp.paren(part) if isinstance(part, exp.Or) else part for part in parts]
 
     def _reader(self, select: exp.Select) -> tuple[exp.Select, str] | None:
-        """The only SELECT that reads the rows of a derived table or CTE, and what it calls them."""
+        """The only SELECT that reads the result of a derived table or CTE, and its alias for the result."""
         query: exp.Expr = select
         while isinstance(query, exp.Query) and not _changes_rows(query):
             holder = query.parent
@@ -93,7 +94,7 @@ class Scans:
         return above, query.alias_or_name.lower()
 
     def _through(self, select: exp.Select, part: exp.Expr, alias: str) -> exp.Expr | None:
-        """A condition on what a SELECT returns as one on what it reads; None where it is on something else."""
+        """A condition on the result of a SELECT, rewritten as a condition on its input; None if that is impossible."""
         if self._qualifiers(part) - {alias} or part.find(exp.Query) is not None:
             return None
         outputs = {each.alias_or_name.lower(): each.unalias() for each in select.expressions}
@@ -115,13 +116,13 @@ class Scans:
         return found
 
     def _qualifiers(self, part: exp.Expr) -> set[str]:
-        """The tables that a condition's columns name; a struct's name is none."""
+        """The table names that qualify a condition's columns. The name of a struct is not one."""
         first = (column.parts[0].name.lower() for column in part.find_all(exp.Column) if len(column.parts) > 1)
         return {name for name in first if name in self._aliases}
 
 
 def _sources(select: exp.Select) -> dict[str, exp.Expr]:
-    """What a SELECT reads, by alias or name in lower case."""
+    """The relations that a SELECT reads, by alias or name in lower case."""
     origin = select.args.get("from_")
     sources = [] if origin is None else [origin.this]
     sources += [join.this for join in select.args.get("joins") or ()]
@@ -133,7 +134,7 @@ def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _changes_rows(query: exp.Expr) -> bool:
-    """Whether a condition on what a query returns would give other rows below it: LIMIT, windows, DISTINCT ON."""
+    """Whether filtering a query's input differs from filtering its result: with LIMIT, windows, DISTINCT ON."""
     if any(query.args.get(name) is not None for name in ("limit", "offset", "qualify")):
         return True
     distinct = query.args.get("distinct")

@@ -42,15 +42,16 @@ class TableQuery(NamedTuple):
 def table_query(
     text: str, schema: Schema, *, dialect: str = "duckdb", is_table: Callable[[exp.Table], bool] = lambda _: True
 ) -> TableQuery | None:
-    """What a predicate or a statement reads of a table; None for a statement without a condition on its columns.
+    """The rows and columns of a table that a predicate or statement reads; None for a statement without a condition on
+    the table's columns.
 
-    It guides layouts and proves nothing: names are resolved without their qualifiers, and conditions on other tables'
-    columns or with subqueries are left out. The conditions on one scan are ANDed: those of its SELECT, and those of the
-    SELECT that reads it as a CTE or derived table. Several scans with conditions are ORed, so that a file which two of
-    them read counts once. A SELECT reads all columns that it names. A predicate alone reads all columns, as does the
-    `*` of the outermost SELECT; a `*` of an inner one reads the columns that the statement names.
+    The result guides layouts and proves nothing: names are resolved without their qualifiers, and conditions on other
+    tables' columns or with subqueries are left out. The conditions on one scan are ANDed: those of its SELECT, and
+    those of the SELECT that reads it as a CTE or derived table. Several scans with conditions are ORed, so a file that
+    two of them read counts once. A SELECT reads all columns that it names. A predicate alone reads all columns, and so
+    does the `*` of the outermost SELECT; a `*` of an inner SELECT reads the columns that the statement names.
 
-    ``is_table``: which of the statement's tables it may be; by default any. Raises `SqlSyntaxError`.
+    ``is_table``: whether a table of the statement may be this one; by default any may be. Raises `SqlSyntaxError`.
 
     >>> import pyarrow as pa
     >>> schema = Schema(pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())]))
@@ -138,7 +139,7 @@ def relations_read(text: str, *, dialect: str) -> set[str]:
 
 
 def relations_of(table: exp.Table) -> set[str]:
-    """The name, alias and paths of one of them."""
+    """The name, alias and paths of one table of a statement."""
     arguments = table.walk(prune=lambda node: isinstance(node, exp.EQ | exp.PropertyEQ | exp.Kwarg))  # not options
     paths = {str(each.this) for each in arguments if isinstance(each, exp.Literal) and each.is_string}
     return {table.name, table.alias, *paths} - {""}

@@ -51,7 +51,7 @@ def distinct(binding: Binding, node: exp.Expr) -> Node:
 
 
 def _rows(binding: Binding, op: str, left: list[exp.Expr], right: list[exp.Expr], whole: exp.Expr) -> Node:
-    """A comparison of row values. Its outcome beside NULL depends on the dialect, and is left open."""
+    """A comparison of row values. With a NULL in one of them the outcome depends on the dialect, and is left open."""
     pairs = row_pairs(binding, [binding.scalar(each) for each in left], right)
     if op not in ("=", "<>"):
         return _ordered_rows(binding, op, pairs, whole)
@@ -72,7 +72,7 @@ def row_pairs(binding: Binding, left: list[Scalar], right: list[exp.Expr]) -> li
 def any_row(binding: Binding, rows: list[list[tuple[Scalar, Scalar]]], whole: exp.Expr) -> Node:
     """TRUE where all pairs of any row are equal; FALSE or NULL elsewhere."""
     legs = [tree.and_([_equal_parts(binding, left, right, whole) for left, right in pairs]) for pairs in rows]
-    # Elsewhere, beside NULL, engines differ between FALSE and NULL.
+    # With a NULL in a row value, some engines return FALSE and others NULL.
     rest = Opaque("", (), Why("a row value compared with NULL"), implies=tree.or_([]))
     return tree.choose(tree.or_(legs), tree.and_([]), rest)
 
@@ -86,7 +86,7 @@ def _equal_parts(binding: Binding, left: Scalar, right: Scalar, whole: exp.Expr)
 
 
 def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]], whole: exp.Expr) -> Node:
-    """``(a, b) < (1, 2)`` is ``a < 1 OR a = 1 AND b < 2``; where a part is NULL, engines differ."""
+    """``(a, b) < (1, 2)`` is ``a < 1 OR a = 1 AND b < 2``; if a part is NULL, engines differ."""
     sides = dict.fromkeys(side for pair in pairs for side in pair)
     if any(isinstance(side, Literal) and not side.value.is_valid for side in sides):
         raise Refused("a row value with NULL, compared by something other than =")
@@ -107,8 +107,8 @@ def _ordered_rows(binding: Binding, op: str, pairs: list[tuple[Scalar, Scalar]],
 
     nullable = [side for side in sides if not isinstance(side, Literal)]
     unproved = opaque(binding, whole, "the order of row values with NULL")
-    beside_null = replace(unproved, implies=ordered(part_or_null))
-    return tree.choose(tree.or_([tree.IsNull(side) for side in nullable]), beside_null, ordered(part))
+    with_null = replace(unproved, implies=ordered(part_or_null))
+    return tree.choose(tree.or_([tree.IsNull(side) for side in nullable]), with_null, ordered(part))
 
 
 def row_of(node: exp.Expr) -> list[exp.Expr] | None:
