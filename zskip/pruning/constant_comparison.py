@@ -166,7 +166,7 @@ class Steps:
     # ── evaluation ──
 
     def outcomes(self, span: Span, evidence: Evidence | None = None) -> Outcomes:
-        """The outcomes of all units at once; ``evidence`` of the same units excludes those of values that they lack."""
+        """The outcomes of all units at once. ``evidence`` about these units excludes the outcomes of absent values."""
         first, last = self.ranks.at_most(span.lower), self.ranks.at_most(span.upper)
         answers = []
         for bit in (TRUE, FALSE, NULL, FAIL):
@@ -227,7 +227,7 @@ class Steps:
         return held
 
     def _touched(self, has: Bools, first: np.ndarray, last: np.ndarray) -> Bools:
-        """Whether any cell from ``first`` to ``last`` is among those that have an outcome."""
+        """Whether any cell from ``first`` to ``last`` has the outcome. ``has``: whether each cell has it."""
         edges = np.flatnonzero(np.diff(has, prepend=False, append=False))
         if len(edges) > 2 * _FEW_RUNS:
             counts = np.concatenate([[0], np.cumsum(has)])

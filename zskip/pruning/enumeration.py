@@ -58,8 +58,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class FewValues:
-    """Units that hold few values of a column: of each, only ``values[first:last]`` and NULL, which is the last of
-    ``values``."""
+    """Units that hold few values of a column: unit i may hold only ``values[first[i]:last[i]]`` and NULL.
+
+    The last entry of ``values`` is NULL.
+    """
 
     units: np.ndarray
     first: np.ndarray
@@ -86,7 +88,7 @@ def narrowed_by_values(
     """
     unsure = found.can_be_true.astype(np.int8) + found.can_be_false + found.can_be_null > 1
     for span in spans:
-        # Ranges leave out NaN.
+        # Ranges do not include NaN.
         unsure &= ~span.nan
     if not unsure.any():
         return found
@@ -140,7 +142,7 @@ def _of_several(
         return found
     counts = sizes[units]
     owner = np.repeat(np.arange(len(units)), counts)
-    # The number of each combination in its unit, and of that number a digit for each column.
+    # Combinations are numbered within their unit. Each column is one digit of the number.
     rest = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     combination = np.zeros(len(owner), np.int64)
     indices = []

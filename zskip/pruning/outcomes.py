@@ -46,7 +46,7 @@ class Outcomes:
 
     @property
     def all_match(self) -> Bools:
-        """Whether every row makes the predicate TRUE. True is a proof: no filter is needed, nor rows to count them."""
+        """Whether every row makes the predicate TRUE. True is a proof: the rows need no filter, and count unread."""
         return ~(self.can_be_false | self.can_be_null | self.can_fail)
 
     @staticmethod

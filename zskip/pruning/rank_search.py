@@ -1,7 +1,7 @@
-"""`RankIndex`: the ranks of the bounds of units among sorted cuts, be they ten or a hundred thousand.
+"""`RankIndex`: the ranks of the bounds of units among sorted cuts, of which there may be ten or a hundred thousand.
 
-Numbers are searched by numpy. For strings, so are the eight bytes after the prefix with which most cuts begin, as
-numbers; only bounds that share these bytes with a cut are compared as strings.
+Numbers are searched by numpy. Strings are searched as numbers too: by the eight bytes that follow the common prefix of
+most cuts. Only bounds that share these bytes with a cut are compared as strings.
 
     cuts     key-0001  key-0007  key-0012…    prefix  key-00
     words          01        07        12     a bound key-0009 has rank 2: no string is compared
@@ -74,9 +74,9 @@ def _one_by_one(cuts: Keys, bounds: Keys) -> npt.NDArray[np.uint8]:
 
 
 def _bisected(cuts: Keys, bounds: Keys, low: Ints, high: Ints) -> Ints:
-    """How many cuts are <= each bound, where that is known to be from ``low`` to ``high``; both are overwritten.
+    """The number of cuts <= each bound, which is known to be from ``low`` to ``high``; both arrays are overwritten.
 
-    A binary search whose every step asks for all open units at once.
+    This is a binary search for all bounds at once: each step halves the interval of every bound not yet found.
     """
     units = np.flatnonzero(low < high)
     if isinstance(cuts, pa.Array) and len(units):
@@ -87,9 +87,9 @@ def _bisected(cuts: Keys, bounds: Keys, low: Ints, high: Ints) -> Ints:
         if isinstance(cuts, np.ndarray):
             at_least = cuts.take(middle) <= bounds.take(units)
         else:
-            open_ = bounds if len(units) == len(bounds) else bounds.take(pa.array(units))
-            asked = pc.greater_equal(open_, cuts.take(pa.array(middle)))
-            at_least = np.asarray(pc.fill_null(asked, True).to_numpy(zero_copy_only=False))
+            searched = bounds if len(units) == len(bounds) else bounds.take(pa.array(units))
+            not_below = pc.greater_equal(searched, cuts.take(pa.array(middle)))
+            at_least = np.asarray(pc.fill_null(not_below, True).to_numpy(zero_copy_only=False))
         first, last = np.where(at_least, middle + 1, first), np.where(at_least, last, middle)
         low[units], high[units] = first, last
         units = units[first < last]

@@ -70,7 +70,7 @@ def _reason(part: Predicate, statistics: Statistics, evidence: Evidence | None, 
     removed, proved = int(np.count_nonzero(~found.may_match)), int(np.count_nonzero(found.all_match))
     without = found if evidence is None else outcomes(part, statistics, budget=budget)
     by_evidence = int(np.count_nonzero(without.may_match & ~found.may_match))
-    # What evidence proves of an opaque part is what that part implies.
+    # Evidence can prune by an opaque part only through the condition that the part implies.
     nodes = [node for node in walk(part.tree) if isinstance(node, Opaque)]
     unused = [node for node in nodes if not by_evidence or node.implies is None]
     opaque = tuple(Obstacle(node.sql or part.text, node.reason) for node in unused)
@@ -104,7 +104,7 @@ def _computed(part: Predicate, found: Outcomes, statistics: Statistics, budget: 
 
 
 def _is_unknown(path: str, statistics: Statistics) -> bool:
-    """Whether every unit lacks bounds of a column, and the knowledge whether it holds values."""
+    """Whether nothing is known of a column in any unit: neither its bounds nor whether it holds values."""
     ranges = statistics.columns.get(path)
     if ranges is None:
         return True

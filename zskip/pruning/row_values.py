@@ -118,9 +118,9 @@ class Rows:
         return possible & held
 
     def _inside(self, first: np.ndarray, last: np.ndarray, asked: Bools, unsure: bool) -> Bools:
-        """In which of the ``asked`` units some point lies in [first, last) of every column.
+        """For each of the ``asked`` units, whether some point lies in [first, last) of every column.
 
-        ``unsure``: the result for units for which that would take too long.
+        ``unsure``: the result for units where the test would take too long.
         """
         found = asked & (first < last).all(axis=0)
         for column, counted in enumerate(self.counts):
@@ -132,7 +132,7 @@ class Rows:
         return found
 
     def _tested(self, first: np.ndarray, last: np.ndarray, unsure: bool) -> Bools:
-        """Whether some point lies inside; tests each point that is inside by the narrowest column."""
+        """Whether some point lies inside each box. Only points that are inside in the narrowest column are tested."""
         orders = np.argsort(self.points, axis=1, kind="stable")
         ordered = np.take_along_axis(self.points, orders, axis=1)
         ends = [
