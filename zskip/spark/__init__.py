@@ -1,8 +1,8 @@
 """Spark: self-pruning tables and clustered writes, without a plug-in in the JVM.
 
-``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``cluster``, ``delete``, ``optimize``: writing, beside
-the verbs of `zskip.Table` with ``session=`` · ``index`` · ``append_batch``: a sink of structured streaming ·
-``register_source``: ``spark.read.format("zskip")``.
+``table``, ``register``, ``read``, ``sql``: reading · ``write``, ``cluster``, ``delete``, ``optimize``: writing, also
+possible by the methods of `zskip.Table` with ``session=`` · ``index``: indexing a folder · ``append_batch``: a sink of
+structured streaming · ``register_source``: ``spark.read.format("zskip")``.
 """
 
 from zskip.spark.data_source import register_source

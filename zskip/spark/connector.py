@@ -46,7 +46,7 @@ def self_pruning(files: SnapshotFiles) -> DataFrame:
         relation = create(Table(files), nothing, nothing, options, nothing)
         rows = jvm.class_("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, relation)
         if jvm.spark not in _CHECKED:
-            # Planning a query calls every method, so that an incompatible interface is found here, once a session.
+            # Planning a query calls every method, so an incompatible interface raises here, once per session.
             rows.queryExecution().executedPlan().toString()
             _CHECKED.add(jvm.spark)
     except (Py4JError, TypeError, AttributeError) as error:
@@ -60,7 +60,7 @@ _CHECKED: WeakSet[Any] = WeakSet()
 class Table(Proxy):
     """Spark's interface ``Table`` over one snapshot.
 
-    Two are equal if they read the same version of the same table, so that Spark shares caches between them.
+    Two objects are equal if they read the same version of the same table, so Spark shares caches between them.
     """
 
     class Java:

@@ -60,7 +60,7 @@ def register_source(spark: SparkSession) -> None:
 
     A write appends to an existing table, or replaces its rows with ``mode("overwrite")``, and keeps the table's layout.
     Options: ``version``, and ``storage_options`` as JSON. Filters are pushed down if the session has
-    ``spark.sql.python.filterPushdown.enabled`` when this is called: without it, Spark refuses a source that takes
+    ``spark.sql.python.filterPushdown.enabled`` when this is called: without it, Spark rejects a source that accepts
     filters. Executors need zskip.
     """
     require_session(spark)

@@ -69,7 +69,7 @@ def read_foreign_footers(
         union = united([(chunk[0], schema) for chunk, schema in zip(chunks, schemas, strict=True)])
         found = on_executors(spark, partial(_foreign, storage, arrow=union, deep_scan=deep_scan), chunks)
     files = DataFiles.concat([files for _, files in found])
-    # From the listing, which is older than the footers, so that a file replaced in between counts as changed.
+    # Sizes and times come from the listing, which is older than the footers: a file replaced since counts as changed.
     listed = listing.take(np.asarray(pc.index_in(files.path, listing.path)).astype(np.int64))
     return Schema(found[0][0]), replace(files, size=listed.size, modified=listed.modified, etag=listed.etag)
 

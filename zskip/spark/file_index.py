@@ -50,7 +50,7 @@ def self_pruning(files: SnapshotFiles) -> DataFrame:
 class FileIndex(Proxy):
     """Spark's trait ``FileIndex`` over one snapshot. Java holds a proxy for as long as a relation needs it.
 
-    Two are equal if they read the same version of the same table, so that Spark shares exchanges and caches between
+    Two objects are equal if they read the same version of the same table, so Spark shares exchanges and caches between
     them.
     """
 
@@ -59,7 +59,7 @@ class FileIndex(Proxy):
 
     def __init__(self, files: SnapshotFiles) -> None:
         self._files, self._jvm = files, files.jvm
-        # Spark calls for these repeatedly while it plans, and making each takes milliseconds.
+        # Spark requests these repeatedly while it plans, and creating each one takes milliseconds.
         self._roots: Any = files.jvm.seq([files.jvm.path(spark_uri(files.index.storage, ""))])
         self._nothing: Any = files.jvm.class_("scala.Option").empty()
 
@@ -92,7 +92,7 @@ class FileIndex(Proxy):
         return self._files.reader(self._files.survivors(None).scan).inputFiles()
 
     def sizeInBytes(self) -> int:  # noqa: N802
-        """The size of the whole table, by which Spark decides what to broadcast."""
+        """The size of the whole table, from which Spark decides whether to broadcast it."""
         return self._files.size
 
     def partitionSchema(self) -> Any:  # noqa: N802

@@ -72,7 +72,7 @@ def to_spark(survivors: Survivors, spark: SparkSession, columns: Sequence[str] |
 def _planned_for(survivors: Survivors, spark: SparkSession) -> tuple[str | None, Scan]:
     """The predicate as Spark's SQL, and its surviving files under the session's time zone and ANSI mode.
 
-    It is planned again, because the session may give the text another meaning than it had when it was planned.
+    It is planned again, because the text may have another meaning under the session's settings.
     """
     if survivors.predicate is None:
         return None, survivors.scan

@@ -130,7 +130,7 @@ class Jvm:
 class Proxy:
     """A Python object that implements a Java interface.
 
-    Java considers two equal if their `identity` is: by default, each is equal only to itself.
+    Java considers two proxies equal if they have the same `identity`. By default, a proxy equals only itself.
     """
 
     @property

@@ -58,10 +58,10 @@ class PrunedScan(ScanDefaults):
         self._survivors, self._is_cut = survivors, is_cut
         self._native = self._native_scan(survivors)
         # Set by `filter` for `toBatch`, which Spark calls next in the same thread. A query may use the scan several
-        # times, each with other keys.
+        # times, with different keys each time.
         self._keys = threading.local()
 
-    # Cached, because Spark's planner calls for them hundreds of times in a query with joins.
+    # Cached, because Spark's planner requests them hundreds of times in a query with joins.
 
     @cached_property
     def _schema(self) -> Any:
@@ -129,7 +129,7 @@ class PrunedScan(ScanDefaults):
         return self._key_columns
 
     def filter(self, predicates: Any) -> None:
-        """Take the join keys of the other side, which the needed rows satisfy, for the next `toBatch`."""
+        """Store the join keys of the other side for the next `toBatch`. Only rows with these keys are needed."""
         files = self._files
         self._keys.pending = []
         try:

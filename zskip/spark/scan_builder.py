@@ -43,8 +43,8 @@ class ScanBuilder(Proxy):
     def pushFilters(self, filters: Any) -> Any:  # noqa: N802
         """The filters that Spark must apply to the rows: all but those on partition columns.
 
-        If every row of all surviving files matches and the files cannot change, none. Then the Parquet reader gets no
-        filters either: it would take a column that is only in filters, and therefore not read, for NULL.
+        None are needed if every row of all surviving files matches and the files cannot change. Then the Parquet reader
+        gets no filters either: it would treat a column that only filters use as NULL, because it does not read it.
         """
         predicate, self._is_equivalent = self._files.predicate(elements(filters))
         survivors = self._survivors = self._files.survivors(predicate)

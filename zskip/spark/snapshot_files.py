@@ -98,7 +98,7 @@ class SnapshotFiles:
             return find_survivors(self.index, None, changes=changes)
 
     def warn(self, error: Exception) -> None:
-        """Warn of an error while planning, in place of raising it: reading all files still returns the right rows."""
+        """Log an error in planning instead of raising it: reading all files still returns the right rows."""
         warn_once(f"zskip could not plan a Spark filter and reads every file: {type(error).__name__}: {error}")
 
     def reader(self, scan: Scan) -> Any:

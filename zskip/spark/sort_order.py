@@ -61,7 +61,7 @@ def arranged(
             unit = lookup(first_unit[:-1], number) + rank
         rows = rows.withColumn(_UNIT, unit).withColumn(_FIRST, lookup(level.first, f.col(_UNIT)))
         chosen = lookup(level.column, f.col(_UNIT))
-        # Within a node, all but one of these are NULL.
+        # Each node compares one column: the others are NULL within it.
         compared = np.unique(level.column).tolist()
         values = [
             leaf_column(columns[one]) if len(compared) == 1 else f.when(chosen == one, leaf_column(columns[one]))

@@ -32,7 +32,7 @@ __all__ = ["write"]
 
 _FILE, _SLOT, _PARTITION = "__zskip_file", "__zskip_slot", "__zskip_partition"
 _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
-# Whatever the session has set, for example for old readers: the forms whose footers can be trusted.
+# These override the session's settings, for example for old readers: only footers of these forms can be trusted.
 _PARQUET_FORM = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

@@ -41,11 +41,11 @@ def table(
 ) -> DataFrame:
     """A DataFrame over a table that prunes itself: Spark's planner asks zskip which files may match its filters.
 
-    Filters prune wherever they come from: ``.where()``, SQL over a view, joins, constant subqueries. ``connector``: use
-    a connector in place of Spark's file source. Then join keys prune too, at run time, and LIMIT, top-k, count, min and
-    max read only what the index does not answer; ``_metadata`` and ``inputFiles()`` are missing.
+    Filters prune regardless of their origin: ``.where()``, SQL over a view, joins, constant subqueries. ``connector``:
+    use a connector in place of Spark's file source. Then join keys prune too, at run time, and LIMIT, top-k, count, min
+    and max read only files for which the index does not suffice; ``_metadata`` and ``inputFiles()`` are missing.
 
-    The DataFrame stays at its version. Where Spark does not permit it to prune, as on Spark Connect, it warns once and
+    The DataFrame stays at its version. If Spark does not permit it to prune, as on Spark Connect, it warns once and
     reads all files; `read` prunes there too.
 
     Raises `TableNotFound`, and `SchemaError` for a column that Spark cannot read: name the others in ``columns``.
