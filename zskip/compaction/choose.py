@@ -13,12 +13,12 @@ a group have the group's hull as their box, cut into slabs where it holds more r
                      └── one new file ──┘              unless its wider box costs more than opening fewer files saves.
 
     slot 9   [ 1.00 ]  [.01] [.01] [.01] [.01]  …     A table that has grown still has the boxes of the smaller table.
-             └[ .60 ] [ .60 ]───────────────┘         So the large files of the slots in which it pays most join their
-                                                      small ones; these are few beside the files that are merged.
+             └[ .60 ] [ .60 ]───────────────┘         So in the slots where it pays most, the large files are merged
+                                                      too; they are few compared with the small files.
 
 A rewrite pays if it saves as much as it rewrites within eight queries that reach its rows. A single run is never
-rewritten: a fit could not improve it. Large files join if that pays within 24 queries, and in proportion to what is
-merged: so the bytes written for each appended row stay bounded, and a table that does not change is not rewritten.
+rewritten: a fit could not improve it. Large files join if that pays within 24 queries, and in proportion to the rows
+that are merged. So the bytes written per appended row stay bounded, and an unchanged table is not rewritten.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SCANS = 0.1  # of all queries
 _PAYBACK = 8.0  # queries
 _SMALL = 0.5  # of a full file
 _JOINING = 24.0  # queries
-_LARGEST_PART = 0.75  # of a full file, where large ones joined
+_LARGEST_PART = 0.75  # of a full file, in a slot whose large files joined
 _SHARE = 1.5  # the most rows of joining large files, relative to the merged rows
 _MOST = 0.49  # the most of the table's bytes that is rewritten if large files join
 
@@ -74,7 +74,7 @@ class _Runs:
 
     ``slot``, ``last``: the first and the last slot · ``parts``: the number of files that replace it · ``read``: the
     expected cost of a query · ``lower``, ``upper``: (runs, columns), the codes of the hull's bounds; upper < lower
-    where the column holds no value.
+    if the column has no value.
     """
 
     folder: NDArray[np.int64]
@@ -168,7 +168,7 @@ def worth_rewriting(
 
     ``rows``: of each file · ``statistics``: their ranges · ``columns``, ``weights``: the clustering columns and the
     share of look-ups on each · ``rows_per_file``: of a full file · ``stored``: bytes of each file, by default its rows.
-    Files whose names hold no slot and run are left out. Large files join only where ``max_bytes`` suffices for all
+    Files whose names contain no slot and run are left out. Large files join only if ``max_bytes`` suffices for all
     groups.
     """
     parts = pc.extract_regex(paths, _NAME)
@@ -230,7 +230,7 @@ def _boxes(
 
 
 def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]:
-    """Group runs of the same slots: the smallest ones, as many as save the most."""
+    """Group runs of the same slots: in each slot the smallest runs, as many of them as save the most together."""
     order = np.lexsort((runs.rows, runs.last, runs.slot, runs.folder))
     sorted_runs = runs.take(order)
     home = _numbered(sorted_runs.folder, sorted_runs.slot, sorted_runs.last)
@@ -257,7 +257,7 @@ def _by_slot(runs: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]
 
 
 def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUps) -> tuple[NDArray[np.int64], _Runs]:
-    """Merge small groups of neighbouring slots into one file where that pays: pair by pair, the best pairs first."""
+    """Merge small groups of neighbouring slots into one file if that pays: two at a time, the best two first."""
     while len(groups) > 1:
         small = np.flatnonzero(groups.rows < _SMALL)
         left, right = small[:-1], small[1:]
@@ -269,7 +269,7 @@ def _by_neighbours(group_of: NDArray[np.int64], groups: _Runs, look_ups: _LookUp
         after, reached = look_ups.read(rows, np.ones(len(rows)), lower, upper)
         pays = (groups.read[left] + groups.read[right] - after) / reached / np.maximum(rows, 1e-9)
         pays[pays <= 1 / _PAYBACK] = 0.0
-        # Of two pairs that share a group, take the better one.
+        # If two merges share a group, take the better one.
         shared = right[:-1] == left[1:]
         ahead, behind = np.zeros(len(pays)), np.zeros(len(pays))
         ahead[1:], behind[:-1] = np.where(shared, pays[:-1], 0.0), np.where(shared, pays[1:], 0.0)
@@ -300,11 +300,11 @@ class _Joins:
 def _joining(
     groups: _Runs, several: NDArray[np.bool_], held: NDArray[np.float64], most: float, look_ups: _LookUps
 ) -> _Joins:
-    """The slots whose large files join the groups of ``several`` runs around them, where that pays most.
+    """The slots where it pays most that the large files join a group of ``several`` runs.
 
     ``held``: the bytes of each group · ``most``: the most bytes to rewrite if any large files join.
     """
-    # Where groups are nested, a slot belongs to the narrowest one.
+    # If groups are nested, a slot belongs to the narrowest one.
     merged = np.flatnonzero(several)
     merged = merged[np.argsort(groups.slot[merged] - groups.last[merged], kind="stable")]
     around = np.full(int(groups.last.max(initial=0)) + 1, -1)
@@ -385,7 +385,7 @@ def _chosen(
 
 
 def parts_of(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The number of files for the rows of some slots: full files, or one for each slot that is not too small."""
+    """The number of files for the rows of some slots: full files, or one per slot if a slot has enough rows."""
     return np.maximum(np.maximum(np.floor(rows + 0.5), np.minimum(slots, np.floor(rows / LEAST_FILL + 1e-9))), 1.0)
 
 

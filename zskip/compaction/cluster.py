@@ -3,7 +3,7 @@
     survivors of where= that are not laid out yet ──rows──▶ layout ──▶ new files ──▶ the format's transaction
 
 The index stores the fitted layout and the ids of the writes that followed it, so a later call lays out only newer
-files. Where another writer commits meanwhile, the commit is retried as long as the files that were read are live.
+files. If another writer commits in the meantime, the commit is retried as long as the files that were read are live.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def cluster(
 ) -> Clustered:
     """Lay out the files of a table that may hold rows of ``where`` (by default all files), up to ``max_bytes``.
 
-    Files that an earlier call laid out by the same columns stay as they are, unless ``full``: then the layout is fitted
-    again, to all files. Raises `CommitConflict` where another writer replaced the same files, and `UnsupportedFormat`
-    for a table that the format's library cannot write.
+    Files that an earlier call laid out by the same columns stay unchanged. With ``full``, the layout is fitted again,
+    to all files. Raises `CommitConflict` if another writer replaced the same files, and `UnsupportedFormat` for a table
+    that the format's library cannot write.
     """
     index = index_of(source)
     snapshot = index.snapshot
@@ -113,7 +113,7 @@ def cluster(
 
 @contextmanager
 def _unless_changed(source: Source) -> Iterator[None]:
-    """Raise `CommitConflict` in place of the errors of a table that others have changed, deleted or vacuumed."""
+    """Raise `CommitConflict` in place of errors that arise because others changed, deleted or vacuumed the table."""
     try:
         yield
     except (CommitConflict, TableNotFound) as error:
@@ -124,7 +124,7 @@ def _unless_changed(source: Source) -> Iterator[None]:
 
 
 def _chosen(index: Index, where: str | None, runs: Sequence[str], max_bytes: int | None) -> Survivors:
-    """The files to lay out: those that may hold rows of ``where`` and are not of earlier runs, up to ``max_bytes``."""
+    """The files to lay out, up to ``max_bytes``: those that may hold rows of ``where`` and are in none of ``runs``."""
     predicate = None if where is None else bind(where, index.snapshot.schema)
     everything = find_survivors(index, None)
     numbers = find_survivors(index, predicate).numbers
@@ -142,7 +142,7 @@ def _plain(schema: Schema) -> Schema:
 
 
 def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, written: Written) -> int:
-    """Replace the files in the newest version in which all of them are live. Returns the version that does."""
+    """Replace the files in the newest version, if all of them are live in it. Returns the new version."""
     before = index.snapshot
     values = [_partition_values(path, before.partition_by) for path in written.files.path.to_pylist()]
     try:
@@ -172,14 +172,14 @@ def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, st
 
 
 def _record(source: Source, table: str, record: LayoutRecord, runs: Sequence[str]) -> None:
-    """Record the layout, and the runs that followed it, in the index of what the table holds now.
+    """Record the layout, and the runs that followed it, in the index of the table's newest version.
 
-    Without the record, the next call only lays out more files than it needs to.
+    If this fails, the next call lays out more files than it needs to, and nothing else is wrong.
     """
     kept: dict[str, Any] = {**record.options, "runs": list(runs)}
     for _ in range(_ATTEMPTS):
         index = index_of(source)
-        if index.snapshot.details["table"] != table:  # another table, made in its place
+        if index.snapshot.details["table"] != table:  # another table was created in its place
             return
         try:
             commit(
@@ -198,5 +198,5 @@ def _record(source: Source, table: str, record: LayoutRecord, runs: Sequence[str
 
 
 def _refuse(newest: Snapshot) -> None:
-    # The details of an older version on a newer one would take commits for unread.
+    # The details contain a position in the table's log: an older position would make the index read commits twice.
     raise CommitConflict(f"Version {newest.version} of the side-car was made meanwhile.")

@@ -1,12 +1,12 @@
-"""`cluster_folder`: lay out a folder of plain Parquet in place, and make it a table of zskip's.
+"""`cluster_folder`: lay out a folder of plain Parquet in place, and make it a zskip table.
 
     day-1.parquet  day-2.parquet  _zskip/                          version n: the index of these files
     day-1.parquet  day-2.parquet  _zskip/  _data/part-….pq    one commit: version n + 1 names only the new files
                                   _zskip/  _data/part-….pq    a vacuum that expires version n removes the old ones
 
-The new files, and those of later writes, are in a folder whose name begins with an underscore, which Spark and Arrow
-pass over when they list the folder above, and their names do not match ``**/*.parquet``. So until the vacuum such
-programs read the old files, each row once; they never read old and new files together.
+The new files, and those of later writes, are in a folder whose name begins with an underscore. Spark and Arrow ignore
+it when they list the folder above, and the names of its files do not match ``**/*.parquet``. So such programs read the
+old files, each row once, until the vacuum removes them; they never read old and new files together.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def cluster_folder(
     indexed: Callable[[Storage], Snapshot] = index_files,
     backend: Backend = LOCAL,
 ) -> Clustered:
-    """Rewrite all rows of a folder by a layout, and commit the new files as a table. ``indexed`` makes an index.
+    """Rewrite all rows of a folder by a layout, and commit the new files as a table. ``indexed``: indexes the folder.
 
-    After an error the folder is as it was, but indexed. Raises `InvalidOption` for a table that zskip wrote,
-    `CommitConflict` where files came, changed or went meanwhile, and what `index_files` raises.
+    After an error the folder is unchanged, except that it is indexed. Raises `InvalidOption` for a table that zskip
+    wrote, `CommitConflict` if files were added, changed or removed in the meantime, and the errors of `index_files`.
     """
     if not options.by and options.workload is None:
         raise InvalidOption("Give by=, the columns to lay out by: this folder has no layout yet.")

@@ -48,13 +48,13 @@ def optimize(
     wanted: WriteOptions | None = None,
     backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Optimized]:
-    """Rewrite the groups of files whose rewrite pays, best first, up to ``max_bytes``; ``full``: all, by a new layout.
+    """Rewrite the groups of files whose rewrite pays, best first, up to ``max_bytes``.
 
-    ``until``: a time of `time.monotonic`, after which no further group is begun · ``wanted``: the options of the new
-    layout, by default those of the table.
+    ``full``: rewrite all files by a newly fitted layout · ``until``: a time of `time.monotonic`, after which no further
+    group is begun · ``wanted``: the options of the new layout, by default those of the table.
 
-    Where another writer removed files meanwhile, their groups are left as they are. Raises `CommitConflict` where no
-    group remains, or with ``full``; `InvalidOption` for ``full`` together with ``max_bytes``.
+    If another writer removes files in the meantime, their groups stay unchanged. Raises `CommitConflict` if no group
+    remains, or with ``full``; `InvalidOption` for ``full`` together with ``max_bytes``.
     """
     require_managed(storage, base)
     if full and max_bytes is not None:
@@ -105,7 +105,7 @@ def optimize(
         depth_after=None,
         skipped_after=None,
     )
-    # The commit is done: an error of the store must not hide it.
+    # The commit has succeeded: an error of the store must not hide that.
     with suppress(OSError):
         depth, skipped = _clustering(Index(storage, snapshot))
         done = replace(done, depth_after=depth, skipped_after=skipped)
@@ -183,7 +183,7 @@ def _groups(storage: Storage, index: Index, sizes: np.ndarray, max_bytes: int | 
     """The groups of files whose rewrite pays, the best first."""
     base = index.snapshot
     if base.operation == "optimize" and base.details.get("settled") is True:
-        return []  # nothing has changed since the last optimize
+        return []  # unchanged since an optimize that left nothing to do
     routing, rows_per_file = routing_of(storage, base)
     if routing is None or rows_per_file is None:
         return []
@@ -223,7 +223,7 @@ def _within(groups: list[Group], sizes: np.ndarray, max_bytes: int | None) -> tu
 def _recut(
     index: Index, groups: Sequence[Group], kept: WriteOptions, backend: Backend, until: float | None
 ) -> list[_Rewrite]:
-    """Write the rows of groups as new files, as many as begin before ``until``. After an error none of them is left."""
+    """Write the rows of groups as new files; no group is begun after ``until``. After an error no new file is left."""
     storage, base = index.storage, index.snapshot
     routing, rows_per_file = routing_of(storage, base)
     assert routing is not None  # since there are groups
@@ -253,7 +253,7 @@ def _recut(
 def _sampled(
     index: Index, numbers: np.ndarray, total: int, files: int, kept: WriteOptions, routing: Routing, backend: Backend
 ) -> pa.Table:
-    """A sample of the files' rows, with the columns by which they are cut."""
+    """A sample of the files' rows, with the columns that the fit reads."""
     known = [path for assignment in routing.assignments for path in assignment.columns]
     columns = fitted_columns(index.snapshot.schema, kept, known)
     size = sample_size(files, _SAMPLED_PER_FILE, _LEAST_SAMPLE)
@@ -273,7 +273,7 @@ def _refitted(index: Index, kept: WriteOptions, backend: Backend) -> Written:
 
 
 def require_same_rows(index: Index, numbers: np.ndarray, written: Written) -> None:
-    """Raise `CorruptFile` where the new files have fewer or more rows than the index records for the old ones."""
+    """Raise `CorruptFile` if the new files have fewer or more rows than the index records for the old ones."""
     known = pc.sum(index.row_counts(numbers), min_count=0).as_py()
     if written.rows != known:
         raise CorruptFile(

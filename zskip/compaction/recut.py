@@ -1,10 +1,10 @@
 """Cut the rows of files that are rewritten together into new files.
 
-    the table's tree ──▶ slot ─┬─ whose large files join ──▶ a fit to the slot's own rows: several smaller boxes
-                               └─ the rest of the group ──▶ one file per slot, or one fit to all: what reads less
+    the table's tree ──▶ slot ─┬─ its large files join ──▶ a fit to the slot's own rows: several smaller boxes
+                               └─ the rest of the group ──▶ a fit per slot or one fit to all, whichever reads less
 
-The table's own tree stays, for later appends. A fit to the rows themselves is better where they lie outside the range
-to which the tree was fitted, or where they are too few for a file in each slot.
+The table's own tree stays, for later appends. A fit to the rows themselves is better if they lie outside the range to
+which the tree was fitted, or if they are too few for a file in each slot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEAST_WEIGHT = 1 / 64  # of the column that weighs most
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """The routing of the rows, and for each new file the first and the last slot of the table's layout that name it."""
+    """The routing of the rows, and for each new file the first and last slot of the table's layout, for its name."""
 
     routing: Routing
     slots: list[tuple[int, int]]
@@ -48,9 +48,9 @@ def recut(
     options: WriteOptions,
     rows_per_file: int,
 ) -> Recut:
-    """How to cut the rows of some groups, from a sample of them that represents ``total`` rows.
+    """Fit a routing for the rows of some groups to a sample that represents ``total`` rows.
 
-    ``trunks``: of the table's ``routing``, for each partition.
+    ``trunks``: for each partition, the tree of the table's ``routing``.
     """
     keys, numbers = partition_numbers(sample, options.partition_by)
     by = [column.path for column in schema.orderable(options.by)]
@@ -80,7 +80,10 @@ def _moved(group: Group, first: int) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class _Cutting:
-    """The sampled rows of one partition, each of which represents ``each`` rows; the parts they are cut into so far."""
+    """The sampled rows of one partition, and the parts into which they are cut so far.
+
+    ``each``: the number of rows that a sampled row represents · ``first``, ``slots``: as in `spliced` and `Recut`.
+    """
 
     rows: pa.Table
     each: float
@@ -93,7 +96,7 @@ class _Cutting:
 
     def run(self, trunk: Trunk, groups: Sequence[Group]) -> Assignment:
         home = np.full(trunk.assignment.files, -1)
-        # Where groups are nested, a slot belongs to the narrowest one.
+        # If groups are nested, a slot belongs to the narrowest one.
         for number in sorted(range(len(groups)), key=lambda one: groups[one].slot - groups[one].last):
             home[groups[number].slot : groups[number].last + 1] = number
         pruned = trunk.pruned(home >= 0)
@@ -119,7 +122,7 @@ class _Cutting:
     def _cut_rest(
         self, group: Group, rest: NDArray[np.int64], within: list[NDArray[np.intp]], part_of: NDArray[np.int64]
     ) -> Assignment | None:
-        """Cut the rows of these slots. Returns the fit to all of them, or None where each slot gets its own."""
+        """Cut the rows of these slots. Returns the fit to all of them, or None if each slot gets its own fit."""
         chosen = np.concatenate(within)
         size = self._full(len(chosen))
         files = 1 if group.files == 1 else int(parts_of(np.array([size]), np.array([len(rest)]))[0])
@@ -160,7 +163,7 @@ class _Cutting:
     def _cost(
         self, within: Sequence[NDArray[np.intp]], parts: Sequence[Assignment | None], weights: Mapping[str, float]
     ) -> float:
-        """The share of these rows that a query is expected to read when each set is cut by its part."""
+        """The share of these rows that a query is expected to read if each set of rows is cut by its part."""
         rows = self.rows.take(pa.array(np.concatenate(within)))
         numbers = np.concatenate(list(self._numbered(within, parts)))
         weighed, workload = self._weights(weights), self.options.workload
@@ -178,7 +181,7 @@ class _Cutting:
             first += 1 if part is None else part.files
 
     def _weights(self, weights: Mapping[str, float]) -> list[float] | None:
-        """The weights for a fit to a group's rows: by what a cut on each column can save."""
+        """The weights for a fit to a group's rows: the savings that a cut on each column makes possible."""
         options = self.options
         most = max(weights.values(), default=0.0)
         if options.workload is not None or not most or not set(weights) <= set(options.by):

@@ -1,4 +1,4 @@
-"""Splice assignments: cut files of an assignment further, each by an assignment of its own, into one new assignment.
+"""Splice assignments: cut the files of one assignment further by other assignments, into a single new assignment.
 
 trunk    row ──▶ file 0, 1, 2, …           the tree of a table, which its appends follow
 part     file 1 ──▶ [ 0 │ 1 ]              a fit to the rows of that file
@@ -45,8 +45,8 @@ class Trunk:
     def pruned(self, wanted: NDArray[np.bool_]) -> Assignment:
         """The part of the tree that leads to the wanted files, at least one.
 
-        Rows of other files go to any of the wanted ones. A cell that was spread over several files goes to the first
-        wanted one of them.
+        Rows of other files go to any of the wanted files. A cell that was spread over several files goes to the first
+        wanted one.
         """
         tree, cells = self.assignment.tree, self.assignment.cells
         low, high = self._spans
@@ -152,7 +152,10 @@ def spliced(
 
 @dataclass(frozen=True, slots=True)
 class _MergedBoundaries:
-    """The boundaries of one column in several trees, merged. ``places``: for each tree, the positions of its own."""
+    """The boundaries of one column in several trees, merged.
+
+    ``places``: for each tree, the positions of its own boundaries among the merged ones.
+    """
 
     values: pa.Array
     places: list[NDArray[np.int32]]
@@ -167,7 +170,7 @@ class _MergedBoundaries:
 
 
 def _boundaries(assignment: Assignment, path: str) -> pa.Array | None:
-    """An assignment's boundaries of a column; None where it does not use the column."""
+    """An assignment's boundaries of a column; None if it does not use the column."""
     if path not in assignment.columns:
         return None
     return assignment.boundaries[assignment.columns.index(path)].values

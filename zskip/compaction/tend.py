@@ -1,4 +1,4 @@
-"""Tend: do what is due on a table, step by step within a budget: its index, sketches, small files, what is expired."""
+"""Tend: the maintenance that is due on a table, in steps within a budget: index, sketches, small files, vacuum."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _OTHERS = "other writers changed the same files meanwhile; the next run goes on"
 
 @dataclass(frozen=True, slots=True)
 class _Budget:
-    """What a tend may use. ``max_seconds``: no step, and no group of files, is begun after them · ``max_bytes``: the
-    most that an optimize rewrites."""
+    """The limits of one tend. ``max_seconds``: no step and no group of files is begun later · ``max_bytes``: the most
+    bytes that optimize rewrites."""
 
     max_seconds: float | None
     max_bytes: int | None
@@ -61,8 +61,8 @@ def tend(
     """Refresh the index of a folder of others' files, complete the sketches, optimize, and vacuum, in this order.
 
     A step that does not begin within ``max_seconds`` is left for the next run, and so are files beyond ``max_bytes``.
-    Where other writers change the same files meanwhile, the step is repeated, then left. Raises what the verbs raise
-    for other causes.
+    If other writers change the same files in the meantime, the step is repeated, and after three attempts left for the
+    next run. Any other error of a step is raised.
     """
     budget = _Budget(max_seconds, max_bytes)
     managed = tablelog.load(storage).managed
@@ -85,7 +85,7 @@ def _over(name: str, budget: _Budget) -> Step:
 
 
 def _repeated(name: str, work: Callable[[], Step]) -> Step:
-    """A step, repeated where another writer came first."""
+    """Run a step, repeated while other writers commit first."""
     for _ in range(_ATTEMPTS):
         try:
             return work()
@@ -119,7 +119,7 @@ def _sketches(storage: Storage, options: WriteOptions, dry_run: bool, backend: B
 
 
 def _files_without_sketches(storage: Storage, snapshot: Snapshot) -> int:
-    """The number of files that some sketch of the table does not know."""
+    """The number of files that some sketch of the table does not cover."""
     index = Index(storage, snapshot)
     known, unknown = sketches_of(index), np.zeros(len(index), bool)
     for record in snapshot.sketches:
@@ -154,7 +154,7 @@ def _rewritten(done: Optimized) -> str:
         return f"rewrote {what}"
     made = done.files_after - done.files_before + done.files_rewritten
     skips = f"a look-up skips {done.skipped_after:.1%} of the rows, {done.skipped_before:.1%} before"
-    # Small files of many slots become a file for each slot, so that there can be more of them.
+    # A small file of many slots becomes one file per slot, so a rewrite can increase the number of files.
     smaller = " with smaller ranges" if made > done.files_rewritten else ""
     return f"rewrote {what} as {made}{smaller}; {skips}"
 
