@@ -1,16 +1,15 @@
 """`explore`: an HTML page that shows a plan, and plans again when the reader changes its constants.
 
-``export``: the data of the page; ``arrays``: how the page holds it · ``proof.js``: the planner's proof over ranges, in
-JavaScript · ``drawing.js``: the figures · ``page.js``, ``page.html``: the page. It is drawn by Bokeh
-(``pip install "zskip[plot]"``) and needs no network. ``alternatives``: what other layouts would read · ``picture``: a
-plan in a notebook · ``drawn_columns``: what both draw.
+``export``: the data of the page; ``arrays``: its compact form · ``figures``: the empty figures, made by Bokeh
+(``pip install "zskip[plot]"``); ``drawing.js``: draws into them · ``proof.js``: the planner's proof over ranges, in
+JavaScript · ``page.js``, ``page.html``: the page, which needs no network · ``alternatives``: how much the same queries
+would read with other layouts · ``picture``: a plan in a notebook · ``drawn_columns``: the columns that both draw.
 """
 
 from __future__ import annotations
 
 import html
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -24,24 +23,24 @@ import pyarrow.compute as pc
 from zskip import plan as planning
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
-from zskip.errors import InvalidOption, MissingDependency
+from zskip.errors import InvalidOption
 from zskip.explore.alternatives import Alternative, alternatives
 from zskip.explore.arrays import Arrays, fitting, packed
 from zskip.explore.drawn_columns import drawn_columns
 from zskip.explore.export import ExportedColumn, Level, columns_of, tree_of
+from zskip.explore.figures import ALPHA, FILE, READ, figures
 from zskip.expr import Predicate
 from zskip.expr.tree import Opaque, Reference, walk
 from zskip.tablelog import Index
 
 __all__ = ["Alternative", "alternatives", "page", "save"]
 
-_READ, _FILE, _ALPHA, _MARK = "#d1495b", "#8fa8bf", 0.3, "#1d2b36"
 _MOST_COLUMNS = 6
 _MOST_ROW_GROUPS = 100_000
 _MOST_PATHS = 20_000
-"""The names of more files would make up most of the page."""
+"""With more files, their names would take most of the page's size."""
 _MOST_CHARACTERS = 4_200_000
-"""Of the columns' ranges: with Bokeh and the rest the page stays below 5 MB."""
+"""The size of the columns' ranges. With Bokeh and the rest, the page stays below 5 MB."""
 
 
 def page(
@@ -54,10 +53,9 @@ def page(
 ) -> str:
     """The HTML of the page.
 
-    ``columns``: paths of the columns to draw, by default those of the predicate and of the layout, at most six, without
-    those of the layout whose ranges would make the page larger than 5 MB ·
-    ``workload``: predicates or statements, for which the page lists what they read · ``others``: what they would read
-    in other layouts, as `alternatives` finds it.
+    ``columns``: paths of the columns to draw; by default at most six of the predicate and the layout, except columns of
+    the layout whose ranges would make the page larger than 5 MB · ``workload``: predicates or statements; the page
+    lists the files, rows and bytes that each reads · ``others``: the same for other layouts, from `alternatives`.
 
     Raises `UnknownColumn`, `NotOrderable` and `SqlError`, `InvalidOption` for a table without files, and
     `MissingDependency` without Bokeh.
@@ -73,16 +71,8 @@ def page(
         row_groups = index.row_groups(np.arange(len(index), dtype=np.int64), paths)
         statistics, group_file = [units, row_groups.statistics], row_groups.file
     exported, levels = columns_of(references, statistics)
-    left_out: list[str] = []
-    if columns is None:
-        needed = set() if predicate is None else set(predicate.columns)
-        sizes = {
-            column.path: (column.texts, [each for level in levels for each in level.bounds[column.path]])
-            for column in exported
-        }
-        fits = fitting(sizes, needed, _MOST_CHARACTERS)
-        left_out = [column.path for column in exported if column.path not in fits]
-        exported = [column for column in exported if column.path in fits]
+    left_out = _too_large(exported, levels, predicate) if columns is None else []
+    exported = [column for column in exported if column.path not in left_out]
     arrays = Arrays()
     facts: dict[str, Any] = {
         "columns": [asdict(column) for column in exported],
@@ -103,7 +93,7 @@ def page(
         "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
         "left_out": left_out,
-        "colors": {"read": _READ, "file": _FILE, "alpha": _ALPHA},
+        "colors": {"read": READ, "file": FILE, "alpha": ALPHA},
         "workload": _shares_read(index, workload),
         "alternatives": [asdict(each) for each in others],
     }
@@ -139,16 +129,28 @@ def _columns(index: Index, predicate: Predicate | None, given: Sequence[str] | N
     return [Reference(path, schema.columns[path].type) for path in chosen]
 
 
+def _too_large(exported: Sequence[ExportedColumn], levels: Sequence[Level], predicate: Predicate | None) -> list[str]:
+    """The columns for whose ranges the page has no room."""
+    needed = set() if predicate is None else set(predicate.columns)
+    sizes = {
+        column.path: (column.texts, [each for level in levels for each in level.bounds[column.path]])
+        for column in exported
+    }
+    fits = fitting(sizes, needed, _MOST_CHARACTERS)
+    return [column.path for column in exported if column.path not in fits]
+
+
 def _tree(
     predicate: Predicate, exported: Sequence[ExportedColumn], levels: Sequence[Level], arrays: Arrays
 ) -> dict[str, Any]:
-    """The predicate's tree; of several conjuncts an AND of theirs, so that the page can judge each alone."""
+    """The exported tree of the predicate. Several conjuncts form an AND, so the page can evaluate each one alone."""
     trees = [tree_of(part, exported, levels, arrays) for part in predicate.conjuncts]
     return trees[0] if len(trees) == 1 else {"is": "and", "parts": trees}
 
 
 def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each conjunct: its text, its part of the exported tree (None: all of it), and why it prunes little."""
+    """Each conjunct: its text, the number of its part in the exported tree (None: the whole tree), and a note why it
+    prunes little."""
     parts = predicate.conjuncts
     found = []
     for number, part in enumerate(parts):
@@ -160,7 +162,7 @@ def _conjuncts(predicate: Predicate, tree: dict[str, Any]) -> list[dict[str, Any
 
 
 def _shares_read(index: Index, workload: Sequence[str]) -> list[dict[str, Any]]:
-    """What each query reads: a predicate or a statement; one without a condition reads all."""
+    """The files, rows and bytes that each predicate or statement reads. Without a condition it reads all."""
     schema, found = index.snapshot.schema, []
     for text in workload:
         query = table_query(text, schema)
@@ -172,7 +174,7 @@ def _shares_read(index: Index, workload: Sequence[str]) -> list[dict[str, Any]]:
 
 def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str, predicate: str) -> str:
     folder = files("zskip.explore")
-    picture, strips, scripts, libraries = _drawing(
+    picture, strips, scripts, libraries = figures(
         [column["path"] for column in facts["columns"]], facts["levels"][0]["units"]
     )
     escaped = json.dumps(facts, ensure_ascii=False).replace("<", "\\u003c")
@@ -190,45 +192,3 @@ def _filled(facts: dict[str, Any], arrays: Arrays, *, title: str, subtitle: str,
         drawing=folder.joinpath("drawing.js").read_text("utf-8"),
         page=folder.joinpath("page.js").read_text("utf-8"),
     )
-
-
-def _drawing(paths: Sequence[str], count: int) -> tuple[str, str, str, str]:
-    """Bokeh's figures, which the page fills: the boxes, a strip for each column; the script that draws them; Bokeh."""
-    try:
-        from bokeh.embed import components
-        from bokeh.models import ColumnDataSource, CustomJS
-        from bokeh.plotting import figure
-        from bokeh.resources import Resources
-    except ImportError as error:
-        raise MissingDependency('The page needs Bokeh: pip install "zskip[plot]"') from error
-
-    def plot(name: str, width: int, height: int, top: int) -> figure:
-        """A figure with sources for all files, those that are read, and an image of both where they are many."""
-        tools = "pan,wheel_zoom,box_zoom,reset,save"
-        made = figure(width=width, height=height, name=name, x_range=(0, 1), y_range=(0, top), tools=tools)
-        pixels = {"image": [np.zeros((1, 1), np.uint32)], **{key: [0.0] for key in ("x", "y", "dw", "dh")}}
-        made.image_rgba(**{key: key for key in pixels}, source=ColumnDataSource(pixels, name=f"{name}:image"))
-        for own, color in (("files", _FILE), ("read", _READ)):
-            boxes = ColumnDataSource({side: [] for side in sides}, name=f"{name}:{own}")
-            made.quad(**sides, source=boxes, color=color, fill_alpha=_ALPHA, line_alpha=0.9)
-        return made
-
-    sides = {side: side for side in ("left", "right", "bottom", "top")}
-    picture = plot("picture", 640, 520, 1)
-    chosen = ColumnDataSource({side: [] for side in sides}, name="picture:chosen")
-    picture.quad(**sides, source=chosen, fill_color=None, line_color=_MARK, line_width=2)
-    picture.js_on_event("tap", CustomJS(code="window.zskipTap(cb_obj.x, cb_obj.y);"))
-    for axis, line in (("across", picture.vspan), ("up", picture.hspan)):
-        marks = ColumnDataSource({"at": []}, name=f"{axis}-constants")
-        line(**{"x" if axis == "across" else "y": "at"}, source=marks, line_color=_MARK, line_dash="dashed")
-    strips = [plot(f"strip:{path}", 560, 220, count) for path in paths]
-    for strip in strips:
-        strip.yaxis.axis_label = "file"
-    scripts, parts = components([picture, *strips])
-    libraries = "\n;\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
-    # Bokeh's own element has no box of its own, by which a strip could be seen to come into sight.
-    first, *rest = (
-        f'<div id="view:{html.escape(made.name)}">{part}</div>'
-        for made, part in zip((picture, *strips), parts, strict=True)
-    )
-    return first, "".join(rest), re.sub(r"</?script[^>]*>", "", scripts), libraries

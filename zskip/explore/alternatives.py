@@ -1,4 +1,4 @@
-"""What the same queries would read if the table were laid out otherwise, or in more files."""
+"""How much the same queries would read if the table had another layout or more files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ __all__ = ["Alternative", "alternatives"]
 _LAYOUTS = ("auto", "hilbert", "linear")
 _MORE = (1, 4)
 _LEAST_ROWS = 20
-"""Of the sample in a file: with fewer, its boxes say little of those of the table."""
+"""The least sampled rows per file: with fewer, the sample's boxes differ too much from the table's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A layout, or today's, and the shares of rows, bytes and files that the queries read on average, from 0 to 1."""
+    """A layout, and the shares of rows, bytes and files that the queries read on average, from 0 to 1.
+
+    ``today``: whether it is the current layout.
+    """
 
     layout: str
     by: tuple[str, ...]
@@ -36,11 +39,11 @@ class Alternative:
 def alternatives(
     rows: pa.Table, today: NDArray[np.int64], by: Sequence[str], queries: Sequence[str], *, files: int, total_rows: int
 ) -> list[Alternative]:
-    """Today's layout, then others of the same columns in as many files and in four times as many.
+    """The current layout, then other layouts of the same columns with as many files and with four times as many.
 
-    ``rows``: a sample of the table · ``today``: the file of each of them · ``queries``: predicates or statements;
-    without any, look-ups on each of ``by``. Layouts are fitted to one half of the sample, and all are scored on the
-    other half. Raises what `layouts.fit` raises.
+    ``rows``: a sample of the table · ``today``: the current file of each sampled row · ``queries``: predicates or
+    statements; by default look-ups on each column of ``by``. Layouts are fitted to one half of the sample, and all are
+    scored on the other half. Raises the errors of `layouts.fit`.
     """
     order = np.random.default_rng(0).permutation(rows.num_rows)
     fitting, scoring = (rows.take(pa.array(part)) for part in np.array_split(order, 2))

@@ -1,4 +1,4 @@
-"""The arrays of the page, as it holds them, and which columns it has room for."""
+"""The arrays of the page in their compact form, and the columns whose arrays fit into the page."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Arrays", "fitting", "packed"]
 
 
 def packed(data: bytes) -> str:
-    """Bytes as the page holds them: compressed, in Base64."""
+    """Bytes in the form in which the page contains them: compressed, in Base64."""
     return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
 class Arrays:
     """Arrays in one block of bytes, each in the narrowest form that holds it exactly.
 
-    The bytes of an array stand by their place in a value: first the first byte of each value. Those of nearby values
-    are alike, so that they compress better.
+    The bytes of an array are ordered by their position in a value: the first byte of each value, then the second, and
+    so on. Nearby values are similar, so these runs compress better.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Arrays:
         return b"".join(self._blocks)
 
     def packed(self) -> str:
-        """The block as the page holds it: compressed, in Base64."""
+        """The block, compressed, in Base64."""
         return packed(self.block)
 
     def add(self, values: NDArray[Any]) -> dict[str, Any]:
@@ -60,9 +60,9 @@ class Arrays:
 def fitting(
     columns: Mapping[str, tuple[Sequence[str], Sequence[NDArray[Any]]]], needed: set[str], characters: int
 ) -> set[str]:
-    """The columns that fit into so many characters of the page: those that are needed, then the others in their order.
+    """The columns that fit into so many characters: all ``needed`` ones, then the others in their order.
 
-    ``columns``: the texts and the arrays of each. The first column always fits.
+    ``columns``: the texts and arrays of each column. At least one column is returned.
     """
     kept: set[str] = set()
     for path in sorted(columns, key=lambda path: path not in needed):

@@ -1,4 +1,4 @@
-// Draws the files with Bokeh: as boxes where few of them are in sight, as one image where there are more.
+// Draws the files with Bokeh: as boxes if few of them are visible, else as one image.
 "use strict";
 
 // Axes of dates and timestamps are in milliseconds, others in keys.
@@ -7,7 +7,7 @@ function axisScale(column) {
 }
 
 function drawn(page, path) {
-  // Unknown ends reach to the edge of what is known, so that a box of unknown extent is seen.
+  // An unknown end is drawn at the edge of the known bounds, so a box of unknown extent is visible.
   const {lower, upper} = page.levels[0].bounds[path];
   let least = Infinity, greatest = -Infinity;
   for (const value of lower) if (Number.isFinite(value) && value < least) least = value;
@@ -29,7 +29,7 @@ function fit(range, lower, upper) {
   range.setv({start, end, reset_start: start, reset_end: end});
 }
 
-// Labels of time with their hour; the first has the day below it, or the year.
+// Labels of times show the hour; the first label also shows the day or the year below it.
 function timeLabels(model) {
   const clock = ["seconds", "minsec", "minutes", "hourmin", "hours"], fine = ["microseconds", "milliseconds"];
   const each = (names, text) => Object.fromEntries(names.map((name) => [name, text]));
@@ -39,7 +39,7 @@ function timeLabels(model) {
     ...each(["minutes", "hourmin", "hours"], "%H:%M"), context, context_which: "start"};
 }
 
-// An axis shows a column: its label, dates as dates, texts and decimals as themselves.
+// Makes an axis show a column: its name as the label, and its keys as dates, texts or decimals.
 function showColumn(axis, page, path) {
   const column = page.column[path], model = (name, values) => new (Bokeh.Models.get(name))(values ?? {});
   const time = column.kind === "date" || column.kind === "timestamp";
@@ -50,13 +50,13 @@ function showColumn(axis, page, path) {
     : model("CustomJSTickFormatter", {code: `return window.zskipLabel(${JSON.stringify(path)}, tick);`});
 }
 
-// Each box costs a browser some microseconds: more than these are drawn as one image, which costs the same for any number.
+// A browser takes some microseconds per box. More boxes than this are drawn as one image, whose cost is constant.
 const MOST_BOXES = 4_000;
 const SIDES = ["left", "right", "bottom", "top"];
 const NO_BOXES = Object.fromEntries(SIDES.map((side) => [side, []]));
 const NO_IMAGE = {image: [], x: [], y: [], dw: [], dh: []};
 
-// A figure and its boxes, one a file: `show` gives it the boxes, `request` draws what is in sight with the next frame.
+// A figure and its boxes, one per file: `show` sets the boxes, `request` draws the visible ones in the next frame.
 class View {
   constructor(page, name) {
     const model = (suffix) => Bokeh.documents[0].get_model_by_name(name + suffix);
@@ -121,8 +121,8 @@ class View {
     return {image: [image], x: [x.start], y: [y.start], dw: [x.end - x.start], dh: [y.end - y.start]};
   }
 
-  // How many boxes cover each pixel. A box adds one at two of its corners and takes one at the others; the sums of all
-  // before a pixel are the boxes above it. (F. C. Crow, Summed-area tables for texture mapping, 1984.)
+  // The number of boxes that cover each pixel. A box adds one at two of its corners and subtracts one at the others;
+  // a pixel's number is the sum over all pixels before it. (F. C. Crow, Summed-area tables for texture mapping, 1984.)
   coverage(files, width, height) {
     const {left, right, bottom, top} = this.boxes, {x_range: x, y_range: y} = this.figure;
     const across = width / (x.end - x.start), up = height / (y.end - y.start), stride = width + 1;
@@ -144,7 +144,7 @@ class View {
     return covered;
   }
 
-  // The file at a place of the figure: the smallest box around it; else, within some pixels, the nearest.
+  // The file at a point of the figure: that of the smallest box around it, else of the nearest box within some pixels.
   fileAt(across, up) {
     const {left, right, bottom, top} = this.boxes, {x_range: x, y_range: y, inner_width, inner_height} = this.figure;
     const width = (x.end - x.start) / inner_width, height = (y.end - y.start) / inner_height;
@@ -160,7 +160,7 @@ class View {
   }
 }
 
-// Pixels as an image has them: those of files that are read, and the others by how many lie above each other.
+// The colors of an image's pixels: one for files that are read, and for others a shade by the number of boxes.
 function colorsOf(read, file, alpha) {
   const pixel = (color, opacity) => {
     const [red, green, blue] = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));

@@ -9,8 +9,8 @@ __all__ = ["drawn_columns"]
 
 
 def drawn_columns(snapshot: Snapshot, predicate: Predicate | None, most: int) -> list[str]:
-    """At most so many paths of columns with an order: those that the predicate reads and the layout clusters, then
-    those of the layout, of the predicate, and all others."""
+    """The paths of at most ``most`` orderable columns: first those of both the predicate and the layout, then those of
+    the layout, of the predicate, and all others."""
     layout = () if snapshot.layout is None else snapshot.layout.columns
     read = sorted(predicate.columns) if predicate else []
     both = [path for path in read if path in layout]

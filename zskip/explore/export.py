@@ -33,7 +33,7 @@ _MOST_CONSTANTS = 64
 
 @dataclass(frozen=True, slots=True)
 class ExportedColumn:
-    """One column and how the page shows it.
+    """A column, and the form in which the page shows its values.
 
     ``kind``: "number", "date", "timestamp", "time" (of day) or "text" · ``scale``: units of the key per displayed unit
     (10**scale of a decimal) or per millisecond · ``discrete``: no value lies between two neighbouring integer keys ·
@@ -117,7 +117,7 @@ def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence
 
 
 def _limits(type: pa.DataType) -> tuple[float, float]:
-    # The least and the greatest boolean are values as any other, and no sign of an unknown bound.
+    # The least and the greatest boolean are ordinary values: they do not mean that a bound is unknown.
     return key_limits(type) if key_family(type) == "integer" and not t.is_boolean(type) else (-np.inf, np.inf)
 
 
@@ -134,7 +134,7 @@ def _shown(type: pa.DataType) -> tuple[str, float]:
 def tree_of(
     predicate: Predicate, columns: Sequence[ExportedColumn], levels: Sequence[Level], arrays: Arrays
 ) -> dict[str, Any]:
-    """The predicate as a JSON tree. Constants are exported as the number by which they compare, or as text."""
+    """The predicate as a JSON tree. A constant is exported as its key, the number that orders it, or as text."""
     known = {column.path: column for column in columns if column.exact}
 
     def constant(value: pa.Scalar, column: ExportedColumn) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-// The page: reads what was exported, draws with Bokeh, and proves again whenever a constant changes.
+// The page: reads the exported data, draws with Bokeh, and prunes again whenever a constant changes.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -14,7 +14,7 @@ function run(text) {
   document.body.append(script);
 }
 
-// The values of an array of which the block holds first the first byte of each, then the second, and so on.
+// The values of an array. The block stores the first byte of every value, then the second, and so on.
 function valuesOf(block, place, kind) {
   const width = kind.BYTES_PER_ELEMENT, planes = new Uint8Array(block, place.at, width * place.length);
   const bytes = new Uint8Array(planes.length);
@@ -49,7 +49,7 @@ async function loaded() {
 
 const LAST_DAY = 8.64e15; // milliseconds to the last day that a Date holds
 
-// The decimals of a second that a timestamp or a time of day has: 0, 3 or 6.
+// The number of decimals of a second in a timestamp or time of day: 0, 3 or 6.
 function decimalsOf(column) {
   return Math.round(Math.log10(1000 * column.scale));
 }
@@ -68,14 +68,14 @@ function shown(column, key) {
   return (column.kind === "time" ? time : `${day} ${time}`) + (rest ? `.${rest}` : "");
 }
 
-// The number by which a typed constant compares. What the column cannot hold exactly is refused, not rounded.
+// The key of a typed constant. A constant that the column cannot hold exactly is refused, not rounded.
 function keyOf(column, typed) {
-  // The page's times with a zone are in UTC; a reader may type another offset.
+  // The page shows times with a zone in UTC; a reader may type another offset.
   const zone = column.zoned ? /^(.*\d:\d\d(?:\.\d*)?)\s*(?:Z|UTC|([+-]\d\d):?(\d\d)?)$/i.exec(typed.trim()) : null;
   const minutes = zone && zone[2] ? 60 * Number(zone[2]) + Number(`${zone[2][0]}${zone[3] ?? 0}`) : 0;
   const text = zone ? zone[1] : typed.trim(), [, whole, fraction] = /^(.*?)(?:\.(\d*?)0*)?$/.exec(text);
   if (column.kind === "number") {
-    // Number() takes 0x10 and 0b1 too, which SQL does not.
+    // Number() also accepts 0x10 and 0b1, which are not valid SQL.
     const number = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) * column.scale : NaN;
     if (!Number.isFinite(number)) throw new Error(`“${text}” is not a number`);
     if (!column.discrete) return number;
@@ -89,7 +89,7 @@ function keyOf(column, typed) {
   }
   const [day, time] = column.kind === "time" ? ["1970-01-01", whole] : whole.split(/[ T]/, 2);
   const at = Date.parse(`${day}T${time ?? "00:00:00"}Z`);
-  // A Date takes the 30th of February for the 1st of March.
+  // A Date converts the 30th of February to the 1st of March.
   if (!(Math.abs(at) <= LAST_DAY) || !new Date(at).toISOString().startsWith(`${day}T`) || (column.kind === "date" && time)) {
     const example = {date: "2024-01-31", timestamp: "2024-01-31 12:00:00", time: "12:00:00"}[column.kind];
     throw new Error(`“${text}” is not a ${column.kind} such as ${example}`);
@@ -143,7 +143,7 @@ function start(page) {
     mark();
   }
 
-  // Where the constants of the predicate stand on the two axes.
+  // The positions of the predicate's constants on the two axes.
   function mark() {
     const lines = {across: [], up: []};
     for (const [id, path] of [["across", $("across").value], ["up", $("up").value]]) {
@@ -235,7 +235,7 @@ function start(page) {
     }
   }
 
-  // A field for each constant, and a slider where values have distances.
+  // A field for each constant, and a slider if the column's values have distances.
   function fields() {
     for (const one of page.editable) {
       const column = page.column[one.path], constant = one.constant, row = document.createElement("div");

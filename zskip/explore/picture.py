@@ -14,14 +14,14 @@ from zskip.plot import boxes
 __all__ = ["svg"]
 
 _MOST_FILES = 2_000
-"""Of more files the picture would slow a notebook down; `Table.explore` draws them."""
+"""A picture of more files would slow a notebook down; `Table.explore` draws more."""
 
 
 def svg(survivors: Survivors) -> str | None:
     """The picture as SVG.
 
-    None for a table without files or with too many, or without two columns to draw on, and where Altair or vl-convert
-    is not installed.
+    None for a table without files, with too many files or with fewer than two columns to draw, and if Altair or
+    vl-convert is not installed.
     """
     index = survivors.index
     paths = drawn_columns(index.snapshot, survivors.predicate, 2)

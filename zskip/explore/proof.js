@@ -1,7 +1,7 @@
-// What a predicate can be in each unit, proved from the units' ranges: the planner's own rules, in the page.
+// The outcomes that a predicate can have in each unit, proved from the units' ranges by the planner's own rules.
 //
-// A mask says what the rows of a unit can make of a predicate: TRUE 1, FALSE 2, NULL 4, and 8 where they may fail.
-// All that is asked of one column is decided together, on the pieces into which its constants cut the values:
+// A mask holds the possible outcomes for a unit's rows: TRUE 1, FALSE 2, NULL 4, and 8 if a row may raise an error.
+// All conditions on one column are evaluated together, on the pieces into which their constants cut the values:
 //
 //     x > 5 AND x <> 8      pieces   …5)  5  (5…8)  8  (8…      a unit reaches some of them, and may hold NULL or NaN
 "use strict";
@@ -28,7 +28,7 @@ function tested(mask, outcome) {
   return ((mask & wanted) ? TRUE : 0) | ((mask & (TRUE | FALSE | NULL) & ~wanted) ? FALSE : 0) | (mask & FAIL);
 }
 
-// --- one column: what a tree of tests is for one place among its constants ---
+// --- one column: the outcome of a tree of conditions at one position among its constants ---
 
 const OF_NULL = "null", OF_NAN = "nan";
 
@@ -82,8 +82,8 @@ function bytesOf(text) {
   return bytes;
 }
 
-// Where the constants of a column stand among its bounds. Of texts the bounds have the odd places; what lies between
-// two of them takes places between, in the order of its bytes.
+// The positions of a column's constants among its bounds. Bounds of texts have odd positions; a constant between two of
+// them gets a position in between, by the order of bytes.
 function placeConstants(constants, column) {
   if (column.kind !== "text") {
     for (const constant of constants) constant.place = constant.key;
@@ -166,7 +166,7 @@ function masksOf(node, level, page) {
       return masks;
     }
   }
-  // AND and OR: the parts that ask for the same single column are decided together
+  // AND and OR: the parts that read the same single column are evaluated together
   const groups = new Map();
   node.parts.forEach((part, number) => {
     const own = columnsOf(part);
@@ -184,7 +184,7 @@ function masksOf(node, level, page) {
   return masks;
 }
 
-// Which files survive: those that may match, and of those with row groups that do not match wholly, some row group too.
+// Which files survive: those that may match. If a file does not match as a whole, one of its row groups must match too.
 function survivors(node, page) {
   const files = masksOf(node, 0, page), kept = new Uint8Array(files.length);
   for (let file = 0; file < kept.length; file++) kept[file] = files[file] & TRUE;
