@@ -3,7 +3,7 @@
 ``parts``, ``shards``, ``snapshot``: the stored form · ``log``: the versions of a table · ``commit``: makes a version
 (with ``new_entry``, ``kept_files``, ``shard_changes``) · ``index``: reads statistics for a plan · ``indexing``,
 ``freshness``: folders of other writers' files · ``segments``, ``sketch_evidence``: sketches · ``repair``: rebuilds lost
-parts · ``vacuum``, ``vacuum_intent``: remove what no version needs.
+parts · ``vacuum``, ``vacuum_intent``: remove files that no version needs.
 """
 
 from zskip.tablelog.commit import commit, layout_assignment

@@ -84,10 +84,10 @@ def commit(
     sketches, given those of the previous version (none with ``replace_all``); None if unchanged · ``merge_sketches``:
     merge all segments of each sketch into one.
 
-    If others commit first, the change is applied to their version: files can be added unless the columns or partitions
-    of the table changed; files to remove must still be in it; and no one else may have changed the schema or the layout
-    that this commit sets. ``still`` is called with their version, and raises `CommitConflict` if the change is no
-    longer valid on it.
+    If others commit first, the change is applied to their version. Files can be added unless the table's columns or
+    partitions changed. Files to remove must still be in that version. The schema or layout that this commit sets must
+    be the same as before. ``still`` is called with their version, and raises `CommitConflict` if the change is not
+    valid there.
 
     After creating its entry, a commit checks that it belongs to the table's history (`new_entry`), and that its files
     exist and stay (`kept_files`). Otherwise it is retried or withdrawn.
@@ -290,7 +290,7 @@ class _Attempt:
             )
         return kept
 
-    # --- concurrent vacuums ---
+    # --- vacuums at the same time ---
 
     def _require_files(self, candidate: Snapshot) -> None:
         """Raise `FilesRemoved` if a vacuum removes, or has removed, a file that only this commit refers to."""
@@ -321,8 +321,8 @@ class _Attempt:
             ) from error
 
     def _take_back(self, made: Snapshot, before: Snapshot | None) -> bool:
-        """Commit a version without the change. Returns False if others have built on it, or if files of the version
-        before are gone."""
+        """Commit a version without the change. Returns False if later commits depend on the change, or if files of the
+        previous version are gone."""
         if before is None:
             abandon(self.storage, [log.entry_path(made.version)])
             return True
@@ -335,7 +335,7 @@ class _Attempt:
             if not create(self.storage, undone):
                 continue
             if alone and not self._keeps(undone, before):
-                # A vacuum removes the version before, and keeps the files of ``made``.
+                # A vacuum is removing the previous version, and keeps the files of ``made``.
                 create(self.storage, successor(undone, made))
                 return False
             log.write_hint(self.storage, undone.version)
@@ -343,7 +343,7 @@ class _Attempt:
         return False
 
     def _keeps(self, undone: Snapshot, before: Snapshot) -> bool:
-        """Whether the files of a version that takes a change back exist, and no vacuum is about to remove them."""
+        """Whether the files of the version that undoes a change exist, and no vacuum is about to remove them."""
         try:
             require_kept(self.storage, (), undone, before)
         except FilesRemoved:
@@ -436,5 +436,5 @@ def _require_safe_paths(files: DataFiles) -> None:
 
 
 def layout_assignment(storage: Storage, layout: LayoutRecord) -> Json:
-    """The fitted assignment of a layout, as `Assignment.to_json` gave it; None where it has none."""
+    """The fitted assignment of a layout, as `Assignment.to_json` returned it; None if the layout has none."""
     return layout.assignment if layout.part is None else json.loads(read_part(storage, layout.part))

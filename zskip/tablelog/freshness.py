@@ -69,7 +69,7 @@ def listed(index: Index) -> Changes | None:
     """
     if index.snapshot.managed or index.source or index.snapshot.details.get("source") == "statistics":
         return None
-    # One listing of an object store brings the logs of other tables too; a disk is asked only about new files' folders.
+    # One listing of an object store also finds the logs of other tables. On a disk, only folders of new files are read.
     everything = None if index.storage.local is not None else index.storage.list("")
     found = changes(index, None if everything is None else everything.visible().parquet())
     if len(found.removed) and log.load(index.storage).managed:
@@ -77,7 +77,7 @@ def listed(index: Index) -> Changes | None:
             f"{index.storage.uri} was laid out anew after version {index.version}, and a vacuum removed "
             f"{len(found.removed):,} of this version's files. Open the table again."
         )
-    # These were written after the folder was indexed: indexing refuses them.
+    # Indexing refuses such files, so these tables were written after the folder was indexed.
     refuse_files_of_tables_below(index.storage, found.added.path)
     if len(found.added):
         refuse_tables_around(index.storage, found.added.path, None if everything is None else everything.path)

@@ -133,11 +133,11 @@ def _require_columns(storage: Storage, schema: Schema, partition_by: Sequence[st
 
 
 def _wait_for_next_mtime(storage: Storage, listing: Listing) -> None:
-    """Wait until a file replaced from now on is sure to get a later modification time than the listed one."""
+    """Wait until any file that is replaced from now on gets a later modification time than the listed one."""
     if storage.local is not None or listing.etag.null_count:
         times = listing.modified
         if not listing.etag.null_count:
-            # On a local disk the ETag is the offset to the time of the last status change, which is compared.
+            # On a local disk, the ETag is the offset to the time of the last status change. That time is compared.
             times = pc.add(times, listing.etag.cast(pa.int64()))
         newest = pc.max(times).as_py() or 0
         left = min(newest + _TICK_NS - time.time_ns(), _TICK_NS)

@@ -41,7 +41,7 @@ def require_files(storage: Storage, snapshot: Snapshot, listed: pa.StringArray |
 def naming_vacuums(storage: Storage, snapshot: Snapshot) -> Iterator[None]:
     """Raise `FilesRemoved` in place of errors about files or parts that a vacuum removed.
 
-    They were those of a version that has expired since, or of the newest version, whose writer has not finished.
+    The version has expired since, or it is the newest version and its writer has not finished.
     """
     try:
         yield
@@ -70,7 +70,7 @@ def require_kept(storage: Storage, fresh: Sequence[str], candidate: Snapshot | N
     ``fresh``: the paths of files that no earlier version has · ``candidate``: the version being committed, if it
     restores the files of ``restored``, an older version that may have expired.
     """
-    # Intents are read before the files: a vacuum that ends in between has removed its files already.
+    # Intents are read before the files: if a vacuum ends in between, its files are missing by then.
     pending = intents(storage)
     status = _status(storage, fresh)
     gone = status.path.filter(pc.is_null(status.size))

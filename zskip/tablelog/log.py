@@ -1,8 +1,8 @@
 """The log: one entry per commit, created only if absent; the highest version is the current table.
 
-``_zskip/log/latest`` is only a hint: it names a committed version, and the log is listed from there on, so that opening
-costs the same after ten commits and after a hundred thousand. With an old hint the listing is longer, without a hint it
-is complete. Lost entries in between do not matter: each entry is self-contained.
+``_zskip/log/latest`` is only a hint: it names a committed version, and the log is listed from there on, so opening a
+table costs the same after ten commits and after a hundred thousand. With an old hint the listing is longer; without a
+hint the whole log is listed. Lost entries in between do not matter: each entry is self-contained.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ entry of that number. So after creating an entry, a writer reads the log again:
     1 2 3 4 [5] 6 7        others follow: 7 names the commits before it, and the new one is among them
           .[5] . . 8 9     a vacuum had removed another 5: 9 names that one, so the new entry is withdrawn
 
-The highest entry is never removed, and numbers only grow. So an entry whose number was vacated is always below one that
-names another commit for it, and withdrawing it, however late, removes nothing that belongs to the table.
+The highest entry is never removed, and numbers only grow. So if a new entry reuses a removed number, a higher entry
+names another commit for that number. Withdrawing the new entry, however late, removes nothing that the table needs.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _descends(storage: Storage, snapshot: Snapshot, newest: Snapshot, found: lis
     while (distance := known.version - snapshot.version) > len(known.ancestors):
         reached = [version for version in between if known.version - len(known.ancestors) <= version < known.version]
         if not reached:
-            # More entries lie in between than a vacuum removes at once: that one was removed before this was created.
+            # More entries lie in between than a vacuum removes at once: it removed the other one before this existed.
             if snapshot.version in found and known.version - 1 not in found and distance > ANCESTORS:
                 return False
             raise UncertainCommit(_unsure(storage, snapshot, "was made, and may have come too late"))

@@ -7,8 +7,8 @@
 | a fitted layout | dropped: the next append fits one to its rows, ``optimize(full=True)`` to all rows |
 | the newest entry | with ``go_back`` only: the newest readable version becomes the table again |
 
-What footers lack becomes unknown, so every plan keeps the file. NaN counts often survive, since the snapshot records
-which columns of a shard have no NaN.
+Statistics that footers lack become unknown, so every plan keeps the file. NaN counts often survive, because the
+snapshot records which columns of a shard have no NaN.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _ASKED_VERSIONS = 32
 
 
 def repair(storage: Storage, *, go_back: bool = False, threads: int | None = None) -> tuple[Snapshot, Repaired]:
-    """Make the newest version readable again, by a new version if anything was lost.
+    """Make the newest version readable again, by committing a new version if anything was lost.
 
-    ``go_back``: if the newest log entry is lost, return to the newest readable one. Raises `DamagedIndex`, with nothing
-    changed, if what is lost cannot be restored; `TableNotFound`; and `CommitConflict`.
+    ``go_back``: if the newest log entry is lost, return to the newest readable one. Raises `TableNotFound`,
+    `CommitConflict`, and `DamagedIndex` if the lost parts cannot be restored; then nothing is changed.
     """
     snapshot, went_back_to = _readable(storage, go_back)
     for _ in range(_ATTEMPTS):
@@ -218,8 +218,9 @@ def _named_again(drafts: Drafts, snapshot: Snapshot, lost: Sequence[Shard], thre
 def _guesses(storage: Storage, snapshot: Snapshot, free: DataFiles, totals: Totals) -> list[np.ndarray]:
     """The candidate sets of files for the lost shards, as distinct masks over the files in no other shard.
 
-    Candidates: all files; those that an older version has and no later one removed; those that it has; all but the
-    removed ones. Their number, bytes, rows and row groups must match ``totals``.
+    Candidates: all files; for each older version, the files that it or a later one names and that were not removed
+    since; the files that it names; all files except those removed since. The number, bytes, rows and row groups of a
+    candidate must match ``totals``.
     """
     everything = np.ones(len(free), bool)
     tried, alive, removed = [everything], ~everything, _is_in(free, snapshot.removed)
@@ -255,7 +256,7 @@ def _written(drafts: Drafts, snapshot: Snapshot, files: DataFiles) -> tuple[Shar
 
 
 def _agree(made: Sequence[Shard], lost: Sequence[Shard]) -> bool:
-    """Whether all bounds known of both shards are equal. Several lost shards are rebuilt together, and not compared."""
+    """Whether all bounds known of both shards are equal. Several lost shards are rebuilt as one and not compared."""
     if len(made) != 1 or len(lost) != 1:
         return True
     for path, bounds in made[0].ranges.items():

@@ -1,7 +1,7 @@
 """Open, publish and merge the segments of a table's sketches, so that few remain after any number of commits.
 
-Segments of similar size are merged when there are enough of them (O'Neil 1996, the log-structured merge-tree), by the
-commit that adds the last one; `optimize` merges all.
+Once there are enough segments of similar size, the commit that adds the last one merges them (O'Neil 1996, the
+log-structured merge-tree). `optimize` merges all segments.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def published(
 
 
 def require_selective(storage: Storage, record: SketchRecord) -> None:
-    """Raise `InvalidOption` for a sketch that would skip almost nothing: nearly every file holds nearly every key."""
+    """Raise `InvalidOption` for a sketch that skips almost nothing: nearly every file holds nearly every key."""
     for segment in record.segments:
         keys = 0 if segment.files < _FEW_FILES else open_segment(storage, segment).distinct_keys()
         if keys and segment.entries > _NEARLY_ALL * keys * segment.files:
@@ -103,7 +103,7 @@ def _without_crowds(drafts: Drafts, record: SketchRecord) -> SketchRecord:
 
 
 def _crowd(segments: Sequence[SegmentRecord]) -> list[int] | None:
-    """The numbers of the first segments of one size class that are enough to be merged; None if there are none."""
+    """The numbers of segments of one size class that has enough of them to merge; None if no class has enough."""
     levels: dict[int, list[int]] = {}
     for number, segment in enumerate(segments):
         level = levels.setdefault(max(segment.entries.bit_length() - 1, 0) // 2, [])

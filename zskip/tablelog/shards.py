@@ -108,7 +108,7 @@ def _runs_of_ids(ids: pa.Int64Array) -> tuple[tuple[int, int], ...]:
         return ()
     ordered = np.sort(np.asarray(ids))
     gaps = np.diff(ordered)
-    # If there are more, the nearest ranges are joined, with the ids between them.
+    # If there are more runs, the nearest ones are joined, which includes the ids between them.
     cuts = np.sort(np.argsort(gaps, kind="stable")[1 - _RUNS_OF_IDS :])
     cuts = cuts[gaps[cuts] > 1]
     first, last = ordered[np.append(0, cuts + 1)], ordered[np.append(cuts, len(ordered) - 1)]
@@ -136,7 +136,7 @@ def _flat(units: FileStatistics, uncut: Collection[str]) -> dict[str, pa.Array]:
 
 def _kept(bounds: pa.Array) -> pa.Array:
     type = bounds.type
-    # Parquet has no form of its own for these, and would give another type back.
+    # Parquet cannot store these types, and would return another type.
     kept_otherwise = t.is_duration(type) or type != t.stored_type(type)
     return bounds.view(t.ticks(type)) if kept_otherwise and t.is_temporal(type) else bounds
 
@@ -263,7 +263,7 @@ class ShardReader:
         return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
 
     def _unfolds(self, name: str) -> bool:
-        """Whether few bytes may decode to many: strings in a dictionary or delta-encoded, which zskip never writes."""
+        """Whether few bytes may decode to many: for strings in a dictionary or delta-encoded, which zskip never writes."""
         column = self._parquet.metadata.schema.column(self._numbers[name])
         if column.max_repetition_level:
             raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))
@@ -321,7 +321,8 @@ class ShardReader:
 def _restored(bounds: pa.Array, type: pa.DataType) -> pa.Array:
     """Bounds in the table's current type, which may be wider than the one they were written with.
 
-    An int64 may also become an int32, since Spark reads small numbers in folder names so: bounds that fit are kept.
+    An int64 may also become an int32, the type in which Spark reads small numbers in folder names. Bounds that fit are
+    kept.
     """
     if t.is_int64(bounds.type) and t.is_int32(type):
         narrow = bounds.cast(type, safe=False)

@@ -129,7 +129,7 @@ class Sketches:
         return np.union1d(found[0], self._nowhere(record))
 
     def _nowhere(self, record: SketchRecord) -> Ints:
-        """The files that no segment covers, ascending. Ids are read only for shards whose ranges do not decide it."""
+        """The files that no segment covers, ascending. Ids are read only for shards whose ranges of ids do not suffice."""
         if record.name not in self._unknown:
             covered = Coverage.union(segment.coverage for segment in self.segments(record))
             first = self.index.first_file
@@ -157,7 +157,7 @@ class Sketches:
         self.unreadable[record.name] = str(error)
 
     def answer(self, record: SketchRecord, segment: Segment, ask: Callable[[Segment], _Answer]) -> _Answer | None:
-        """The result of ``ask``; None if the segment cannot be read, which excludes it from then on."""
+        """The result of ``ask``; None if the segment cannot be read. Later look-ups skip such a segment."""
         try:
             return ask(segment)
         except DamagedIndex as error:
@@ -173,7 +173,7 @@ class Sketches:
     ) -> tuple[Ints, Ints] | None:
         """The result of a look-up in these shards (None: in all): numbers of files, and the key found in each.
 
-        None if a segment cannot be read, which excludes it from then on.
+        None if a segment cannot be read. Later look-ups skip such a segment.
         """
         what, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for segment in self.segments(record):

@@ -311,7 +311,7 @@ def _run_of_ids(json: Json) -> tuple[int, int]:
 
 
 def _require_plausible_shards(shards: Sequence[Shard]) -> None:
-    """Raise `ValueError` for a part named twice, by which a small folder could pretend to be a huge table."""
+    """Raise `ValueError` for a part that is named twice: a small folder could pose as a huge table that way."""
     parts = [part.path for shard in shards for part in shard.parts]
     if len(set(parts)) < len(parts):
         raise ValueError("a part is named twice")

@@ -41,20 +41,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_run: bool = False) -> Vacuumed:
     """Remove the versions that were replaced longer ago than ``older_than``, and files that no other version names.
 
-    An unnamed file is removed only if it is older than that, since it may belong to a commit in progress, and only if
-    it has a name that zskip gives: no files of other writers, and nothing of another table inside this one's folder. In
-    a folder that zskip only indexes, no data file of others is ever removed; where `cluster` replaced them, they are
-    removed with the last version that names them, if they are as they were then. Log entries are removed first, the
-    oldest first, then files, so that a crash leaves unreferenced files but no version without its files; only the files
-    that `cluster` replaced are removed before the versions that name them, since their names do not tell what they are.
-    Before the log is read for the last time, the intent is written there (`vacuum_intent`).
+    A file that no version names is removed only if it is older than ``older_than``, since it may belong to a commit in
+    progress, and only if zskip gave it its name. Files of other writers stay, and so do files of other tables inside
+    this table's folder. In a folder that zskip only indexes, no data file is removed. Files of other writers that
+    `cluster` replaced are removed with the last version that names them, if they have not changed since.
 
-    No version expires while another vacuum is in progress: it may be removing files of the newest version, whose writer
-    then goes back to the version before.
+    Log entries are removed before files, the oldest first, so a crash leaves unreferenced files, but no version without
+    its files. Only files that `cluster` replaced are removed before the versions that name them: without these versions
+    a later vacuum could not recognise them. Before the log is read for the last time, an intent is written to it
+    (`vacuum_intent`).
 
-    Raises `TableNotFound` where files of the newest version are gone while older versions would expire, `DamagedIndex`
-    where a remaining version cannot be read, and `FilesRemoved` where that is the newest one, whose writer has not
-    finished; nothing is removed then.
+    No version expires while another vacuum is in progress: the other vacuum may be removing files of the newest
+    version, whose writer then returns to the previous version.
+
+    Nothing is removed if this raises: `TableNotFound` if files of the newest version are gone and older versions would
+    expire, `DamagedIndex` if a remaining version cannot be read, and `FilesRemoved` if that is the newest version and
+    its writer has not finished.
     """
     now = datetime.now(UTC)
     try:
@@ -77,7 +79,7 @@ def vacuum(storage: Storage, *, older_than: timedelta = timedelta(days=7), dry_r
         if dry_run or not len(files):
             return files
         with declared(storage, _nanoseconds(horizon), kept_from) as require_heeded:
-            # Keep what was committed meanwhile: by a restore, or by a writer that was suspended.
+            # Keep files that were committed in the meantime, by a restore or by a writer that was suspended.
             later = _named(storage, log.versions(storage, newest.version + 1))
             files = files.take(~np.asarray(pc.is_in(files.path, value_set=later)))
             require_heeded()
@@ -111,11 +113,11 @@ def _require_files(storage: Storage, newest: Snapshot, listed: pa.StringArray) -
     except (DamagedIndex, TableNotFound):
         if log.read_entry(storage, newest.version) is not None:
             raise
-        # Another vacuum removed this version meanwhile.
+        # Another vacuum has removed this version.
 
 
 def _replaced(storage: Storage, listing: Listing, expired: Sequence[int], named: pa.StringArray) -> Listing:
-    """Files of others that only expired versions name, which indexed them before `cluster` replaced them, unchanged."""
+    """The files of other writers that only expired versions name and that have not changed since they were indexed."""
     found = np.zeros(len(listing), bool)
     for snapshot in _read(storage, expired):
         if not snapshot.managed:
@@ -193,7 +195,7 @@ def _named(storage: Storage, versions: Sequence[int]) -> pa.StringArray:
         except DamagedIndex:
             if log.read_entry(storage, snapshot.version) is not None:
                 raise
-            continue  # another vacuum removed this version meanwhile
+            continue  # another vacuum has removed this version
         seen.update(part.path for part in snapshot.parts)
         seen.update(segment_paths(snapshot.sketches))
     return pa.concat_arrays([*named, pa.array(sorted(seen), pa.string())])

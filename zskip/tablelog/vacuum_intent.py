@@ -1,10 +1,10 @@
-"""The intent of a vacuum: what it is about to remove, written to the log before the vacuum reads the log a last time.
+"""The intent of a vacuum: which files it may remove, written to the log before the vacuum reads the log a last time.
 
-A commit may name files that are older than a vacuum's horizon: its writer was suspended for long, or it restores an old
-version. Either the vacuum sees the commit's entry and keeps the files, or the commit, which looks for intents after
-creating its entry, sees the intent and is withdrawn. So no file of a version in use is removed, at whatever point
-either of them is suspended. A vacuum that was itself suspended for long gives up before it removes files, and other
-vacuums take its intent for one that a crash left behind only after a longer time.
+A commit may name files that are older than a vacuum's horizon, if its writer was suspended for a long time or if it
+restores an old version. Either the vacuum sees the commit's entry and keeps the files, or the commit, which looks for
+intents after creating its entry, sees the intent and is withdrawn. So no file of a version in use is removed, no matter
+when either of them is suspended. A vacuum that was suspended for too long gives up before it removes files. Only after
+a longer time do other vacuums consider its intent abandoned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class VacuumIntent:
 
 @contextmanager
 def declared(storage: Storage, horizon: int, kept_from: int) -> Iterator[Callable[[], None]]:
-    """Declare an intent for the time that the ``with`` block removes files; afterwards the intent is removed.
+    """Declare an intent while the ``with`` block removes files; afterwards the intent is removed.
 
     The block must call the yielded function before it removes anything: it raises `FilesRemoved` if the intent was
     declared so long ago that others may ignore it.
