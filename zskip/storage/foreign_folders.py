@@ -54,15 +54,17 @@ def refuse_foreign_files(storage: Storage, files: pa.StringArray) -> None:
 
 
 def _links(root: Path, folders: Iterable[str]) -> Iterator[str]:
-    """The symbolic links in some folders. The entries of a folder say what is one: no system call for each file."""
+    """The symbolic links in some folders, found by reading the folders, without a system call per file."""
     for folder in folders:
         with os.scandir(root / folder) as entries:
             yield from (folder + entry.name for entry in entries if entry.is_symlink())
 
 
 def refuse_tables_around(storage: Storage, files: pa.StringArray, listed: pa.StringArray | None) -> None:
-    """Raise `ForeignTable` if a folder of one of these files is a table of another format. ``listed``: all paths of an
-    object store, which is not asked again."""
+    """Raise `ForeignTable` if a folder of one of these files is a table of another format.
+
+    ``listed``: all paths of an object store, to save another listing.
+    """
     folders = folders_of(files)
     for folder, kind in _tables(storage, folders, listed):
         if folder in folders:
@@ -74,7 +76,7 @@ def _tables(
 ) -> Iterator[tuple[str, str]]:
     """The folders that are tables of another format, each with its format.
 
-    On a local disk it looks only into ``folders``; an object store is listed as a whole, unless it was ``listed``.
+    On a local disk only ``folders`` are read; an object store is listed as a whole, unless it was ``listed``.
     """
     if storage.local is not None:
         for folder in sorted(folders):

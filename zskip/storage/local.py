@@ -60,7 +60,7 @@ class LocalStorage:
         return os.path.realpath(self.local)
 
     def _locate(self, path: str) -> str:
-        """The absolute path of a file in the table. Raises `UnsafePath` where a link leads out of it."""
+        """The absolute path of a file in the table. Raises `UnsafePath` if a link leads out of the table."""
         located = self.uri_of(path)
         self._refuse_outside(path, located)
         return located
@@ -147,7 +147,7 @@ class LocalStorage:
     def names(self, folder: str, *, after: str = "") -> Sequence[str]:
         try:
             return [name for name in os.listdir(self._locate(folder)) if name > after]
-        except (FileNotFoundError, NotADirectoryError):  # the latter where the storage's address is a file
+        except (FileNotFoundError, NotADirectoryError):  # the latter if the storage's address is a file
             return []
 
     def size_and_modified(self, paths: Sequence[str]) -> Listing:
@@ -171,7 +171,7 @@ class LocalStorage:
             size = file.seek(0, os.SEEK_END)
             start = max(0, size + start) if start < 0 else start
             file.seek(start)
-            # Python allocates ``length`` bytes first, and a damaged snapshot may ask for more than fits in memory.
+            # Python allocates ``length`` bytes at once; a damaged snapshot may request more than fits in memory.
             return file.read(min(length, max(0, size - start)))
 
     def put(self, path: str, data: bytes) -> None:
@@ -212,7 +212,7 @@ class LocalStorage:
         return True
 
     def require_folder(self) -> None:
-        """Raise `TableError` if something other than a folder lies at the table's address."""
+        """Raise `TableError` if the table's address exists and is not a folder."""
         if os.path.lexists(self.local) and not self.local.is_dir():
             raise TableError(
                 f"{self.uri} is not a folder, and a table is one. Give the folder, or write the file into a new one."
@@ -351,7 +351,7 @@ def _open_regular(located: str) -> BinaryIO:
 
 
 def _temporary(target: str) -> str:
-    """A unique hidden name beside a file, at most about 140 characters long."""
+    """A unique hidden name in the folder of a file, at most about 140 characters long."""
     folder, name = os.path.split(target)
     return os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
 
@@ -364,7 +364,7 @@ def _removed_by_vacuum(target: str) -> FilesRemoved:
 
 
 def _remove(temporary: str) -> None:
-    # A later vacuum removes what cannot be removed now. An error here must not hide an earlier one.
+    # A later vacuum removes the file if that fails now. An error here must not hide an earlier one.
     with suppress(OSError):
         os.unlink(temporary)
 

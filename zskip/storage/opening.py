@@ -22,7 +22,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def is_supported(url: str | os.PathLike[str]) -> bool:
-    """Whether `open_storage` takes an address: a path, or a URL of a known scheme and form.
+    """Whether `open_storage` accepts an address: a path, or a URL of a known scheme and form.
 
     >>> is_supported("lake/conn"), is_supported("s3://lake/conn"), is_supported("hdfs://name/lake/conn")
     (True, True, False)
@@ -33,7 +33,7 @@ def is_supported(url: str | os.PathLike[str]) -> bool:
         return True
     from zskip.storage.remote import SCHEMES  # imported here, since local tables need no obstore
 
-    # abfss://container@account/path is the form that Hadoop takes.
+    # abfss://container@account/path is Hadoop's form.
     return scheme[1].lower() in SCHEMES and "@" not in text[scheme.end() :].partition("/")[0]
 
 
@@ -41,8 +41,8 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     """The storage at a path or URL: a local path, file://, s3://, gs://, az:// or memory://.
 
     ``storage_options``: the options of obstore (``aws_region``, ``endpoint``, …, ``client_options``, ``retry_config``);
-    the usual environment variables supply missing ones. Each memory:// URL names a store by the word after the slashes;
-    it lives as long as the process. Raises `InvalidOption` for an invalid address and for an unknown scheme.
+    the usual environment variables supply missing ones. In a memory:// URL, the word after the slashes names a store
+    that lasts as long as the process. Raises `InvalidOption` for an invalid address and for an unknown scheme.
     """
     if not isinstance(url, str | os.PathLike) or not os.fspath(url):
         raise InvalidOption(f"The address of a table is a path or a URL, not {url!r}.")

@@ -1,7 +1,7 @@
 """`Storage`: the interface to a table's folder, on a local disk or in an object store.
 
-Paths are relative to the table, with forward slashes. `Storage.put_if_absent`, on which commits rest, is a hard link
-and fsync on a local disk, and a conditional put in an object store.
+Paths are relative to the table, with forward slashes. Commits depend on `Storage.put_if_absent`: a hard link and fsync
+on a local disk, and a conditional put in an object store.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Listing:
         return Listing(*(column.take(pa.array(chosen)) for column in (self.path, self.size, self.modified, self.etag)))
 
     def visible(self) -> Listing:
-        """The files without the hidden ones, as `Storage.list` leaves them out."""
+        """The files that `Storage.list` returns with ``hidden=False``."""
         return self.take(~np.asarray(pc.match_substring_regex(self.path, r"(^|/)[._][^/=]*(/|$)")))
 
     def parquet(self) -> Listing:
@@ -88,7 +88,7 @@ class Listing:
 
 
 class Storage(Protocol):
-    """A table's folder. Every method raises `UnsafePath` for a path that leads out of it."""
+    """A table's folder. Every method raises `UnsafePath` for a path that leads out of the folder."""
 
     @property
     def uri(self) -> str:

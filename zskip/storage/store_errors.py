@@ -27,7 +27,7 @@ _CAUSES = {
     "InvalidAccessKeyId": "the store does not know this access key",
     "SignatureDoesNotMatch|AuthenticationFailed": "the secret key, or the signature, is not that of the access key",
 }
-# The client has no error of its own for a listing that is refused.
+# The client has no separate error for a listing that is refused.
 _REFUSED = re.compile(r"status code: 40[13] ")
 
 
