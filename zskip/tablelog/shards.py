@@ -263,7 +263,7 @@ class ShardReader:
         return [metadata.row_group(group).column(self._numbers[name]) for group in range(metadata.num_row_groups)]
 
     def _unfolds(self, name: str) -> bool:
-        """Whether few bytes may decode to many: for strings in a dictionary or delta-encoded, which zskip never writes."""
+        """Whether few bytes may decode to many: for dictionary- or delta-encoded strings, which zskip never writes."""
         column = self._parquet.metadata.schema.column(self._numbers[name])
         if column.max_repetition_level:
             raise DamagedIndex(lost(self._storage, self._part, f'holds lists in "{name}"'))

@@ -129,7 +129,7 @@ class Sketches:
         return np.union1d(found[0], self._nowhere(record))
 
     def _nowhere(self, record: SketchRecord) -> Ints:
-        """The files that no segment covers, ascending. Ids are read only for shards whose ranges of ids do not suffice."""
+        """The files that no segment covers, ascending. Reads the ids of shards only if their ranges do not suffice."""
         if record.name not in self._unknown:
             covered = Coverage.union(segment.coverage for segment in self.segments(record))
             first = self.index.first_file
