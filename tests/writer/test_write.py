@@ -94,6 +94,19 @@ def test_partitions_are_folders_and_their_columns_have_statistics(points: pa.Tab
     assert "day" not in pq.read_schema(file).names
 
 
+def test_many_folders_of_few_rows_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = pa.table({"id": range(300), "x": range(300)})
+    zskip.write(rows, tmp_path / "t", by="x", partition_by="id")
+    assert [record.getMessage().split(".")[0] for record in caplog.records if record.levelname == "WARNING"] == [
+        "partition_by=['id'] makes 300 folders of 1 rows on average"
+    ]
+    caplog.clear()
+    zskip.write(
+        rows.set_column(0, "id", pa.array([n % 3 for n in range(300)])), tmp_path / "u", by="x", partition_by="id"
+    )
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
 @pytest.mark.parametrize("files", [pytest.param(1_000_000, marks=pytest.mark.slow), 999_999_999_999])
 def test_there_are_no_more_files_than_rows(files: int, tmp_path: Path) -> None:
     """It hung."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,10 @@ from zskip.schema import Schema
 from zskip.writer.options import WriteOptions
 
 __all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_level", "weights_of"]
+
+_LOG = logging.getLogger("zskip")
+# More partitions than this, each of fewer rows than that, are worth a warning.
+_MANY_PARTITIONS, _FEW_ROWS = 200, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,14 @@ def fitted(
     number_of = {key: number for number, key in enumerate(keys)}
     weights = weights_of(options.weights, options.by)
     total = sum(counts.values())
+    if len(counts) > max(_MANY_PARTITIONS, files) and total < _FEW_ROWS * len(counts):
+        _LOG.warning(
+            "partition_by=%s makes %d folders of %d rows on average. Name columns of few values there; by= clusters "
+            "columns of many values.",
+            list(options.partition_by),
+            len(counts),
+            total // len(counts),
+        )
     assignments = []
     for key in sorted(counts):
         # A partition without sampled rows is so small that any layout suits it.
