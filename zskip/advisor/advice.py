@@ -1,4 +1,4 @@
-"""`Advice`: the candidates with what each reads, in all and by group of queries."""
+"""`Advice`: the candidates, and how much each reads, in total and by group of queries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST_GROUPS, _MOST_CANDIDATES = 20, 8
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate layout. ``read``: the expected share of bytes read, from 0 to 1 · ``queries``: of each query ·
-    ``worse``: how many groups of queries read more than today."""
+    """A candidate layout. ``read``: the expected share of bytes read, from 0 to 1 · ``queries``: that of each query ·
+    ``worse``: the number of query groups that would read more than today."""
 
     layout: str
     by: tuple[str, ...]
@@ -29,17 +29,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The candidates, best first, with the current layout and the limit for comparison.
+    """The candidates, best first, and for comparison the current layout and a lower bound.
 
-    Shares are of the bytes in the columns that a query reads, from 0 to 1; half of each is expected of the same query
-    with other constants. ``queries``: their conditions · ``weights``: the part of each in ``read``, by ``weigh`` ·
-    ``today``: what the workload reads with the current layout, None where that is unknown; ``today_queries``: of each
-    query · ``least``: what the queries return, a lower bound for every layout; ``least_queries``: of each query ·
-    ``groups``: the queries by kind, with what the best candidate makes better or worse · ``rewrite_seconds``: about how
-    long writing the best candidate takes on this machine, estimated by writing samples · ``command``: the command line
-    that writes it; ``bench_command``: the one that measures afterwards what it gained · ``sketches``: sketches that
-    would serve look-ups better than the layout, and their cost · ``sketched``: the candidate that reads the least where
-    sketches serve what they can, if that is much less; ``sketched_command``: the command line that writes both.
+    All shares are shares of the bytes in the columns that a query reads, from 0 to 1: the mean of the query's own share
+    and of that expected for the same query with other constants.
+
+    ``queries``: the conditions of the queries · ``weights``: the weight of each query in ``read``, by ``weigh`` ·
+    ``today``: the share that the workload reads with the current layout, None if unknown; ``today_queries``: that of
+    each query · ``least``: the share that the queries return, a lower bound for every layout; ``least_queries``: that
+    of each query · ``groups``: the queries by kind, and how the best candidate changes each group ·
+    ``rewrite_seconds``: an estimate for writing the best candidate on this machine, by writing samples · ``command``:
+    the command line that writes it; ``bench_command``: the command line that measures the gain afterwards ·
+    ``sketches``: sketches that would serve look-ups better than the layout, and their cost · ``sketched``: the
+    candidate that reads the least if sketches serve the look-ups, if that is much less; ``sketched_command``: the
+    command line that writes both.
     """
 
     queries: tuple[str, ...]
@@ -61,16 +64,16 @@ class Advice:
 
     @property
     def harmless(self) -> Candidate | None:
-        """The best candidate by which no group of queries reads more than today, and the workload noticeably less.
+        """The best candidate with which no group of queries reads more than today, and the workload noticeably less.
 
-        None where there is none.
+        None if no candidate does.
         """
         good = (each for each in self.candidates if not each.worse)
         return next((each for each in good if self.today is None or compared(each.read, self.today) == "better"), None)
 
     @property
     def keep(self) -> bool:
-        """Whether no candidate reads noticeably less than the current layout, which is then best kept."""
+        """Whether to keep the current layout, because no candidate reads noticeably less."""
         return self.today is not None and compared(self.candidates[0].read, self.today) != "better"
 
     def _repr_html_(self) -> str:
@@ -102,7 +105,7 @@ class Advice:
         return "\n".join(lines)
 
     def _by_group(self) -> list[str]:
-        """What each group reads today, with the best candidate, and at least; a warning where any gets worse."""
+        """The shares that each group reads today, with the best candidate and at least; a warning if any gets worse."""
         lines = [f"{'queries':>7} {self.weigh:>7} {'today':>8} {'best':>8} {'limit':>8}  {'':26}condition"]
         lines += map(str, self.groups[:_MOST_GROUPS])
         rest = self.groups[_MOST_GROUPS:]

@@ -1,4 +1,4 @@
-"""Groups of queries that differ in their constants alone: what each reads today, and by the advice."""
+"""Groups of queries that differ only in their constants, and the shares that each group reads today and as advised."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SAME = 1.05
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """Queries whose conditions differ in their constants alone.
+    """Queries whose conditions differ only in their constants.
 
-    ``condition``: theirs, with ``?`` for the constants; that of a single query is unchanged · ``numbers``: of its
-    queries in the workload · ``weight``: their part of the workload, from 0 to 1 · ``best``, ``today``, ``least``: the
-    share of bytes that they read on average by the best candidate, by the current layout (None where that is unknown),
-    and at least.
+    ``condition``: the common condition, with ``?`` for constants; that of a single query is unchanged · ``numbers``:
+    the numbers of the queries in the workload · ``weight``: their part of the workload, from 0 to 1 · ``best``,
+    ``today``, ``least``: the share of bytes that they read on average with the best candidate, with the current layout
+    (None if unknown), and at least.
     """
 
     condition: str
@@ -35,7 +35,7 @@ class QueryGroup:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What changes by the advice, beyond a twentieth; None where today is unknown."""
+        """How the advice changes the share read, by more than a twentieth; None if today's share is unknown."""
         return None if self.today is None else compared(self.best, self.today)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""`advise`: fit candidate layouts to one half of a sample, and rank them by what a workload reads of the other half."""
+"""`advise`: fit candidate layouts to one half of a sample, and rank them by the bytes read from the other half."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def advise(
 ) -> Advice:
     """Rank layouts and column sets for a workload of predicates or SELECT statements.
 
-    ``sample``: rows of the table, a few hundred per file · ``today``: the current file of each of them · ``files``: the
-    number of files of the new table · ``candidates``: layouts; the first is tried with many sets of columns, the others
-    with the sets that are best by it. Layouts are fitted to half of the sample and scored on the other half, which
-    avoids overfitting · ``weigh``: a query weighs by the "bytes" of a row that it reads, or all "queries" weigh the
-    same · ``read_seconds``: the time to read all rows once · ``source``, ``target``, ``workload_file``: the names in
-    the commands; ``version``: of a source that is laid out in place · ``progress``: called with "candidates", how many
-    were tried, and how many there are.
+    ``sample``: rows of the table, a few hundred per file · ``today``: the current file of each sampled row · ``files``:
+    the number of files of the new table · ``candidates``: layouts; the first is tried with many sets of columns, the
+    others with the best of these sets. Layouts are fitted to half of the sample and scored on the other half, which
+    avoids overfitting · ``weigh``: "bytes" weighs a query by the bytes of a row that it reads, "queries" weighs all
+    equally · ``read_seconds``: the time to read all rows once · ``source``, ``target``, ``workload_file``: the names in
+    the commands; ``version``: that of a source that is laid out in place · ``progress``: called with "candidates", the
+    number tried, and the total.
 
     Of more than 1,000 queries a random selection is used. Raises `InvalidOption`, `SqlError`.
     """
@@ -126,9 +126,10 @@ def _commands(
     version: int | None,
     is_table: bool,
 ) -> tuple[str, str]:
-    """The command line that writes the best candidate, and the one that measures afterwards what it gained.
+    """The command line that writes the best candidate, and the command line that measures the gain afterwards.
 
-    ``is_table``: the source is a table of zskip, which the measurement compares with."""
+    ``is_table``: the source is a zskip table, to which the measurement compares the new one.
+    """
     source, target, workload = (shlex.quote(each) for each in (source, target, workload_file))
     layout = f"--by {shlex.quote(join_names(best.by))} --layout {best.layout} --files {files} --workload {workload}"
     if version is not None:
@@ -144,9 +145,9 @@ def _commands(
 
 
 class _Trial:
-    """The two halves of a sample: layouts are fitted to one, and what queries read is measured on the other.
+    """The two halves of a sample: layouts are fitted to the first and scored on the second.
 
-    The queries are evaluated once on each half; all candidates share that, and the codes of the columns.
+    The queries and the codes of the columns are evaluated once for each half, and shared by all candidates.
     """
 
     def __init__(self, order: NDArray[np.int64], fitting: Task, rows: pa.Table, scoring: Task, weigh: Weigh) -> None:
@@ -187,15 +188,15 @@ class _Trial:
         return fitted(self._fitting.clustered_by(by), layout)
 
     def read_by(self, assignment: Assignment) -> Floats:
-        """The share of bytes that each query reads of the second half by a layout."""
+        """The share of the second half's bytes that each query reads with a layout."""
         return self.read(assignment.assign(self._rows))
 
     def held_out(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers of the second half's rows."""
+        """The entries of ``numbers`` for the rows of the second half."""
         return numbers[self._order]
 
     def read(self, number: NDArray[np.int64]) -> Floats:
-        """The share of bytes that each query, half of it with other constants, reads of files with these numbers."""
+        """The share of bytes that each query reads, if ``number`` is the file of each row of the second half."""
         return query_bytes(self._scoring, number, int(number.max(initial=0)) + 1)
 
     def least(self) -> Floats:
@@ -210,10 +211,11 @@ def _tried(
     names: Sequence[str],
     progress: Progress | None,
 ) -> Iterator[tuple[Candidate, Assignment, float]]:
-    """The candidates: the first layout by sets of columns, the others by those that are best by it.
+    """The candidates: the first layout with many sets of columns, the others with the best of these sets.
 
-    ``pools``: columns, of which a set grows by the one that helps most, and what each query reads at most, whatever the
-    layout. A tree cuts at whatever the workload asks for, whichever columns it is given, so one set is enough for it.
+    ``pools``: columns from which sets are grown, each time by the column that helps most; and the share that each query
+    reads at most, regardless of the layout. A tree cuts the columns that the workload filters on, whichever columns it
+    is given, so one set is enough for it.
     """
     sets = {name: 1 if name in ("tree", "auto") else _REFINED for name in names[1:]}
     sizes = [range(len(pool) - min(len(pool), _MOST_COMBINED) + 1, len(pool) + 1) for pool, _ in pools]
@@ -262,7 +264,7 @@ def _with_sketches(
     weights: Floats,
     groups: Sequence[NDArray[np.int64]],
 ) -> Candidate | None:
-    """The best candidate where sketches serve what they can; None if that is not another, or not by a fifth better.
+    """The best candidate if sketches serve the look-ups; None if it is the same one, or less than a fifth better.
 
     With sketches for the look-ups, a layout is free to serve the other queries.
     """
@@ -276,7 +278,7 @@ def _with_sketches(
 
 
 def _worse(candidate: Candidate, today: Floats | None, weights: Floats, groups: Sequence[NDArray[np.int64]]) -> int:
-    """How many groups of queries read more than today."""
+    """The number of query groups that read more than today."""
     if today is None:
         return 0
     read = np.array(candidate.queries)
