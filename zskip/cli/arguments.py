@@ -24,7 +24,7 @@ __all__ = [
     "write_options",
 ]
 
-Commands = Any  # argparse keeps its own name for this private
+Commands = Any  # argparse's own type is private
 
 STORAGE_HELP = "an option of the object store, such as region=eu-central-1; may be repeated"
 
@@ -32,7 +32,7 @@ STORAGE_HELP = "an option of the object store, such as region=eu-central-1; may 
 def add_command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace], int | None], summary: str, examples: str = ""
 ) -> argparse.ArgumentParser:
-    """A command with its one line of help; ``examples`` stand below its options."""
+    """Add a command with one line of help. ``examples``: printed below its options."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -94,7 +94,7 @@ def sketches_named(text: str) -> dict[str, list[str]]:
 
 
 def statements(path: Path) -> list[str]:
-    """The statements or predicates of a file: those that `;` ends, or one per line where there is no `;`."""
+    """The statements or predicates of a file, separated by `;`, or by line breaks if it contains no `;`."""
     from zskip.writer.workload_input import queries_of
 
     return list(queries_of(path))
@@ -147,12 +147,14 @@ def add_write_options(command: argparse.ArgumentParser) -> None:
         dest="sketches",
         type=sketches_named,
         metavar="A=values,B=substrings",
-        help="columns that are looked up by value or text but are in no layout",
+        help="columns that are looked up by value or text, and not in the layout",
     )
     work = command.add_argument_group("work")
-    work.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB; half of what is free")
-    work.add_argument("--temp-directory", metavar="FOLDER", help="where rows that do not fit in memory are kept")
-    work.add_argument("--mode", choices=("error", "append", "overwrite"), default="error", help="if there is a table")
+    work.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB (half of the free memory)")
+    work.add_argument("--temp-directory", metavar="FOLDER", help="the folder for rows that do not fit in memory")
+    work.add_argument(
+        "--mode", choices=("error", "append", "overwrite"), default="error", help="if the table exists (error)"
+    )
 
 
 def write_options(given: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Commands that check: verify (are the plans right on this data?) and doctor (what do these footers allow?)."""
+"""Commands that check data: verify (do plans skip only files without a match?) and doctor (are the footers useful?)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "verify",
         verify,
-        "read what plans skip, and report every row that matches after all",
+        "read the files that plans skip, and report every row that matches",
         "zskip verify lake/conn --predicates 200\nzskip verify lake/conn \"src_ip = '10.47.1.100'\" --all",
     )
     command.add_argument("path", help="the folder or URL of the table")
@@ -54,7 +54,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "doctor",
         doctor,
-        "say which bounds a folder of Parquet offers, what is missing, and what to do",
+        "show which bounds the files of a folder have, which are missing, and what to do",
         "zskip doctor lake/raw",
     )
     command.add_argument("path", help="a folder or URL that holds Parquet")
@@ -99,7 +99,7 @@ def doctor(given: argparse.Namespace) -> None:
 
 
 def print_diagnosis(report: Diagnosis) -> None:
-    """What the folder holds, a line for each column of each writer, and what to do."""
+    """Print the contents of the folder, a line for each column of each writer, and what to do."""
     print_facts(
         {
             name: getattr(report, name)

@@ -56,7 +56,7 @@ def add_commands(commands: Commands) -> None:
 def look_up(
     table: Any, folder: Path, connection: duckdb.DuckDBPyConnection, name: str, predicate: str
 ) -> dict[str, Any]:
-    """One look-up through zskip and over the glob: what was skipped, the times, and whether the rows are equal."""
+    """One look-up through zskip and over the glob: the skipped shares, the times, and whether the rows are equal."""
     from zskip.bench.clock import median
 
     columns = [str(name) for name in table.schema.names]
@@ -90,7 +90,7 @@ def sorted_rows(connection: duckdb.DuckDBPyConnection, rows: Any, columns: list[
 
 
 def copy_samples(folder: Path) -> list[Path]:
-    """Copy the sample data into a folder, which is made."""
+    """Create a folder and copy the sample data into it."""
     folder.mkdir(parents=True, exist_ok=True)
     return [Path(shutil.copy(demo_data(name), folder)) for name in get_args(Sample)]
 
@@ -138,7 +138,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def shares(skipped: Any) -> dict[str, dict[str, int | None]]:
-    """Shares as JSON: part and whole of each name."""
+    """Shares as JSON: the part and the whole, by name."""
     return {name: share._asdict() for name, share in skipped._asdict().items()}
 
 
@@ -174,7 +174,7 @@ def whole(shares: Sequence[Share]) -> Share:
 
 
 def compare(clustering: Mapping[str, Mapping[str, ColumnDepth]]) -> None:
-    """Print what a look-up on each column skips with each layout, computed from the files' ranges."""
+    """Print the share that a look-up on each column skips with each layout, computed from the files' ranges."""
     out().print("\nRows that a look-up on one of these columns need not read, the same rows in as many files:\n")
     lines = [
         (layout, *(f"{depth.skipped:.0%}" for depth in columns.values()), f"{mean(columns):.0%}")

@@ -1,4 +1,4 @@
-"""Commands for a layout that fits: advise, bench, plot."""
+"""Commands for choosing a layout: advise, bench, plot, explore."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def add_workload_commands(commands: Commands) -> None:
     command.add_argument(
         "--save-workload", type=Path, metavar="FILE", help="write the log's queries on the table there"
     )
-    command.add_argument("--files", type=int, metavar="N", help="how many files the layout is for")
+    command.add_argument("--files", type=int, metavar="N", help="the number of files of the layout")
     command.add_argument(
         "--weigh",
         choices=("bytes", "queries"),
         default="bytes",
-        help="a query weighs by the bytes of a row that it reads, or all weigh the same (bytes)",
+        help="weigh a query by the bytes of a row that it reads, or all queries equally (bytes)",
     )
     add_storage(command)
     add_json(command)
@@ -51,7 +51,7 @@ def add_workload_commands(commands: Commands) -> None:
         commands,
         "bench",
         bench,
-        "run queries through zskip and through a plain scan",
+        "compare queries through zskip with the same queries through a plain scan",
         "zskip bench lake/conn --queries queries.sql",
     )
     command.add_argument("path", help="the folder or URL of the table")
@@ -61,11 +61,13 @@ def add_workload_commands(commands: Commands) -> None:
         "--layouts",
         type=names,
         metavar="A,B",
-        help="compare layouts, fitted to and judged by these queries on a sample of the table",
+        help="compare layouts, fitted to these queries and scored on a sample of the table",
     )
     command.add_argument("--spark", action="store_true", help="run on Spark as well")
-    command.add_argument("--before", metavar="PATH", help="the table as it was: say what each query gained or lost")
-    command.add_argument("--before-version", type=int, metavar="N", help="the same, of an older version")
+    command.add_argument(
+        "--before", metavar="PATH", help="an earlier copy of the table: show each query's gain or loss"
+    )
+    command.add_argument("--before-version", type=int, metavar="N", help="the same for an older version of the table")
     add_storage(command)
     add_json(command)
 
@@ -75,13 +77,13 @@ def add_drawing_commands(commands: Commands) -> None:
         commands,
         "plot",
         plot,
-        "draw the boxes of the files on two columns, or how deep they overlap",
+        "draw the boxes of the files on two columns, or how many of them overlap",
         "zskip plot lake/conn src_ip dst_ip --where \"src_ip = '10.47.1.100'\" --output boxes.html",
     )
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("columns", nargs="*", metavar="COLUMN", help="the two columns; any number with --depth")
-    command.add_argument("--depth", action="store_true", help="how many files a look-up reads, as histograms")
-    command.add_argument("--where", metavar="PREDICATE", help="light the files that this predicate needs")
+    command.add_argument("--depth", action="store_true", help="draw histograms of the files that a look-up reads")
+    command.add_argument("--where", metavar="PREDICATE", help="highlight the files that this predicate needs")
     command.add_argument("--output", type=Path, metavar="FILE", help=".png, .svg, .pdf, .html (boxes.png or depth.png)")
     add_storage(command)
     add_json(command)
@@ -96,9 +98,9 @@ def add_drawing_commands(commands: Commands) -> None:
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--where", metavar="PREDICATE", help="the predicate, whose constants the page lets you change")
     command.add_argument("--columns", type=names, metavar="A,B", help="the columns to draw, six at most by default")
-    command.add_argument("--workload", type=Path, metavar="FILE", help="a file of SQL: what each query reads")
+    command.add_argument("--workload", type=Path, metavar="FILE", help="a file of SQL: show how much each query reads")
     command.add_argument(
-        "--alternatives", action="store_true", help="what other layouts and more files would read, from a sample"
+        "--alternatives", action="store_true", help="show how much other layouts would read, by a sample"
     )
     command.add_argument("--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
     add_storage(command)

@@ -67,10 +67,10 @@ def installed_version() -> str:
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr take every text.
+    """Make stdout and stderr accept any text.
 
-    A stream that the caller has closed (``>&-``) discards what is printed, as Python's own print does. Letters that
-    the stream's encoding lacks are escaped.
+    Text for a stream that the caller has closed (``>&-``) is discarded, as Python's own print does. Characters that the
+    stream's encoding lacks are escaped.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

@@ -13,7 +13,7 @@ __all__ = ["SHELLS", "Parser", "completion"]
 
 SHELLS = ("bash", "zsh", "fish")
 
-# Marks what follows `--`, which argparse of Python 3.11 loses between its passes. No typed argument contains it.
+# Marks the arguments after `--`: Python 3.11's argparse loses `--` between its passes. No typed argument contains it.
 _VERBATIM = "\0"
 
 
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f'there is no "{value}".{nearest(str(value), action.choices)}')
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Argparse's own, but an unknown option is named before an argument that is missing beside it.
+        """Parse as argparse does, but report an unknown option before a missing argument.
 
         The options of a command may precede its arguments: ``query t --limit 2 "a = 3"``.
         """
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         end = typed.index("--") if "--" in typed else len(typed)
         for token in typed[:end]:
             name = token.partition("=")[0]
-            # As argparse has it: a text with a space is an argument, and options may be shortened.
+            # As in argparse, text with a space is an argument, and options may be shortened.
             if token.startswith("--") and " " not in name and not self._options_from(name):
                 self.require_all_known([name])
         self._interleaving = True
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
             self._interleaving = False
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Argparse's own, of an argument behind `--` too; its error has no name of a Python type."""
+        """Convert an argument as argparse does, also after `--`. The error does not name a Python type."""
         text = arg_string.removeprefix(_VERBATIM)
         if action.type not in (int, float):
             return super()._get_value(action, text)
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         return [option for option in self._option_string_actions if option.startswith(start)]
 
     def require_all_known(self, unknown: Sequence[str]) -> None:
-        """End with exit code 2 where arguments are left that this command does not take."""
+        """Exit with code 2 if there are arguments that the command does not accept."""
         if not unknown:
             return
         name = unknown[0].removeprefix(_VERBATIM)

@@ -1,4 +1,4 @@
-"""Commands that ask: plan, query, info, history."""
+"""Commands that read a table: plan, query, info, history."""
 
 from __future__ import annotations
 
@@ -43,17 +43,15 @@ def add_commands(commands: Commands) -> None:
         commands,
         "plan",
         plan,
-        "say which files a predicate needs, and why",
+        "show which files a predicate needs, and why",
         "zskip plan lake/conn \"src_ip = '10.47.1.100'\" --explain\n"
         "zskip plan lake/conn \"src_ip = '10.47.1.100'\" --paths | xargs ls -l",
     )
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("predicate", help="what stands after WHERE")
-    command.add_argument(
-        "--explain", action="store_true", help="say what each condition skipped, and what it could not"
-    )
+    command.add_argument("--explain", action="store_true", help="show what each condition skips, and what it cannot")
     command.add_argument("--file", metavar="FILE", help="explain the verdict on one file")
-    command.add_argument("--paths", action="store_true", help="print the files that are left, one a line, and no more")
+    command.add_argument("--paths", action="store_true", help="print only the remaining files, one per line")
     add_predicate_options(command)
     add_version(command)
     add_storage(command)
@@ -71,7 +69,7 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("predicate", nargs="?", help="what stands after WHERE, if a table is given")
     command.add_argument("--columns", type=names, metavar="A,B", help="the columns to print")
     command.add_argument("--limit", type=int, metavar="N", help="print at most so many rows")
-    command.add_argument("--explain", action="store_true", help="say what is skipped, and why, instead of the answer")
+    command.add_argument("--explain", action="store_true", help="show what is skipped, and why, instead of the rows")
     add_predicate_options(command)
     add_version(command)
     add_storage(command)
@@ -79,7 +77,7 @@ def add_commands(commands: Commands) -> None:
     form.add_argument("--csv", action="store_true", help="print the rows as CSV")
     add_json(form)
 
-    command = add_command(commands, "info", info, "say what a table holds, and how well its layout works")
+    command = add_command(commands, "info", info, "show what a table holds, and how well its layout works")
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("--clustering", action="store_true", help="how many files overlap, column by column")
     add_version(command)
@@ -118,7 +116,7 @@ def query(given: argparse.Namespace) -> None:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
     from zskip.engines.duckdb.error_places import pointing_at
 
-    # What runs is rewritten; its errors are shown at what was typed.
+    # The statement that runs is rewritten, but errors point into the text that the user typed.
     typed = given.path if is_statement(given.path) else given.predicate or "TRUE"
     with duckdb.connect() as connection, pointing_at(typed, ""):
         connection.execute("SET TimeZone = ?", [given.timezone])
@@ -162,7 +160,7 @@ def is_statement(text: str) -> bool:
 
 
 def show(relation: Any) -> None:
-    """Print rows as a box, in ASCII where stdout has no other letters."""
+    """Print rows as a box, in ASCII if stdout cannot encode other characters."""
     if is_unicode(sys.stdout):
         relation.show(max_rows=40)
         return
@@ -173,7 +171,7 @@ def show(relation: Any) -> None:
 
 
 def explained(given: argparse.Namespace, connection: Any) -> Any:
-    """What the query skips, and why: facts for JSON, or text."""
+    """The files that the query skips, and why: facts for JSON, or text."""
     if not is_statement(given.path):
         planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
         return planned.as_dict() if given.json else planned.explain()
@@ -185,7 +183,7 @@ def explained(given: argparse.Namespace, connection: Any) -> Any:
 
 
 def answer(given: argparse.Namespace, connection: Any) -> Any:
-    """The rows asked for, as a DuckDB relation."""
+    """The rows of the query, as a DuckDB relation."""
     if is_statement(given.path):
         from zskip.engines.duckdb import sql
 
@@ -203,7 +201,7 @@ def answer(given: argparse.Namespace, connection: Any) -> Any:
 
 
 def print_json_rows(rows: Any) -> None:
-    """Rows as JSON, one object a line, so that a long answer can be read as it comes."""
+    """Print rows as JSON, one object per line, so a program can read them as they are printed."""
     from zskip.cli.terminal import plain
 
     ascii_only = not is_unicode(sys.stdout)
@@ -218,7 +216,7 @@ def print_json_rows(rows: Any) -> None:
 
 
 def _python_value(scalar: Any) -> Any:
-    """An Arrow scalar as a Python value; dates and timestamps that Python's types lack are DuckDB's text of them."""
+    """An Arrow scalar as a Python value; a date or time beyond Python's types becomes DuckDB's text for it."""
     import pyarrow as pa
 
     try:
@@ -236,7 +234,7 @@ def _python_value(scalar: Any) -> Any:
         return _duckdb_text(scalar)
 
 
-@lru_cache(10_000)  # one query of DuckDB for each value, of which infinity is the usual one
+@lru_cache(10_000)  # each value costs a query of DuckDB, and most of them are infinity
 def _duckdb_text(scalar: Any) -> str:
     import duckdb
     import pyarrow as pa
@@ -248,7 +246,7 @@ def _duckdb_text(scalar: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The value with floats that JSON lacks as strings, named as in JSON of protocol buffers."""
+    """The value, with floats that JSON lacks as strings: the names are those in the JSON of protocol buffers."""
     match value:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -40,7 +40,7 @@ NARROWEST, USUAL = 60, 80  # columns
 
 
 def is_unicode(stream: Any) -> bool:
-    """Whether a stream takes every letter."""
+    """Whether a stream can encode all characters."""
     return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name.startswith("utf")
 
 
@@ -50,20 +50,20 @@ class Terminal(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, **options)
         if self.width < NARROWEST:
-            self.width = NARROWEST if self.width else USUAL  # COLUMNS=0 says that the width is not known
+            self.width = NARROWEST if self.width else USUAL  # COLUMNS=0 means that the width is unknown
 
     def on_broken_pipe(self) -> None:
-        """Leave the exit code to `main`, where rich would end with 1."""
+        """Raise `BrokenPipeError`, for which `main` chooses the exit code. Rich itself would exit with 1."""
         raise BrokenPipeError
 
 
 def out() -> Console:
-    """The console on stdout, on which lines are as long as they are."""
+    """The console on stdout, which does not wrap lines."""
     return Terminal(markup=False, soft_wrap=True)
 
 
 def complain(message: str) -> None:
-    """Print an error on stderr. Its line breaks stay, so that carets point at the SQL above them."""
+    """Print an error on stderr. Line breaks are kept, so carets point at the SQL above them."""
     try:
         Terminal(stderr=True, soft_wrap=True).print(f"zskip: {message}", style="red", markup=False)
     except BrokenPipeError:
@@ -71,7 +71,7 @@ def complain(message: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Send what is printed on a stream nowhere: its reader is gone, and Python would raise again when it closes it."""
+    """Discard all further output on a stream without a reader: Python would raise again when it closes the stream."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -86,21 +86,21 @@ def as_typed(message: str, options: Iterable[str]) -> str:
         value = "" if found[2] in (None, "True") else found[2].strip('"')
         return f"--{found[1].replace('_', '-')}{' ' if value else ''}{value}"
 
-    # After a slash, a quote or a bracket the text is the user's.
+    # Text after a slash, a quote or a bracket comes from the user.
     keyword = rf"(?<![\w./\"'(\[])({'|'.join(options)})=(?=[\s.,;:\"\dT\[]|$)(\"[^\"]*\"|True|\d+|\[[^\]]*\])?"
     return re.sub(r"\bzskip\.(?=(?:write|index)\b(?!\())", "zskip ", re.sub(keyword, option, message))
 
 
 @contextmanager
 def working(what: str) -> Iterator[Progress]:
-    """Show progress and the elapsed time on stderr, if it is a terminal; yields what the work reports it to."""
+    """Show progress and the elapsed time on stderr, if it is a terminal. Yields the callback for progress."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
         yield unreported
         return
     from rich import progress as bars
 
-    # Until a phase is reported, the bar only moves.
+    # Until a phase is reported, the bar shows no share.
     columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TextColumn("{task.fields[count]}"))
     with bars.Progress(bars.SpinnerColumn(), *columns, bars.TimeElapsedColumn(), console=console) as shown:
         task = shown.add_task(what, total=None, count="")
@@ -151,9 +151,9 @@ def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | N
 
 
 def print_facts(facts: Any, indent: str = "") -> None:
-    """Print facts one per line, their names aligned; of a long list, the first members and the count.
+    """Print facts one per line, with aligned names. Of a long list, only the first members and the count are printed.
 
-    The keys of nested mappings are names of the user, such as columns, and are printed unchanged.
+    The keys of nested mappings are the user's names, such as columns, and are printed unchanged.
     """
     named = plain(facts) if dataclasses.is_dataclass(facts) else facts
     given = bool(indent) and not dataclasses.is_dataclass(facts)

@@ -44,7 +44,7 @@ def add_row_commands(commands: Commands) -> None:
     add_write_options(command)
     add_rest(command)
 
-    command = add_command(commands, "append", append, "add rows to a table; nothing that is there is rewritten")
+    command = add_command(commands, "append", append, "add rows to a table, without rewriting existing files")
     command.add_argument("source", nargs="+", help="paths or globs of Parquet, CSV or JSON")
     command.add_argument("path", help="the folder or URL of the table")
     add_rest(command)
@@ -53,17 +53,17 @@ def add_row_commands(commands: Commands) -> None:
         commands,
         "index",
         index,
-        "index Parquet that is there, in place, without rewriting it",
+        "index existing Parquet files in place, without rewriting them",
         "zskip index lake/raw",
     )
     command.add_argument("path", help="the folder or URL that holds the Parquet files")
-    command.add_argument("--deep", action="store_true", help="read the columns whose footers say too little")
-    command.add_argument("--refresh", action="store_true", help="take what has changed in the folder into its index")
-    command.add_argument("--repair", action="store_true", help="make lost parts of an index again, from the footers")
+    command.add_argument("--deep", action="store_true", help="read the rows of columns without usable footers")
+    command.add_argument("--refresh", action="store_true", help="update the index of a folder that has changed")
+    command.add_argument("--repair", action="store_true", help="rebuild lost parts of an index from the footers")
     command.add_argument(
         "--go-back",
         action="store_true",
-        help="with --repair: where the newest log entry is lost, go on from the one before",
+        help="with --repair: if the newest log entry is lost, return to the newest readable version",
     )
     add_rest(command)
 
@@ -81,51 +81,51 @@ def add_row_commands(commands: Commands) -> None:
 
 
 def add_upkeep_commands(commands: Commands) -> None:
-    command = add_command(commands, "optimize", optimize, "rewrite the files where a rewrite pays, and only those")
+    command = add_command(commands, "optimize", optimize, "rewrite only the files whose rewrite pays")
     command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
-    command.add_argument("--full", action="store_true", help="fit the layout anew and rewrite everything")
-    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most so much, such as 10GB")
+    command.add_argument("--dry-run", action="store_true", help="only report what would be done")
+    command.add_argument("--full", action="store_true", help="fit a new layout and rewrite all files")
+    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most this much, such as 10GB")
     add_rest(command)
 
     command = add_command(
         commands,
         "cluster",
         cluster,
-        "lay out a folder of Parquet or a Delta table where it lies",
+        "lay out a folder of Parquet, or a Delta or Iceberg table, in place",
         "zskip cluster lake/events --by ts,src_ip",
     )
     command.add_argument("path", help="the folder or URL of the table")
     add_layout_options(command)
     command.add_argument("--where", metavar="SQL", help="lay out only the files that may hold such rows")
-    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most so much, such as 10GB")
-    command.add_argument("--full", action="store_true", help="fit the layout anew and rewrite everything")
-    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most this much, such as 10GB")
+    command.add_argument("--full", action="store_true", help="fit a new layout and rewrite all files")
+    command.add_argument("--dry-run", action="store_true", help="only report what would be done")
     add_rest(command)
 
-    command = add_command(commands, "restore", restore, "make an older version the newest; nothing is rewritten")
+    command = add_command(commands, "restore", restore, "make an older version the newest, without rewriting files")
     command.add_argument("path", help="the folder or URL of the table")
     command.add_argument("version", type=int, help="a version that `zskip history` lists")
     add_rest(command)
 
     command = add_command(commands, "vacuum", vacuum, "delete files that no retained version needs")
     command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("--older-than", default="7 days", metavar="TIME", help="keep what is younger (7 days)")
-    command.add_argument("--dry-run", action="store_true", help="list the files, and delete nothing")
+    command.add_argument("--older-than", default="7 days", metavar="TIME", help="keep younger files (7 days)")
+    command.add_argument("--dry-run", action="store_true", help="only list the files")
     add_rest(command)
 
     command = add_command(
         commands,
         "tend",
         tend,
-        "do what is due within a budget: optimize, sketches, vacuum; for every night",
+        "run the maintenance that is due within a budget: refresh, sketches, optimize, vacuum",
         "zskip tend lake/conn --max-seconds 600 --max-bytes 10GB",
     )
     command.add_argument("path", help="the folder or URL of the table")
-    command.add_argument("--max-seconds", type=float, metavar="N", help="begin nothing after so many seconds")
-    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most so much, such as 10GB")
-    command.add_argument("--older-than", default="7 days", metavar="TIME", help="vacuum keeps what is younger (7 days)")
-    command.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    command.add_argument("--max-seconds", type=float, metavar="N", help="begin no step after this many seconds")
+    command.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most this much, such as 10GB")
+    command.add_argument("--older-than", default="7 days", metavar="TIME", help="vacuum keeps younger files (7 days)")
+    command.add_argument("--dry-run", action="store_true", help="only report what would be done")
     add_rest(command)
 
 
