@@ -42,9 +42,9 @@ THREADS = 16
 class ColumnDiagnosis:
     """One column in the files of one writer. Shares are of that writer's rows, from 0 to 1.
 
-    ``bounded``: rows in row groups with trusted lower and upper bounds · ``exact``: where both bounds are values of the
-    column · ``null_counts``: where the null count is known · ``unread``: the share of rows in files that a look-up of
-    one value skips, on average; None where the bounds do not tell.
+    ``bounded``: rows in row groups with trusted lower and upper bounds · ``exact``: rows in row groups whose bounds are
+    values of the column · ``null_counts``: rows in row groups with a known null count · ``unread``: rows in files that
+    a look-up of one value skips, on average; None if the bounds are not sufficient.
     """
 
     column: str
@@ -87,8 +87,8 @@ class Footer:
 def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Diagnosis:
     """Report which bounds the footers below a path have, which of them can be trusted, and what that costs.
 
-    Reads only footers, changes nothing, and needs no index. Of a table of zskip's, Delta or Iceberg, only the files of
-    the newest version are read. A file that cannot be read is part of the report. Raises `NoParquet`.
+    Reads only footers, changes nothing, and needs no index. In a zskip, Delta or Iceberg table, only the files of the
+    newest version are read. A file that cannot be read is part of the report. Raises `NoParquet`.
     """
     storage = open_storage(path, storage_options)
     paths = storage.list(hidden=False).parquet().path.to_pylist()
@@ -164,7 +164,7 @@ def readable(storage: Storage, names: Sequence[str], unreadable: dict[str, str])
 def named_files(
     path: str | os.PathLike[str], storage: Storage, options: Mapping[str, Any] | None
 ) -> tuple[set[str] | None, tuple[str, ...]]:
-    """The files of the newest version, None where no log says which they are; and advice on a log that is not read."""
+    """The files of the newest version, None without a log that names them; and advice on a log that is not read."""
     try:
         index = Index(storage, load(storage))
         if index.snapshot.managed:
@@ -241,7 +241,7 @@ DEEP = "`zskip index --deep` reads the column once and keeps true bounds"
 
 
 def judge(origin: Writer, column: Column, physical: str, known: ColumnStatistics, bounded: float) -> tuple[str, str]:
-    """A finding about a column's bounds and the advice; two empty texts where the bounds are good."""
+    """A finding about a column's bounds and the advice; two empty texts if the bounds are good."""
     if not column.orderable:
         return f"{column.type} has no order", "filter on a column beside it, or on a field inside it"
     reason = doubt(origin, column.path, column.type, physical)
@@ -282,7 +282,7 @@ def unread_share(data: DataFiles, path: str) -> float | None:
 
 
 def cumulated(edges: np.ndarray, weights: np.ndarray, values: np.ndarray, side: Any) -> np.ndarray:
-    """The weight of all edges up to each value; ``side`` says whether an equal edge counts (right) or not (left)."""
+    """The weight of all edges up to each value. ``side``: whether an edge equal to it counts (right) or not (left)."""
     order = np.argsort(edges, kind="stable")
     sums: np.ndarray = np.concatenate([[0.0], np.cumsum(weights[order])])
     return sums[np.searchsorted(edges[order], values, side=side)]

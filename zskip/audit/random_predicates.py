@@ -36,14 +36,14 @@ def literal(value: Any, type: pa.DataType) -> str:
     return text
 
 
-def says(type: pa.DataType) -> bool:
+def has_literals(type: pa.DataType) -> bool:
     """Whether `literal` can write every value of a type without loss."""
     entry = t.of(type)
     if t.is_time(type):
         return bool(type.unit != "ns")  # Python's own times end at microseconds
     if t.is_decimal(type):
         return bool(type.precision <= 38)
-    # Bytes are written by a call, which no proof follows.
+    # A literal of bytes is a function call, from which nothing can be proved.
     return not t.is_binary(type) and (entry.spelled is not None or (entry.plain is not None and entry.plain(type)))
 
 
@@ -73,9 +73,9 @@ def prefix(column: str, value: Any, dice: random.Random) -> str:
 
 
 def random_predicates(rows: pa.Table, schema: Schema, count: int, *, seed: int = 0) -> list[str]:
-    """Predicates over the columns that have literals, with values of ``rows``. Equal seeds, equal texts."""
+    """Predicates over the columns that have literals, with values of ``rows``. Equal seeds give equal predicates."""
     dice = random.Random(seed)
-    columns = [column for column in schema if column.orderable and says(column.type)]
+    columns = [column for column in schema if column.orderable and has_literals(column.type)]
     if not columns or not len(rows):
         return ["TRUE"][:count]
     values = {column.path: column.of(rows) for column in columns}

@@ -10,7 +10,7 @@ __all__ = ["Check", "Verification", "Wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A wrong proof. ``claim``: "skipped", where ``rows`` match, or "all match", where ``rows`` do not."""
+    """A wrong proof. ``claim``: "skipped", although ``rows`` match, or "all match", although ``rows`` do not."""
 
     claim: str
     path: str
@@ -22,8 +22,9 @@ class Wrong:
 class Check:
     """The result of checking one predicate's plan.
 
-    ``skipped``: of ``files`` are skipped, of which ``read`` were read · ``row_groups_read``: skipped row groups of kept
-    files that were read · ``rows``: of each engine's result by the plan · ``agree``: all engines return the same rows.
+    ``skipped``: the number of skipped files among ``files`` · ``read``: the number of skipped files that were read ·
+    ``row_groups_read``: the number of skipped row groups of kept files that were read · ``rows``: the number of rows
+    that each engine returns for the plan · ``agree``: whether all engines return the same rows.
     """
 
     predicate: str

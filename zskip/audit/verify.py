@@ -1,4 +1,4 @@
-"""`verify`: check plans on the user's own data by reading what they skip."""
+"""`verify`: check plans on the user's own data by reading the rows that they skip."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def verify(
     params: Mapping[str, Any] | None = None,
     progress: Progress = unreported,
 ) -> Verification:
-    """Plan predicates, read what the plans skip, and report every row there that matches.
+    """Plan predicates, read the rows that the plans skip, and report every row that matches.
 
-    ``predicates``: what to check; None for ``random`` predicates over the table's own values · ``sample``: the number
-    of skipped files, and of partly read files, to read per predicate; None for all · ``engines``: of ("duckdb",
-    "arrow", "spark"); by default the first two, and Spark where ``spark`` is a session. DuckDB evaluates the
+    ``predicates``: the predicates to check; None for ``random`` predicates over the table's own values · ``sample``:
+    the number of skipped files, and of partly read files, to read per predicate; None for all · ``engines``: some of
+    ("duckdb", "arrow", "spark"); by default the first two, and Spark if ``spark`` is a session. DuckDB evaluates the
     predicate's own text on the skipped rows · ``progress``: called before each predicate, with the phase "verify".
     A predicate whose plan reads a file that is missing or damaged is not checked. Raises `SqlError`, `InvalidOption`.
     """
@@ -132,7 +132,7 @@ def missing_files(index: Index) -> tuple[frozenset[str], frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """Reads what plans skip, through one connection of DuckDB.
+    """Reads the rows that plans skip, through one connection of DuckDB.
 
     ``gone``, ``resized``: files that do not exist or have another size · ``damaged``: files found to be unreadable so
     far, with the reason.
