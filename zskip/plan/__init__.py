@@ -1,7 +1,7 @@
 """Planning: which files and row groups a query must read, and the hand-off of these to engines.
 
-``planner``: shard → file → row group · ``survivors``, ``shares``: what is left, and how much is skipped · ``explain``:
-why · ``plan``: what a user holds.
+``planner``: prunes shards, files and row groups · ``survivors``: the result · ``shares``: how much is skipped ·
+``explain``: why · ``plan``: the object for users.
 """
 
 from zskip.plan.plan import Plan, PlannedFile

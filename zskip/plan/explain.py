@@ -1,4 +1,4 @@
-"""Why a plan skips what it skips: facts as plain values, and the same as text."""
+"""Explain why a plan skips files: the facts as plain values, and as text."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SHOWN_GROUPS = 20
 
 
 def facts(survivors: Survivors, file: str | None = None) -> Mapping[str, Any]:
-    """What `explain` says, in plain values. Raises `UnreadableFile` for a file that the table lacks."""
+    """The content of `explain` as plain values. Raises `UnreadableFile` for a file that the table lacks."""
     return _facts_of_plan(survivors) if file is None else _facts_of_file(survivors, file)
 
 
 def explain(survivors: Survivors, file: str | None = None) -> str:
-    """The facts as text: of the whole plan, or of one file beside its ranges."""
+    """The facts as text: about the whole plan, or about one file, with its ranges."""
     found = facts(survivors, file)
     return _text_of_plan(found) if file is None else _text_of_file(found)
 
@@ -215,7 +215,7 @@ def _range(statistics: FileStatistics, column: str) -> dict[str, Any]:
 
 
 def _plain(found: ColumnStatistics, name: str) -> Any:
-    """A value as JSON takes it: text for what JSON has no form of."""
+    """A value in JSON; text if JSON has no form for it."""
     scalar = getattr(found, name)[0]
     value = scalar.as_py()
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))

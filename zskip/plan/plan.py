@@ -1,4 +1,4 @@
-"""`Plan`: what a user holds of the survivors: their paths, what was skipped and why, and the way to the engines."""
+"""`Plan`: the survivors as an object for users: the paths, what was skipped and why, and the hand-off to engines."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Plan:
     def to_spark(self, spark: SparkSession, columns: Sequence[str] | None = None) -> DataFrame:
         """The matching rows as a DataFrame of this Spark session.
 
-        The predicate has the meaning that it has in the session's time zone and ANSI mode, also for pruning.
+        The predicate is bound again under the session's time zone and ANSI mode, for pruning as well.
         """
         return engine("spark").to_spark(self._survivors, spark, self._chosen(columns))  # type: ignore[no-any-return]
 

@@ -36,9 +36,9 @@ def plan(index: Index, predicate: Predicate | None, *, changes: Changes | None =
 def find_survivors(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
     """The files and row groups that may hold a row for which the predicate is TRUE; all of them if it is None.
 
-    ``changes``: what a listing found to differ from the index. New and changed files are kept, since nothing is known
-    of them; files that are gone are left out. Raises `SqlError` where the predicate was bound to another table's
-    columns and this one has no such columns.
+    ``changes``: the differences between a listing and the index. New and changed files are kept, since nothing is known
+    of them; files that are gone are left out. Raises `SqlError` if the predicate was bound to another table and this
+    table lacks its columns.
     """
     if predicate is None:
         everything = np.arange(len(index), dtype=np.int64)
@@ -56,7 +56,7 @@ def find_survivors(index: Index, predicate: Predicate | None, *, changes: Change
 
 
 def kept_survivors(index: Index, predicate: Predicate | None, *, changes: Changes | None = None) -> Survivors:
-    """What `find_survivors` gives for a predicate bound to the table's columns; without changes, the index keeps it."""
+    """The result of `find_survivors` for a predicate bound to the table's columns, cached if there are no changes."""
     if changes:
         return find_survivors(index, predicate, changes=changes)
     meaning = None if predicate is None else (predicate.bound_text, predicate.dialect)
@@ -64,7 +64,7 @@ def kept_survivors(index: Index, predicate: Predicate | None, *, changes: Change
 
 
 def _bytes(survivors: Survivors) -> int:
-    """An estimate for the cache, with paths that are made later."""
+    """The estimated size for the cache, including paths that are created later."""
     return 1 << 14 | 200 * (len(survivors) + len(survivors.groups.file))
 
 

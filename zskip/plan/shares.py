@@ -1,4 +1,4 @@
-"""How much of a table a plan need not read."""
+"""The shares of a table that a plan skips."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Share(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """What a plan need not read, each as a share of the table."""
+    """The files, row groups, rows and bytes that a plan skips, each as a share of the table."""
 
     files: Share
     row_groups: Share

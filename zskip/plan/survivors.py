@@ -1,4 +1,4 @@
-"""`Survivors`: the numbers of the files and row groups of an index that a predicate leaves, and what was skipped."""
+"""`Survivors`: the files and row groups of an index that remain after pruning, and how much was skipped."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Survivors:
         return replace(self, numbers=self.numbers[kept], all_match=self.all_match[kept], groups=groups)
 
     def once(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
-        """A value derived from these survivors, of which the last few are kept with them."""
+        """A value derived from these survivors, from a cache of the last few values."""
         derived = self._derived
         if key in derived:
             return derived[key]  # type: ignore[no-any-return]
@@ -138,7 +138,7 @@ class Survivors:
         It names no row groups of files that others write, since a file that is replaced later has other row groups.
         """
         snapshot, storage = self.index.snapshot, self.index.storage
-        # Only a store's files are told apart by their times.
+        # Only files of an object store are compared by their times.
         modified = self.index.modified(self.numbers) if storage.local is None else pa.nulls(len(self), pa.int64())
         unknown = self.predicate is None
         all_match = np.concatenate([self.all_match, np.full(len(self) - len(self.numbers), unknown)])
@@ -161,7 +161,7 @@ class Survivors:
 
     @property
     def _of_source(self) -> dict[str, Any]:
-        """What only tables of other formats have: deleted rows, and partition values that are not in paths."""
+        """The facts that only tables of other formats have: deleted rows, and partition values besides those in paths."""
         index, snapshot = self.index, self.index.snapshot
         if not len(self.numbers):
             return {"source": index.source}
@@ -209,8 +209,8 @@ class Survivors:
     def skipped(self) -> Skipped:
         """Files, row groups, rows and bytes that need not be read, each with its total.
 
-        Bytes are those of skipped files; rows and row groups also those skipped in files that are read in part. Of a
-        folder that has changed since it was indexed only the files can be counted.
+        Bytes are those of skipped files. Rows and row groups include those skipped in files that are read in part. If a
+        folder has changed since it was indexed, only its files can be counted.
         """
         files = Share(self.total_files - len(self), self.total_files)
         if self.changes:
