@@ -9,7 +9,7 @@ from types import FrameType
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """End at once: before and after the work of a command there is nothing to clean up."""
+    """Exit at once: before and after a command runs, there is nothing to clean up."""
     os._exit(130)
 
 
@@ -21,7 +21,7 @@ def run() -> int:
         interrupts.append(number)
         raise KeyboardInterrupt
 
-    # Behind `nohup` and `&` it is another one: interrupts are ignored.
+    # Under `nohup` and `&` another handler is installed, which ignores interrupts.
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if default:
         signal.signal(signal.SIGINT, leave)

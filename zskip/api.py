@@ -76,15 +76,15 @@ def write(
     ``source``: anything with an Arrow stream (pyarrow, pandas, polars, DuckDB relations), a dataset, or paths, globs,
     folders and URLs of Parquet, CSV or JSON · ``by``: the columns that queries filter on, the most important first; by
     default those of the ``workload`` · ``files``, ``rows_per_file`` or ``file_size`` ("128MB" by default): the number
-    (at most one a row) or size of the files · ``row_group_rows``: of a row group, 122,880 by default, fewer in a table
-    of less than two million rows, so that a query can skip some · ``weights``: the relative frequency of look-ups on
-    each column · ``workload``: predicates or SELECT statements like the expected queries, or a file of them ·
-    ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of sketches:
-    ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay · ``mode``: if the
-    table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or as "2GB", by
-    default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``: called with the
-    phase ("read", "sample", "scatter", "write"), the rows done in it, and their number or None · ``session``: a Spark
-    session that does the work; the source is one of its DataFrames, or paths.
+    (at most one per row) or size of the files · ``row_group_rows``: the most rows of a row group, by default 122,880,
+    and fewer in a table of less than two million rows, so that queries can skip some · ``weights``: the relative
+    frequency of look-ups on each column · ``workload``: predicates or SELECT statements like the expected queries, or a
+    file of them · ``sketches``: columns that are looked up by value or text but are not clustered, with their kinds of
+    sketches: ``{"uid": "values", "url": ["values", "substrings"]}``; docs/sketches.md explains when they pay ·
+    ``mode``: if the table exists: "error", "append" (by its own layout) or "overwrite" · ``memory_limit``: in bytes or
+    as "2GB", by default half of the free memory; larger inputs use spill files in ``temp_directory`` · ``progress``:
+    called with the phase ("read", "sample", "scatter", "write"), the number of rows done, and the total or None ·
+    ``session``: a Spark session that does the work; the source is one of its DataFrames, or paths.
 
     Raises `TableExists`, `ForeignTable`, `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `NoParquet`,
     `CorruptFile`. After an error no file is left behind.
@@ -138,10 +138,11 @@ def index(
 ) -> Table:
     """Index the Parquet files of a folder in place, without rewriting them.
 
-    Statistics come from the footers, as far as they can be trusted; with ``deep`` also from the rows, where footers
-    lack them. ``schema``: of the rows, by default that of the footers · ``sketches``: as for `write`; their columns are
-    read · ``progress``: called with the phase ("footers", then "rows" with ``deep``), the files done, and their number.
-    A plan lists the folder and reads new and changed files in full; `Table.refresh` updates the index.
+    Statistics come from the footers if these can be trusted. ``deep``: read the rows for statistics that the footers
+    lack · ``schema``: the schema of the rows, by default that of the footers · ``sketches``: as for `write`; their
+    columns are read · ``progress``: called with the phase ("footers", then "rows" with ``deep``), the number of files
+    done, and the total. A plan lists the folder and reads new and changed files in full; `Table.refresh` updates the
+    index.
 
     ``statistics``, with ``schema``: a table of statistics that is trusted in place of footers: one row per file, or per
     row group if it has a column ``row_group``: ``path``, ``row_count``, ``size``, and for a column c any of
@@ -182,16 +183,17 @@ def open(
 ) -> Table:
     """The table at a path or URL: its newest version, or an older one by number or by time.
 
-    A Delta or an Iceberg table is opened where it lies, by its path or as an object of deltalake or pyiceberg: plans
-    and reads follow its log. ``version`` is the format's own then: a version of Delta's; the id of a snapshot, a branch
-    or a tag of Iceberg's. ``deep``: read the footers of its files as well, of each once, for row groups, exact bounds,
-    and columns that the log has no statistics of; zskip's own tables have all of them anyway.
+    A Delta or Iceberg table is opened in place, by its path or as an object of deltalake or pyiceberg: plans and reads
+    follow its log. ``version`` is then a version of the Delta table, or the id of a snapshot, a branch or a tag of the
+    Iceberg table. ``deep``: also read the footers of its files, each once, for row groups, exact bounds, and columns
+    without statistics in the log; the index of a zskip table always has them.
 
-    ``as_of``: a time, in UTC where it names no zone; as text in ISO 8601. ``cache_limit``: how much of the statistics
-    that plans have read stays in memory, in bytes or as "256MB"; 1 GiB by default. All of them fit with 16 bytes for
-    each file and numeric column. ``session``: a Spark session, whose Hadoop client opens the URLs that zskip does not
-    know. Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the
-    other format that would be read wrongly.
+    ``as_of``: a time, as text in ISO 8601, in UTC unless it names a zone · ``cache_limit``: the memory for statistics
+    that plans have read, in bytes or as "256MB"; 1 GiB by default. All statistics take about 16 bytes for each file and
+    numeric column · ``session``: a Spark session, whose Hadoop client opens URLs that zskip does not support.
+
+    Raises `TableNotFound`, `InvalidOption`, and `UnsupportedFormat` for a feature of the other format that would be
+    read wrongly.
     """
     check_options(deep=deep)
     most = bytes_of(cache_limit, "cache_limit")
@@ -218,11 +220,10 @@ def attach(
     deep: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
-    """Keep the index of a Delta or an Iceberg table in the table's own folder, in ``_zskip/``, and open the table.
+    """Store the index of a Delta or Iceberg table in the table's own folder, in ``_zskip/``, and open the table.
 
-    Without it each user's cache folder has one. ``deep``: as for `open`, for all who open it. The
-    readers and vacuums of both formats leave such folders alone.
-    Raises `InvalidOption` for a table of zskip's own.
+    Otherwise, each user has an index in the cache folder. The readers and vacuums of both formats ignore such folders.
+    ``deep``: as for `open`, for all users of the table. Raises `InvalidOption` for a zskip table.
     """
     check_options(deep=deep)
     return Table.of_source(table_formats.attach(path, deep=deep, storage_options=storage_options))
@@ -247,18 +248,18 @@ def cluster(
 ) -> Clustered:
     """Lay out a folder of Parquet in place, or a Delta or Iceberg table by a commit of its own format; no row changes.
 
-    ``by`` to ``workload`` are those of `write`; later calls use the same ``by`` · ``where``: only files that may hold
-    such rows · ``max_bytes``: the most to rewrite · ``full``: also files that an earlier call laid out, by a new layout
-    · ``dry_run``: only report what would be done. Options as for `Table.append`. An Iceberg table is given as the
-    object that pyiceberg's catalog returns: only the catalog can commit to it.
+    ``by`` to ``workload``: as for `write`; later calls use the same ``by`` · ``where``: lay out only files that may
+    hold such rows · ``max_bytes``: the most bytes to rewrite · ``full``: fit a new layout, and also lay out the files
+    of earlier calls · ``dry_run``: only report what would be done. Other options are those of `Table.append`. Pass an
+    Iceberg table as the object that pyiceberg's catalog returns: only the catalog can commit to it.
 
-    A folder of Parquet, indexed or not, is laid out as a whole, and is a table of zskip's from then on: programs that
-    write to it have to use zskip. The new files are in its folder ``_data``, which programs that list the folder pass
-    over: they read the old files until `Table.vacuum` removes these after its ``older_than``. Until then
-    `Table.restore` goes back to them.
+    A folder of Parquet, indexed or not, is laid out as a whole, and then is a zskip table: programs that write to it
+    must use zskip. The new files are in its subfolder ``_data``, which programs that list the folder ignore. They read
+    the old files until `Table.vacuum` removes them after its ``older_than``. Until then, `Table.restore` can return to
+    the old files.
 
-    Raises `UnsupportedFormat` for what the format's library cannot write, and `CommitConflict` where others changed
-    the same files meanwhile; nothing is changed then.
+    Raises `UnsupportedFormat` for a table that the format's library cannot write, and `CommitConflict` if others
+    changed the same files in the meantime; then nothing is changed.
     """
     check_options(full=full, dry_run=dry_run)
     source = table_formats.source_of(path, storage_options=storage_options)
@@ -292,7 +293,7 @@ def read(
 ) -> Any:
     """The rows of a table for which ``where`` is TRUE, as a table of Arrow, pandas or polars.
 
-    ``where``: SQL, or an expression as `Table.plan` takes it. Raises what `open` and `Table.plan` raise.
+    ``where``: SQL or an expression, as for `Table.plan`. Raises the errors of `open` and `Table.plan`.
     """
     ways = {"arrow": Plan.to_arrow, "pandas": Plan.to_pandas, "polars": Plan.to_polars}
     check_options(into=into, columns=columns)
@@ -312,7 +313,7 @@ def repair(
     Statistics that footers lack are unknown from then on, so plans read more; sketches are rebuilt from the rows.
     ``go_back``: if the newest log entry itself is lost, return to the newest readable version.
 
-    Raises `DamagedIndex`, with the reason, where the loss cannot be repaired; nothing is changed then.
+    Raises `DamagedIndex`, with the reason, if the loss cannot be repaired; then nothing is changed.
     """
     check_options(go_back=go_back, threads=threads)
     storage = open_storage(path, storage_options)
@@ -335,9 +336,9 @@ def advise(
 ) -> Advice:
     """Rank layouts and columns for a workload, on a sample of any source.
 
-    ``workload``: predicates or SELECT statements, or a file of them · ``files``: of the new table, 100 by default ·
-    ``weigh`` and ``progress``: as for `Table.advise`, which this is for the path of a table. Raises `InvalidOption`,
-    `SqlError`.
+    ``workload``: predicates or SELECT statements, or a file of them · ``files``: the number of files of the new table,
+    100 by default · ``weigh`` and ``progress``: as for `Table.advise`. For the path of a table, the result is that of
+    `Table.advise`. Raises `InvalidOption`, `SqlError`.
     """
     check_options(files=files, seed=seed, progress=progress)
     queries = queries_of(workload)
@@ -383,7 +384,7 @@ def logged_queries(
     log_name: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LoggedQueries:
-    """`Table.logged_queries`, of a table or of what `write` takes as a source."""
+    """As `Table.logged_queries`, for a table or for any source of `write`."""
     if isinstance(source, str | os.PathLike):
         try:
             table = open_table(source, storage_options=storage_options)

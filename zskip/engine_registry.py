@@ -21,7 +21,7 @@ def register(name: str, load: Callable[[], Any]) -> None:
 
 
 def engine(name: str) -> Any:
-    """The module of an engine. Raises `InvalidOption` for an unknown one, and what loading it raises.
+    """The module of an engine. Raises `InvalidOption` for an unknown engine, and the errors of loading the module.
 
     >>> engine("arrow").__name__
     'zskip.engines.arrow'

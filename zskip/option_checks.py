@@ -27,7 +27,7 @@ __all__ = [
 
 
 def refuse(name: str, what: str, value: object) -> InvalidOption:
-    """The error to raise. ``what`` the option is.
+    """The error to raise. ``what``: a description of valid values.
 
     >>> str(refuse("seed", "a whole number", "x"))
     "seed= is a whole number, not 'x'."

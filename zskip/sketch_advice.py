@@ -42,10 +42,10 @@ class SketchAdvice:
 def worth_sketching(
     sample: pa.Table, queries: Sequence[str], layout_reads: Sequence[float], files: int, total_rows: int
 ) -> tuple[SketchAdvice, ...]:
-    """The sketches with which queries would read at most half of what they read by the layout.
+    """The sketches with which queries would read at most half as much as with the layout alone.
 
-    ``sample``: rows of the table · ``layout_reads``: the share that each query reads by the layout · ``files``: of the
-    table. Raises `SqlError`.
+    ``sample``: rows of the table · ``layout_reads``: the share that each query reads with the layout · ``files``: the
+    number of the table's files. Raises `SqlError`.
     """
     schema = Schema(sample.schema)
     asked: dict[SketchName, list[float]] = {}
@@ -62,10 +62,10 @@ def worth_sketching(
 
 
 def reads_with_values(sample: pa.Table, queries: Sequence[str], files: int, total_rows: int) -> list[float]:
-    """The share of files that each query would read by a sketch of values on whichever of its columns serves it best.
+    """The share of files that each query would read with the best sketch of values on one of its columns.
 
-    1 where no sketch serves it. Rows are taken to lie in files at random, as they do on columns that a layout does not
-    cluster. Raises `SqlError`.
+    It is 1 if no sketch serves the query. Rows are assumed to be in random files, which is true of columns that the
+    layout does not cluster. Raises `SqlError`.
     """
     schema = Schema(sample.schema)
     rows: dict[str, float] = {}
@@ -83,7 +83,7 @@ def reads_with_values(sample: pa.Table, queries: Sequence[str], files: int, tota
 
 
 def _serves(node: Node) -> Iterator[tuple[SketchName, int]]:
-    """The sketches that could prove this condition false, each with the number of constants that it is asked for."""
+    """The sketches that could prove this condition false, each with the number of constants to look up in it."""
     match node:
         case Compare("=", Reference(path, type), Literal()) | Compare("=", Literal(), Reference(path, type)):
             if can_hash(type):
@@ -111,9 +111,10 @@ def _expected(
 
 
 def _rows_of_one_value(sample: pa.Table, schema: Schema, column: str, total_rows: int) -> float:
-    """How many rows of the table have the value of a row, on average over the rows.
+    """The number of the table's rows that share a row's value, on average over the rows.
 
-    Estimated by how many pairs of sampled rows are equal: a sample of a large table looks unique long before it is.
+    It is estimated from the pairs of equal values in the sample. The number of distinct values would not do: values
+    that repeat in a large table are often unique in its sample.
     """
     values = schema.columns[column].of(sample).drop_null()
     counts = np.asarray(pc.struct_field(pc.value_counts(values), "counts"), np.float64)
@@ -123,5 +124,5 @@ def _rows_of_one_value(sample: pa.Table, schema: Schema, column: str, total_rows
 
 
 def _share_of_files(rows: float, files: int) -> float:
-    """The expected share of files in which at least one of some rows lies, where they lie at random."""
+    """The expected share of files that hold at least one of some rows, if the rows are in random files."""
     return float(max(1 / files, 1.0 - (1.0 - 1.0 / files) ** rows))

@@ -147,7 +147,7 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The number of this version; the first is 1. Of a Delta or Iceberg table: its own version or snapshot."""
+        """The number of this version, from 1. For a Delta or Iceberg table: its own version or snapshot id."""
         return self._index.version
 
     @property
@@ -231,7 +231,7 @@ class Table:
     def to_datafusion(self, context: datafusion.SessionContext, name: str) -> None:
         """Register this version under a name with DataFusion, where it prunes by comparisons and IN.
 
-        Raises `InvalidOption` for what is no context of DataFusion.
+        Raises `InvalidOption` for an object that is not a context of DataFusion.
         """
         if not hasattr(context, "register_dataset"):
             given = type(context).__name__
@@ -258,7 +258,7 @@ class Table:
         session that does the work; the source is one of its DataFrames · ``storage_options``: of the source, if it is a
         URL. Other options are ``memory_limit``, ``temp_directory``, ``threads`` and ``progress``.
 
-        Raises `SchemaMismatch`, naming the column, and what `write` raises.
+        Raises `SchemaMismatch`, which names the column, and the errors of `write`.
         """
         backend = backend_of(session)
         rows = backend.open_rows(source, storage_options)
@@ -274,9 +274,9 @@ class Table:
     ) -> Overwritten:
         """Replace all rows, in one commit.
 
-        Options as for `write`; those that are not given stay as they were. A new ``by`` resets the layout, its weights
-        and its workload. ``session``: a Spark session that does the work; the source is one of its DataFrames. Raises
-        what `write` raises, and `CommitConflict`.
+        Options are those of `write`; by default they keep their values. A new ``by`` resets the layout, its weights and
+        its workload. ``session``: a Spark session that does the work; the source is one of its DataFrames. Raises the
+        errors of `write`, and `CommitConflict`.
         """
         backend = backend_of(session)
         base = self._newest()
@@ -323,10 +323,10 @@ class Table:
     def add_sketches(
         self, sketches: Mapping[str, str | Sequence[str]], *, session: Any = None, **options: Unpack[Resources]
     ) -> Sketched:
-        """Make sketches of columns, as ``{"uid": "values"}``, from the rows that are there; later appends follow.
+        """Add sketches of columns, such as ``{"uid": "values"}``, for the existing rows; later appends extend them.
 
-        The columns are read, nothing else. A sketch that the table has already gets the files that it does not know.
-        ``session``: a Spark session whose executors read them. Options as for `append`. Raises `InvalidOption`,
+        Only these columns are read. A sketch that the table already has is extended to files that it does not cover.
+        ``session``: a Spark session whose executors read the files. Options as for `append`. Raises `InvalidOption`,
         `UnknownColumn`, `CorruptFile` and `CommitConflict`.
         """
         backend = backend_of(session)
@@ -339,7 +339,7 @@ class Table:
         return self._sketched()
 
     def drop_sketches(self, columns: str | Sequence[str]) -> Sketched:
-        """Take away all sketches of these columns. Raises `InvalidOption` for a column that has none."""
+        """Remove all sketches of these columns. Raises `InvalidOption` for a column that has none."""
         index = self._index if self._source is not None else Index(self._storage, self._newest())
         found = [index.snapshot.schema.column(name).path for name in names_given(columns, "columns")]
         self._move_to(drop_sketches(index, found))
@@ -358,12 +358,12 @@ class Table:
         session: Any = None,
         **options: Unpack[Resources],
     ) -> Optimized:
-        """Rewrite files where that pays: small files of appends, and files whose boxes overlap too much.
+        """Rewrite files if that pays: small files of appends, and files whose boxes overlap too much.
 
-        ``full``: fit a new layout and rewrite all rows · ``max_bytes``: the most to rewrite · ``dry_run``: only report
-        what would be done · ``session``: a Spark session that does the work. Options as for `append`. A second run on
-        an unchanged table does nothing. Where another writer removed files meanwhile, their groups are left out and
-        counted in the receipt; raises `CommitConflict` where no group remains.
+        ``full``: fit a new layout and rewrite all rows · ``max_bytes``: the most bytes to rewrite · ``dry_run``: only
+        report what would be done · ``session``: a Spark session that does the work. Options as for `append`. A second
+        run on an unchanged table does nothing. If another writer removes files in the meantime, their groups are left
+        out and counted in the receipt. Raises `CommitConflict` if no group remains.
         """
         check_options(full=full, dry_run=dry_run)
         base = self._newest()
@@ -398,10 +398,10 @@ class Table:
         ]
 
     def restore(self, version: int) -> Restored:
-        """Make a new version that is as an older one was; what came between stays in the history.
+        """Make a new version with the content of an older one. The versions in between stay in the history.
 
-        Raises `TableNotFound` where that version or one of its files is gone, and `FilesRemoved` where a vacuum removes
-        one meanwhile; the table is then unchanged.
+        Raises `TableNotFound` if that version or one of its files is gone, and `FilesRemoved` if a vacuum removes a
+        file in the meantime; then the table is unchanged.
         """
         require_version(version)
         self._require_own()
@@ -414,11 +414,10 @@ class Table:
         return Restored(snapshot.version, version)
 
     def refresh(self, progress: Progress | None = None) -> Refreshed:
-        """Move to the newest version; of a folder that zskip only indexes, first take its changes into the index.
+        """Move to the newest version. For a folder that zskip only indexes, update the index first.
 
-        A Delta or Iceberg table that was opened at a version stays at it, one that was opened by a metadata file or as
-        a StaticTable at that file. A table of a catalog of pyiceberg is the one that the catalog has now.
-        ``progress``: as for `zskip.index`.
+        A Delta or Iceberg table that was opened at a version, by a metadata file or as a StaticTable stays there. For
+        a table of a pyiceberg catalog, the catalog is asked again. ``progress``: as for `zskip.index`.
         """
         check_options(progress=progress)
         before = self.version
@@ -440,9 +439,9 @@ class Table:
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.
 
-        A reader that takes longer than that may lose its files, and a writer's commit is refused: choose a long time.
-        Raises `FilesRemoved` where another vacuum removed files of the newest version, whose writer has not finished;
-        nothing is removed then.
+        Choose a long time: a reader that takes longer may lose its files, and a writer's commit is refused. Raises
+        `FilesRemoved` if another vacuum removed files of the newest version, and its writer has not finished; then
+        nothing is removed.
         """
         check_options(dry_run=dry_run)
         self._require_own()
@@ -458,13 +457,13 @@ class Table:
         session: Any = None,
         **options: Unpack[Resources],
     ) -> Tended:
-        """Do what is due, within a budget: refresh, complete sketches, optimize, vacuum; to be run again and again.
+        """Do the maintenance that is due: refresh, complete sketches, optimize, vacuum. Meant to run regularly.
 
-        ``max_seconds``: nothing is begun after them; what was begun is finished · ``max_bytes``: the most to rewrite ·
-        ``older_than``: of `vacuum` · ``dry_run``: only report what would be done · ``session``: as for `optimize`.
-        Options as for `append`. The receipt says for each step what it did, and what is left and why. Other writers
-        may work meanwhile. An index that follows a Delta or Iceberg table is brought up to date; its files are left
-        to `zskip.cluster` and to that format's own vacuum.
+        ``max_seconds``: no step begins later, but a step that has begun is finished · ``max_bytes``: the most bytes to
+        rewrite · ``older_than``: as for `vacuum` · ``dry_run``: only report what would be done · ``session``: as for
+        `optimize`. Options as for `append`. The receipt lists for each step what was done, what is left, and why. Other
+        writers may work at the same time. For a Delta or Iceberg table only the index is updated: use `zskip.cluster`
+        and that format's own vacuum for its files.
         """
         check_options(dry_run=dry_run)
         most = None if max_bytes is None else bytes_of(max_bytes, "max_bytes")
@@ -510,7 +509,7 @@ class Table:
         params: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Verification:
-        """Read what plans skip, and report every row there that matches. Options as for `zskip.audit.verify`."""
+        """Read the rows that plans skip, and report every row that matches. Options as for `zskip.audit.verify`."""
         from zskip.audit import verify
 
         return verify(
@@ -528,9 +527,9 @@ class Table:
         )
 
     def clustering(self, columns: Sequence[str] | None = None) -> Clustering:
-        """How well the layout works, by column: depth, the share of rows that a look-up skips, and the limit.
+        """The quality of the layout by column: its depth, the share of rows that a look-up skips, and the limit.
 
-        ``columns``: the clustering columns by default. Raises `UnknownColumn` and `NotOrderable`.
+        ``columns``: by default the clustering columns. Raises `UnknownColumn` and `NotOrderable`.
         """
         layout = self.snapshot.layout
         named = self.snapshot.schema.orderable(names_given(columns, "columns")) if columns is not None else ()
@@ -548,10 +547,10 @@ class Table:
     ) -> Advice:
         """Rank layouts and columns for a workload, on a sample, and compare them with the current layout.
 
-        ``workload``: predicates or SELECT statements, or a file of them; `logged_queries` gives those of a log ·
-        ``files``: of the new table, by default as many as now · ``weigh``: a query weighs by the "bytes" of a row that
-        it reads, or all "queries" weigh the same · ``progress``: called with a phase, what is done and the total.
-        Raises `InvalidOption`, `SqlError`.
+        ``workload``: predicates or SELECT statements, or a file of them; `logged_queries` extracts them from a log ·
+        ``files``: the number of files of the new table, by default as now · ``weigh``: "bytes" weighs a query by the
+        bytes of a row that it reads, "queries" weighs all equally · ``progress``: called with a phase, the number done
+        and the total. Raises `InvalidOption`, `SqlError`.
         """
         check_options(files=files, seed=seed, progress=progress)
         queries = queries_of(workload)
@@ -576,7 +575,7 @@ class Table:
         )
 
     def _sample(self, seed: int, progress: Progress | None = None) -> tuple[pa.Table, np.ndarray, int]:
-        """Some rows of some files, the number of each one's file, and how many rows were read for them."""
+        """Some rows of some files, the number of each row's file, and the number of rows that were read."""
         from zskip.advisor import SAMPLE_ROWS
 
         some = np.sort(np.random.default_rng(seed).permutation(len(self._index))[:_SAMPLED_FILES])
@@ -603,8 +602,8 @@ class Table:
         """The queries on this table in a log of DuckDB or Spark: a workload for `write`, `advise` and `bench`.
 
         ``duckdb_log``: the folder or file of DuckDB's query log · ``spark_event_log``: an event log, or a folder of
-        them · ``log_name``: what the log calls the table, if neither by its path nor by its folder. Raises
-        `UnreadableFile` where there is no log, and `InvalidOption` where it has no such query.
+        them · ``log_name``: the table's name in the log, if it is neither its path nor its folder. Raises
+        `UnreadableFile` if there is no log, and `InvalidOption` if the log has no such query.
         """
         from zskip.query_logs import queries_of_log
 
@@ -649,14 +648,14 @@ class Table:
     ) -> Path:
         """Write an HTML file that shows which files a predicate needs, and why; it needs no network.
 
-        The page draws the files as boxes on any two of ``columns``, and the ranges of each column. The constants of
-        ``where`` can be changed in the page, which then plans again. ``columns``: by default those of the predicate and
-        the layout, at most six · ``workload``: predicates or SELECT statements, or a file of them; the page lists what
-        each reads · ``alternatives``: read a sample of the rows, and list what ``where`` and the workload would read in
-        other layouts of the same columns, and in four times as many files.
+        The page draws the files as boxes on any two of ``columns``, and the ranges of each column. The reader can
+        change the constants of ``where``, and the page plans again. ``columns``: by default at most six of the
+        predicate and the layout · ``workload``: predicates or SELECT statements, or a file of them; the page lists how
+        much each reads · ``alternatives``: read a sample of the rows, and list how much ``where`` and the workload
+        would read in other layouts of the same columns, and in four times as many files.
 
-        Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files and for a path at which no file
-        can be written, and `MissingDependency` without Bokeh.
+        Raises `SqlError`, `UnknownColumn`, `InvalidOption` for a table without files or a path that cannot be written,
+        and `MissingDependency` without Bokeh.
         """
         check_options(columns=columns, alternatives=alternatives)
         target = require_output(path)
@@ -697,7 +696,7 @@ class Table:
         return newest
 
     def _require_same_types(self, newest: Snapshot, predicate: Predicate) -> None:
-        """Raise `CommitConflict` where a column of a predicate has got a type that the one here does not widen to."""
+        """Raise `CommitConflict` if a column of a predicate has a new type that is not a widening of the old one."""
         for path in sorted(predicate.columns):
             here, now = (one.schema.columns.get(path) for one in (self.snapshot, newest))
             if here is not None and now is not None and common_type(here.type, now.type) != now.type:
