@@ -161,7 +161,7 @@ class Survivors:
 
     @property
     def _of_source(self) -> dict[str, Any]:
-        """The facts that only tables of other formats have: deleted rows, and partition values besides those in paths."""
+        """The facts that only tables of other formats have: deleted rows, and partition values not in paths."""
         index, snapshot = self.index, self.index.snapshot
         if not len(self.numbers):
             return {"source": index.source}
