@@ -1,6 +1,6 @@
 """Write rows from any source as data files in layout order, with their statistics.
 
-| what                        | where                                                                                  |
+| step                        | modules                                                                                |
 | --------------------------- | -------------------------------------------------------------------------------------- |
 | reading rows                | `open_source`, `paths`, `row_source`, `spool`, `storable`, `evolution`                 |
 | sending them to files       | `row_sample`, `routing`, `file_groups`, `scatter`, `compact_rows`, `transit_types`     |

@@ -47,7 +47,7 @@ class Backend:
     and leave none after an error · ``map(storage, function, items, options)``: the result of a function for each item,
     in their order; the function can be pickled and reads files of the storage.
 
-    ``recuts_at_once``: whether optimize rewrites all groups of files in one write, as a cluster should, or one by one.
+    ``recuts_at_once``: whether optimize rewrites all groups of files in one write, as a cluster does, or one by one.
     """
 
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]

@@ -5,11 +5,11 @@
 | decimal64 17.00, 36.00                    | int16 1700, 3600                                           |
 | date32 1996-03-13                         | int16 9568                                                 |
 | dictionary "MAIL", "TRUCK", in any order  | int8 0, 1; the strings are stored once for all parts       |
-| everything else, and what is not narrower | unchanged                                                  |
+| everything else, and forms not narrower   | unchanged                                                  |
 
-The width follows from a part's own values, so it relies on no footer; where parts differ, the widest form holds them
-all. Rows in buckets are gathered, combined and spilled at half their size or less: writing 3 million rows of TPC-H's
-lineitem takes 4.8 s of processor time and 520 MB; without these forms 5.7 s and 710 MB.
+The width depends only on a part's own values, not on a footer. If parts differ, their rows are combined in the widest
+form. Rows in buckets are gathered, combined and spilled at half their size or less: writing 3 million rows of TPC-H's
+lineitem takes 4.8 s of processor time and 520 MB; without these forms, 5.7 s and 710 MB.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ class _Deletion:
     def _rewrite(self, base: Snapshot, affected: Survivors) -> None:
         """Rewrite the files in which some rows match.
 
-        Where the plan cannot tell whether rows match, count them first, which reads only the predicate's columns; files
-        without any stay as they are. A cluster skips the count, which would read all files on this machine.
+        If the plan cannot tell whether rows of a file match, count them first, which reads only the predicate's
+        columns. Files without matches stay unchanged. A cluster skips the count, since it would run on this machine.
         """
         partly, matched = affected.numbers[~affected.all_match], None
         if self.backend is LOCAL:

@@ -1,4 +1,4 @@
-"""Encode one data file: rows in their order, cut into row groups, with a footer by which every engine prunes correctly.
+"""Encode one data file: rows in their order, cut into row groups, with a footer that every engine prunes by correctly.
 
 Parquet's bounds ignore NaN: with bounds 1 to 2 and a NaN among the rows, Spark and DuckDB skip the file for ``x > 5``,
 although NaN is greater. So a column that contains NaN gets no bounds in the footer. (The index keeps them.)
@@ -102,8 +102,8 @@ def write_file(
     """Write rows as one Parquet file, with one row group between each two cuts.
 
     ``kept``: the Arrow schema for the footer, since the rows may have transit types · ``units``: the statistics of the
-    row groups · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names those by which they
-    really are.
+    row groups · ``sorted_by``: top-level columns by which the rows may be sorted; the footer names the columns by which
+    they are.
     """
     with_nan = _columns_with_nan(rows, units)
     leaves = [path for path, _ in _leaves(rows.slice(0, 0))]
@@ -124,7 +124,7 @@ def write_file(
     with writer:
         for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
-        # The entry that Arrow writes would give readers the transit types.
+        # Arrow's own entry would contain the transit types.
         writer.add_key_value_metadata(metadata)
 
 
@@ -212,7 +212,7 @@ def _leaves_below(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.
 
 
 def _map_part(chunk: pa.MapArray, part: str) -> pa.Array:
-    # The children of a sliced array are those of the whole array: slice them too.
+    # Slicing an array does not slice its children.
     child = getattr(chunk, part)
     if not len(chunk):
         return child[:0]

@@ -1,4 +1,4 @@
-"""Small writes: neighbouring slots of the layout share a file, so that no file consists mostly of its footer.
+"""Small writes: neighbouring slots of the layout share a file; otherwise files would consist mostly of footers.
 
 A slot is the number of a file in the layout. Example: 20 slots with 10 rows each, four slots to a file:
 
@@ -23,13 +23,13 @@ __all__ = ["LEAST_FILL", "FileGroups", "least_rows", "slot_label", "slots_per_fi
 LEAST_FILL = 1 / 8
 """The least share of a full file that a file of several slots holds; at this size, opening costs half of reading it."""
 
-_FOOTER_ROWS = 600  # as many narrow rows take about the space of a footer, 2 kB
+_FOOTER_ROWS = 600  # this many narrow rows take about as much space as a footer, 2 kB
 _STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroups:
-    """For each slot, the first and the last of the slots that share its file. All of them are in one partition."""
+    """For each slot, the first and last slot of its group, which shares a file. A group lies in one partition."""
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]

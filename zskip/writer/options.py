@@ -77,7 +77,7 @@ class WriteOptions:
     ``file_size`` and ``memory_limit`` are bytes, or text such as "128MB" · ``weights``: the share of look-ups on each
     clustering column · ``workload``: predicates like the expected queries · ``seed``: for drawing the sample ·
     ``sketches``: the kinds of sketches of each column · ``hidden``: write data files below ``_data/`` with the ending
-    ``.pq``, so that programs that list the folder, or all Parquet files in it, do not take them for their own.
+    ``.pq``, where programs that list the folder, or all Parquet files in it, do not find them.
     """
 
     by: Sequence[str] = ()
@@ -153,7 +153,7 @@ class WriteOptions:
         return self.files is None and self.rows_per_file is None
 
     def file_count(self, rows: int, stored: float) -> int:
-        """The number of files for ``rows``, at most one per row. ``stored``: bytes of a row on disk, if they decide."""
+        """The number of files for ``rows``, at most one per row. ``stored``: bytes of a row on disk, if needed."""
         if self.files is not None:
             return max(1, min(self.files, rows))
         if self.rows_per_file is not None:

@@ -81,7 +81,7 @@ def open_paths(paths: Sequence[str], storage_options: Mapping[str, Any] | None =
 
 
 def is_folder(path: str) -> bool:
-    """Whether a path is a folder; for a URL, whether it may be one: it is no glob and has no known file ending."""
+    """Whether a path is a folder. A URL may be one if it is not a glob and has no known file ending."""
     if "://" in path:
         return not glob.has_magic(path) and not _has_known_ending(path)
     return os.path.isdir(path)
@@ -229,7 +229,7 @@ def _of_parquet(files: Sequence[_File]) -> RowSource:
                 open_parquet(file.opened(), metadata=footer, pre_buffer=bool(file.storage), read_dictionary=present),
             )
         wanted = schema.names if columns is None else list(columns)
-        # A folder's value comes before a column of that name in its files, as in a folder that is indexed.
+        # A folder's value overrides a column of the same name in its files, as in an indexed folder.
         stored = [name for name in read_footers[number][1].names if name in set(wanted) - set(folders[number])]
         try:
             rows = opened.reader.read_row_group(group, columns=stored, use_threads=False)

@@ -1,4 +1,4 @@
-"""A uniform sample from one pass over the rows: those whose row numbers have the smallest hashes.
+"""A uniform sample from one pass over the rows: the rows whose numbers have the smallest hashes.
 
 The choice depends only on row numbers, so the same rows in the same order give the same sample, whether they come from
 a table, a stream or files. (Bottom-k sampling: Cohen and Kaplan 2007; the hash is splitmix64: Steele 2014.)

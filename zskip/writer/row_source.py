@@ -53,7 +53,7 @@ def of_table(table: pa.Table) -> RowSource:
 
 
 def of_parts(schema: pa.Schema, tables: Sequence[pa.Table]) -> RowSource:
-    """The rows of tables in memory, which are storable already."""
+    """The rows of tables in memory whose types are already storable."""
 
     def parts(columns: Sequence[str] | None) -> Iterator[Part]:
         for table in tables:

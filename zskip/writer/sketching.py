@@ -46,8 +46,8 @@ def complete_sketches(
     """Extend a table's sketches, and the new ones of ``added``, to files that they do not cover, and commit the change.
 
     ``repair``: read every segment, and rebuild damaged ones, whose paths are returned too · ``parts``: the storage of
-    the side-car, if it is not beside the data files · ``backend``: the engine that reads the files. Raises
-    `InvalidOption` for an added sketch that would skip next to nothing, `CorruptFile` and `CommitConflict`.
+    the side-car, if it is not that of the data files · ``backend``: the engine that reads the files. Raises
+    `InvalidOption` for an added sketch that would skip almost nothing, `CorruptFile` and `CommitConflict`.
     """
     parts = storage if parts is None else parts
     new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})

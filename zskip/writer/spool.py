@@ -84,7 +84,7 @@ def _spooled(
 
 
 def _popped(tables: list[pa.Table]) -> Iterator[pa.Table]:
-    """The tables one after another, each removed from the list, so that it can be freed when the next is taken."""
+    """The tables in turn. Each is removed from the list, so it can be freed once the next one is taken."""
     tables.reverse()
     while tables:
         yield tables.pop()

@@ -1,4 +1,4 @@
-"""Rows in the types that a table stores, which are those that Parquet returns exactly as written.
+"""Rows in the types that a table stores: the types that Parquet returns exactly as written.
 
 | given                                        | stored                                            |
 | -------------------------------------------- | ------------------------------------------------- |
@@ -109,7 +109,7 @@ def storable_rows(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Tabl
 
 
 def _stored(values: pa.Array, type: pa.DataType) -> pa.Array:
-    """Values in the storable type of their own type, or in a wider one."""
+    """Values in the storable type for their type, or in a wider one."""
     if t.is_dictionary(values.type) and values.dictionary.null_count:
         values = values.dictionary_decode()  # a null in the dictionary, which the indices do not mark
     if values.type == type:

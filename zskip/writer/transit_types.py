@@ -99,17 +99,17 @@ def with_encoded(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def compact_strings(footers: Sequence[pq.FileMetaData], kept: pa.Schema) -> list[str]:
-    """The string columns that files store as short dictionaries, so that reading them as dictionaries saves work.
+    """The string columns that files store as short dictionaries. Reading these as dictionaries saves work.
 
-    A footer does not tell how many pages of a column chunk are dictionary-encoded. But if the pages, which include the
-    dictionary, take less than two bytes per value, the dictionary has far fewer values than the chunk has rows. A
-    selection of the footers represents all.
+    A footer does not record how many pages of a column chunk are dictionary-encoded. But if the pages, which include
+    the dictionary, take less than two bytes per value, the dictionary has far fewer values than the chunk has rows.
+    Only some of the footers are checked.
     """
     strings = {field.name for field in kept if t.is_string(field.type) and "." not in field.name}
     size, values = dict.fromkeys(strings, 0), dict.fromkeys(strings, 0)
     encoded = dict.fromkeys(strings, True)
     for footer in _evenly(footers, _MOST_FOOTERS):
-        # Take the schema's paths: the chunks repeat them, and have others in a damaged footer.
+        # Use the schema's paths. The chunks repeat them, but differ from them in a damaged footer.
         paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
         for group in _evenly(range(footer.num_row_groups), _MOST_GROUPS):
             row_group = footer.row_group(group)

@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def queries_of(workload: Workload) -> tuple[str, ...]:
-    """The queries of a workload. Raises `UnreadableFile`, and `InvalidOption` where it is no text.
+    """The queries of a workload. Raises `UnreadableFile`, and `InvalidOption` for anything but text.
 
     >>> queries_of("a = 1; b < 2")
     ('a = 1', 'b < 2')

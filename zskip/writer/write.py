@@ -52,7 +52,7 @@ _RESIDENT_SHARE, _PARTS_SHARE, _BUCKET_SHARE = 0.4, 0.5, 0.125
 _SKETCH_SHARE = 0.125
 # The memory to sort and encode a file's rows, besides their bucket, as a multiple of their size.
 _SORTING_FACTOR = 1.25
-# A column's dictionary of strings may take one part in so many of the limit.
+# A column's dictionary of strings may take the memory limit divided by this number.
 _DICTIONARY_DIVISOR = 64
 
 
@@ -190,7 +190,7 @@ class _Write:
         else:
             routing, rows = self._extended(source, routing)
             least = least_rows(rows_per_file) if rows_per_file else 1
-        # A group of slots must be in one bucket. Which slots get rows is not known yet; groups are widest if all do.
+        # A group of slots must be in one bucket. Which slots get rows is unknown as yet; groups are widest if all do.
         ungrouped = self.slots is not None
         widest = FileGroups.of(routing, 1 if ungrouped else slots_per_file(rows, routing.files, least))
         buckets, bucket_of = self._buckets(widest, int(rows * profile.in_memory))
@@ -306,7 +306,7 @@ class _Write:
 
         done = 0
         counts = np.zeros(routing.files, np.int64)
-        # A part takes up to three times its size: as it is read, in transit types, and sorted by file.
+        # A part is in memory up to three times: as read, in transit types, and sorted by file.
         window = int(self.limit * _PARTS_SHARE) // max(3 * profile.part_bytes, 1)
         window = min(max(window, 1), self.cores + 1)
         for pieces, counted in in_parallel(self.pool, scattered, source.parts(None), window):
@@ -316,7 +316,7 @@ class _Write:
                 done += rows.num_rows
             self.options.report("scatter", done, total)
         buckets.finish()
-        # Return the memory that reading took to the system before writing files.
+        # Before writing files, return the memory for reading to the system.
         pa.default_memory_pool().release_unused()
         return counts
 
@@ -370,14 +370,14 @@ class _Write:
             piece_rows = -(-rows // count)
             length = int(even_cuts(piece_rows, self.group_rows)[1])
             by = top_level(assignment.columns, self.schema)
-            for name in columns if count > 1 else by:  # combine columns once that are taken from more than once
+            for name in columns if count > 1 else by:  # combine the chunks of columns that are used more than once
                 columns[name] = _combined(columns[name])
             keys = pa.table({name: narrow.widened(name, columns[name]) for name in by})
             arranged = assignment.arrange(keys, length)
             del keys
             label = f"{slot_label(file, int(file_plan.groups.last[file]))}-{self.id}"
             if self.slots is not None:
-                # The file of a partition that is new to the routing comes after all others.
+                # The file of a new partition comes after all others.
                 label = f"{slot_label(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
             pieces = np.split(arranged, range(piece_rows, len(arranged), piece_rows))
             for piece, row_numbers in enumerate(pieces):
@@ -446,7 +446,7 @@ def _taken(
 
 
 class _Memory:
-    """A budget of bytes that threads share. A thread waits until its bytes are free, at most the whole budget."""
+    """A budget of bytes that threads share. A thread waits until its bytes, at most the whole budget, are free."""
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size
