@@ -235,6 +235,8 @@ def test_row_groups_of_one_file_are_handed_over_as_its_rows(predicate: str, tmp_
     expected = con.sql(f"SELECT * FROM everything WHERE ({predicate}\n) ORDER BY a").fetchall()
     assert "file_row_number" in planned_scan(plan.scan, con, None).sql
     assert plan.to_duckdb(con).order("a").fetchall() == expected
+    # DuckDB failed with an internal error: it late-materializes the first rows.
+    assert plan.to_duckdb(con).order("a").limit(3).fetchall() == expected[:3]
     assert plan.to_arrow().num_rows == plan.count() == len(expected) > 0
 
 

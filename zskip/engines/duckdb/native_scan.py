@@ -85,7 +85,8 @@ def native_scan(
     for name in names:
         if name.lower() not in known:
             raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
-    projection = ", ".join(map(identifier, names if file_column is None else (*names, file_column))) or "NULL"
+    projected = names if file_column is None else [*names, file_column]
+    projection = ", ".join(map(identifier, projected)) or "NULL"
     condition = "" if where is None else f" WHERE {where}"
     if not files:
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
@@ -118,7 +119,8 @@ def native_scan(
     parameters = {files_parameter: without_patterns(files)}
     if schema_parameter is not None:
         parameters[schema_parameter] = _schema_map(stored_types)
-    return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
+    select = f"SELECT {projection} FROM {source}{condition}"
+    return Select(select if within is None else _with_no_more_rows(select, max(1, len(projected))), parameters)
 
 
 def _form_source(
@@ -162,7 +164,7 @@ def uniform_read(
 
     ``files``: a list in SQL, or a parameter · ``alone``: the list has one file. From its footer, DuckDB would answer
     max(x), and returns NaN whenever x may hold NaN. A schema prevents that. With structs, whose fields DuckDB 2.0 fails
-    to read under a schema, a condition prevents it · ``rows``: the number of rows in the files, needed with a schema ·
+    to read under a schema, a UNION ALL prevents it · ``rows``: the number of rows in the files, needed with a schema ·
     ``of_files``: the statement reads DuckDB's own columns about files, which a subquery around the read would hide ·
     ``file_column``, ``guard``: as in `native_scan`.
     """
@@ -171,7 +173,17 @@ def uniform_read(
         types = {field.name: duckdb_type(field.type) for field in schema}
         return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, file_column, guard)})"
     read = f"read_parquet({files}, {_options(schema, None, None, file_column, guard)})"
-    return f"(SELECT * FROM {read} WHERE file_row_number >= 0)" if footer_maximum else read
+    columns = len(schema) + (file_column is not None)
+    return f"({_with_no_more_rows(f'SELECT * FROM {read}', columns)})" if footer_maximum else read
+
+
+def _with_no_more_rows(select: str, columns: int) -> str:
+    """The same rows from a UNION ALL, which keeps DuckDB from answering by a footer and from late materialization.
+
+    DuckDB 2.0 late-materializes ORDER BY … LIMIT, and fails with an internal error if a condition on
+    ``file_row_number`` is pushed down to that scan.
+    """
+    return f"{select} UNION ALL SELECT {', '.join(['NULL'] * columns)} WHERE false"
 
 
 def reshaped_structs(scan: Scan) -> list[str]:

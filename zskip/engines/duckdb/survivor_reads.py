@@ -85,8 +85,7 @@ def read_survivors(
     ``guard``: as in `native_scan`."""
     files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, scan.schema) else schema
-    # `uniform_read` filters a single file by DuckDB's file_row_number, which a column of that name would hide.
-    uniform = uniform and form is None and "file_row_number" not in {name.lower() for name in schema.names}
+    uniform = uniform and form is None
     if files and uniform and not scan.partition_by:
         paths = values.add_list(without_patterns(files))
         return uniform_read(paths, stored, scan.rows, alone=len(files) == 1, of_files=of_files, guard=guard)
