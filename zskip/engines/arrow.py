@@ -167,7 +167,7 @@ def _native_batches(scan: Scan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _batch_rows(scan: Scan) -> int:
-    """The number of rows of a batch: fewer where rows are long, to bound memory."""
+    """The number of rows of a batch: fewer if rows are long, to bound memory."""
     rows, size = (pc.sum(scan.files.column(name), min_count=1).as_py() for name in ("rows", "size"))
     is_long = rows and size and size > _BATCH_BYTES
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // size)) if is_long else _BATCH_ROWS

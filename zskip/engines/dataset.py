@@ -107,7 +107,7 @@ def _native(scan: Scan) -> bool:
 
 
 def _batches(scan: Scan) -> pa.RecordBatchReader:
-    """All rows of the files, of which the scanner takes those that match."""
+    """All rows of the files. The scanner filters them."""
     return pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan.unfiltered()))
 
 

@@ -14,7 +14,7 @@ __all__ = ["ambiguous", "duckdb_type", "lossless"]
 
 
 def duckdb_type(arrow: pa.DataType) -> str:
-    """The type that DuckDB gives a Parquet column of this Arrow type; `lossless` tells whether it keeps all values.
+    """The type that DuckDB gives a Parquet column of this Arrow type. It may lose information; see `lossless`.
 
     >>> duckdb_type(pa.list_(pa.timestamp("ms", "UTC")))
     'TIMESTAMPTZ[]'
@@ -55,5 +55,5 @@ def lossless(arrow: pa.DataType) -> bool:
 
 
 def ambiguous(names: Sequence[str]) -> bool:
-    """Whether two of these names differ only in case, so that DuckDB cannot tell them apart."""
+    """Whether two of these names differ only in case: DuckDB cannot tell them apart."""
     return len({name.lower() for name in names}) < len(names)

@@ -23,7 +23,7 @@ def explain(
     storage_options: Mapping[str, Any] | None = None,
     freshness: str = "list",
 ) -> str:
-    """What `zskip.sql` skips in each table of one statement, and by which rule, without running the statement.
+    """The files that `zskip.sql` skips in each table of one statement, and by which rule; the statement does not run.
 
     Takes the parameters of `zskip.sql` and raises the same errors, and `UnsupportedSql` for several statements.
     """

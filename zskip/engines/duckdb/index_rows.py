@@ -24,7 +24,7 @@ def with_index_rows(read: str, rows: IndexRows, schema: pa.Schema, values: Value
 
 
 def _of_one_group(rows: IndexRows, schema: pa.Schema) -> str:
-    """Rows as constants over ``range``, of which DuckDB generates a billion in a third of a second."""
+    """Rows as constants over ``range``: DuckDB generates a billion of them in a third of a second."""
     columns, total = rows.columns.values(), rows.rows[0].as_py()
     ends = {total, *(column.count[0].as_py() for column in columns)}
     ends |= {1 for column in columns if column.lower != column.upper}

@@ -1,7 +1,7 @@
 """A native DuckDB scan of planned files, as SQL text and its parameters.
 
-The scan contains the table's schema, so that DuckDB opens no file to infer it. Columns are matched by name: a column
-that a file lacks is NULL there, and a narrower type is widened.
+The scan contains the table's schema, so DuckDB opens no file to infer it. Columns are matched by name: a column that a
+file lacks is NULL there, and a narrower type is widened.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def uniform_read(
     of_files: bool = False,
     guard: str = UNGUARDED,
 ) -> str:
-    """A read of files that all have the same columns, without a schema, so that DuckDB counts the rows by the footers.
+    """A read of files that all have the same columns. Without a schema, DuckDB counts rows by the footers.
 
     ``files``: a list in SQL, or a parameter · ``alone``: the list has one file. From its footer, DuckDB would answer
     max(x), and returns NaN whenever x may hold NaN. A schema prevents that. With structs, whose fields DuckDB 2.0 fails
@@ -187,7 +187,7 @@ def _with_no_more_rows(select: str, columns: int) -> str:
 
 
 def reshaped_structs(scan: Scan) -> list[str]:
-    """The structs of a table whose fields may be others, or in another order, in some file.
+    """The structs of a table that may have other fields, or another order of fields, in some file.
 
     DuckDB locates a single field by its position in the table's type. If a file has another field at that position,
     DuckDB returns the values of that field, or fails and invalidates the whole database.
@@ -217,7 +217,7 @@ def literal(text: str) -> str:
 
 
 def without_patterns(paths: Sequence[str]) -> list[str]:
-    """The paths with wildcards escaped, so that DuckDB takes them literally.
+    """The paths with wildcards escaped, for DuckDB to read them literally.
 
     >>> without_patterns(["a[1]*.parquet", "b.parquet"])
     ['a[[]1][*].parquet', 'b.parquet']

@@ -45,8 +45,8 @@ _FILES: dict[str, dict[str, KnownFile]] = {}
 def register_storage(con: duckdb.DuckDBPyConnection, storage: Storage, files: Mapping[str, KnownFile]) -> str:
     """Make files of a remote table readable on a connection, and return the prefix of their paths there.
 
-    Each table has its own prefix, so that tables with different servers or credentials, or another library's file
-    system, do not interfere. Further calls add files.
+    Each table has its own prefix, so tables with different servers or credentials, or another library's file system, do
+    not interfere. Further calls add files.
     """
     protocol = f"zskip-{xxhash.xxh64_hexdigest(storage.identity.encode())}"
     known = _FILES.setdefault(protocol, {})

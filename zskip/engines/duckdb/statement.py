@@ -5,7 +5,7 @@ DuckDB's own planner decides which conditions apply to which scan: DuckDB explai
 
 | a statement                                                      | runs                                            |
 | ---------------------------------------------------------------- | ----------------------------------------------- |
-| reads zskip tables alone, and no clock                           | when its relation is read                       |
+| reads only zskip tables, and no clock                            | when its relation is read                       |
 | reads a clock, a macro, or a table or view of the connection     | at once, in the transaction in which it is read |
 | is no query, or has no zskip table in it                         | as DuckDB runs it                               |
 """
@@ -116,7 +116,7 @@ def sql(
     A query returns a lazy relation over the current versions. A query that reads a clock, a macro, or tables of the
     connection runs at once, and so does any other statement.
 
-    Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that would change a table),
+    Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that change a zskip table),
     `UnknownParameter`, `SchemaError`, and `TableNotFound` for a path without a table; DuckDB raises all other errors.
     """
     if not isinstance(statement, str):
@@ -212,7 +212,7 @@ def _relation(
         relation = con.sql(rewritten.sql, params=rewritten.parameters)
         if relation is None:
             return relation
-        # Only a query does nothing while DuckDB is asked for its names.
+        # DuckDB binds a relation again to get its names, which has no effects only for a query.
         if parsed.one.kind == "SELECT":
             relation = named_as_written(relation, con, parsed.one.query, params, parsed.schemas)
         return relation if parsed.settled else _kept(relation)

@@ -55,7 +55,7 @@ class Values:
             raise UnknownParameter(f"The statement has no parameter for the value {value}.", statement)
 
     def numbered(self) -> str:
-        """The next ``?`` as a numbered parameter, since DuckDB does not accept ``?`` beside other parameters."""
+        """The next ``?`` as a numbered parameter, since DuckDB does not accept ``?`` together with other parameters."""
         return f"${next(self._marks)}"
 
     def add(self, value: Any) -> str:
