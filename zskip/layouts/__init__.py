@@ -1,4 +1,4 @@
-"""Layouts: which row goes to which file, so that the rows of a query lie in few files.
+"""Layouts: the assignment of rows to files, chosen so that the rows of a query are in few files.
 
 Every layout maps row → cell → file. Cells are boxes in a fixed order; planned cuts group runs of neighbouring cells
 into files. `fit` learns an `Assignment` from a sample: a pure function of a row's values.

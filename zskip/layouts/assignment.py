@@ -57,9 +57,9 @@ class Assignment:
     def of(
         layout: str, sample: Sample, weights: tuple[float, ...], cells: Cells, files: CellFiles, reason: str = ""
     ) -> Assignment:
-        """The assignment of a fitted tree: the sample's codes become values, of which it keeps the tree's thresholds.
+        """The assignment of a fitted tree. The codes at which the tree splits become values of the sample.
 
-        It omits a column without weight that no node of the tree compares.
+        A column without weight is omitted if no node of the tree compares it.
         """
         tree, files = collapse(cells.tree, files)
         kept = [c for c, weight in enumerate(weights) if weight > 0 or (tree.column == c).any()]
@@ -142,7 +142,7 @@ class Assignment:
         return arrange(columns, self.quantiles, np.array(self.weights), row_group_rows, linear=self.layout == "linear")
 
     def slabs(self, rows: pa.Table, row_groups: int) -> list[SlabLevel]:
-        """How `arrange` cuts a file into ``row_groups``, level by level, estimated from a sample of its rows.
+        """The cuts by which `arrange` divides a file into ``row_groups``, by level, estimated from a sample of rows.
 
         Empty for one row group, and for a linear layout, whose files are sorted.
         """
@@ -183,8 +183,8 @@ class Assignment:
     def from_json(tree: Mapping[str, Any]) -> Assignment:
         """The inverse of `to_json`.
 
-        Raises `UnsupportedFormat` where a newer zskip wrote it. Input that `to_json` cannot have returned raises an
-        error of Python's or Arrow's: `ValueError`, `TypeError`, `LookupError`, `ArithmeticError`, `AttributeError` or
+        Raises `UnsupportedFormat` if a newer zskip wrote it. Input that `to_json` cannot have returned raises an error
+        of Python or Arrow: `ValueError`, `TypeError`, `LookupError`, `ArithmeticError`, `AttributeError` or
         `ArrowException`.
         """
         typed_json.require_format(tree, _FORMAT)

@@ -23,7 +23,7 @@ class Grid:
 
     ``coarse``: for each column, the coarse code of each code · ``stride``: for each column, the distance in ``node``
     between neighbouring coarse codes. A row's entry is ``node[sum(coarse[c][code[c]] * stride[c] for c in columns)]``:
-    the number of a node, or ``len(tree) + cell`` where the table decides the cell.
+    the number of a node, or ``len(tree) + cell`` if the table decides the cell.
     """
 
     coarse: tuple[NDArray[np.int32], ...]
@@ -32,7 +32,7 @@ class Grid:
 
     @staticmethod
     def of(tree: ThresholdTree, code_counts: Sequence[int], most_entries: int) -> Grid:
-        """The table for thresholds taken level by level from the root, those left out that would make it too large."""
+        """The table for thresholds taken level by level from the root, without those that would make it too large."""
         chosen: list[set[int]] = [set() for _ in code_counts]
         level = [0] if len(tree) else []
         while level:

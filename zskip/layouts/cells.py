@@ -19,7 +19,7 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class ThresholdTree:
-    """Node i leads to ``above[i]`` where a row's code in ``column[i]`` is >= ``threshold[i]``, else to ``below[i]``.
+    """Node i leads to ``above[i]`` if a row's code in ``column[i]`` is >= ``threshold[i]``, else to ``below[i]``.
 
     A child is the number of a node, or ~c for the cell c. A tree without nodes is the single cell 0.
     """
@@ -173,8 +173,8 @@ def grow_levels(sample: Sample, rule: Callable[[OpenCells], tuple[NDArray[np.int
 def collapse(tree: ThresholdTree, files: CellFiles) -> tuple[ThresholdTree, CellFiles]:
     """The same assignment with fewer nodes: a node whose cells all go to one file becomes a single cell."""
     nodes = len(tree)
-    # Children follow their parents, so a backward pass visits them first. A file is that of all cells below a node, or
-    # -1 where they go to several.
+    # Children follow their parents, so a backward pass visits them first. ``file``: the file of all cells below a node,
+    # or -1 if they go to several files.
     file = np.where(files.salt == 1, files.first, -1)
     only_file = np.full(nodes, -1, np.int64)
     for node in range(nodes - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""`Widths`: the bytes that each query reads of each row, which are those of the query's columns."""
+"""`Widths`: the bytes of a row in the columns that a query reads, for each row and each query."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Widths"]
 class Widths:
     """The bytes of some rows, by column and by query.
 
-    ``reads``: for each query the paths of the leaves that it reads, None for all. Bytes are those of the values in
-    memory, since a sample does not show how well they compress.
+    ``reads``: for each query the paths of the leaves that it reads, None for all. Values are measured in memory, since
+    a sample does not show how well they compress.
     """
 
     rows: pa.Table
@@ -29,7 +29,7 @@ class Widths:
 
     @cached_property
     def _columns(self) -> tuple[float | NDArray[np.float64], ...]:
-        """The bytes of each value, leaf by leaf; a single number where all values have the same width."""
+        """The bytes of each value, leaf by leaf; a single number for a leaf whose values have the same width."""
         return tuple(_value_bytes(_leaf(self.rows, column.parts)) for column in Schema(self.rows.schema))
 
     @cached_property

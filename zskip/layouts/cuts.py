@@ -1,4 +1,4 @@
-"""Planned cuts: group runs of neighbouring cells into files so that a query is expected to read the least.
+"""Planned cuts: group runs of neighbouring cells into files, to minimise the expected reading of a query.
 
 Cuts at equal row counts would leave a few rows of a neighbouring cell in a file, and these widen its box. So all cuts
 are at cell boundaries; each file has half to twice its target of rows, and dynamic programming chooses the cuts.
@@ -85,7 +85,7 @@ def plan_cuts(
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Every run of cells that may become a file, or several files where it has a heavy cell.
+    """Every run of cells that may become a file, or several files if it contains a heavy cell.
 
     ``cost[e, l]``, ``count[e, l]``: the cost and the number of files of the run of l + 1 cells that ends at cell e ·
     ``rows``: sampled rows per cell. A cell is heavy if it has more rows than a file may have.

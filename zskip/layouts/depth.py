@@ -33,7 +33,7 @@ class ColumnDepth:
 
     ``average``, ``worst``: units that a look-up reads, on average over the rows' values and at most · ``skipped``: the
     average share of rows that a look-up skips, from 0 to 1 · ``limit``: the greatest share that any layout by as many
-    columns could skip with as many units of evenly distributed data, or ``skipped`` where that is greater ·
+    columns could skip with as many units of evenly distributed data, or ``skipped`` if that is greater ·
     ``histogram``: rows of ``(least depth, greatest depth, share of look-ups)`` ·
     ``unknown``: units without bounds, which every look-up reads.
     """
@@ -65,8 +65,8 @@ class Clustering(dict[str, ColumnDepth]):
 def depths(statistics: Statistics, columns: Sequence[str]) -> Clustering:
     """The clustering of each column, by path, for look-ups of the values that the rows hold.
 
-    It assumes that a unit's values are spread evenly over its range; distances between strings are those of the first
-    eight-byte word in which they differ.
+    It assumes that a unit's values are spread evenly over its range. The distance between strings is that of the first
+    eight-byte words in which they differ.
     """
     rows = np.asarray(statistics.row_count.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
     at_most = limit(len(statistics), [1.0] * len(columns))
@@ -89,8 +89,8 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
     if not count:
         skipped = float(1 - always_rows / max(rows.sum(), 1.0))
         return ColumnDepth(units, float(always), always, skipped, max(at_most, skipped), (), always)
-    # Sweep over the segments: each bound is one, and so is the gap between it and the next. ``edges`` is where they
-    # begin and end; a unit covers the segments from ``first`` to ``last``.
+    # Sweep over the segments: each bound is a segment, and so is the gap between it and the next. ``edges``: the starts
+    # and ends of the segments; a unit covers the segments from ``first`` to ``last``.
     at, between = _widths(distinct)
     edges = np.concatenate([[0.0], np.cumsum(np.stack([at, between], axis=1).ravel())])
     first, last = 2 * (lower - 1), 2 * (upper - 1)

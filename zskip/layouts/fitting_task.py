@@ -70,7 +70,7 @@ class Task:
         return self.widths.by_row if self.queries else None
 
     def clustered_by(self, paths: Sequence[str]) -> Task:
-        """The task with look-ups on these of its columns alone, without evaluating the queries anew.
+        """The task with look-ups on only some of its columns. The queries are not evaluated again.
 
         Raises `KeyError` for a column that the task does not have.
         """
@@ -120,9 +120,9 @@ def task_of(
 
 
 def random_subset(queries: Sequence[Any], most: int) -> list[Any]:
-    """A random subset of at most ``most`` queries, in their order; the same one for each call.
+    """A random subset of at most ``most`` queries, in their order; the same subset for each call.
 
-    Random, since a log that repeats itself would lose a kind of query if every second or tenth one were taken.
+    Every tenth query, for example, would not do: in a log that repeats itself, it could miss a kind of query.
     """
     if len(queries) <= most:
         return list(queries)

@@ -1,4 +1,4 @@
-"""The tree layout: split each cell where that saves the most reading; planned cuts group the leaves into files.
+"""The tree layout: split each cell at the threshold that saves the most reading; planned cuts group leaves into files.
 
 All cells of a level are split at once, so there is one pass per column and level, not per cell. The rows of the open
 cells are sorted by cell and by one column at a time; a candidate split lies between two neighbouring segments:
@@ -78,7 +78,7 @@ def _best_splits(
     borders: Sequence[NDArray[np.int32]] | None,
     row_weights: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The column and threshold of each cell's best split; the column -1 where no threshold divides the cell."""
+    """The column and threshold of each cell's best split; the column is -1 if no threshold divides the cell."""
     by_column = [
         _candidates(sample, cells, c, borders[c] if borders else None, row_weights) for c in range(len(sample.columns))
     ]
@@ -143,7 +143,7 @@ def _candidates(
 def _literals(
     borders: NDArray[np.int32], least: NDArray[np.int64], most: NDArray[np.int64], codes: int
 ) -> NDArray[np.int64]:
-    """The keys of the literals within each cell; every n-th of them where there are many.
+    """The keys of the literals within each cell; only every n-th of them if there are many.
 
     ``least``, ``most``: the least and the greatest key of each cell · ``codes``: the number of codes of the column.
     """

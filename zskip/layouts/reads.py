@@ -1,4 +1,4 @@
-"""How much a query is expected to read: the cost that layouts minimise, `score` reports and the advisor compares."""
+"""The expected reading of a query: the cost that layouts minimise, `score` reports and the advisor compares."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def whole_read(
 def _unevenness(
     cost: NDArray[np.float64], slabs: NDArray[np.float64], parts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The extra cost of slabs of unequal width, where the number of slabs does not divide the files.
+    """The extra cost of slabs of unequal width, if the number of slabs does not divide the number of files.
 
     Six files in five slabs are four slabs of one file and one of two, twice as wide: Σ width² is 8/36, not 1/5.
     ``cost``: (boxes, columns). The uneven widths are charged to the cheapest column that is cut into whole slabs.
