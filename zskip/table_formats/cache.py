@@ -1,7 +1,7 @@
 """The user's cache folder, which holds the side-cars of tables that have none in their own folder.
 
-All of it can be rebuilt from the tables' logs: nothing is synced to disk, and what a crash or a cache cleaner has
-damaged is rebuilt at the next opening.
+All side-cars can be rebuilt from the tables' logs. So nothing is synced to disk, and a side-car that a crash or a cache
+cleaner has damaged is rebuilt when the table is opened next.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _in_table_schema(table: Schema, partition_by: Sequence[str], own: Schema, un
 
 
 def _stored_names(table: Schema, column: Column, own: Schema) -> list[str] | None:
-    """The names of a column in files with the schema ``own``; None where they lack it and it may have a default."""
+    """The names of a column in files with the schema ``own``; None if they lack it and it may have a default."""
     field = table.arrow.field(column.parts[0])
     tags = field.metadata or {}
     if FIELD_ID in tags:
@@ -159,7 +159,7 @@ def _deleted(files: DataFiles, rows: np.ndarray, first: np.ndarray) -> np.ndarra
 
 
 def _of_row_groups(file: ColumnStatistics, file_rows: pa.Int64Array, rows: pa.Int64Array) -> ColumnStatistics:
-    """What the statistics of each row group's file say about the row group. ``rows``: of the row group."""
+    """The statistics of row groups that follow from those of their files. ``rows``: the rows of each row group."""
     unknown = pa.scalar(None, pa.int64())
     none = pc.fill_null(pc.equal(file.null_count, 0), False)
     every = pc.fill_null(pc.equal(file.null_count, file_rows), False)
@@ -175,7 +175,7 @@ def _of_row_groups(file: ColumnStatistics, file_rows: pa.Int64Array, rows: pa.In
 
 
 def _coalesced(known: ColumnStatistics, other: ColumnStatistics) -> ColumnStatistics:
-    """For each unit the statistics in ``known``, or those in ``other`` where these are unknown."""
+    """For each unit the statistics in ``known``, or those in ``other`` if these are unknown."""
 
     def chosen(valid: pa.BooleanArray, one: pa.Array, two: pa.Array) -> pa.Array:
         slots = np.arange(len(one))

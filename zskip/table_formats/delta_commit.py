@@ -100,7 +100,7 @@ def replace_files(
     _require_files(source, files)
     properties = CommitProperties(max_commit_retries=0, custom_metadata={"writtenBy": "zskip", "run": run})
     try:
-        # With retries, a commit on a stale version succeeds, and brings back rows that others deleted meanwhile.
+        # With retries, a commit on an old version succeeds, and restores rows that others have deleted since.
         table.create_write_transaction(
             [*adds, *removes],
             "append",
@@ -180,7 +180,7 @@ def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> lis
         upper = shorten_upper(known.upper, _LONGEST_TEXT)[0] if t.is_string(column.type) else known.upper
         nans = known.nan_count.to_pylist()
         if t.is_floating(column.type):
-            # Other readers take the upper bound to hold for all rows, and NaN sorts above it.
+            # Other readers apply the upper bound to all rows, and NaN sorts above it.
             upper = pa.array(
                 [None if nan != 0 else bound for bound, nan in zip(upper.to_pylist(), nans, strict=True)], upper.type
             )

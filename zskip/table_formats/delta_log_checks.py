@@ -1,4 +1,4 @@
-"""Finds the missing or damaged file of a Delta log, where deltalake only reports that it cannot read the log.
+"""Finds the missing or damaged file of a Delta log: deltalake only reports that it cannot read the log.
 
 | file | |
 | --- | --- |

@@ -299,7 +299,7 @@ def manifest_entries(table: Table, manifest: ManifestFile) -> list[ManifestEntry
 
 
 def _recorded(manifest: ManifestFile) -> list[int]:
-    """What the state records of a manifest, so that `_manifest` can read it after the table has dropped it."""
+    """The fields of a manifest that the state records, for `_manifest` to read it after the table has dropped it."""
     return [manifest.manifest_length, manifest.partition_spec_id]
 
 

@@ -92,7 +92,7 @@ def _commit(table: Table, replaced: Sequence[DataFile], written: Sequence[DataFi
     from pyiceberg.exceptions import RESTError
     from pyiceberg.table import Table, TableProperties
 
-    # On a retry, pyiceberg would not check whether rows of the replaced files were deleted meanwhile.
+    # On a retry, pyiceberg would not check whether rows of the replaced files have been deleted since.
     once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     metadata = table.metadata.model_copy(update={"properties": once})
     tried = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)

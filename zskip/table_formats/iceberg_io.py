@@ -1,4 +1,4 @@
-"""Gives pyiceberg files through zskip's `Storage`, so that both use one set of credentials."""
+"""Lets pyiceberg read files through zskip's `Storage`, with the same credentials."""
 
 from __future__ import annotations
 

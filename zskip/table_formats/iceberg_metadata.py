@@ -29,10 +29,10 @@ _GZIP = b"\x1f\x8b"
 
 
 def newest_metadata(storage: Storage) -> str | None:
-    """The path of the newest metadata file of the Iceberg table in a folder; None where there is none.
+    """The path of the newest metadata file of the Iceberg table in a folder; None if there is none.
 
-    Without a catalog it is the one named by the version hint, or the last of the consecutive versions after it, since
-    writers update the hint after they write the metadata file. Without a hint it is the one with the highest number.
+    It is the file that the version hint names, or the last of the consecutive versions after it: writers update the
+    hint after they write the metadata file. Without a hint it is the file with the highest number.
     Raises `TableNotFound` if the hint names a later version than any that exists.
     """
     numbers = {name: int(match[1]) for name in storage.names("metadata") if (match := _NUMBERED.fullmatch(name))}

@@ -56,7 +56,7 @@ def own_snapshot(
 ) -> tuple[Storage, Snapshot] | None:
     """The storage and snapshot of the zskip table at an address; None for other formats, and if it is unreadable.
 
-    Called first, so that opening a zskip table does not look for the logs of other formats.
+    It is called first: opening a zskip table need not look for the logs of other formats.
     """
     if not isinstance(table, str | os.PathLike) or not (version is None or type(version) is int):
         return None
@@ -133,7 +133,7 @@ def _source_of(
 
 
 def attach(table: Any, *, deep: bool = False, storage_options: Mapping[str, Any] | None = None) -> Source:
-    """Keep the side-car of a Delta or Iceberg table in its own folder, under ``_zskip/``, for all its readers.
+    """Store the side-car of a Delta or Iceberg table in the table's folder, under ``_zskip/``, for all its readers.
 
     ``deep``: with the statistics in its files' footers. Readers and vacuums of both formats ignore such folders.
     Raises `InvalidOption` for a zskip table, and `UnsupportedFormat` for a table with files outside its folder.
