@@ -17,7 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip import layouts
-from zskip.compaction.choose import Group, cut_small, parts_of
+from zskip.compaction.choose import Group
+from zskip.compaction.rewrite_cost import cut_small, parts_of
 from zskip.compaction.splice import Trunk, spliced
 from zskip.layouts import Assignment
 from zskip.schema import Schema
