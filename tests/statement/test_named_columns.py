@@ -13,7 +13,7 @@ import pytest
 import zskip
 from tests.statement.fuzz import Sides, sides
 from tests.statement.random_statements import random_statement
-from zskip.engines.duckdb import pruned_tables, statement
+from zskip.engines.duckdb import parsed_statements, pruned_tables, statement
 from zskip.engines.duckdb.named_columns import named_columns, names_its_columns
 from zskip.engines.duckdb.statement import rewrite
 from zskip.engines.duckdb.stubs import make_stubs
@@ -30,13 +30,13 @@ def _rules(text: str, params: Any, given: Sides, *, named: bool) -> tuple[Any, .
     """What each rule is given for a statement; None where nothing can be told, or some column might be unnamed."""
     catalog = statement._catalog(given.own, given.tables, None, "list")
     try:
-        found = statement._statements(given.own, text)
+        found = parsed_statements.statements(given.own, text)
     except SqlSyntaxError:
         return None
-    parsed = statement._parsed(found[0], catalog)
+    parsed = parsed_statements.parse_tables(found[0], catalog)
     if len(found) != 1 or not parsed.found or not parsed.settled or not names_its_columns(text):
         return None
-    given_params = params if parsed.one.named_parameters else None
+    given_params = params if parsed.statement.named_parameters else None
     rules = pruned_tables._rules(text, parsed.words, parsed.found, given.own, given_params, settled=named)
     return sorted(rules.scans), sorted(rules.joins), sorted(map(repr, rules.first)), sorted(map(repr, rules.aggregates))
 

@@ -16,11 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from cachetools import LRUCache, cached
+from typing import TYPE_CHECKING, Any
 
 from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
@@ -28,33 +24,23 @@ from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.index_rows import with_index_rows
 from zskip.engines.duckdb.named_columns import named_columns
 from zskip.engines.duckdb.native_scan import UNGUARDED
+from zskip.engines.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
 from zskip.engines.duckdb.pruned_tables import PrunedTable, pruned_tables
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.engines.duckdb.stubs import names_file_columns
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
-from zskip.engines.duckdb.table_places import Place, Places, Word, edited, table_places, tokens
+from zskip.engines.duckdb.table_places import Place, Word, edited
 from zskip.engines.duckdb.written_names import named_as_written, naming_edits
 from zskip.engines.missing_files import naming_bad_files
-from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnsupportedSql
+from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 from zskip.expr.sql_literals import identifier
 from zskip.plan import Plan
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
-
-    from zskip.tablelog import Index
 
 __all__ = ["Rewritten", "rewrite", "sql"]
-
-_CLOCKS = frozenset(
-    {
-        *("now", "today", "age", "current_date", "current_time", "current_timestamp", "current_localtime"),
-        *("current_localtimestamp", "get_current_time", "get_current_timestamp", "localtime", "localtimestamp"),
-        *("transaction_timestamp", "statement_timestamp", "clock_timestamp"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +57,6 @@ class Rewritten:
     reasons: tuple[tuple[str, ...], ...]
     settled: bool
     gains: bool
-
-
-class _Statement(NamedTuple):
-    """One statement of a text, as DuckDB parses it. ``kind``: DuckDB's name of its type, ``SELECT``."""
-
-    query: str
-    kind: str
-    named_parameters: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """One statement and the zskip tables in it. ``settled``: it has the same meaning whenever it runs."""
-
-    one: _Statement
-    words: Sequence[Word]
-    found: Sequence[tuple[Place, Index]]
-    settled: bool
-
-    @property
-    def schemas(self) -> dict[str, pa.Schema]:
-        """The tables' schemas by their names in the text."""
-        return {place.name: index.snapshot.schema.arrow for place, index in self.found}
 
 
 def sql(
@@ -124,7 +87,7 @@ def sql(
     require_parameters(params)
     con = opened(con)
     catalog = _catalog(con, tables, storage_options, freshness)
-    *first, last = _statements(con, statement)
+    *first, last = statements(con, statement)
     for one in first:
         _run(one, con, None, catalog, freshness, statement)
     return _run(last, con, params, catalog, freshness, statement)
@@ -145,10 +108,10 @@ def rewrite(
     Makes remote tables readable on ``con``.
     """
     catalog = _catalog(con, tables, storage_options, freshness)
-    found = _statements(con, statement)
+    found = statements(con, statement)
     if len(found) != 1:
         raise UnsupportedSql(f"Expected one statement, got {len(found)}.", statement)
-    return _rewritten(_parsed(found[0], catalog), con, params, freshness, prune)
+    return _rewritten(parse_tables(found[0], catalog), con, params, freshness, prune)
 
 
 def _catalog(
@@ -170,7 +133,7 @@ def _catalog(
 
 
 def _run(
-    one: _Statement,
+    one: Statement,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     catalog: Catalog,
@@ -179,7 +142,7 @@ def _run(
 ) -> duckdb.DuckDBPyRelation:
     import duckdb
 
-    parsed = _parsed(one, catalog)
+    parsed = parse_tables(one, catalog)
     try:
         with _one_transaction(con) if not parsed.settled else _no_transaction():
             try:
@@ -199,7 +162,7 @@ def _run(
 
 
 def _relation(
-    parsed: _Parsed,
+    parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
@@ -213,8 +176,8 @@ def _relation(
         if relation is None:
             return relation
         # DuckDB binds a relation again to get its names, which has no effects only for a query.
-        if parsed.one.kind == "SELECT":
-            relation = named_as_written(relation, con, parsed.one.query, params, parsed.schemas)
+        if parsed.statement.kind == "SELECT":
+            relation = named_as_written(relation, con, parsed.statement.query, params, parsed.schemas)
         return relation if parsed.settled else _kept(relation)
 
 
@@ -274,59 +237,19 @@ def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | 
 # --- rewriting ---
 
 
-@cached(LRUCache(64), key=lambda con, text: text, lock=Lock())
-def _statements(con: duckdb.DuckDBPyConnection, text: str) -> tuple[_Statement, ...]:
-    """The statements of a text. Raises `SqlSyntaxError`."""
-    import duckdb
-
-    try:
-        found = con.extract_statements(text)
-    except duckdb.ParserException as error:
-        message, _, excerpt = str(error).partition("\n\nLINE ")
-        raise SqlSyntaxError(f"The statement does not parse: {message}.", text, _span(text, excerpt)) from error
-    if not found:
-        raise SqlSyntaxError("There is no statement.", text)
-    return tuple(_Statement(one.query, one.type.name, frozenset(one.named_parameters)) for one in found)
-
-
-def _span(text: str, excerpt: str) -> tuple[int, int] | None:
-    """The word that DuckDB's excerpt, ``2: … word …`` and a caret below it, points at."""
-    line, _, caret = excerpt.partition("\n")
-    number, _, shown = line.partition(": ")
-    if not number.isdigit() or "^" not in caret:
-        return None
-    at = caret.index("^") - len("LINE ") - len(number) - 2
-    lines = text.splitlines(keepends=True)
-    written = lines[int(number) - 1] if int(number) <= len(lines) else ""
-    # DuckDB shortens a long line, so the excerpt is only a part of it.
-    start = written.find(shown.removeprefix("...").removesuffix("..."))
-    if start < 0 or at < 0:
-        return None
-    begin = sum(map(len, lines[: int(number) - 1])) + start + at - 3 * shown.startswith("...")
-    word = re.match(r"\w+|\S?", text[begin:])
-    return begin, begin + max(1, len(word[0]) if word else 1)
-
-
-def _parsed(one: _Statement, catalog: Catalog) -> _Parsed:
-    words = tokens(one.query)
-    places = table_places(words)
-    found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
-    return _Parsed(one, words, found, not found or _is_settled(one, words, places, len(found)))
-
-
 _GAINLESS: set[int] = set()
 _MOST_GAINLESS = 4096
 
 
 def _worth_rewriting(
-    parsed: _Parsed, con: duckdb.DuckDBPyConnection, params: Sequence[Any] | Mapping[str, Any] | None, freshness: str
+    parsed: Parsed, con: duckdb.DuckDBPyConnection, params: Sequence[Any] | Mapping[str, Any] | None, freshness: str
 ) -> Rewritten:
     """The rewritten statement. Without pruning if it skipped no file before, over the same versions of its tables.
 
     Reading all files is correct even if settings or macros have changed since.
     """
     states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
-    key = hash((parsed.one.query, *states))
+    key = hash((parsed.statement.query, *states))
     rewritten = _rewritten(parsed, con, params, freshness, prune=key not in _GAINLESS)
     # The clock and the values of parameters change which files can be skipped.
     if parsed.found and parsed.settled and params is None and not rewritten.gains:
@@ -337,13 +260,13 @@ def _worth_rewriting(
 
 
 def _rewritten(
-    parsed: _Parsed,
+    parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
     prune: bool = True,
 ) -> Rewritten:
-    one, words, found = parsed.one, parsed.words, parsed.found
+    one, words, found = parsed.statement, parsed.words, parsed.found
     text = one.query
     values = Values(params, takes=_takes_parameters(one))
     values.require(one.named_parameters, text)
@@ -377,7 +300,7 @@ def _rewritten(
 
 
 def _guards(
-    parsed: _Parsed,
+    parsed: Parsed,
     con: duckdb.DuckDBPyConnection,
     params: Sequence[Any] | Mapping[str, Any] | None,
     tables: Sequence[PrunedTable],
@@ -398,7 +321,7 @@ def _guards(
     return [guarding, *guards[1:]]
 
 
-def _takes_parameters(one: _Statement) -> bool:
+def _takes_parameters(one: Statement) -> bool:
     """Whether DuckDB accepts parameters: not for the query that finds the values of a PIVOT, nor for PREPARE."""
     return one.kind not in ("MULTI", "PREPARE")
 
@@ -413,27 +336,3 @@ def _refuse_views(words: Sequence[Word], places: Sequence[Place], text: str) -> 
             text,
             (places[0].start, places[0].end),
         )
-
-
-def _is_settled(one: _Statement, words: Sequence[Word], places: Places, tables: int) -> bool:
-    """Whether a statement reads only zskip tables, constants and DuckDB's own functions, and no clock.
-
-    ``tables``: the number of zskip tables in it.
-    """
-    if one.kind != "SELECT":
-        return False
-    if any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const"):
-        return False
-    return len(places.tables) == tables and places.functions <= _own_functions()
-
-
-@lru_cache(maxsize=1)
-def _own_functions() -> frozenset[str]:
-    """DuckDB's own functions, and its keywords, which may precede a parenthesis too."""
-    import duckdb
-
-    with duckdb.connect() as con:
-        rows = con.execute(
-            "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
-        ).fetchall()
-    return frozenset(name for (name,) in rows) - _CLOCKS
