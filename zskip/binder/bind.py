@@ -94,11 +94,7 @@ def bind(
     cached = bind_cache.find(key, schema)
     if cached is not None:
         return cached
-    try:
-        parser = sqlglot.Dialect.get_or_raise(dialect)
-    except ValueError as error:
-        raise InvalidOption(f'There is no dialect "{dialect}".') from error
-    original = SourceText(sql, sql)
+    parser, original = _parser(dialect), SourceText(sql, sql)
     names = Names(schema, settings, original, case_sensitive)
     source, tokens = _tokens_without_lists(original, parser, names)
     bound = bind_constants(source, tokens, dialect, params, now, settings.timezone)
@@ -119,6 +115,13 @@ def bind(
     if not reads_clock(original.text, dialect):
         bind_cache.keep(key, predicate)
     return predicate
+
+
+def _parser(dialect: str) -> sqlglot.Dialect:
+    try:
+        return sqlglot.Dialect.get_or_raise(dialect)
+    except ValueError as error:
+        raise InvalidOption(f'There is no dialect "{dialect}".') from error
 
 
 def _zone(name: str) -> str:

@@ -78,17 +78,7 @@ def page(
         "columns": [asdict(column) for column in exported],
         "tree": None if predicate is None else _tree(predicate, exported, levels, arrays),
         "conjuncts": [],
-        "levels": [
-            {
-                "units": len(level.statistics),
-                "places": {
-                    path: {"lower": arrays.add(lower), "upper": arrays.add(upper), "flags": arrays.add(flags)}
-                    for path, (lower, upper, flags) in level.bounds.items()
-                    if path not in left_out
-                },
-            }
-            for level in levels
-        ],
+        "levels": [_exported_level(level, left_out, arrays) for level in levels],
         "row_counts": arrays.add(np.asarray(pc.fill_null(units.row_count, 0), np.float64)),
         "sizes": arrays.add(np.asarray(pc.fill_null(index.sizes(np.arange(len(index))), 0), np.float64)),
         "paths": index.paths(np.arange(len(index))).to_pylist() if len(index) <= _MOST_PATHS else None,
@@ -138,6 +128,15 @@ def _too_large(exported: Sequence[ExportedColumn], levels: Sequence[Level], pred
     }
     fits = fitting(sizes, needed, _MOST_CHARACTERS)
     return [column.path for column in exported if column.path not in fits]
+
+
+def _exported_level(level: Level, left_out: Sequence[str], arrays: Arrays) -> dict[str, Any]:
+    places = {
+        path: {"lower": arrays.add(lower), "upper": arrays.add(upper), "flags": arrays.add(flags)}
+        for path, (lower, upper, flags) in level.bounds.items()
+        if path not in left_out
+    }
+    return {"units": len(level.statistics), "places": places}
 
 
 def _tree(

@@ -84,6 +84,13 @@ def create(
     )
 
 
+def _require_batch(batch: object) -> None:
+    if batch is not None and not _is_batch(batch):
+        raise InvalidOption(
+            f"batch= is an application's name and the number of its batch, below 2^63, not {shown(batch)}."
+        )
+
+
 def _is_batch(batch: object) -> bool:
     if not isinstance(batch, tuple | list) or [type(each) for each in batch] != [str, int]:
         return False
@@ -108,17 +115,12 @@ def append(
     `SchemaMismatch` and `CommitConflict`.
     """
     require_managed(storage, base)
-    if batch is not None and not _is_batch(batch):
-        raise InvalidOption(
-            f"batch= is an application's name and the number of its batch, below 2^63, not {shown(batch)}."
-        )
+    _require_batch(batch)
     if batch is not None and base.applications.get(batch[0], -1) >= batch[1]:
         return base, Appended(base.version, 0, 0, 0)
     kept = kept_options(base, options)
     schema = Schema(appended(base.schema.arrow, source.schema))
-    for name in base.partition_by:
-        if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
-            raise InvalidOption(f'The partition column "{name}" cannot change its type.')
+    _require_same_partition_types(base, schema)
     routing, rows_per_file = routing_of(storage, base)
     written = backend.write(source, storage, schema, kept, routing, rows_per_file, None)
     if not written.rows:
@@ -157,6 +159,12 @@ def append(
         remove()
         return snapshot, Appended(snapshot.version, 0, 0, 0)
     return snapshot, Appended(snapshot.version, written.rows, len(written.files), pc.sum(written.files.size).as_py())
+
+
+def _require_same_partition_types(base: Snapshot, schema: Schema) -> None:
+    for name in base.partition_by:
+        if schema.arrow.field(name).type != base.schema.arrow.field(name).type:
+            raise InvalidOption(f'The partition column "{name}" cannot change its type.')
 
 
 def _newest(storage: Storage, base: Snapshot) -> Snapshot:

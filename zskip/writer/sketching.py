@@ -51,30 +51,19 @@ def complete_sketches(
     """
     parts = storage if parts is None else parts
     new = tuple(SketchRecord(name) for name in added if name not in {each.name for each in base.sketches})
-    damaged = {
-        segment.part
-        for record in base.sketches
-        for segment in record.segments
-        if repair and not is_intact(parts, segment.part)
-    }
+    damaged = _damaged(parts, base.sketches) if repair else set()
     records = tuple(_without(record, damaged) for record in (*base.sketches, *new) if record.name.kind in SKETCHES)
     index = Index(storage, replace(base, sketches=records), parts=parts)
-    known = sketches_of(index)
     ids = np.asarray(index.ids(np.arange(len(index), dtype=np.int64)).fill_null(-1)).copy()
     without_id = np.flatnonzero(ids < 0)
     ids[without_id] = np.asarray(new_ids(len(without_id)))
-    # Sketches that lack the same files are built in one pass over these. The keys are masks of files.
-    missing: dict[bytes, list[SketchName]] = {}
-    for record in records:
-        uncovered = ~known.knows(record)
-        if uncovered.any():
-            missing.setdefault(uncovered.tobytes(), []).append(record.name)
+    missing = _missing(index, records)
     if not new and not missing and not damaged:
         return base, ()
     drafts, built = Drafts(parts), tuple[SketchRecord, ...]()
     with undone_on_error(drafts.discard):
-        for mask, names in missing.items():
-            built += _built(index, np.flatnonzero(np.frombuffer(mask, bool)), ids, names, options, drafts, backend)
+        for files, names in missing:
+            built += _built(index, files, ids, names, options, drafts, backend)
         for record in built:
             if record.name in {each.name for each in new}:
                 require_selective(parts, record)
@@ -100,6 +89,26 @@ def complete_sketches(
         undo=drafts.discard,
     )
     return snapshot, tuple(sorted(part.path for part in damaged))
+
+
+def _damaged(parts: Storage, records: Sequence[SketchRecord]) -> set[Part]:
+    """The damaged segments of some sketches."""
+    segments = (segment.part for record in records for segment in record.segments)
+    return {part for part in segments if not is_intact(parts, part)}
+
+
+def _missing(index: Index, records: Sequence[SketchRecord]) -> list[tuple[np.ndarray, list[SketchName]]]:
+    """The files that sketches do not cover, by number, with the names of these sketches.
+
+    Sketches that lack the same files are together: they are built in one pass over the files.
+    """
+    known = sketches_of(index)
+    names: dict[bytes, list[SketchName]] = {}
+    for record in records:
+        uncovered = ~known.knows(record)
+        if uncovered.any():
+            names.setdefault(uncovered.tobytes(), []).append(record.name)
+    return [(np.flatnonzero(np.frombuffer(mask, bool)), group) for mask, group in names.items()]
 
 
 def _without(record: SketchRecord, damaged: Collection[Part]) -> SketchRecord:
