@@ -61,13 +61,7 @@ def verify(
     A predicate whose plan reads a file that is missing or damaged is not checked. Raises `SqlError`, `InvalidOption`.
     """
     predicates = [predicates] if isinstance(predicates, str) else predicates
-    if predicates is not None and (
-        not isinstance(predicates, Sequence) or not all(isinstance(one, str) for one in predicates)
-    ):
-        raise InvalidOption(
-            f"predicates= is a list of predicates in SQL, not {shown(predicates)}; "
-            "random= is the number of random ones."
-        )
+    _require_texts(predicates)
     check_options(
         random=random,
         sample=sample,
@@ -83,7 +77,6 @@ def verify(
     import duckdb
 
     dice = np.random.default_rng(seed)
-
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = " + "'" + timezone.replace("'", "''") + "'")
         gone, resized = missing_files(index)
@@ -104,18 +97,23 @@ def verify(
         else:
             texts = list(predicates)
         options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
-        checks: list[Check] = []
-        unchecked: list[str] = []
+        checks = list[Check | None]()
         for done, text in enumerate(texts):
             progress("verify", done, len(texts))
-            check = auditor.check(text, options, given=given)
-            if check is None:
-                unchecked.append(text)
-            else:
-                checks.append(check)
+            checks.append(auditor.check(text, options, given=given))
     missing = tuple(sorted(gone | resized))
     damaged = {path: reason for path, reason in sorted(auditor.damaged.items()) if path not in resized}
-    return Verification(index.storage.uri, index.version, tuple(checks), missing, damaged, tuple(unchecked))
+    unchecked = tuple(text for text, check in zip(texts, checks, strict=True) if check is None)
+    checked = tuple(check for check in checks if check is not None)
+    return Verification(index.storage.uri, index.version, checked, missing, damaged, unchecked)
+
+
+def _require_texts(predicates: object) -> None:
+    if predicates is None or (isinstance(predicates, Sequence) and all(isinstance(one, str) for one in predicates)):
+        return
+    raise InvalidOption(
+        f"predicates= is a list of predicates in SQL, not {shown(predicates)}; random= is the number of random ones."
+    )
 
 
 def missing_files(index: Index) -> tuple[frozenset[str], frozenset[str]]:

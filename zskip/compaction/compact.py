@@ -64,19 +64,7 @@ def optimize(
     sizes = np.asarray(pc.fill_null(index.sizes(everything), 0))
     groups, all_of_them = ([], True) if full else _within(_groups(storage, index, sizes, max_bytes), sizes, max_bytes)
     chosen = everything if full else np.sort(np.concatenate([everything[:0], *(group.numbers for group in groups)]))
-    depth, skipped = _clustering(index)
-    before = Optimized(
-        base.version,
-        len(chosen),
-        int(sizes[chosen].sum()),
-        len(index),
-        None if dry_run else len(index),
-        depth,
-        None if dry_run else depth,
-        skipped,
-        None if dry_run else skipped,
-        dry_run,
-    )
+    before = _planned(index, chosen, sizes, dry_run)
     left = None if max_bytes is None else max_bytes - before.bytes_rewritten
     merge = _may_merge(base, left)
     if dry_run or not (len(chosen) or (merge and any(len(sketch.segments) > 1 for sketch in base.sketches))):
@@ -110,6 +98,23 @@ def optimize(
         depth, skipped = _clustering(Index(storage, snapshot))
         done = replace(done, depth_after=depth, skipped_after=skipped)
     return snapshot, done
+
+
+def _planned(index: Index, chosen: np.ndarray, sizes: np.ndarray, dry_run: bool) -> Optimized:
+    """The receipt for rewriting the chosen files, before they are rewritten."""
+    depth, skipped = _clustering(index)
+    return Optimized(
+        index.snapshot.version,
+        len(chosen),
+        int(sizes[chosen].sum()),
+        len(index),
+        None if dry_run else len(index),
+        depth,
+        None if dry_run else depth,
+        skipped,
+        None if dry_run else skipped,
+        dry_run,
+    )
 
 
 @dataclass(frozen=True, slots=True)

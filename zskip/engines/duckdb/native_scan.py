@@ -81,10 +81,7 @@ def native_scan(
     names = schema.names if columns is None else list(names_given(columns, "columns"))
     types = {field.name: duckdb_type(field.type) for field in schema}
     _refuse_ambiguous(schema.names)
-    known = {name.lower() for name in types}
-    for name in names:
-        if name.lower() not in known:
-            raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
+    _require_known(names, schema)
     projected = names if file_column is None else [*names, file_column]
     projection = ", ".join(map(identifier, projected)) or "NULL"
     condition = "" if where is None else f" WHERE {where}"
@@ -107,12 +104,9 @@ def native_scan(
         source = uniform_read(f"${files_parameter}", stored, rows, alone=alone, file_column=file, guard=guard)
     if partition_by or whole:
         folders = _folders(files, partition_by)
-        values = (
-            f"{_partition_value(file or '', folders.get(name, name), types[name])} AS {identifier(name)}"
-            for name in partition_by
-        )
+        values = {name: _partition_value(file or "", folders.get(name, name), types[name]) for name in partition_by}
+        selected = ", ".join([_star(whole), *(f"{value} AS {identifier(name)}" for name, value in values.items())])
         # The column file_row_number exists only in the innermost query.
-        selected = ", ".join([_star(whole), *values])
         source = f"(SELECT {selected} FROM {source}{'' if within is None else f' WHERE {within}'})"
     elif within is not None:
         condition = f" WHERE {within}" + ("" if where is None else f" AND (\n{where}\n)")
@@ -300,6 +294,13 @@ def _holds_floats(arrow: pa.DataType) -> bool:
     if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
         return _holds_floats(arrow.value_type)
     return bool(t.is_floating(arrow)) or any(_holds_floats(arrow.field(i).type) for i in range(arrow.num_fields))
+
+
+def _require_known(names: Sequence[str], schema: pa.Schema) -> None:
+    known = {name.lower() for name in schema.names}
+    for name in names:
+        if name.lower() not in known:
+            raise UnknownColumn(f'There is no column "{name}".{nearest(name, schema.names)}')
 
 
 def _refuse_ambiguous(names: Sequence[str]) -> None:
