@@ -1,4 +1,4 @@
-"""Everything that zskip raises on purpose.
+"""The errors that zskip raises.
 
 ZskipError
 ├── SqlError (ValueError)        points at its place in the SQL
@@ -109,7 +109,7 @@ def _cut(message: str) -> str:
 class SqlError(ZskipError, ValueError):
     """An error with a place in a SQL text; ``str()`` underlines it.
 
-    ``span`` is the half-open character range in ``sql``, or None where the place is not known.
+    ``span`` is the half-open character range in ``sql``, or None if the place is not known.
     """
 
     def __init__(self, message: str, sql: str | None = None, span: tuple[int, int] | None = None) -> None:
@@ -140,7 +140,7 @@ class UnsupportedSql(SqlError):
 
 
 class SchemaError(ZskipError, ValueError):
-    """A column or a type that does not fit what is asked of it."""
+    """A column or a type that does not support the operation."""
 
 
 class NotOrderable(SchemaError):
@@ -156,7 +156,7 @@ class InvalidOption(ZskipError, ValueError):
 
 
 class TableError(ZskipError, OSError):
-    """Something about the files of a table; the message names the path."""
+    """A problem with the files of a table; the message names the path."""
 
 
 class TableNotFound(TableError):
@@ -164,11 +164,11 @@ class TableNotFound(TableError):
 
 
 class TableExists(TableError):
-    """There is a table already, and nothing said that it may be replaced."""
+    """There is a table already, and no option allows replacing it."""
 
 
 class ForeignTable(TableError):
-    """A folder of Delta, Iceberg or Hudi: its files by name alone bring rows back that were deleted."""
+    """A folder is a table of Delta, Iceberg or Hudi: reading its files without its log would restore deleted rows."""
 
 
 class NoParquet(TableError):
@@ -184,7 +184,7 @@ class DamagedIndex(TableError):
 
 
 class UnsupportedFormat(TableError):
-    """The table was written by a newer zskip, or uses what zskip does not read or write of another format."""
+    """The table was written by a newer zskip, or uses a feature of another format that zskip does not support."""
 
 
 class UnsafePath(TableError):
@@ -196,23 +196,23 @@ class CommitConflict(TableError):
 
 
 class FilesRemoved(CommitConflict):
-    """A vacuum removed files that a change needs, or is about to: the change took longer than the vacuum's time."""
+    """A vacuum removed files that a change needs, or is about to: the change took longer than ``older_than``."""
 
 
 class UncertainCommit(TableError):
-    """The store failed while a commit was made: it may be there or not. What it wrote is kept in case it is."""
+    """The store failed during a commit, which may have been made or not. Its files are kept in case it was made."""
 
 
 class UnsupportedStore(TableError):
-    """The store cannot create a file only if it is absent, so a commit could lose another's."""
+    """The store cannot create a file only if it is absent, so one commit could overwrite another."""
 
 
 class UnreadableFile(ZskipError, OSError):
-    """A file that an argument names, of queries or of a log, is not there, or is not what it should be."""
+    """A file that an argument names, such as one of queries or a log, is missing or has the wrong content."""
 
 
 class MissingDependency(ZskipError, ImportError):
-    """An optional package, or Java, is needed and not there."""
+    """An optional package or Java is needed but not installed."""
 
 
 @contextmanager
@@ -245,16 +245,16 @@ _LONGEST_NAME = 200
 
 
 def nearest(name: str, candidates: Iterable[str], *, listed: bool = False) -> str:
-    """A hint that names the closest candidate, or lists a few; empty where there is none.
+    """A hint that names the closest candidate, or lists a few; empty if there is none.
 
-    ``listed``: the message lists them already, or they are too many, so that only a close one is worth a hint.
+    ``listed``: hint only at a close candidate, because the message lists all, or there are too many.
 
     >>> nearest("src_pi", ["ts", "src_ip"])
     ' Did you mean "src_ip"?'
     """
     pool = list(candidates)
     folded = {candidate.lower(): candidate for candidate in pool}
-    # Comparing is quadratic, and the name may be a stranger's.
+    # The comparison takes quadratic time, and the name may come from an untrusted user.
     close = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), list(folded), n=1, cutoff=0.5)
     if close:
         return f" Did you mean {in_quotes(folded[close[0]])}?"

@@ -1,7 +1,7 @@
 """polars: a table as a LazyFrame that prunes itself.
 
-polars resolves the frame when a query is optimized, with the filters that it pushes down. They choose the files; polars
-asks them of the rows itself, in its own `scan_parquet` wherever that gives the table's rows.
+polars resolves the frame when it optimizes a query, and passes the filters that it pushes down. The filters prune the
+files. polars applies them to the rows, in its own `scan_parquet` if that returns the table's rows.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def scan(
 ) -> pl.LazyFrame:
     """A LazyFrame over a table, at one of its versions. Raises `TableNotFound`.
 
-    What polars' filters say in comparisons, IN, ranges, NULL and NaN tests and text searches chooses files; the rest is
-    polars' alone. It stays at the version that it was made from.
+    Comparisons, IN, ranges, tests for NULL and NaN, and text searches in polars' filters prune files; polars applies
+    all other conditions to the rows. The frame stays at its version of the table.
     """
     table = path if isinstance(path, Table) else open_table(path, version=version, storage_options=storage_options)
     return _Resolver(copy.copy(table)).lazy()  # changes to the caller's table move that one on
@@ -64,17 +64,17 @@ class _Resolver(LazyFrameResolver):
             found = self._native(survivors)
         else:
             found = self._converted(survivors)
-        # polars takes what one query resolved for the next, unless it has a version that may change.
+        # polars reuses the resolved frame for the next query if the version key is the same.
         return found, ResolvedLazyFrameProps(version_key=None if snapshot.managed else str(uuid4()))
 
     def _native(self, survivors: Scan) -> pl.LazyFrame:
-        """polars' own reader, where every file has exactly the table's columns and types."""
+        """The rows by polars' own reader, for files that all have exactly the table's columns and types."""
         lazy = pl.scan_parquet(survivors.paths, glob=False, hive_partitioning=False)
         stored = lazy.collect_schema()
         return lazy.cast({name: type for name, type in self._schema.items() if stored[name] != type})
 
     def _converted(self, survivors: Scan) -> pl.LazyFrame:
-        """The rows as zskip reads them itself."""
+        """The rows by zskip's reader."""
 
         def rows(
             columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None

@@ -1,4 +1,4 @@
-"""`Progress`: the callback by which long work reports how far it is."""
+"""`Progress`: the callback to which long operations report their progress."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ class Optimized(Receipt):
     ``files_rewritten``, ``bytes_rewritten``: the files that were read and replaced · ``files_before``, ``files_after``:
     the files of the table · ``depth_…``: the files that a look-up reads, averaged over the clustering columns ·
     ``skipped_…``: the share of rows that a look-up skips. Values after the change are None in a dry run, and if they
-    cannot be read. ``files_left``: files that were due but not rewritten, since other writers changed them meanwhile or
-    time was up.
+    cannot be read. ``files_left``: files that were due but not rewritten, because other writers changed them or the
+    time was over.
     """
 
     files_rewritten: int

@@ -120,7 +120,7 @@ class Scan:
 
     @property
     def plain(self) -> bool:
-        """Whether the files hold the table's rows as they are: without deleted rows, and with all values and names."""
+        """Whether the files hold exactly the table's rows: no deleted rows, and all values, under the same names."""
         return self.source is None or not (self.deletes or self.values or _marked(self.schema.arrow))
 
     @property
@@ -158,7 +158,7 @@ class Scan:
         )
 
     def split(self, most_bytes: int) -> list[Scan]:
-        """The scan split into scans of consecutive files, each of about so many bytes; none if there are no files."""
+        """Scans of consecutive files, each of about ``most_bytes``; none if there are no files."""
         run = np.cumsum(np.array(self.sizes, np.int64)) // most_bytes
         return [self.narrowed(run == one) for one in np.unique(run)]
 
@@ -169,7 +169,7 @@ class Scan:
         return replace(self, predicate=None, files=files)
 
     def without_counted(self) -> tuple[int, Scan]:
-        """The number of matching rows in files of which it is proved, and the scan of the other files."""
+        """The number of matching rows in files where it is known without reading, and the scan of the other files."""
         known = self.files.column("rows").fill_null(0).to_numpy()
         counted = self._all_match & self.files.column("rows").is_valid().to_numpy()
         if self.deletes:
