@@ -442,6 +442,42 @@ def test_a_text_of_many_statements_runs(lake: Path, con: duckdb.DuckDBPyConnecti
     assert found == con.sql(plainly(lake, "SELECT count(*) FROM {T} x JOIN low USING (a) WHERE a < 2")).fetchall()
 
 
+@pytest.mark.parametrize("first", ["FROM o", "FROM {T}", "FROM {T} WHERE a < 9", "FROM {T} q JOIN o ON q.a = o.i"])
+def test_the_error_of_an_earlier_statement_stops_the_text(
+    lake: Path, con: duckdb.DuckDBPyConnection, first: str
+) -> None:
+    con.execute("CREATE TABLE o AS FROM range(10) r(i)")
+    stop = "SELECT CASE WHEN count(*) > 5 THEN error('too many') END " + first
+    with pytest.raises(duckdb.InvalidInputException, match="too many"):
+        sql(at(lake, f"{stop}; DELETE FROM o WHERE i IN (SELECT a FROM {{T}})"), con)
+    assert con.sql("SELECT count(*) FROM o").fetchall() == [(10,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "BEGIN; SELECT count(*) FROM {T} q WHERE a = 5; COMMIT",
+        "SELECT count(*) FROM {T} q WHERE a = 5; CREATE TABLE p AS SELECT a FROM {T}",
+        "SELECT count(*) FROM {T} q WHERE a = 5; INSERT INTO o SELECT a FROM {T}",
+        "SELECT 1; SELECT max(a) FROM {T}; SET VARIABLE five = 5",
+        "INSERT INTO o SELECT a FROM {T} WHERE a = 5 RETURNING i AS Count; SET VARIABLE five = 5",
+        "SELECT 1; INSERT INTO o SELECT a FROM {T} WHERE a = 5 RETURNING i",
+        "PIVOT (SELECT a, b FROM {T} WHERE a < 3) ON a USING count(*); DELETE FROM o",
+        "SELECT 1 WHERE false; DELETE FROM o WHERE i IN (SELECT a FROM {T})",
+    ],
+)
+def test_the_result_of_a_text_is_that_of_the_last_statement_with_rows(lake: Path, statement: str) -> None:
+    results = []
+    for run, name in ((sql, "t"), (lambda text, con: con.sql(text), "t/*.parquet")):
+        with duckdb.connect() as con:
+            con.execute("CREATE TABLE o AS FROM range(10) r(i)")
+            relation = run(statement.replace("{T}", f"'{lake}/{name}'"), con)
+            results.append(
+                (relation.columns, sorted_rows(relation.fetchall()), con.sql("FROM o ORDER BY i").fetchall())
+            )
+    assert results[0] == results[1]
+
+
 def test_double_quotes_name_a_table_of_the_connection_before_a_folder(
     lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.engines.duckdb.stubs import names_file_columns
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
-from zskip.engines.duckdb.table_places import Place, Word, edited
+from zskip.engines.duckdb.table_places import Place, Word, edited, tokens
 from zskip.engines.duckdb.written_names import named_as_written, naming_edits
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
@@ -75,9 +75,10 @@ def sql(
     DuckDB's. ``con``: the connection, or None for DuckDB's default one · ``params``: values for ``?``, ``$1`` (a
     sequence) or ``$name`` (a mapping) · ``tables``: names for tables or paths, as in ``FROM conn`` ·
     ``storage_options``: for paths that are URLs · ``freshness``: "list" detects changes in folders that zskip only
-    indexes, "trust" does not list them. The text may contain several statements; ``params`` belong to the last one.
-    A query returns a lazy relation over the current versions. A query that reads a clock, a macro, or tables of the
-    connection runs at once, and so does any other statement.
+    indexes, "trust" does not list them. The text may contain several statements: each runs before the next one,
+    ``params`` belong to the last one, and the result is that of the last one that returns rows.
+    A query returns a lazy relation over the current versions. A query that reads zskip tables together with a clock, a
+    macro, or tables of the connection runs at once, and so does any statement that is not a query.
 
     Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that change a zskip table),
     `UnknownParameter`, `SchemaError`, and `TableNotFound` for a path without a table; DuckDB raises all other errors.
@@ -88,9 +89,12 @@ def sql(
     con = opened(con)
     catalog = _catalog(con, tables, storage_options, freshness)
     *first, last = statements(con, statement)
+    rows = None
     for one in first:
-        _run(one, con, None, catalog, freshness, statement)
-    return _run(last, con, params, catalog, freshness, statement)
+        relation = _run(one, con, None, catalog, freshness, statement, at_once=True)
+        rows = relation if _returns_rows(one, relation) else rows
+    relation = _run(last, con, params, catalog, freshness, statement)
+    return rows if rows is not None and not _returns_rows(last, relation) else relation
 
 
 def rewrite(
@@ -139,16 +143,19 @@ def _run(
     catalog: Catalog,
     freshness: str,
     text: str,
+    *,
+    at_once: bool = False,
 ) -> duckdb.DuckDBPyRelation:
+    """The result of a statement. ``at_once``: run it now, even if it could be lazy."""
     import duckdb
 
     parsed = parse_tables(one, catalog)
     try:
         with _one_transaction(con) if not parsed.settled else _no_transaction():
             try:
-                return _relation(parsed, con, params, freshness, text)
+                return _relation(parsed, con, params, freshness, text, at_once)
             except OutdatedGuard:
-                return _relation(parsed, con, params, freshness, text)
+                return _relation(parsed, con, params, freshness, text, at_once)
     except duckdb.CatalogException as error:
         missing = _MISSING.search(str(error))
         if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
@@ -167,6 +174,7 @@ def _relation(
     params: Sequence[Any] | Mapping[str, Any] | None,
     freshness: str,
     text: str,
+    at_once: bool,
 ) -> duckdb.DuckDBPyRelation:
     """The result of a statement. Raises `OutdatedGuard` on the first run after a SET."""
     rewritten = _worth_rewriting(parsed, con, params, freshness)
@@ -178,7 +186,19 @@ def _relation(
         # DuckDB binds a relation again to get its names, which has no effects only for a query.
         if parsed.statement.kind == "SELECT":
             relation = named_as_written(relation, con, parsed.statement.query, params, parsed.schemas)
-        return relation if parsed.settled else _kept(relation)
+        lazy = parsed.settled and not (at_once and parsed.statement.kind == "SELECT")
+        return relation if lazy else _kept(relation)
+
+
+def _returns_rows(one: Statement, relation: duckdb.DuckDBPyRelation | None) -> bool:
+    """Whether a statement's result has rows of its own, not only the number of changed rows or a success."""
+    if one.kind in ("SELECT", "CALL", "EXPLAIN"):
+        return True
+    if relation is None:
+        return False
+    return relation.columns not in (["Count"], ["Success"]) or any(
+        word.kind == "keyword" and word.text.upper() == "RETURNING" for word in tokens(one.query)
+    )
 
 
 def _kept(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
