@@ -33,11 +33,11 @@ def honest(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> zskip.Ta
 
 
 def test_an_honest_table_is_clean(honest: zskip.Table) -> None:
-    report = verify(honest.index, random=12, sample=4)
+    report = verify(honest.index, random=6, sample=4)
     assert report.clean, str(report)
-    assert len(report.checks) == 12
-    assert sum(check.read for check in report.checks) > 9
-    assert sum(check.row_groups_read for check in report.checks) > 9
+    assert len(report.checks) == 6
+    assert sum(check.read for check in report.checks) > 4
+    assert sum(check.row_groups_read for check in report.checks) > 4
     assert all(set(check.rows) == {"duckdb", "arrow"} for check in report.checks)
     assert "Every proof held." in str(report)
 

@@ -391,7 +391,7 @@ def queries(draw: st.DrawFn) -> str:
     return f"SELECT {shown} {text} WHERE {' AND '.join(where)}"
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(statement=queries())
 def test_a_statement_means_the_same_over_the_survivors(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str

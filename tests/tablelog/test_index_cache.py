@@ -99,7 +99,7 @@ def test_shards_that_are_judged_in_parts_give_the_same_plans(folder: Path, monke
 def test_threads_plan_on_one_table_at_once(folder: Path, limit: int | str) -> None:
     expected = [planned(zskip.open(folder).index, one) for one in PREDICATES]
     workers = 8
-    for _ in range(3):
+    for _ in range(2):
         shared, start = zskip.open(folder, cache_limit=limit).index, Barrier(workers)
 
         def work(shift: int, shared: Index = shared, start: Barrier = start) -> list[object]:
