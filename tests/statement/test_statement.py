@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import duckdb
@@ -476,6 +477,50 @@ def test_the_result_of_a_text_is_that_of_the_last_statement_with_rows(lake: Path
                 (relation.columns, sorted_rows(relation.fetchall()), con.sql("FROM o ORDER BY i").fetchall())
             )
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("CREATE TEMP TABLE p AS SELECT a FROM {T} WHERE a = 5 WITH NO DATA", None),
+        ("INSERT INTO o SELECT count(*) FROM {T} GROUP BY filename", None),
+        ("SELECT nosuch FROM {T} q", '"nosuch" not found'),
+        ("SELECT nosuch FROM {T} q JOIN o ON o.i = q.a", '"nosuch" not found'),
+        ("SELECT a FROM {T} q, read_csv('nosuch.csv')", "No files found"),
+        ("SELECT * FROM (PIVOT (SELECT a FROM {T} q JOIN {T} p USING (b)) ON a USING max(a))", "Ambiguous reference"),
+    ],
+)
+def test_planning_does_not_abort_an_open_transaction(
+    tmp_path: Path, con: duckdb.DuckDBPyConnection, statement: str, error: str | None
+) -> None:
+    zskip.write(_rows(0), f"{tmp_path}/t", by="a", files=12)
+    results = []
+    for run, name in ((sql, "t"), (lambda text, con: con.sql(text), "t/*.parquet")):
+        con.execute("CREATE OR REPLACE TABLE o AS FROM range(10) r(i)").fetchall()
+        con.begin()
+        con.execute("INSERT INTO o VALUES (77)").fetchall()
+        with pytest.raises(duckdb.Error, match=error) if error else nullcontext():
+            run(statement.replace("{T}", f"'{tmp_path}/{name}'"), con)
+        con.commit()
+        results.append(con.sql("SELECT count(*), min(i), max(i) FROM o").fetchall())
+        con.execute("DROP TABLE IF EXISTS p").fetchall()
+    assert results[0] == results[1]
+    assert error is not None or results[0][0][2] == 77
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT count(*) FROM {T} q WHERE a = 5", "CREATE TABLE p AS SELECT a FROM {T}", "SELECT now(), a FROM {T}"],
+)
+@pytest.mark.parametrize("run", [sql, zskip.explain])
+def test_unread_rows_of_the_connection_are_kept(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, run: Callable[..., object]
+) -> None:
+    con.execute("FROM range(100000)").fetchmany(5)
+    with pytest.raises(duckdb.ResourceInUseException):
+        run(at(lake, statement), con)
+    assert len(con.fetchall()) == 99_995
+    run(at(lake, statement), con)
 
 
 def test_double_quotes_name_a_table_of_the_connection_before_a_folder(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip.engines.duckdb.named_columns import names_its_columns
-from zskip.engines.duckdb.session import reads_bytes_as_text, session_of
+from zskip.engines.duckdb.session import in_transaction, reads_bytes_as_text, session_of
 from zskip.engines.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns
 from zskip.engines.duckdb.survivor_reads import default_alias
 from zskip.engines.duckdb.table_places import Place, Word, edited
@@ -141,6 +141,9 @@ def _rules(
     """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
     if any(word.text.lower() == _FILE_POSITION for word in words):
         return _Rules()
+    # Raises an error for unread rows, which the next query would discard. Statements that are not settled always run in
+    # a transaction.
+    transaction = in_transaction(con) or not settled
     if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in found}):
         return _Rules()
     schemas = tuple(index.snapshot.schema.arrow for _, index in found)
@@ -150,7 +153,7 @@ def _rules(
             (place.start, place.end, _stub_sql(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)
         ]
         edits += file_columns(words, schemas)
-        root = engine_plan(con, edited(text, edits)[_explained_start(words) :], stubs, params)
+        root = engine_plan(con, edited(text, edits)[_explained_start(words) :], stubs, params, transaction)
         if root is not None:
             break
     else:

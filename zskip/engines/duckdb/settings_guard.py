@@ -132,7 +132,7 @@ def guard(names: Sequence[str], con: duckdb.DuckDBPyConnection) -> str:
     }
     cached = _CACHED_SETTINGS.setdefault(con, {})
     if not cached.keys() >= current.keys():
-        (values,) = con.execute(f"SELECT {', '.join(current.values())}").fetchall()
+        (values,) = con.sql(f"SELECT {', '.join(current.values())}").fetchall()
         cached.update(zip(current, values, strict=True))
     unchanged = " AND ".join(f"{expression} = {literal(cached[name])}" for name, expression in current.items())
     planned = ", ".join(f"{name} = {literal(cached[name])}" for name in names)

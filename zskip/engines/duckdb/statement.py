@@ -220,7 +220,7 @@ def _one_transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Run the block in the connection's open transaction or in a new one, for one clock and one state of all tables."""
     import duckdb
 
-    first, second = (con.execute("SELECT txid_current()").fetchall() for _ in range(2))
+    first, second = (con.sql("SELECT txid_current()").fetchall() for _ in range(2))
     if first == second:
         yield
         return

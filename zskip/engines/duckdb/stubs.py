@@ -13,7 +13,8 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -199,28 +200,67 @@ def _empty(types: tuple[str, ...]) -> pa.Table:
 
 
 def engine_plan(
-    con: duckdb.DuckDBPyConnection, statement: str, stubs: Sequence[Stub], params: Any = None
+    con: duckdb.DuckDBPyConnection,
+    statement: str,
+    stubs: Sequence[Stub],
+    params: Any = None,
+    in_transaction: bool = False,
 ) -> Node | None:
     """DuckDB's plan of one statement over stubs. None if DuckDB cannot explain the statement: nothing is pruned then,
-    and DuckDB raises the error when it runs the statement."""
+    and DuckDB raises the error when it runs the statement. ``in_transaction``: one is open, which must go on then."""
     import duckdb
 
     if not _is_readable():
         return None
     try:
-        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params)
+        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params, in_transaction)
+    except duckdb.ResourceInUseException:
+        raise
     except duckdb.Error:
         return None
 
 
 def _explained(
-    con: duckdb.DuckDBPyConnection, statement: str, names: Mapping[str, ds.Dataset], params: Any
+    con: duckdb.DuckDBPyConnection,
+    statement: str,
+    names: Mapping[str, ds.Dataset],
+    params: Any,
+    in_transaction: bool = False,
 ) -> Node | None:
     # DuckDB looks up a table that is not in its catalog among the variables of the calling function.
     scope = {**names, "con": con, "text": f"EXPLAIN (FORMAT JSON) {statement}", "params": params}
-    rows = eval("con.execute(text, params).fetchall()", scope)
+    described = _described(con, statement) if in_transaction else None
+    if described is not None:
+        # This only binds the query. An error of EXPLAIN would abort the transaction, an error of binding does not.
+        eval("con.sql(described, params=params)", {**scope, "described": described})
+    with _outliving_errors(con) if in_transaction and described is None else nullcontext():
+        rows = eval("con.execute(text, params).fetchall()", scope)
     plans = [json.loads(text) for kind, text in rows if kind == "physical_plan"]
     return read_tree(plans[0], tuple(names)) if plans else None
+
+
+def _described(con: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement | None:
+    """The DESCRIBE of a query; None for any other statement."""
+    import duckdb
+
+    try:
+        (described,) = con.extract_statements(f"DESCRIBE {statement}")
+    except duckdb.ParserException:
+        return None
+    return described if described.type == duckdb.StatementType.SELECT else None
+
+
+@contextmanager
+def _outliving_errors(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let the open transaction go on after errors of the parser and the binder in the block."""
+    import duckdb
+
+    con.execute("SET current_transaction_invalidation_policy = 'SYNTACTIC_ERRORS_DO_NOT_INVALIDATE'")
+    try:
+        yield
+    finally:
+        with suppress(duckdb.TransactionException):  # another error has ended it
+            con.execute("RESET current_transaction_invalidation_policy")
 
 
 _PROBE_LOCK = threading.Lock()

@@ -89,7 +89,9 @@ def _names(
     # DuckDB looks up tables that its catalog lacks among the variables of the calling function.
     scope = {name: empty_rows(schema) for name, schema in tables.items()}
     try:
-        found = eval("con.sql(text, params=params)", {**scope, "con": con, "text": query, "params": params})
-    except duckdb.Error:
+        # A parsed statement that DuckDB cannot bind does not abort an open transaction.
+        (parsed,) = con.extract_statements(query)
+        found = eval("con.sql(parsed, params=params)", {**scope, "con": con, "parsed": parsed, "params": params})
+    except (duckdb.Error, ValueError):
         return []
     return [] if found is None else list(found.columns)
