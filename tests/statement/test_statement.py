@@ -425,13 +425,27 @@ def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, st
 
 @pytest.mark.parametrize(
     "statement",
-    ["INSERT INTO {T} VALUES (1)", "DELETE FROM {T} WHERE a = 5", "UPDATE {T} SET a = 5", "DROP TABLE {T}", "SHOW {T}"],
+    [
+        "INSERT INTO {T} VALUES (1)",
+        "DELETE FROM {T} WHERE a = 5",
+        "UPDATE {T} SET a = 5",
+        "DROP TABLE {T}",
+        "SHOW {T}",
+        "COPY o FROM {T}",
+        "COPY {T} TO 'o.csv'",
+        "TABLE {T}",
+    ],
 )
 def test_a_table_where_none_can_stand_is_said_to_be_there(
     lake: Path, con: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
-    with pytest.raises(UnsupportedSql, match=r"Table\.append(.|\n)*\^\^\^"):
+    with pytest.raises(UnsupportedSql, match=r"COPY \(FROM '.*Table\.append(.|\n)*\^\^\^"):
         sql(at(lake, statement), con)
+
+
+def test_the_plan_of_a_view_is_refused_like_the_view(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(UnsupportedSql, match="A view or macro"):
+        sql(at(lake, "EXPLAIN CREATE VIEW v AS SELECT * FROM {T}"), con)
 
 
 def test_a_text_of_many_statements_runs(lake: Path, con: duckdb.DuckDBPyConnection) -> None:

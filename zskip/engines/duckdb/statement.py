@@ -242,15 +242,20 @@ def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | 
     path = catalog.path_of(name)
     if path is None or open_index(path, catalog.options) is not None:
         start = statement.find(name)
-        return UnsupportedSql(
-            f'The zskip table "{name}" is read in FROM or JOIN of a query, and cannot stand here. Table.append, '
-            "Table.overwrite and Table.delete change it.",
-            statement,
-            None if start < 0 else (start, start + len(name)),
-        )
+        return _unreadable(name, statement, None if start < 0 else (start, start + len(name)))
     return TableNotFound(
         f'There is no zskip table at "{path}", and DuckDB knows no table of that name. Make one with zskip.write or '
         "zskip.index."
+    )
+
+
+def _unreadable(name: str, statement: str, span: tuple[int, int] | None) -> UnsupportedSql:
+    """The error for a zskip table outside the FROM of a query."""
+    return UnsupportedSql(
+        f"The zskip table \"{name}\" is read in FROM or JOIN of a query, as in FROM '{name}' or "
+        f"COPY (FROM '{name}') TO …, and cannot stand here. Table.append, Table.overwrite and Table.delete change it.",
+        statement,
+        span,
     )
 
 
@@ -292,7 +297,7 @@ def _rewritten(
     values.require(one.named_parameters, text)
     if not found:
         return Rewritten(text, values.all, (), (), True, False)
-    _refuse_views(words, [place for place, _ in found], text)
+    _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
     tables = pruned_tables(text, words, found, con, given, freshness, prune, parsed.settled)
     edits = naming_edits(words, con, text, params, parsed.schemas)
@@ -346,10 +351,15 @@ def _takes_parameters(one: Statement) -> bool:
     return one.kind not in ("MULTI", "PREPARE")
 
 
-def _refuse_views(words: Sequence[Word], places: Sequence[Place], text: str) -> None:
-    """Raise `UnsupportedSql` for a view or macro, in which DuckDB would store the current list of files."""
-    verbs = [word.text.upper() for word in words[:6]]
-    if verbs[0] == "CREATE" and {"VIEW", "MACRO", "FUNCTION"} & set(verbs[1:]):
+def _refuse_other_uses(words: Sequence[Word], places: Sequence[Place], text: str) -> None:
+    """Raise `UnsupportedSql` for a view or macro, in which DuckDB would store the current list of files, and for the
+    file of a COPY … FROM."""
+    verbs = [word.text.upper() for word in words[:12]]
+    if verbs[0] == "COPY" and verbs[1] != "(":
+        raise _unreadable(places[0].name, text, (places[0].start, places[0].end))
+    if verbs[0] == "EXPLAIN" and "CREATE" in verbs:
+        verbs = verbs[verbs.index("CREATE") :]
+    if verbs[0] == "CREATE" and {"VIEW", "MACRO", "FUNCTION"} & set(verbs[1:6]):
         raise UnsupportedSql(
             "A view or macro would go on reading the files that this table has now. Create a TABLE, or run the query "
             "itself through zskip.sql each time.",
