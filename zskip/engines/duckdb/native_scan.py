@@ -141,7 +141,10 @@ def _form_source(
     replaced = ", ".join(f"{value} AS {identifier(name)}" for name, value in taken_whole.items())
     selected = ", ".join([f"* REPLACE ({replaced})" if replaced else "*", *form.columns(types, parameter)])
     live = form.is_live(parameter)
-    return f"(SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'})"
+    select = f"SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'}"
+    if live is None and not form.values:
+        return f"({select})"
+    return f"({_with_no_more_rows(select, len(schema) + len(form.values) + (file_column is not None))})"
 
 
 def uniform_read(
@@ -175,7 +178,7 @@ def _with_no_more_rows(select: str, columns: int) -> str:
     """The same rows from a UNION ALL, which keeps DuckDB from answering by a footer and from late materialization.
 
     DuckDB 2.0 late-materializes ORDER BY … LIMIT, and fails with an internal error if a condition on
-    ``file_row_number`` is pushed down to that scan.
+    ``file_row_number`` or ``file_index`` is pushed down to that scan.
     """
     return f"{select} UNION ALL SELECT {', '.join(['NULL'] * columns)} WHERE false"
 
