@@ -21,6 +21,7 @@ if sys.argv[1] == "no pyspark":
 import pyarrow as pa
 import zskip
 import zskip.spark as zs
+from zskip.bench import bench
 from zskip.spark.spark_backend import backend
 
 path = sys.argv[2]
@@ -38,6 +39,8 @@ calls = {
     "register_source": lambda: zs.register_source(None),
     "to_spark": lambda: table.plan("x = 2").to_spark(None),
     "session": lambda: table.append(None, session=0),
+    "verify": lambda: table.verify(engines=["spark"]),
+    "bench": lambda: bench(table, ["x = 2"], spark=True),
 }
 refusals = {}
 for name, call in calls.items():

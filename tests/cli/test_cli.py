@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -184,7 +185,7 @@ def test_index_reads_what_is_there(fixtures: Path, tmp_path: Path, capsys: pytes
     assert answer["paths"] == [str(folder / "0.parquet")]
 
 
-def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     answer = facts(capsys, "demo", "--files", "20")
     assert answer["wrong"] == []
     lookups = answer["lookups"]
@@ -192,8 +193,10 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(lookup["rows"] for lookup in lookups) > 1000
     by_sort, ours = ([column["skipped"] for column in columns.values()] for columns in answer["clustering"].values())
     assert sum(ours) > sum(by_sort) + 0.5
-    assert main(["demo", "--files", "10"]) == 0
+    assert main(["demo", "--files", "10", "--keep", str(tmp_path / "to keep")]) == 0
     printed = capsys.readouterr().out
+    program, *arguments = shlex.split(printed.partition("Try: ")[2])
+    assert (program, main(arguments)) == ("zskip", 0)
     assert "one host" in printed
     assert re.search(r"files skipped +bytes skipped +zskip +glob +faster", printed)
     won, slower, table = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip import types as t
+from zskip.engine_registry import engine
 from zskip.plan import Plan
 
 if TYPE_CHECKING:
@@ -16,18 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["fingerprint", "with_types"]
 
 
-def fingerprint(plan: Plan, engine: str, connection: duckdb.DuckDBPyConnection, spark: Any) -> tuple[int, int]:
+def fingerprint(plan: Plan, name: str, connection: duckdb.DuckDBPyConnection, spark: Any) -> tuple[int, int]:
     """The number of rows that an engine returns for a plan, and the sum of their hashes, which DuckDB computes.
 
     ``spark``: the session for the engine "spark"; None for the active one, or a new one.
     """
     schema = plan.scan.schema.arrow
-    if engine == "duckdb":
+    if name == "duckdb":
         batches: Iterable[pa.RecordBatch] = plan.to_duckdb(connection).to_arrow_reader()
-    elif engine == "arrow":
+    elif name == "arrow":
         batches = plan.to_batches()
     else:
-        batches = plan.to_spark(spark or _session()).toArrow().select(schema.names).to_batches()
+        batches = (
+            plan.to_spark(spark or engine("spark session").active_session()).toArrow().select(schema.names).to_batches()
+        )
     count, total = 0, 0
     # On another connection: this one still has the result open, and a query on it would replace the error of an
     # unreadable file by one of its own.
@@ -39,12 +42,6 @@ def fingerprint(plan: Plan, engine: str, connection: duckdb.DuckDBPyConnection, 
                 ((hashes,),) = hashing.execute("SELECT sum(hash(r)::HUGEINT) FROM found r").fetchall()
                 count, total = count + batch.num_rows, total + int(hashes)
     return count, total
-
-
-def _session() -> Any:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.getOrCreate()
 
 
 def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zskip import layouts as fitted
-from zskip.bench import spark_bench
 from zskip.bench.compare_layouts import compare
 from zskip.bench.queries import timing
 from zskip.bench.report import LayoutScore, Report, Timing
+from zskip.engine_registry import engine
 from zskip.errors import InvalidOption, nearest
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def bench(
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     index = table.index
-    session = spark_bench.session() if spark else None
+    session = engine("spark session").active_session() if spark else None
     known = (table.index, *(() if before is None else (before.index,)))
     timings = tuple(timing(index, con, query, runs, session, known) for query in queries)
     earlier = None

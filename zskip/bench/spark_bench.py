@@ -8,22 +8,13 @@ from typing import Any
 from zskip.bench.clock import median
 from zskip.binder import bind
 from zskip.binder.workload_sql import translated
-from zskip.errors import MissingDependency, ZskipError
+from zskip.errors import ZskipError
 from zskip.plan import plan
 from zskip.tablelog import Index
 
-__all__ = ["both_ways", "session"]
+__all__ = ["both_ways"]
 
 _VIEW = "zskip_bench"
-
-
-def session() -> Any:
-    """The active session, or a new local one."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingDependency('Spark is not installed: pip install "zskip[spark]".') from error
-    return SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
 
 
 def both_ways(index: Index, session: Any, query: str, tables: Collection[str], runs: int) -> tuple[float, float]:

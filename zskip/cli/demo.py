@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import shutil
 import statistics
 import tempfile
@@ -131,9 +132,8 @@ def run(given: argparse.Namespace) -> int:
         report(table, seconds_write, answers)
         compare(clustering)
         if given.keep:
-            out().print(
-                f'\nThe table is {given.keep / "zeek"}. Try: zskip plan {given.keep / "zeek"} "{LOOKUPS[0][1]}"'
-            )
+            kept = str(given.keep / "zeek")
+            out().print(f"\nThe table is {kept}. Try: {shlex.join(['zskip', 'plan', kept, LOOKUPS[0][1]])}")
     return 1 if wrong else 0
 
 

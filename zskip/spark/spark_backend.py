@@ -29,7 +29,7 @@ from zskip.spark import sampling, staging
 from zskip.spark.executor_sketches import map_items, sketched
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.handoff import column, read_files
-from zskip.spark.spark_session import require_session, setting
+from zskip.spark.spark_session import require_java, require_pyspark, require_session, setting
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.storage import Storage, abandon, undone_on_error
 from zskip.tablelog import Index
@@ -40,9 +40,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-__all__ = ["backend"]
+__all__ = ["active_session", "backend"]
 
 _LOCAL_OPTIONS = ("memory_limit", "temp_directory", "threads")
+
+
+def active_session() -> SparkSession:
+    """The active session, or a new local one. Raises `MissingDependency` if pyspark or Java is missing."""
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    require_java()
+    return SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
 
 
 def backend(session: SparkSession) -> Backend:

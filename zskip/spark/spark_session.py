@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Semantics",
     "is_connect",
+    "require_java",
     "require_pyspark",
     "require_session",
     "same_in_spark",
@@ -106,12 +107,17 @@ def require_session(spark: Any) -> None:
     require_pyspark()
     if hasattr(spark, "sparkSession") or hasattr(spark, "createDataFrame"):
         return
+    require_java()
+    raise InvalidOption(
+        f"A Spark session is needed, not {type(spark).__name__}: SparkSession.builder.getOrCreate() makes one."
+    )
+
+
+def require_java() -> None:
+    """Raise `MissingDependency` if there is no Java, which a new session needs."""
     home = os.environ.get("JAVA_HOME")
     if not (shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")):
         where = f"at JAVA_HOME, {home}" if home else "on the PATH, and JAVA_HOME is not set"
         raise MissingDependency(
             f"Spark needs Java 17 or later, and there is none {where}. Without it there is no session."
         )
-    raise InvalidOption(
-        f"A Spark session is needed, not {type(spark).__name__}: SparkSession.builder.getOrCreate() makes one."
-    )
