@@ -432,6 +432,7 @@ def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, st
         "DROP TABLE {T}",
         "SHOW {T}",
         "COPY o FROM {T}",
+        "COPY o (a) FROM {T} (FORMAT parquet)",
         "COPY {T} TO 'o.csv'",
         "TABLE {T}",
     ],

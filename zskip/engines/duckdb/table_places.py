@@ -145,7 +145,7 @@ def table_places(words: tuple[Word, ...]) -> Places:
         elif text in _END_FROM:
             frame.expecting = frame.listing = bare = False
         elif frame.expecting and text != "LATERAL":
-            if after == "(":
+            if after == "(" and word.kind != "string_const":  # COPY t FROM 'file' (FORMAT parquet) calls nothing
                 found.functions.add(name.lower())
             elif after == ":" or text == ":":
                 continue  # FROM alias : table
