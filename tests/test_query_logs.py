@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -24,8 +25,8 @@ def table(tmp_path: Path) -> zskip.Table:
     return zskip.write(ROWS, tmp_path / "lake" / "conn", by="a", files=10)
 
 
-def logged(table: zskip.Table, log: Path) -> None:
-    """Run statements on a connection that logs them."""
+def logged(table: zskip.Table, log: Path, *more: str) -> None:
+    """Run statements on a connection that logs them. FILES in ``more`` are those of the table."""
     path = table.storage.local
     with duckdb.connect() as con:
         con.execute("CREATE TABLE other AS SELECT 1 AS a, 2 AS z")
@@ -43,12 +44,23 @@ def logged(table: zskip.Table, log: Path) -> None:
                 con.execute(f"SELECT {wrong} FROM read_parquet('{path}/*.parquet') WHERE a = 2")
         con.execute("SELECT z FROM other WHERE a = 1").fetchall()
         con.execute("CREATE TABLE more AS SELECT 1 AS a").fetchall()
+        for statement in more:
+            con.execute(statement.replace("FILES", f"'{path}/*.parquet'")).fetchall()
 
 
 @pytest.mark.parametrize("form", ["folder", "one.csv"])
 def test_duckdbs_own_log_is_a_workload(form: str, table: zskip.Table, tmp_path: Path) -> None:
     log = tmp_path / form
-    logged(table, log)
+    logged(
+        table,
+        log,
+        "CREATE OR REPLACE TEMP TABLE more AS SELECT * FROM FILES WHERE a = 11",
+        "INSERT INTO more SELECT * FROM FILES WHERE a = 12",
+        f"COPY (SELECT * FROM FILES WHERE a = 13) TO '{tmp_path / 'copy.csv'}'",
+        "EXPLAIN ANALYZE SELECT * FROM FILES WHERE a = 14",
+        "SELECT * FROM FILES x JOIN FILES y USING (a) WHERE y.b = 'x15'",  # two columns have the name b
+        "EXPLAIN SELECT * FROM FILES WHERE a = 16",
+    )
     found = table.logged_queries(duckdb_log=log, log_name="Flows")
     assert found.queries == (
         'SELECT "a", "b" FROM "conn" WHERE a < 50 AND b LIKE \'x4%\'',
@@ -56,14 +68,16 @@ def test_duckdbs_own_log_is_a_workload(form: str, table: zskip.Table, tmp_path: 
         'SELECT * FROM "conn" WHERE b = \'x;"8\'',
         'SELECT "a", "b" FROM "conn" WHERE a BETWEEN 3 AND 9',
         'SELECT "a", "b" FROM "conn" WHERE a > 3 AND a < 9',
+        *(f'SELECT * FROM "conn" WHERE a = {number}' for number in (11, 12, 13, 14)),
+        "SELECT * FROM \"conn\" WHERE b = 'x15'",
     )
     assert found.left_out["is refused by DuckDB, so that it reads nothing"] == 3
     assert queries_of(found) == found.queries  # what `advise`, `write` and `bench` take
     assert found.left_out["has parameters, whose values the log does not hold"] == 1
     assert found.left_out["has no condition on its columns"] == 1
     assert found.left_out["reads other tables"] >= 1
-    assert "5 queries of the log are on this table" in str(found)
-    assert len(table.logged_queries(duckdb_log=log).queries) == 4
+    assert "10 queries of the log are on this table" in str(found)
+    assert len(table.logged_queries(duckdb_log=log).queries) == 9
     with pytest.raises(InvalidOption, match=r"It reads .*flows.*log_name="):
         zskip.write(ROWS, tmp_path / "elsewhere", by="a").logged_queries(duckdb_log=log)
 
@@ -97,6 +111,52 @@ def test_what_is_no_log_is_refused(content: str | None, table: zskip.Table, tmp_
         table.logged_queries()
     with pytest.raises(UnreadableFile, match="event log"):
         table.logged_queries(spark_event_log=log if content else tmp_path / "nowhere")
+
+
+def test_a_log_that_is_cut_off_is_read_up_to_there(table: zskip.Table, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    logged(table, log)
+    whole, content = table.logged_queries(duckdb_log=log), log.read_bytes()
+    lines = content.rstrip(b"\n").rpartition(b"\n")
+    log.write_bytes(lines[0] + b"\n" + lines[2][:25])
+    cut = table.logged_queries(duckdb_log=log)
+    assert whole.queries[: len(cut)] == cut.queries
+    assert len(cut) >= len(whole) - 1
+    assert cut.left_out["is cut off or unreadable in the log"] == 1
+    log.write_bytes(content.replace(b"a = 11", b"a = 11 -- \xff"))
+    assert len(table.logged_queries(duckdb_log=log)) >= len(whole) - 1
+
+
+def test_a_workload_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "asked.sql").write_text("\ufeffa = 5;\nSELECT * FROM t WHERE a < 3", encoding="utf-8")
+    assert queries_of(tmp_path / "asked.sql") == ("a = 5", "SELECT * FROM t WHERE a < 3")
+
+
+def test_an_event_log_that_is_cut_off_is_read_up_to_there(table: zskip.Table, tmp_path: Path) -> None:
+    scan = {"Location": f"InMemoryFileIndex(1 paths)[file:{table.storage.local}]", "PushedFilters": "[EqualTo(a,5)]"}
+    event = {
+        "Event": "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
+        "sparkPlanInfo": {"metadata": scan, "children": []},
+    }
+    line = json.dumps(event) + "\n"
+    for name, write in [
+        ("log", Path.write_bytes),
+        ("log.gz", lambda path, data: path.write_bytes(gzip.compress(data))),
+    ]:
+        write(tmp_path / name, (line * 3 + json.dumps({**event, "sparkPlanInfo": None}) + "\n").encode())
+        assert len(table.logged_queries(spark_event_log=tmp_path / name)) == 3
+        write(tmp_path / name, (line * 3 + line[:90]).encode())
+        cut = table.logged_queries(spark_event_log=tmp_path / name)
+        assert (len(cut), dict(cut.left_out)) == (3, {"is cut off in the log": 1})
+        for broken in ("[1, 2]\n", line[:90] + "\n"):
+            write(tmp_path / name, (line + broken + line).encode())
+            with pytest.raises(UnreadableFile, match="line 2"):
+                table.logged_queries(spark_event_log=tmp_path / name)
+    gathered = gzip.compress(b"".join(line.replace("a,5", f"a,{number}").encode() for number in range(2000)))
+    (tmp_path / "log.gz").write_bytes(gathered[: len(gathered) // 2])
+    half = table.logged_queries(spark_event_log=tmp_path / "log.gz")
+    assert 100 < len(half) < 1900
+    assert half.left_out == {"is cut off in the log": 1}
 
 
 TYPED = Schema(

@@ -21,6 +21,7 @@ __all__ = [
     "TableQuery",
     "is_query",
     "named_tables",
+    "query_run_by",
     "relations_of",
     "relations_read",
     "shape",
@@ -29,7 +30,10 @@ __all__ = [
     "union",
 ]
 
-_STATEMENT = re.compile(r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.IGNORECASE | re.DOTALL)
+_BLANK = r"(?:[\s(]|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_STATEMENT = re.compile(_BLANK + r"(?:SELECT|WITH|FROM)\b", re.IGNORECASE | re.DOTALL)
+_WITH_A_QUERY = re.compile(_BLANK + r"(?:CREATE\b.*?\bTABLE|COPY\s*\(|INSERT)\b", re.IGNORECASE | re.DOTALL)
+_ANALYZED = re.compile(_BLANK + r"EXPLAIN\s+ANALYZE\s", re.IGNORECASE | re.DOTALL)
 
 
 class TableQuery(NamedTuple):
@@ -100,6 +104,25 @@ def _parse(text: str, dialect: str) -> exp.Expr:
 def is_query(text: str) -> bool:
     """Whether a text is a query, not a predicate or a statement of another kind."""
     return _STATEMENT.match(text) is not None
+
+
+def query_run_by(text: str) -> str | None:
+    """The query that a statement runs, in DuckDB's SQL; None for a statement that runs none.
+
+    >>> query_run_by("CREATE TABLE x AS SELECT a FROM t WHERE a = 5")
+    'SELECT a FROM t WHERE a = 5'
+    """
+    text = _ANALYZED.sub("", text, count=1)
+    if is_query(text):
+        return text
+    if not _WITH_A_QUERY.match(text):
+        return None
+    try:
+        statement = _parse(text, "duckdb")
+    except (sqlglot.errors.SqlglotError, SqlSyntaxError):
+        return None
+    query = statement.this if isinstance(statement, exp.Copy) else statement.args.get("expression")
+    return query.sql(dialect="duckdb") if isinstance(query, exp.Query) else None
 
 
 def _syntax_error(subject: str, error: sqlglot.errors.SqlglotError, text: str, dialect: str) -> SqlSyntaxError:

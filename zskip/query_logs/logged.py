@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zskip.binder import bind
-from zskip.binder.workload_sql import TableQuery, is_query, relations_of, relations_read, table_query
+from zskip.binder.workload_sql import TableQuery, query_run_by, relations_of, relations_read, table_query
 from zskip.errors import InvalidOption, SqlError, UnknownParameter
 from zskip.expr.sql_literals import identifier
 from zskip.option_checks import require_output
@@ -109,13 +109,14 @@ class Collector:
 
         ``refused``: whether the engine refuses the statement, so that it read nothing.
         """
-        if not is_query(statement):
+        read = query_run_by(statement)
+        if read is None:
             self.leave_out("no SELECT")
             return
         try:
-            if not self.reads_table(relations_read(statement, dialect="duckdb")):
+            if not self.reads_table(relations_read(read, dialect="duckdb")):
                 return
-            query = table_query(statement, self._schema, is_table=lambda table: self._is_read(relations_of(table)))
+            query = table_query(read, self._schema, is_table=lambda table: self._is_read(relations_of(table)))
             text = None if query is None else self._text(query)
         except UnknownParameter:
             self.leave_out("has parameters, whose values the log does not hold")
@@ -124,7 +125,7 @@ class Collector:
         else:
             if text is None:
                 self.leave_out("has no condition on its columns")
-            elif refused(statement):
+            elif refused(read):
                 self.leave_out("is refused by DuckDB, so that it reads nothing")
             else:
                 self._queries.append(text)

@@ -26,7 +26,7 @@ __all__ = ["from_spark_event_log"]
 
 _QUERY_START = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
 _ENVIRONMENT = "SparkListenerEnvironmentUpdate"
-_CODECS = {".zstd": "zstd", ".zst": "zstd"}
+_CODECS = {".zstd": "zstd", ".zst": "zstd", ".gz": "gzip"}
 _UNREADABLE = (".lz4", ".lzf", ".snappy")
 _HOW = "spark.eventLog.enabled and spark.eventLog.dir make Spark write one."
 
@@ -39,10 +39,12 @@ def from_spark_event_log(path: str | os.PathLike[str], schema: Schema, table: Ta
     collector = Collector(schema, table)
     zone = "UTC"
     for event in _events(Path(path)):
-        if event.get("Event") == _ENVIRONMENT:
+        if event is None:
+            collector.leave_out("is cut off in the log")
+        elif event.get("Event") == _ENVIRONMENT:
             zone = event.get("System Properties", {}).get("user.timezone") or "UTC"
-        elif event.get("Event") == _QUERY_START:
-            own = [scan for scan in _scans(event["sparkPlanInfo"]) if collector.reads_table(_paths(scan))]
+        elif event.get("Event") == _QUERY_START and isinstance(plan := event.get("sparkPlanInfo"), dict):
+            own = [scan for scan in _scans(plan) if collector.reads_table(_paths(scan))]
             query = union([read for scan in own if (read := _read(scan, schema, zone)) is not None])
             if query is not None:
                 collector.add_query(query)
@@ -89,29 +91,46 @@ def _column_names(read_schema: str) -> set[str]:
     return names - {""}
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
+def _events(path: Path) -> Iterator[dict[str, Any] | None]:
+    """The events of a log. None where a file ends within an event, because the application runs or was killed."""
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if _is_log(each))
     if not files:
         raise UnreadableFile(f'There is no event log of Spark at "{path}". {_HOW}')
     for file in files:
-        codec = _CODECS.get(file.suffix)
         if file.suffix in _UNREADABLE:
             raise UnreadableFile(
                 f'"{file}" is compressed by {file.suffix[1:]}, which only Spark reads. Write logs with '
                 "spark.eventLog.compression.codec=zstd, or with spark.eventLog.compress=false."
             )
-        with pa.input_stream(str(file), compression=codec) as stream:
-            try:
-                for line in io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8"):
-                    yield json.loads(line)
-            except (ValueError, OSError) as error:
-                if not _is_being_written(file):
-                    raise UnreadableFile(f'"{file}" is not an event log of Spark, or is cut off: {error}') from error
+        lines, read = _lines(file), 0
+        try:
+            for line in lines:
+                yield _event(line)
+                read += 1
+        except (ValueError, OSError) as error:
+            if not read or not _is_at_end(lines):
+                raise UnreadableFile(f'"{file}" is not an event log of Spark: line {read + 1}: {error}') from error
+            yield None
 
 
-def _is_being_written(file: Path) -> bool:
-    """Whether the application still runs, so that the last line may be incomplete."""
-    return file.name.endswith(".inprogress") or any(file.parent.glob("appstatus_*.inprogress"))
+def _lines(file: Path) -> Iterator[str]:
+    with pa.input_stream(str(file), compression=_CODECS.get(file.suffix)) as stream:
+        yield from io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", errors="replace")
+
+
+def _event(line: str) -> dict[str, Any]:
+    """Raises `ValueError` for a line that is no event."""
+    event = json.loads(line)
+    if not isinstance(event, dict):
+        raise ValueError(f"{line.strip()[:40]} is no event")
+    return event
+
+
+def _is_at_end(lines: Iterator[str]) -> bool:
+    try:
+        return next(lines, None) is None
+    except (ValueError, OSError):  # compressed, and cut off within a block
+        return True
 
 
 def _is_log(path: Path) -> bool:

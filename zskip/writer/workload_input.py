@@ -30,7 +30,7 @@ def queries_of(workload: Workload) -> tuple[str, ...]:
     """
     if isinstance(workload, os.PathLike) or _names_file(workload):
         try:
-            return split_statements(Path(workload).read_text(encoding="utf-8"))
+            return split_statements(Path(workload).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise UnreadableFile(
                 f'The file of queries "{os.fspath(workload)}" cannot be read: {error.strerror}.'
