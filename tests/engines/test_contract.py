@@ -322,6 +322,50 @@ def test_ibis_and_duckdb_expressions(table: zskip.Table) -> None:
     assert table.plan((column("a") >= constant(7)) & (column("d") == constant(DAY))).count() == 43
 
 
+def test_fields_of_structs_in_ibis(tmp_path: Path) -> None:
+    """`src.ip` was taken for the column `ip`."""
+    numbers = range(100)
+    rows = pa.table(
+        {
+            "n": numbers,
+            "ip": [number % 10 for number in numbers],
+            "src": [{"ip": number // 20, "geo": {"ip": number // 50, "x": {"y": number}}} for number in numbers],
+            "t0": [{"a": number // 5} for number in numbers],
+            "st": [{"a": number // 25} for number in numbers],
+        }
+    )
+    lake, con = zskip.write(rows, tmp_path / "t", by="n", files=10), ibis.duckdb.connect()
+    con.con.register("flows", rows)
+    bound = con.table("flows")
+    for flows in (bound, ibis.table(bound.schema(), name="t0"), ibis.memtable(rows)):
+        for condition, wanted in (
+            (flows.src.ip == 3, range(60, 80)),
+            (flows.src["ip"].isin([1, 4]) & (flows.ip == 1), [21, 31, 81, 91]),
+            (flows.src.geo.ip == 1, range(50, 100)),
+            (flows.src.geo.x.y < 5, range(5)),
+            (flows.t0.a == 3, range(15, 20)),
+            (flows.st.a == 3, range(75, 100)),
+        ):
+            assert lake.plan(condition).to_arrow()["n"].to_pylist() == list(wanted)
+
+
+def test_a_column_of_selected_rows_in_ibis_is_refused(table: zskip.Table) -> None:
+    """The condition alone would give, and delete, rows that the user had filtered out."""
+    bound = ibis.table(ibis.Schema.from_pyarrow(table.schema), name="any")
+    assert table.plan(bound.select(x=bound.a).x > 1990).count() == table.plan("a > 1990").count()
+    for condition in (
+        bound.filter(bound.a < 5).a > 3,
+        bound.drop_null(["s"]).a > 3,
+        bound.limit(5).a > 3,
+        bound.distinct().a > 3,
+        bound.a > bound.a.max(),
+        ibis.row_number() < 5,
+        bound.a == ibis.param("int64"),
+    ):
+        with pytest.raises(zskip.SqlError):
+            table.plan(condition)
+
+
 def test_what_has_no_certain_meaning_is_refused_in_a_plan_and_kept_in_a_scan(table: zskip.Table) -> None:
     arrow, frame = F("a") + F("i8") > 5, P("a").cum_sum() > 5
     for expression in (arrow & (F("a") < 3), frame & (P("a") < 3)):
