@@ -216,3 +216,22 @@ def test_a_layout_that_nothing_beats_is_kept() -> None:
     assert "zskip write" not in str(advice)
     today = random.permutation(4000) // 200
     assert not advisor.advise(rows, workload, files=20, total_rows=4000, today=today).keep
+
+
+def test_what_is_read_and_returned_at_least_is_that_of_the_rows() -> None:
+    """No NULL, so no file is read for it; a text that no row holds is not returned, though no layout skips it."""
+    rows = ROWS.append_column("text", pa.array([f"row {number}" for number in range(4000)]))
+    workload = ["a IS NULL", "text LIKE '%0abc%'", "text LIKE '%9'", "a = 5"]
+    advice = advisor.advise(
+        rows, workload, files=20, total_rows=4000, today=np.arange(4000) // 200, candidates=("linear",)
+    )
+    assert advice.today_queries is not None
+    assert advice.today_queries[:2] == (0, 1)
+    assert advice.candidates[0].queries[:2] == (0, 1)
+    assert advice.least_queries[:2] == (0, 0)
+    assert advice.least_queries[2] == pytest.approx(0.1, abs=0.02)
+
+
+def test_more_files_than_rows_are_refused() -> None:
+    with pytest.raises(InvalidOption, match="more than the 4,000 rows"):
+        advisor.advise(ROWS, WORKLOAD, files=10_000_000, total_rows=4000)

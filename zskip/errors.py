@@ -255,7 +255,7 @@ def nearest(name: str, candidates: Iterable[str], *, listed: bool = False) -> st
     pool = list(candidates)
     folded = {candidate.lower(): candidate for candidate in pool}
     # The comparison takes quadratic time, and the name may come from an untrusted user.
-    close = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), list(folded), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name[:_LONGEST_NAME].lower(), list(folded), n=1, cutoff=0.6 if listed else 0.5)
     if close:
         return f" Did you mean {in_quotes(folded[close[0]])}?"
     if listed or not pool:

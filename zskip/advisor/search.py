@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -67,6 +68,10 @@ def advise(
     if not workload:
         raise InvalidOption(
             "The workload has no query: give predicates or SELECT statements, separated by lines or `;`."
+        )
+    if files > max(total_rows, sample.num_rows):
+        raise InvalidOption(
+            f"files={files} is more than the {max(total_rows, sample.num_rows):,} rows: a file has a row."
         )
     schema = Schema(sample.schema)
     queries = random_subset(bound_queries(random_subset(workload, _MOST_QUERIES), schema), _MOST_QUERIES)
@@ -150,8 +155,17 @@ class _Trial:
     The queries and the codes of the columns are evaluated once for each half, and shared by all candidates.
     """
 
-    def __init__(self, order: NDArray[np.int64], fitting: Task, rows: pa.Table, scoring: Task, weigh: Weigh) -> None:
+    def __init__(
+        self,
+        order: NDArray[np.int64],
+        fitting: Task,
+        rows: pa.Table,
+        scoring: Task,
+        conditions: Sequence[str],
+        weigh: Weigh,
+    ) -> None:
         self._order, self._fitting, self._rows, self._scoring = order, fitting, rows, scoring
+        self._conditions = conditions
         weights = scoring.widths.weights
         self.weights: Floats = weights if weigh == "bytes" else np.full(len(weights), 1 / len(weights))
 
@@ -181,7 +195,8 @@ class _Trial:
             )
             for rows, most in ((fitting, _MOST_FITTED), (scoring, None))
         ]
-        return _Trial(parts[1], tasks[0], scoring, tasks[1], weigh)
+        conditions = [each.query.condition for each in queries]
+        return _Trial(parts[1], tasks[0], scoring, tasks[1], conditions, weigh)
 
     def fitted(self, layout: str, by: Sequence[str]) -> Assignment:
         """A layout of the first half, clustered by these columns."""
@@ -202,7 +217,18 @@ class _Trial:
     def least(self) -> Floats:
         """The share of bytes that each query returns."""
         rows = self._scoring.sample.rows
-        return query_bytes(self._scoring, np.arange(rows), rows, similar=False)
+        least = query_bytes(self._scoring, np.arange(rows), rows, similar=False)
+        with duckdb.connect(config={"enable_external_access": False}) as session:
+            session.register("sampled", self._rows)
+            for number, condition in enumerate(self._conditions):
+                try:
+                    found = session.sql(f"SELECT ({condition}\n) IS TRUE AS holds FROM sampled").to_arrow_table()
+                except duckdb.Error:
+                    continue  # such a condition is only bounded, by the values of each row
+                unit = found["holds"].to_numpy().astype(np.int64)
+                read = self._scoring.widths.by_query(unit, 2)[number]
+                least[number] = read[1] / max(read.sum(), 1e-300)
+        return least
 
 
 def _tried(

@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         discard(sys.stdout)
         return 0
     except KeyboardInterrupt:
-        complain("interrupted; nothing was committed after this point")
+        complain("interrupted")
         return 130
     except InvalidOption as error:
         if given.traceback:

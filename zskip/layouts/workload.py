@@ -68,7 +68,8 @@ class Queries:
             paths = columns(node)
             if len(paths) == 1 and (column := number.get(next(iter(paths)))) is not None:
                 matches = _matches(sample, column, replace(predicate, tree=node, parts=()))
-                if matches[0] or matches.all():
+                matches[0] &= bool((sample.codes[column] == 0).any())
+                if matches[0] or matches[1:].all():
                     return True  # a NULL may match, and boxes do not record NULL
                 matches_of[column].append(matches)
                 return _Test(column, len(matches_of[column]) - 1)
