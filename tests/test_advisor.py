@@ -235,3 +235,4 @@ def test_what_is_read_and_returned_at_least_is_that_of_the_rows() -> None:
 def test_more_files_than_rows_are_refused() -> None:
     with pytest.raises(InvalidOption, match="more than the 4,000 rows"):
         advisor.advise(ROWS, WORKLOAD, files=10_000_000, total_rows=4000)
+    assert zskip.advise(ROWS.slice(0, 50), ["a = 7"]).files == 50

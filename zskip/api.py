@@ -366,7 +366,7 @@ def advise(
     return advisor.advise(
         found,
         queries,
-        files=files or _ADVISED_FILES,
+        files=files or min(_ADVISED_FILES, total),
         total_rows=total,
         weigh=weigh,
         read_seconds=time.perf_counter() - started,

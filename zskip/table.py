@@ -563,7 +563,7 @@ class Table:
         return advisor.advise(
             rows,
             queries,
-            files=files or max(count, 1),
+            files=files or max(min(count, total), 1),
             total_rows=total,
             today=today,
             weigh=weigh,
