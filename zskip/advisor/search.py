@@ -69,10 +69,9 @@ def advise(
         raise InvalidOption(
             "The workload has no query: give predicates or SELECT statements, separated by lines or `;`."
         )
-    if files > max(total_rows, sample.num_rows):
-        raise InvalidOption(
-            f"files={files} is more than the {max(total_rows, sample.num_rows):,} rows: a file has a row."
-        )
+    rows = max(total_rows, sample.num_rows)
+    if files > rows:
+        raise InvalidOption(f"files={files:,} is more than the {rows:,} rows: a file holds at least one.")
     schema = Schema(sample.schema)
     queries = random_subset(bound_queries(random_subset(workload, _MOST_QUERIES), schema), _MOST_QUERIES)
     columns = _filtered_columns(queries, schema)[:_MOST_COLUMNS]
