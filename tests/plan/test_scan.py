@@ -56,6 +56,11 @@ def test_a_pickled_scan_is_the_same_value(table: zskip.Table) -> None:
     assert repr(again) == f"<Scan of {table.uri}, version 1: a < 150 AND s <> 'x3': 2 files>"
 
 
+def test_a_plan_says_what_to_send_instead(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="Send its `scan`"):
+        pickle.dumps(zskip.write(pa.table({"a": [1]}), tmp_path / "t", by="a").plan())
+
+
 def test_a_store_goes_along_by_its_address_and_options() -> None:
     rows = pa.table({"a": range(100)})
     scan = zskip.write(rows, "memory://scan-test/t", by="a", files=4).plan("a = 42").scan

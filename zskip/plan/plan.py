@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import pyarrow as pa
 
@@ -92,6 +92,9 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self._survivors)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A Plan cannot be pickled. Send its `scan` instead: it reads the same rows on any machine.")
 
     def __repr__(self) -> str:
         which = "every row" if self.predicate is None else str(self.predicate)
