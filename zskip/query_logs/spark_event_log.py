@@ -42,9 +42,9 @@ def from_spark_event_log(path: str | os.PathLike[str], schema: Schema, table: Ta
         if event is None:
             collector.leave_out("is cut off in the log")
         elif event.get("Event") == _ENVIRONMENT:
-            zone = event.get("System Properties", {}).get("user.timezone") or "UTC"
-        elif event.get("Event") == _QUERY_START and isinstance(plan := event.get("sparkPlanInfo"), dict):
-            own = [scan for scan in _scans(plan) if collector.reads_table(_paths(scan))]
+            zone = (event.get("System Properties") or {}).get("user.timezone") or "UTC"
+        elif event.get("Event") == _QUERY_START:
+            own = [scan for scan in _scans(event.get("sparkPlanInfo")) if collector.reads_table(_paths(scan))]
             query = union([read for scan in own if (read := _read(scan, schema, zone)) is not None])
             if query is not None:
                 collector.add_query(query)
@@ -65,12 +65,14 @@ def _read(scan: Mapping[str, str], schema: Schema, zone: str) -> TableQuery | No
     return TableQuery(condition, frozenset(leaf.path for leaf in schema if leaf.parts[0].lower() in names))
 
 
-def _scans(node: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
-    """The metadata of each file scan in a plan."""
-    metadata = node.get("metadata") or {}
-    if "Location" in metadata:
+def _scans(node: Any) -> Iterator[Mapping[str, str]]:
+    """The metadata of each file scan in a plan. What has another form is no scan."""
+    if not isinstance(node, dict):
+        return
+    metadata, children = node.get("metadata"), node.get("children")
+    if isinstance(metadata, dict) and isinstance(metadata.get("Location"), str):
         yield metadata
-    for child in node.get("children") or ():
+    for child in children if isinstance(children, list) else ():
         yield from _scans(child)
 
 
@@ -115,7 +117,7 @@ def _events(path: Path) -> Iterator[dict[str, Any] | None]:
 
 def _lines(file: Path) -> Iterator[str]:
     with pa.input_stream(str(file), compression=_CODECS.get(file.suffix)) as stream:
-        yield from io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", errors="replace")
+        yield from io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", errors="replace")
 
 
 def _event(line: str) -> dict[str, Any]:
