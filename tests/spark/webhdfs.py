@@ -63,6 +63,7 @@ def webhdfs(folder: Path) -> Iterator[WebHdfs]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer leaves as one packet: the second would wait 40 ms for the client to acknowledge the first
     server: WebHdfs
 
     def do_GET(self) -> None:
