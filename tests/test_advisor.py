@@ -170,6 +170,7 @@ def test_of_many_queries_no_kind_is_missed():
     queries = [f"{column} = {number}" for number in range(400) for column in "abcabc"]
     advice = advisor.advise(ROWS, queries, files=4, total_rows=4000, candidates=("tiles",))
     assert len(advice.queries) == 1000
+    assert "advice for 1,000 of the workload's 2,400 queries, selected at random" in str(advice)
     assert sorted(group.condition for group in advice.groups) == ["a = ?", "b = ?", "c = ?"]
     fitted = layouts.fit(ROWS, None, layout="tree", files=8, workload=queries, total_rows=4000)
     assert sorted(fitted.columns) == ["a", "b", "c"]

@@ -34,6 +34,11 @@ CALLS: dict[str, tuple[str, Callable[[zskip.Table, Path], Any], str]] = {
         lambda _, folder: zskip.open(made(folder / "metadata" / "v1.metadata.json")),
         r"zskip\[iceberg\]",
     ),
+    "an Iceberg table to lay out": (
+        "pyiceberg",
+        lambda _, folder: zskip.cluster(made(folder / "metadata" / "v1.metadata.json"), by="x", files=2),
+        r"zskip\[iceberg\]",
+    ),
     "a profile": ("boto3", lambda *_: zskip.open("s3://b/t", storage_options={"profile": "p"}), "pip install boto3"),
 }
 

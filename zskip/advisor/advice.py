@@ -42,7 +42,8 @@ class Advice:
     the command line that writes it; ``bench_command``: the command line that measures the gain afterwards ·
     ``sketches``: sketches that would serve look-ups better than the layout, and their cost · ``sketched``: the
     candidate that reads the least if sketches serve the look-ups, if that is much less; ``sketched_command``: the
-    command line that writes both.
+    command line that writes both · ``selected_from``: the number of queries in the workload, if ``queries`` is a random
+    selection of them.
     """
 
     queries: tuple[str, ...]
@@ -61,6 +62,7 @@ class Advice:
     sketches: tuple[SketchAdvice, ...] = ()
     sketched: Candidate | None = None
     sketched_command: str | None = None
+    selected_from: int | None = None
 
     @property
     def harmless(self) -> Candidate | None:
@@ -90,6 +92,9 @@ class Advice:
             lines.append(f"{'today':9} {self.today:7.2%}")
         lines.append(f"{'limit':9} {self.least:7.2%}  what the queries return")
         lines += ["", *self._by_group(), ""]
+        if self.selected_from is not None:
+            selected = f"{len(self.queries):,} of the workload's {self.selected_from:,} queries"
+            lines += [f"This is the advice for {selected}, selected at random.", ""]
         if self.keep:
             lines.append("Keep the layout of today: no candidate reads noticeably less.")
         else:

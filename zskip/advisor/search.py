@@ -63,15 +63,8 @@ def advise(
 
     Of more than 1,000 queries a random selection is used. Raises `InvalidOption`, `SqlError`.
     """
-    if weigh not in ("bytes", "queries"):
-        raise InvalidOption(f'weigh= is "bytes" or "queries", not {weigh!r}.')
-    if not workload:
-        raise InvalidOption(
-            "The workload has no query: give predicates or SELECT statements, separated by lines or `;`."
-        )
     rows = max(total_rows, sample.num_rows)
-    if files > rows:
-        raise InvalidOption(f"files={files:,} is more than the {rows:,} rows: a file holds at least one.")
+    _require_valid(workload, weigh, files, rows)
     schema = Schema(sample.schema)
     queries = random_subset(bound_queries(random_subset(workload, _MOST_QUERIES), schema), _MOST_QUERIES)
     columns = _filtered_columns(queries, schema)[:_MOST_COLUMNS]
@@ -79,13 +72,8 @@ def advise(
         raise InvalidOption("No query of the workload filters on a column of the table that can be ordered.")
     trial = _Trial.of(sample, queries, columns, files=files, total_rows=total_rows, weigh=weigh)
     conditions = [each.query.condition for each in queries]
-    rows = max(total_rows, sample.num_rows)
     by_sketch = np.array(reads_with_values(sample, conditions, files, rows))
-    pools = [(columns, np.ones(len(queries)))]
-    if (by_sketch < 1).any():
-        unserved = _filtered_columns([each for each, read in zip(queries, by_sketch, strict=True) if read >= 1], schema)
-        pools.append(([column for column in columns if column in unserved], by_sketch))
-    found = list(_tried(trial, pools, candidates, progress))
+    found = list(_tried(trial, _pools(queries, columns, by_sketch, schema), candidates, progress))
     now = None if today is None else trial.read(np.unique(trial.held_out(today), return_inverse=True)[1])
     least = trial.least()
     ranked = sorted(found, key=lambda each: (each[0].read, len(each[0].by)))
@@ -117,7 +105,30 @@ def advise(
         sketches,
         sketched,
         None if sketched is None else _commands(sketched, files, sketches, *names, version, is_table)[0],
+        len(workload) if len(workload) > _MOST_QUERIES else None,
     )
+
+
+def _require_valid(workload: Sequence[str], weigh: str, files: int, rows: int) -> None:
+    if weigh not in ("bytes", "queries"):
+        raise InvalidOption(f'weigh= is "bytes" or "queries", not {weigh!r}.')
+    if not workload:
+        raise InvalidOption(
+            "The workload has no query: give predicates or SELECT statements, separated by lines or `;`."
+        )
+    if files > rows:
+        raise InvalidOption(f"files={files:,} is more than the {rows:,} rows: a file holds at least one.")
+
+
+def _pools(
+    queries: Sequence[BoundQuery], columns: Sequence[str], by_sketch: Floats, schema: Schema
+) -> list[tuple[Sequence[str], Floats]]:
+    """The columns to choose from, as `_tried` takes them: all, and those of the queries that no sketch serves."""
+    pools: list[tuple[Sequence[str], Floats]] = [(columns, np.ones(len(queries)))]
+    if (by_sketch < 1).any():
+        unserved = _filtered_columns([each for each, read in zip(queries, by_sketch, strict=True) if read >= 1], schema)
+        pools.append(([column for column in columns if column in unserved], by_sketch))
+    return pools
 
 
 def _commands(

@@ -37,9 +37,8 @@ def cache_of(source: Source, deep: bool) -> LocalStorage:
     try:
         from platformdirs import user_cache_path
     except ImportError as error:
-        raise MissingDependency(
-            f'Tables of other formats need platformdirs: pip install "zskip[{source.format}]"'
-        ) from error
+        name = source.format
+        raise MissingDependency(f'{name.title()} tables need platformdirs: pip install "zskip[{name}]"') from error
     root = user_cache_path("zskip") / "sources"
     identities = f"{source.home.identity} {source.storage.identity}"
     key = f"{_CACHE_VERSION} {source.format} {identities} {source.fixed!r} {deep}"

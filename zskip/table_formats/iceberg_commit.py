@@ -30,9 +30,9 @@ _ATTEMPTS = 5
 
 def require_replaceable(source: IcebergSource) -> Table:
     """The table, opened for commits. Raises `UnsupportedFormat` unless it is the newest state of a catalog's table."""
+    table = source.opened()
     from pyiceberg.table import StaticTable
 
-    table = source.opened()
     if isinstance(table, StaticTable) or source.fixed is not None:
         raise UnsupportedFormat(
             f"The Iceberg table at {source.metadata} can only be laid out through its catalog: give the newest table "
