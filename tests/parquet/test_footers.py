@@ -1,4 +1,4 @@
-"""Footers: what is read of them is what other readers see, and never more than may be believed."""
+"""Footers: the statistics are those that other readers see, and only those that can be trusted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import zskip
 from zskip import tablelog
 from zskip.errors import CorruptFile, SchemaMismatch
-from zskip.parquet import batch_footers, footer_reads, footers, from_rows, thrift
+from zskip.parquet import batch_footers, footer_reads, footers, from_rows, parsed_footers, thrift
 from zskip.schema import Schema
 from zskip.stats import DataFiles
 from zskip.storage import open_storage
@@ -68,9 +68,9 @@ def read(folder: Path, **options: object) -> tuple[Schema, DataFiles]:
     return footers.read(storage, storage.list("", hidden=False).path.to_pylist(), **options)  # type: ignore[arg-type]
 
 
-def parsed(pieces: list[bytes]) -> tuple[list[thrift.Footers], list[tuple[int, str]]]:
+def parsed(pieces: list[bytes]) -> tuple[list[parsed_footers.Footers], list[tuple[int, str]]]:
     data, ends = batch_footers.joined(pieces)
-    return thrift.parse(data, ends - [len(piece) for piece in pieces], ends)
+    return parsed_footers.parse(data, ends - [len(piece) for piece in pieces], ends)
 
 
 def as_numbers(values: pa.Array) -> pa.Array:
@@ -207,7 +207,7 @@ def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
     def watched(*laid: np.ndarray) -> object:
         nonlocal most
         most = max(most, sum(one() is not None for one in alive))
-        found = thrift.parse(*laid)
+        found = parsed_footers.parse(*laid)
         alive.extend({id(group.data): weakref.ref(group.data) for group in found[0]}.values())
         return found
 
@@ -222,7 +222,7 @@ def test_blocks_of_any_size_tell_the_same_and_let_their_footers_go(
     assert most == 0
 
 
-def test_lockstep_agrees_with_a_single_trace(tmp_path: Path) -> None:
+def test_parsing_together_agrees_with_parsing_one_by_one(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     found = []
     for number in range(40):
@@ -241,7 +241,7 @@ def test_lockstep_agrees_with_a_single_trace(tmp_path: Path) -> None:
             per = int(group.row_groups[place])
             for column in range(2):
                 one, many = single.slots(column), group.slots(column)
-                for name in thrift.SLOTS:
+                for name in parsed_footers.SLOTS:
                     start = starts[number] if name.endswith("_at") else 0
                     told = many[name][place * per : place * per + per]
                     assert (np.where(told >= 0, told - start, told) == one[name]).all(), name
@@ -305,7 +305,7 @@ def test_a_column_of_another_case_is_not_taken_for_a_missing_one(tmp_path: Path)
 def test_files_that_spell_a_column_differently_are_not_taken_for_a_table(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "s": [{"x": 1}]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"id": [2], "s": [{"X": 2}]}), tmp_path / "b.parquet")
-    with pytest.raises(SchemaMismatch, match=r'"s\.x" and others call it "s\.X"'):
+    with pytest.raises(SchemaMismatch, match=r'"s\.x" in some files and "s\.X" in others'):
         read(tmp_path)
     pq.write_table(pa.table({"id": [2], "ID": [2]}), tmp_path / "b.parquet")
     schema, _ = read(tmp_path)  # one file that has both means two
@@ -460,7 +460,7 @@ def footers_of_many(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_only_footers_of_a_shape_are_followed_side_by_side(footers_of_many: list[bytes], data: st.DataObject) -> None:
+def test_only_footers_of_the_shape_are_parsed_by_it(footers_of_many: list[bytes], data: st.DataObject) -> None:
     """Of any writer's footers, changed at any bit, those are good that have the shape, with their own numbers."""
     chosen = data.draw(st.lists(st.sampled_from(footers_of_many), min_size=1, max_size=12))
     made = []
@@ -482,7 +482,7 @@ def test_only_footers_of_a_shape_are_followed_side_by_side(footers_of_many: list
             continue
         assert good[number] == (own.steps == shape.steps), number
         if good[number]:
-            assert kept[:, place].tolist() == thrift._alone(own, starts[number])[:, 0].tolist()
+            assert kept[:, place].tolist() == parsed_footers._kept_of_traced(own, starts[number])[:, 0].tolist()
             place += 1
     assert place == kept.shape[1]
 

@@ -134,7 +134,7 @@ def test_bounds_that_readers_understand_differently_are_not_kept(name: str) -> N
     "name", ["cut_by_polars", "cut_by_delta", "cut_by_duckdb", "cut_and_rounded_up", "decimal_fixed"]
 )
 def test_trust_is_not_mistrust(name: str) -> None:
-    """Bounds that may be believed are believed: the file is skipped for what is beyond them."""
+    """Trusted bounds skip the file for values beyond them."""
     schema, statistics, rows = indexed(name)
     column = rows.schema.names[0]
     beyond = "1000" if t.is_decimal(rows.schema.field(0).type) else "'zz'"
@@ -191,8 +191,8 @@ def test_bounds_of_uuids_are_those_of_writers_that_compare_unsigned(monkeypatch:
 
 
 def trust_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trust, "doubt", lambda *_: None)
-    patch.setattr(trust, "believed", lambda statistics, *_: statistics)
+    patch.setattr(trust, "reason_to_distrust", lambda *_: None)
+    patch.setattr(trust, "trusted", lambda statistics, *_: statistics)
 
 
 def silence_is_null(patch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from zskip.errors import (
     UnsupportedFormat,
 )
 from zskip.parquet import footers
-from zskip.parquet.trust import Writer, doubt, writer
+from zskip.parquet.trust import Writer, reason_to_distrust, writer
 from zskip.schema import Column
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
@@ -244,7 +244,7 @@ def judge(origin: Writer, column: Column, physical: str, known: ColumnStatistics
     """A finding about a column's bounds and the advice; two empty texts if the bounds are good."""
     if not column.orderable:
         return f"{column.type} has no order", "filter on a column beside it, or on a field inside it"
-    reason = doubt(origin, column.path, column.type, physical)
+    reason = reason_to_distrust(origin, column.path, column.type, physical)
     if reason is not None:
         if physical == "INT96":
             return reason, f"have the writer use TIMESTAMP_MICROS (spark.sql.parquet.outputTimestampType), or: {DEEP}"

@@ -1,4 +1,7 @@
 """Read Parquet files of any writer: their footers and types, and which of their statistics can be trusted.
 
-``footers``: statistics of thousands of files, of which ``trust`` says what holds · ``from_rows``: what footers lack.
+``footers``: the statistics of thousands of files · ``footer_reads``: reads the ends of files · ``parsed_footers``,
+``thrift``, ``batch_footers``: parse footers · ``plain_decoder``: decodes bounds · ``trust``: which statistics can be
+trusted, by their writer · ``hive_columns``: the statistics of partition columns · ``united_schema``: the schema of all
+files · ``arrow_differences``: types that Arrow reads as others · ``from_rows``: statistics that footers lack
 """

@@ -1,4 +1,4 @@
-"""Parquet types that Arrow reads as another type, whose order, equality or range differs."""
+"""Parquet types that Arrow reads as types with another order, equality or range."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["open_parquet", "with_parquet_types"]
 
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
-    """Open a Parquet file; its INT96 timestamps are read as microseconds, as DuckDB and Spark do.
+    """Open a Parquet file, with INT96 timestamps as microseconds, as in DuckDB and Spark.
 
-    Arrow's own choice is nanoseconds, which wrap around outside the years 1677 to 2262: 9999-12-31 becomes 1816-03-30.
+    Arrow's default is nanoseconds, which wrap around outside the years 1677 to 2262: 9999-12-31 becomes 1816-03-30.
     """
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **options)
 
 
 def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
-    """A file's Arrow schema with the types that Parquet means; ``file`` is its `pyarrow.parquet.FileMetaData`.
+    """A file's Arrow schema, corrected to the file's Parquet types. ``file``: its `pyarrow.parquet.FileMetaData`.
 
-    Arrow reads intervals as bytes, and times with a zone as times without one. Its own older writers mark every time
-    as one with a zone; in their files the Arrow schema in the footer is right.
+    Arrow reads intervals as bytes, and times with a zone as times without one. Its older writers mark every time as
+    one with a zone; in their files the Arrow schema in the footer is right.
     """
     arrow_wrote = b"ARROW:schema" in (file.metadata or {})
     columns = (file.schema.column(number) for number in range(len(file.schema.names)))
-    types = {column.path: type for column in columns if (type := _lacking(column, arrow_wrote)) is not None}
+    types = {column.path: type for column in columns if (type := _misread_type(column, arrow_wrote)) is not None}
 
     def corrected(field: pa.Field, path: str) -> pa.Field:
         if path in types:
@@ -42,8 +42,8 @@ def with_parquet_types(schema: pa.Schema, file: Any) -> pa.Schema:
     return pa.schema([corrected(field, field.name) for field in schema], schema.metadata) if types else schema
 
 
-def _lacking(column: Any, arrow_wrote: bool) -> pa.DataType | None:
-    """The type of a `pyarrow.parquet.ColumnSchema` that Arrow reads as another type; None for all others."""
+def _misread_type(column: Any, arrow_wrote: bool) -> pa.DataType | None:
+    """The true type of a `pyarrow.parquet.ColumnSchema` that Arrow reads as another type; None for all others."""
     if column.converted_type == "INTERVAL":
         return pa.month_day_nano_interval()
     if column.logical_type.type == "TIME" and not arrow_wrote:

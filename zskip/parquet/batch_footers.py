@@ -5,7 +5,7 @@ with those of one example: where the literals are equal and all numbers have the
 offset as in the example. This holds for most footers of one writer. The remaining ones are compared with another
 example, a few times; what is left then is parsed step by step, which decides whether a footer has the shape.
 
-A step is the bytes of a literal, or ``("number", place)``: a varint, or ``("text", place)``: a varint and as many
+A step is the bytes of a literal, or ``("number", place)``, a varint, or ``("text", place)``, a varint and that many
 bytes. ``place``: the row of the result for the number, or for the text's offset and length; -1 discards it.
 """
 
@@ -23,15 +23,15 @@ Step = bytes | tuple[str, int]
 _LONGEST_VARINT, _FARTHEST = 10, 1024
 _LONGEST_WORD, _USUAL_VARINT = 8, 2
 _ALL = np.uint64((1 << 64) - 1)
-_SHORT = 3  # of a literal: numbers behind it mostly end within the same eight bytes
-_PART_BYTES = 128  # of a part, about: so many bytes of each footer are compared at once
-_LAYOUTS, _COMMON = 4, 8  # of a part: so many are tried, while each fits one in so many footers
+_SHORT = 3  # bytes of a literal that is parsed together with the number after it, as one word of eight bytes
+_PART_BYTES = 128  # approximate length of a part, of which the bytes are compared at once
+_LAYOUTS, _COMMON = 4, 8  # examples to try for a part, as long as each fits one in so many footers
 
 
 def joined(pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """The pieces one after another, as `follow` takes them, and where in them each one ends."""
+    """The concatenated pieces with padding, as `follow` requires them, and the offset at which each piece ends."""
     lengths = np.array([len(piece) for piece in pieces], np.int64)
-    # As many zeros behind them as `follow` may go on for before it sees that it has left the last one.
+    # `follow` may read beyond the last piece before it notices that the piece has another shape.
     padding = bytes(2 * _FARTHEST + int(lengths.max(initial=0)) + 2 * _LONGEST_VARINT)
     return np.frombuffer(b"".join([*pieces, padding]), np.uint8), np.cumsum(lengths)
 
@@ -39,9 +39,9 @@ def joined(pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 def follow(
     steps: Sequence[Step], places: int, data: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which footers have the shape, and what is kept of those: one row a place, one column a footer.
+    """Whether each footer has the shape, and the values of those that have it: an array (places, footers).
 
-    ``data`` holds all footers, and behind them what `joined` puts there; offsets count in it.
+    ``data``: all footers, from `joined` · ``starts``, ``ends``: the offsets of each footer
     """
     kept = np.zeros((places, len(starts)), np.int64)
     rows = np.arange(len(starts))
@@ -49,29 +49,29 @@ def follow(
     for part in _parts(steps):
         if not len(rows):
             break
-        found = _walked(part, data, at, ends, _LAYOUTS)
+        found = _parsed(part, data, at, ends, _LAYOUTS)
         for place, values in found.kept.items():
             kept[place] = values
         at = found.at
-        # A footer of another shape leads anywhere: it is left behind before it leads out of the data.
-        if not found.fine.all():
-            rows, at, ends, kept = rows[found.fine], at[found.fine], ends[found.fine], kept[:, found.fine]
+        # A footer of another shape has meaningless offsets. It is dropped before they exceed the data.
+        if not found.fits.all():
+            rows, at, ends, kept = rows[found.fits], at[found.fits], ends[found.fits], kept[:, found.fits]
     good = np.zeros(len(starts), bool)
     good[rows] = True
     return good, kept
 
 
 @dataclass(slots=True)
-class _Walked:
-    """Where footers go on behind a part, whether they may have its shape, and what is kept of it, by place."""
+class _Parsed:
+    """The result of a part: the offset after it, whether each footer may have the shape, and values by place."""
 
     at: np.ndarray
-    fine: np.ndarray
+    fits: np.ndarray
     kept: dict[int, np.ndarray]
 
 
 def _parts(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """The steps in parts that end behind a text, or where they have grown long."""
+    """The steps in parts, which end after a text or when they are long."""
     part: list[Step] = []
     size = 0
     for step in steps:
@@ -92,66 +92,67 @@ def _parts(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield part
 
 
-def _walked(part: list[Step], data: np.ndarray, at: np.ndarray, ends: np.ndarray, layouts: int) -> _Walked:
-    """All footers over one part: side by side those that lie as the first one does, the others by themselves."""
+def _parsed(part: list[Step], data: np.ndarray, at: np.ndarray, ends: np.ndarray, layouts: int) -> _Parsed:
+    """Parse one part of all footers: those with the layout of the first one together, then the others."""
     layout = _Layout.of(part, data, int(at[0])) if layouts else None
     if layout is None:
         return _singly(part, data, at, ends)
-    found, rest = layout.over(data, at)
+    found, rest = layout.parse(data, at)
     if len(rest):
         fits = len(at) - len(rest)
-        others = _walked(part, data, at[rest], ends[rest], layouts - 1 if fits * _COMMON >= len(at) else 0)
+        others = _parsed(part, data, at[rest], ends[rest], layouts - 1 if fits * _COMMON >= len(at) else 0)
         found.at[rest] = others.at
-        found.fine[rest] = others.fine
+        found.fits[rest] = others.fits
         for place, values in others.kept.items():
             found.kept[place][rest] = values
-    found.fine &= (found.at >= at) & (found.at <= ends)
+    found.fits &= (found.at >= at) & (found.at <= ends)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How one footer encodes a part: what to compare the others with, and where its numbers are.
+    """The encoding of a part in one footer: the bytes that others must share, and the positions of numbers.
 
-    ``expected``: words of eight bytes; ``counts``: the bits of them that count, which are all of a literal's, and of a
-    number's bytes the top ones, which tell its length. ``numbers``: kind, place, first byte, bytes.
+    ``expected``: words of eight bytes · ``mask``: the bits to compare: all bits of literals, and the top bit of each
+    byte of a number, by which its length is encoded · ``exact``: whether all bits are compared · ``numbers``: the kind,
+    place, first byte and length of each · ``length``: that of the part, without the bytes of a last text
     """
 
     expected: np.ndarray
-    counts: np.ndarray
+    mask: np.ndarray
     exact: bool
     numbers: list[tuple[str, int, int, int]]
     length: int
 
     @classmethod
     def of(cls, part: list[Step], data: np.ndarray, at: int) -> _Layout | None:
-        """The layout of the footer that continues at an offset; None where a number is too long for one word."""
-        expected, counts = bytearray(), bytearray()
+        """The layout of the part at an offset; None if a number is too long for one word."""
+        expected, mask = bytearray(), bytearray()
         numbers = []
         for step in part:
             start = len(expected)
             if isinstance(step, bytes):
                 expected += step
-                counts += b"\xff" * len(step)
+                mask += b"\xff" * len(step)
                 continue
             tops = data[at + start : at + start + _LONGEST_WORD] & 0x80
             length = int(tops.argmin()) + 1
             if tops[length - 1]:
                 return None
             expected += tops[:length].tobytes()
-            counts += b"\x80" * length
+            mask += b"\x80" * length
             numbers.append((*step, start, length))
         padding = bytes(-len(expected) % 8)
-        words, bits = (np.frombuffer(bytes(of) + padding, "<u8") for of in (expected, counts))
+        words, bits = (np.frombuffer(bytes(of) + padding, "<u8") for of in (expected, mask))
         return cls(words, bits, bool((bits == _ALL).all()), numbers, len(expected))
 
-    def over(self, data: np.ndarray, at: np.ndarray) -> tuple[_Walked, np.ndarray]:
-        """The footers over the part, and the numbers of those with another layout, which are left undecoded."""
+    def parse(self, data: np.ndarray, at: np.ndarray) -> tuple[_Parsed, np.ndarray]:
+        """Parse the part of all footers but those with another layout, whose positions are returned too."""
         size = 8 * len(self.expected)
         pieces = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))[at]
         words = pieces.view("<u8").reshape(len(at), len(self.expected))
         octets = pieces.view(np.uint8).reshape(len(at), size)
-        differing = (words if self.exact else words & self.counts) != self.expected
+        differing = (words if self.exact else words & self.mask) != self.expected
         wrong = differing.any(axis=1) if differing.any() else np.zeros(len(at), bool)
         after = at + self.length
         kept = {}
@@ -167,16 +168,16 @@ class _Layout:
                 if place >= 0:
                     kept[place], kept[place + 1] = after, value
                 after = after + value
-        return _Walked(after, ~wrong, kept), np.flatnonzero(wrong)
+        return _Parsed(after, ~wrong, kept), np.flatnonzero(wrong)
 
 
-def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> _Walked:
-    """The same step by step, for footers whose numbers have any lengths."""
+def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> _Parsed:
+    """Parse a part step by step, for footers with numbers of any lengths."""
     at = starts.copy()
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from each place on
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from each offset on
     kept: dict[int, np.ndarray] = {}
     wrong = np.zeros(len(starts), np.uint64)
-    before = b""  # a short literal before a number: one word of eight bytes holds both
+    before = b""  # a short literal, which is parsed together with the number after it
     for step, following in zip(part, [*part[1:], b""], strict=True):
         if isinstance(step, bytes):
             if len(step) <= _SHORT and not isinstance(following, bytes):
@@ -196,7 +197,7 @@ def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.nda
             value, length = _varints(word, data, at, len(before))
         at += length
         if int(length.max()) == len(before) + _LONGEST_VARINT:
-            wrong |= data[at - 1] >= 0x80  # a varint that continues beyond its longest form
+            wrong |= data[at - 1] >= 0x80  # a varint with too many bytes
         if value is not None and kind == "number":
             kept[place] = _zigzag(value)
         elif value is not None:
@@ -204,7 +205,7 @@ def _singly(part: list[Step], data: np.ndarray, starts: np.ndarray, ends: np.nda
                 kept[place], kept[place + 1] = at.copy(), value
             at += value
         before = b""
-    return _Walked(at, (wrong == 0) & (at >= starts) & (at <= ends), kept)
+    return _Parsed(at, (wrong == 0) & (at >= starts) & (at <= ends), kept)
 
 
 def _zigzag(value: np.ndarray) -> np.ndarray:
@@ -214,7 +215,7 @@ def _zigzag(value: np.ndarray) -> np.ndarray:
 
 
 def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
-    """Not zero where the first of eight bytes are not these."""
+    """Nonzero where the first bytes of a word are not these."""
     found = word ^ np.uint64(int.from_bytes(piece, "little"))
     if len(piece) < 8:
         found &= np.uint64((1 << 8 * len(piece)) - 1)
@@ -222,11 +223,11 @@ def _differing(word: np.ndarray, piece: bytes) -> np.ndarray:
 
 
 def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """The varints that begin ``before`` bytes after some offsets, and how many bytes after these each ends.
+    """The varints that begin ``before`` bytes after some offsets, and the distances from the offsets to their ends.
 
-    ``word``: the eight bytes from each place on.
+    ``word``: the eight bytes from each offset on.
     """
-    # A number's last byte is the first whose top bit is not set: the lowest such bit tells how long it is.
+    # The last byte of a varint is the first without its top bit, so the lowest unset top bit marks the length.
     last = ~word
     last &= _TOPS[before]
     if not last.all():
@@ -239,7 +240,7 @@ def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) ->
     if longest == 0x80:
         return (word & np.uint64(0x7F)).view(np.int64), np.full(1, before + 1, np.int64)
     last -= np.uint64(1)
-    word = word & last  # without the top bit of the last byte, which is not set
+    word = word & last  # the bits below the unset top bit
     value = word & np.uint64(0x7F)
     for place in range(1, longest.bit_length() // 8):
         word >>= np.uint64(1)
@@ -248,22 +249,22 @@ def _varints(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) ->
 
 
 def _lengths(word: np.ndarray, data: np.ndarray, at: np.ndarray, before: int) -> np.ndarray:
-    """How many bytes after some offsets `_varints`' numbers end, for numbers whose value is not needed."""
+    """The distances that `_varints` returns, for numbers whose value is not needed."""
     last = ~word
     last &= _TOPS[before]
     if not last.all():
         return _long_varints(data, at, before)[1]
-    last ^= last - np.uint64(1)  # all bits up to the lowest that is set: the top one of the number's last byte
+    last ^= last - np.uint64(1)  # all bits up to the lowest set one, the top bit of the number's last byte
     lengths: np.ndarray = (np.bitwise_count(last) >> 3).astype(np.int64)
     return lengths
 
 
-# The top bits of a word's bytes, without the first so many bytes.
+# The top bits of a word's bytes, by the number of bytes to leave out at the start.
 _TOPS = [np.uint64(0x8080808080808080 >> 8 * before << 8 * before) for before in range(_SHORT + 1)]
 
 
 def _long_varints(data: np.ndarray, start: np.ndarray, before: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same, byte by byte, for numbers of up to ten bytes; of more than 64 bits the low ones are taken."""
+    """`_varints` byte by byte, for numbers of up to ten bytes; bits beyond 64 are dropped."""
     at = start + before
     value = np.zeros(len(at), np.uint64)
     going = np.ones(len(at), bool)

@@ -1,4 +1,4 @@
-"""Read the ends of Parquet files, where the footers are: usually by one request each, sometimes by two."""
+"""Read the ends of Parquet files, which hold the footers: mostly with one request per file, sometimes with two."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from zskip.errors import CorruptFile
 
 __all__ = ["TRAILER_BYTES", "Listed", "Readable", "footer_lengths", "read"]
 
-TRAILER_BYTES: Final = 8  # behind a footer: its length, and PAR1
-_LEAST_BYTES = 12  # of a file: it begins with PAR1 too
+TRAILER_BYTES: Final = 8  # after the footer: its length, and PAR1
+_LEAST_BYTES = 12  # of a file, which begins with PAR1 too
 _LOCAL_TAIL, _REMOTE_TAIL = 8 << 10, 64 << 10
 _LOCAL_READERS, _REMOTE_READERS = 4, 32
 _FIRST, _QUICK_SECONDS = 16, 100e-6
@@ -28,7 +28,7 @@ _Ends = Callable[[Sequence[str], Sequence[int], int], list[bytes]]
 
 
 class Listed(Protocol):
-    """What a storage lists of its files, by path."""
+    """A storage's listing of files, sorted by path."""
 
     @property
     def path(self) -> pa.StringArray: ...
@@ -41,7 +41,7 @@ class Listed(Protocol):
 
 
 class Readable(Protocol):
-    """What is needed of a storage to read footers."""
+    """The interface of a storage that reading footers needs."""
 
     @property
     def local(self) -> Path | None: ...
@@ -52,10 +52,10 @@ class Readable(Protocol):
 
 
 def read(storage: Readable, listed: Listed, threads: int | None, block_bytes: int) -> Iterator[list[bytes]]:
-    """The ends of the listed files, some at a time, in their order: each from before its footer to its last byte.
+    """Yield the ends of the listed files in their order, several at a time. Each includes the whole footer.
 
-    ``block_bytes``: about how many bytes the caller holds at once; no part that is read is much larger. Raises
-    `CorruptFile` for a file that does not end as Parquet does.
+    ``block_bytes``: the approximate number of bytes that the caller holds at once, which limits each step. Raises
+    `CorruptFile` for a file that does not end like Parquet.
     """
     local = storage.local is not None
     ends = _local_ends(str(storage.local)) if local else _remote_ends(storage)
@@ -69,11 +69,11 @@ def read(storage: Readable, listed: Listed, threads: int | None, block_bytes: in
     longest = _LONGEST_STEP
     first = min(_FIRST, count) if local else 0
     if local:
-        # Files of one folder mostly have footers of about one length: a few tell how much to read of the others.
+        # The footers of a folder's files mostly have similar lengths, so a few show how much to read of the others.
         started = time.perf_counter()
         found = run(range(first))
         guess = int(np.sort(footer_lengths(found))[len(found) // 2]) * 5 // 4 + TRAILER_BYTES
-        # Where files come from the system's memory, threads only get into each other's way.
+        # Threads do not help if the files are in the page cache.
         if threads is None and time.perf_counter() - started < _QUICK_SECONDS * len(found):
             workers, longest = 1, _LONGEST_QUICK_STEP
         yield found
@@ -97,7 +97,7 @@ def _local_ends(root: str) -> _Ends:
         found: list[bytes] = []
         add, located = found.append, ""
         try:
-            # All that is done per file: each line of it is a fifth of a second in a million.
+            # Everything that is done per file: each line costs 0.2 s per million files.
             for name, size in zip(names, sizes, strict=True):
                 located = f"{root}/{name}"
                 descriptor = open_file(located, read_only)
@@ -106,7 +106,7 @@ def _local_ends(root: str) -> _Ends:
                 finally:
                     close(descriptor)
         except OSError as error:
-            error.filename = located  # the error of a descriptor names no file
+            error.filename = located  # an error of os.pread names no file
             raise
         return found
 
@@ -126,7 +126,7 @@ def _remote_ends(storage: Readable) -> _Ends:
 def _whole(
     storage: Readable, names: Sequence[str], sizes: Sequence[int], found: list[bytes], ends: _Ends
 ) -> list[bytes]:
-    """The ends that were found, read once more where a footer begins before what was read."""
+    """The ends of files, read again from the start of the footer if the first read did not include all of it."""
     lengths = np.array([len(end) for end in found], np.int64)
     trailers = [end[-TRAILER_BYTES:] for end in found]
     none = (lengths < _LEAST_BYTES) | ~np.array([trailer.endswith(b"PAR1") for trailer in trailers])
@@ -134,20 +134,20 @@ def _whole(
         magic = trailers[number][-4:]
         encrypted = " It is encrypted." if magic == b"PARE" else ""
         raise CorruptFile(
-            f"The file {storage.uri_of(names[number])} is no Parquet file: it ends in {magic!r}.{encrypted}"
+            f"The file {storage.uri_of(names[number])} is not a Parquet file: it ends with {magic!r}.{encrypted}"
         )
     footers = footer_lengths(trailers)
     for number in np.flatnonzero(footers + _LEAST_BYTES > np.array(sizes))[:1].tolist():
-        raise CorruptFile(f"The file {storage.uri_of(names[number])} is shorter than its footer says that it is.")
+        raise CorruptFile(f"The file {storage.uri_of(names[number])} is shorter than its footer says.")
     for number in np.flatnonzero(footers + TRAILER_BYTES > lengths).tolist():
         length = int(footers[number]) + TRAILER_BYTES
         (found[number],) = ends(names[number : number + 1], sizes[number : number + 1], length)
         if len(found[number]) < length:
-            raise CorruptFile(f"The file {storage.uri_of(names[number])} is shorter than it was listed.")
+            raise CorruptFile(f"The file {storage.uri_of(names[number])} is shorter than listed.")
     return found
 
 
 def footer_lengths(ends: Sequence[bytes]) -> np.ndarray:
-    """The lengths of the footers in bytes, as the last bytes of the files give them."""
+    """The lengths of the footers in bytes, which the last bytes of the files state."""
     trailers = np.frombuffer(b"".join([end[-TRAILER_BYTES:] for end in ends]), "<u4")
     return trailers[::2].astype(np.int64)

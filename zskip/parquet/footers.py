@@ -1,4 +1,4 @@
-"""Statistics of existing Parquet files, from their footers as far as they can be trusted."""
+"""Read the statistics of existing Parquet files from their footers, as far as they can be trusted."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import pyarrow.parquet as pq
 
 from zskip import hive
 from zskip import types as t
-from zskip.errors import CorruptFile, NoParquet, SchemaMismatch
+from zskip.errors import CorruptFile, NoParquet
 from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.parquet import footer_reads, hive_columns, trust
 from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
 from zskip.parquet.batch_footers import joined
 from zskip.parquet.footer_reads import Listed, Readable
+from zskip.parquet.parsed_footers import Footers, parse
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
-from zskip.parquet.thrift import Footers, parse
+from zskip.parquet.united_schema import identity, united
 from zskip.progress import Progress, unreported
 from zskip.schema import Column, Schema
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
@@ -28,7 +29,7 @@ from zskip.types import is_orderable, widened, widens
 __all__ = ["FIELD_ID", "Listed", "Readable", "hull", "read", "row_groups"]
 
 FIELD_ID = b"PARQUET:field_id"
-"""Metadata of a field of a file's schema, if the writer has numbered it."""
+"""The key of a field's id in the metadata of Arrow schemas, present if the writer assigned ids."""
 
 _BLOCK_BYTES = 32 << 20
 _SIGNED = (t.is_signed_integer, t.is_floating, t.is_decimal, t.is_boolean, t.is_date, t.is_time, t.is_timestamp)
@@ -47,13 +48,13 @@ def read(
     block_bytes: int = _BLOCK_BYTES,
     progress: Progress = unreported,
 ) -> tuple[Schema, DataFiles]:
-    """The schema of Parquet files and what their footers tell, in the order of the paths' bytes.
+    """The schema of Parquet files, and the statistics in their footers, in the order of the paths' bytes.
 
-    ``schema``: the table's, where it is known; without one it is the union of the files', numbers widened, with the
-    columns that hive folders name behind it; with ``grow``, the union of the given one and those. A file that lacks a
-    column has only NULL in it; in one whose type the table's does not hold, nothing is known of it. ``listing``: what
-    the storage said of these files before; a file that has changed since is noticed by it, and ``paths`` may be None.
-    ``block_bytes``: about how many bytes of footers are in memory at once; what was read is the same for any number.
+    ``schema``: the table's schema if it is known; otherwise the result has the union of the files' schemas, with
+    numbers widened, followed by the partition columns in the names of folders; with ``grow``, the union of all of
+    these. A column that a file lacks is NULL in all its rows; one whose type does not fit the table's is unknown.
+    ``listing``: an earlier listing of these files, by which changed files are detected; ``paths`` may then be None ·
+    ``block_bytes``: the approximate size of the footers that are in memory at once.
 
     Raises `CorruptFile`, `NoParquet` and `SchemaMismatch`.
     """
@@ -64,12 +65,12 @@ def read(
     for path in names.filter(pc.is_null(listed.size)).to_pylist():
         raise CorruptFile(f"The file {storage.uri_of(path)} does not exist.")
     if listing is None:
-        storage.require_inside(names)  # the paths of a listing are inside the table already
+        storage.require_inside(names)  # a listing has only paths in the table
     parts = list(_parts(storage, listed, None if grow else schema, threads, block_bytes, progress))
     folders = hive.partitions(names)
     table = schema
     if table is None or grow:
-        table = _united([*([] if table is None else [table]), *(part.schema for part in parts)], folders)
+        table = united([*([] if table is None else [table]), *(part.schema for part in parts)], folders)
     units, counts = _in_order(parts, [_as_of_table(part, table, folders) for part in parts])
     owner = np.repeat(np.arange(len(names)), counts)
     in_files = {field.name.lower() for part in parts for field in part.schema.arrow}
@@ -84,17 +85,17 @@ def read(
 def row_groups(
     storage: Readable, listed: Listed, as_of_table: Callable[[Schema, FileStatistics], FileStatistics]
 ) -> tuple[FileStatistics, np.ndarray]:
-    """The row groups of files, in the files' order, and how many each file has.
+    """The statistics of the files' row groups, in the order of the files, and the number of row groups of each file.
 
-    ``as_of_table``: gives the statistics of the row groups of files of one schema in the columns of a table, which the
-    files may know by other names. Raises `CorruptFile`.
+    ``as_of_table``: maps statistics from the columns of one file schema to those of a table, whose names may differ.
+    Raises `CorruptFile`.
     """
     parts = list(_parts(storage, listed, None, None, _BLOCK_BYTES))
     return _in_order(parts, [as_of_table(part.schema, part.units) for part in parts])
 
 
 def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[FileStatistics, np.ndarray]:
-    """The row groups of all parts, in the order of their files, and how many each file has."""
+    """The row groups of all parts, in the order of their files, and the number of row groups of each file."""
     order = np.argsort(np.concatenate([part.files for part in parts]), kind="stable")
     counts = np.concatenate([part.row_group_counts for part in parts])
     first = offsets_of(counts)
@@ -113,7 +114,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Files of one schema, and what their footers tell of its columns: all that is kept of them."""
+    """Files of one schema, and the statistics of their row groups. Nothing else of their footers is kept."""
 
     files: np.ndarray
     row_group_counts: np.ndarray
@@ -129,7 +130,7 @@ def _parts(
     block_bytes: int,
     progress: Progress = unreported,
 ) -> Iterator[_Part]:
-    """All files, block by block: the footers of one block are freed before those of the next are read."""
+    """All files, in blocks: the footers of one block are freed before the next block is read."""
     block: list[bytes] = []
     first = size = 0
     for ends in footer_reads.read(storage, listed, threads, block_bytes):
@@ -144,7 +145,7 @@ def _parts(
 def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wanted: Schema | None) -> Iterator[_Part]:
     alike: dict[bytes, list[_Group]] = {}
     for group in _grouped(storage, listed.path.slice(first, len(ends)), ends, first):
-        alike.setdefault(_identity(group.schema), []).append(group)
+        alike.setdefault(identity(group.schema), []).append(group)
     for groups in alike.values():
         yield _Part(
             np.concatenate([group.files for group in groups]),
@@ -155,8 +156,8 @@ def _block(storage: Readable, listed: Listed, ends: list[bytes], first: int, wan
 
 
 def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first: int) -> Iterator[_Group]:
-    data, behind = joined(ends)
-    stops = behind - footer_reads.TRAILER_BYTES
+    data, file_ends = joined(ends)
+    stops = file_ends - footer_reads.TRAILER_BYTES
     parsed, broken = parse(data, stops - footer_reads.footer_lengths(ends), stops)
     for number, why in broken:
         raise CorruptFile(f"The footer of {storage.uri_of(names[number].as_py())} cannot be read: {why}.")
@@ -180,7 +181,7 @@ def _grouped(storage: Readable, names: pa.StringArray, ends: list[bytes], first:
 
 
 def _statistics(group: _Group, wanted: Schema | None) -> FileStatistics:
-    """The row groups of a group's files, in the files' own columns: all, or the wanted ones."""
+    """The statistics of a group's row groups, in the columns of its files: all, or only those in ``wanted``."""
     row_count = pa.array(group.footers.rows, pa.int64())
     origin = trust.writer(group.footers.created_by.decode(errors="replace"), group.footers.pairs)
     leaf = dict(_leaf_numbers(group.schema))
@@ -193,12 +194,12 @@ def _statistics(group: _Group, wanted: Schema | None) -> FileStatistics:
 
 
 def _is_absent(column: Column, folded: set[str]) -> bool:
-    """Whether no column has this name in any case: readers that fold case would read that one instead."""
+    """Whether no column's name differs only in case. Readers that ignore case would read such a column instead."""
     return column.parts[0].lower() not in folded
 
 
 def _as_of_table(part: _Part, table: Schema, folders: dict[str, pa.StringArray]) -> FileStatistics:
-    """The row groups of a part's files, in the columns of the table."""
+    """The statistics of a part's row groups, in the columns of the table."""
     row_count = part.units.row_count
     folded = {name.lower() for name in part.schema.arrow.names}
     columns = {}
@@ -231,7 +232,7 @@ def _leaf_statistics(
     slots = group.footers.slots(number)
     null_count = _known(slots["null_count"])
     order = group.footers.orders[number] if number < len(group.footers.orders) else None
-    bounded = order in (None, _TYPE_ORDER) and trust.doubt(origin, own.path, own.type, leaf.physical_type) is None
+    distrust = trust.reason_to_distrust(origin, own.path, own.type, leaf.physical_type)
     unknown = ColumnStatistics.unknown(own.type, len(row_count))
     statistics = ColumnStatistics(
         unknown.lower,
@@ -241,9 +242,9 @@ def _leaf_statistics(
         unknown.lower_exact,
         unknown.upper_exact,
     )
-    if bounded:
+    if order in (None, _TYPE_ORDER) and distrust is None:
         statistics = _with_bounds(group, statistics, slots, own.type, leaf, origin)
-    return trust.believed(statistics, row_count, origin)
+    return trust.trusted(statistics, row_count, origin)
 
 
 def _with_bounds(
@@ -254,7 +255,7 @@ def _with_bounds(
     leaf: pq.ColumnSchema,
     origin: trust.Writer,
 ) -> ColumnStatistics:
-    # The deprecated `min` and `max` are in signed order whatever the type, so they are used only where that is right.
+    # The deprecated fields `min` and `max` compare all types as signed, so only bounds of signed types are correct.
     old = any(holds(type) for holds in _SIGNED) and leaf.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
     bounds = {}
     for side in ("lower", "upper"):
@@ -263,8 +264,8 @@ def _with_bounds(
             absent = at < 0
             at = np.where(absent, slots[f"old_{side}_at"], at)
             length = np.where(absent, slots[f"old_{side}_length"], length)
-        spelled = PlainDecoder(group.footers.data, at, length)
-        bounds[side] = spelled.values(type, leaf.physical_type, leaf.logical_type.to_json(), upper=side == "upper")
+        decoder = PlainDecoder(group.footers.data, at, length)
+        bounds[side] = decoder.values(type, leaf.physical_type, leaf.logical_type.to_json(), upper=side == "upper")
     fixed = not (t.is_string(type) or t.is_binary(type))
     exact = {
         side: pa.array(
@@ -279,7 +280,7 @@ def _with_bounds(
 
 
 def _unknown_exactness(flag: np.ndarray, always_exact: bool, bound: pa.Array) -> np.ndarray:
-    """Whether it is unknown that a bound is exact. ``always_exact``: the writer never cuts values of this type."""
+    """Whether it is unknown if a bound is exact. ``always_exact``: the writer never truncates values of this type."""
     unknown: np.ndarray = np.asarray(pc.is_null(bound))
     return unknown if always_exact else unknown | (flag < 0)
 
@@ -310,66 +311,13 @@ def _leaf_count(type: pa.DataType) -> int:
     return 1
 
 
-def _identity(schema: Schema) -> bytes:
-    """What schemas of the same columns have alike; not every extension type has a hash."""
-    identity: bytes = schema.arrow.remove_metadata().serialize().to_pybytes()
-    return identity
-
-
-def _united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Schema:
-    """The columns of all files, numbers widened, and behind them those of the folders."""
-    distinct = [schema.arrow.remove_metadata() for schema in {_identity(each): each for each in schemas}.values()]
-    types: dict[str, list[pa.DataType]] = {}
-    for field in (field for each in distinct for field in each):
-        if field.type not in (known := types.setdefault(field.name, [])):
-            known.append(field.type)
-    distinct = [
-        pa.schema([field.with_type(_common(field.type)) if len(types[field.name]) > 1 else field for field in each])
-        for each in distinct
-    ]
-    try:
-        united = pa.unify_schemas(distinct, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise SchemaMismatch(f"The files have columns of one name that no one type holds: {error}") from error
-    _require_one_spelling(Schema(united), schemas)
-    for key, values in folders.items():
-        if united.get_field_index(key) < 0:
-            united = united.append(pa.field(key, hive.inferred_type(values)))
-    return Schema(united)
-
-
-def _common(type: pa.DataType) -> pa.DataType:
-    """The type of the values themselves, without what only the Arrow schema adds: dictionary, view, zone."""
-    if t.is_dictionary(type):
-        return type.value_type
-    if t.is_string_view(type):
-        return pa.string()
-    if t.is_binary_view(type):
-        return pa.binary()
-    if t.is_timestamp(type) and type.tz is not None:
-        return pa.timestamp(type.unit, "UTC")
-    if t.is_struct(type):
-        return pa.struct([field.with_type(_common(field.type)) for field in type])
-    return type
-
-
-def _require_one_spelling(united: Schema, schemas: Sequence[Schema]) -> None:
-    """Raise `SchemaMismatch` for names that differ only in case: engines take them for one column, or for two."""
-    spelled: dict[tuple[str, ...], str] = {}
-    for column in united:
-        other = spelled.setdefault(tuple(part.lower() for part in column.parts), column.path)
-        if other != column.path and not any({other, column.path} <= schema.columns.keys() for schema in schemas):
-            raise SchemaMismatch(
-                f'Some files call a column "{other}" and others call it "{column.path}". Engines that fold case take '
-                "them for one, others for two. Write them anew under one name, as DuckDB does with them all: "
-                "zskip.write(duckdb.sql(\"FROM read_parquet('…/*.parquet', union_by_name = true)\"), new_path, by=…)."
-            )
-
-
 def _with_partitions(
     units: FileStatistics, folders: dict[str, pa.StringArray], table: Schema, in_files: set[str]
 ) -> FileStatistics:
-    """With the columns that folders name. Where files have a column of that name too, engines differ: it is unknown."""
+    """With the partition columns in the names of folders.
+
+    Engines differ on which value they read if the files have a column of that name too, so it is unknown.
+    """
     columns = dict(units.columns)
     for key, values in folders.items():
         column = table.find([key])
@@ -383,7 +331,11 @@ def _with_partitions(
 
 
 def hull(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStatistics:
-    """The statistics of files from those of their row groups: unknown where one that may hold a value is unknown."""
+    """The statistics of files, merged from those of their row groups.
+
+    ``owner``: the file of each row group, ascending · ``files``: the number of files. A bound is unknown if it is
+    unknown for a row group that may hold a value.
+    """
     totals = _totals(row_groups.row_count, owner, files)
     columns = {}
     for path, column in row_groups.columns.items():
@@ -397,13 +349,14 @@ def hull(row_groups: FileStatistics, owner: np.ndarray, files: int) -> FileStati
             if not is_orderable(known.type):
                 bounds[side], exact[side] = pa.nulls(files, known.type), pa.nulls(files, pa.bool_())
                 continue
-            lost = np.zeros(files, bool)
-            lost[owner[np.asarray(pc.is_null(known)) & matters]] = True
+            unknown = np.zeros(files, bool)
+            unknown[owner[np.asarray(pc.is_null(known)) & matters]] = True
             bound = extremes(known, owner, files, upper=side == "upper")
-            bounds[side] = pc.if_else(pa.array(lost), pa.scalar(None, known.type), bound)
-            vague = np.zeros(files, bool)
-            vague[owner[~np.asarray(pc.fill_null(flags, False)) & matters]] = True
-            exact[side] = pc.if_else(pa.array(vague | lost), pa.scalar(None, pa.bool_()), pc.is_valid(bounds[side]))
+            bounds[side] = pc.if_else(pa.array(unknown), pa.scalar(None, known.type), bound)
+            inexact = np.zeros(files, bool)
+            inexact[owner[~np.asarray(pc.fill_null(flags, False)) & matters]] = True
+            unclear = pa.array(inexact | unknown)
+            exact[side] = pc.if_else(unclear, pa.scalar(None, pa.bool_()), pc.is_valid(bounds[side]))
         columns[path] = ColumnStatistics(
             bounds["lower"],
             bounds["upper"],

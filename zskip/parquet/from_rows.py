@@ -26,46 +26,48 @@ __all__ = ["with_statistics_from_rows"]
 def with_statistics_from_rows(
     storage: Readable, schema: Schema, files: DataFiles, progress: Progress = unreported
 ) -> DataFiles:
-    """The same files, with statistics from the rows for every column that the footers leave in doubt.
+    """The same files, with statistics computed from the rows where those of the footers are incomplete.
 
-    Row groups are read one at a time, and of them only the doubtful columns. Values that readers do not agree on, as
-    dates of a rebased calendar or collated strings, stay unknown. Raises `CorruptFile`.
+    One row group is read at a time, and only the columns that need it. Values on which readers disagree, such as dates
+    of a rebased calendar or collated strings, stay unknown. Raises `CorruptFile`.
     """
-    doubtful = {path: _in_doubt(files.row_groups, path) for path, column in schema.columns.items() if column.orderable}
+    incomplete = {
+        path: _incomplete_in(files.row_groups, path) for path, column in schema.columns.items() if column.orderable
+    }
     owner = np.repeat(np.arange(len(files)), np.diff(files.first_row_group))
-    found: dict[str, list[tuple[int, ColumnStatistics]]] = {path: [] for path in doubtful}
+    found: dict[str, list[tuple[int, ColumnStatistics]]] = {path: [] for path in incomplete}
     names = files.path.to_pylist()
-    doubted = np.unique(owner[np.logical_or.reduce([*doubtful.values(), np.zeros(len(owner), bool)])])
-    for done, number in enumerate(doubted):
-        progress("rows", done, len(doubted))
+    numbers = np.unique(owner[np.logical_or.reduce([*incomplete.values(), np.zeros(len(owner), bool)])])
+    for done, number in enumerate(numbers):
+        progress("rows", done, len(numbers))
         first = int(files.first_row_group[number])
         try:
-            for path, unit, statistics in _scanned(storage, names[number], schema, doubtful, first):
+            for path, unit, statistics in _scanned(storage, names[number], schema, incomplete, first):
                 found[path].append((unit, statistics))
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(f"The file {storage.uri_of(names[number])} cannot be read: {error}") from error
     columns = {
-        path: _overlaid(files.row_groups.columns[path], found.get(path, [])) for path in files.row_groups.columns
+        path: _with_replaced(files.row_groups.columns[path], found.get(path, [])) for path in files.row_groups.columns
     }
     row_groups = FileStatistics(files.row_groups.row_count, columns)
     return replace(files, row_groups=row_groups, files=hull(row_groups, owner, len(files)))
 
 
-def _in_doubt(units: FileStatistics, path: str) -> np.ndarray:
-    """Which row groups have something that is not known of a column."""
+def _incomplete_in(units: FileStatistics, path: str) -> np.ndarray:
+    """Whether each row group lacks an exact bound or a count of a column."""
     column = units.columns[path]
     ranges = column.ranges(units.row_count)
     has_value = np.asarray(pc.fill_null(ranges.has_value, True))
-    doubt = np.asarray(pc.or_(pc.is_null(ranges.lower), pc.is_null(ranges.upper))) & has_value
-    doubt |= ~np.asarray(pc.fill_null(pc.and_(column.lower_exact, column.upper_exact), False)) & has_value
-    doubt |= np.asarray(pc.is_null(column.null_count))
+    lacking = np.asarray(pc.or_(pc.is_null(ranges.lower), pc.is_null(ranges.upper))) & has_value
+    lacking |= ~np.asarray(pc.fill_null(pc.and_(column.lower_exact, column.upper_exact), False)) & has_value
+    lacking |= np.asarray(pc.is_null(column.null_count))
     if may_hold_nan(column.lower.type):
-        doubt |= np.asarray(pc.is_null(column.nan_count)) & has_value
-    return np.asarray(doubt, dtype=bool)
+        lacking |= np.asarray(pc.is_null(column.nan_count)) & has_value
+    return np.asarray(lacking, dtype=bool)
 
 
 def _scanned(
-    storage: Readable, path: str, schema: Schema, doubtful: Mapping[str, np.ndarray], first: int
+    storage: Readable, path: str, schema: Schema, incomplete: Mapping[str, np.ndarray], first: int
 ) -> list[tuple[str, int, ColumnStatistics]]:
     source = (
         storage.uri_of(path) if storage.local is not None else pa.BufferReader(storage.read_range(path, 0, 1 << 62))
@@ -74,11 +76,11 @@ def _scanned(
         metadata = file.metadata
         own = Schema(file.schema_arrow)
         origin = trust.writer(metadata.created_by, metadata.metadata or {})
-        agreed = {column.path for column in own if column.path in doubtful and _readers_agree(origin, column)}
+        agreed = {column.path for column in own if column.path in incomplete and _readers_agree(origin, column)}
         agreed = {name for name in agreed if widens(own.columns[name].type, schema.columns[name].type)}
         scanned = []
         for group in range(metadata.num_row_groups):
-            wanted = [name for name in agreed if doubtful[name][first + group]]
+            wanted = [name for name in agreed if incomplete[name][first + group]]
             if not wanted:
                 continue
             rows = file.read_row_group(group, columns=sorted({own.columns[name].parts[0] for name in wanted}))
@@ -96,8 +98,8 @@ def _as(column: ColumnStatistics, type: pa.DataType) -> ColumnStatistics:
     return replace(column, lower=widened(column.lower, type), upper=widened(column.upper, type))
 
 
-def _overlaid(column: ColumnStatistics, found: list[tuple[int, ColumnStatistics]]) -> ColumnStatistics:
-    """A column's units with some of them replaced."""
+def _with_replaced(column: ColumnStatistics, found: list[tuple[int, ColumnStatistics]]) -> ColumnStatistics:
+    """A column in which the statistics of some units are replaced."""
     if not found:
         return column
     both = ColumnStatistics.concat([column, *(statistics for _, statistics in found)])

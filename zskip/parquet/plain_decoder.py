@@ -23,17 +23,17 @@ _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 @dataclass(frozen=True, slots=True)
 class PlainDecoder:
-    """Bytes in a buffer: one value a slot, ``length`` of them from ``at`` on; a negative ``at`` is no value."""
+    """Encoded values in a buffer: ``length`` bytes from ``at`` on for each. A negative ``at`` is a missing value."""
 
     data: np.ndarray
     at: np.ndarray
     length: np.ndarray
 
     def values(self, type: pa.DataType, physical: str, logical: str, *, upper: bool) -> pa.Array:
-        """The values as ``type``; null where there is none, or where the bytes cannot be one of that type.
+        """The values as ``type``; null for missing ones and for bytes that are not a value of the type.
 
-        ``logical`` is Parquet's logical type as JSON. A text that was cut inside a character loses the piece where it
-        is a lower bound; as an upper bound it is no value.
+        ``logical``: Parquet's logical type as JSON. A string that was truncated inside a character is shortened to the
+        whole characters if it is a lower bound; as an upper bound it is null.
         """
         if physical in _WIDTHS:
             return self._numbers(type, physical, logical)
@@ -55,9 +55,9 @@ class PlainDecoder:
             return pa.array([_text(value, upper) for value in texts.to_pylist()], pa.string())
 
     def _fixed(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which slots hold a value of this width, and the bytes of all slots, zero where there is none."""
+        """Whether each value has this width, and the bytes of all values; those of others are zero."""
         present = (self.at >= 0) & (self.length == width)
-        # The value at each place as one item: numpy fetches it in one step, not byte by byte.
+        # Overlapping items of this width, so that numpy reads each value in one step, not byte by byte.
         values = np.ndarray((len(self.data) - width + 1,), f"V{width}", self.data, strides=(1,))
         raw = values[np.where(present, self.at, 0)].view(np.uint8).reshape(len(present), width)
         if not present.all():
@@ -78,9 +78,9 @@ class PlainDecoder:
             return _masked(numbers, present & (numbers >= limits.min) & (numbers <= limits.max), type)
         if t.is_floating(type):
             return _masked(numbers, present, type)
-        spelled = _temporal(type, physical, json.loads(logical))
+        stored = _temporal(type, physical, json.loads(logical))
         plain = _masked(numbers, present, pa.int32() if physical == "INT32" else pa.int64())
-        return pa.nulls(len(plain), type) if spelled is None else widened(plain.view(spelled), type)
+        return pa.nulls(len(plain), type) if stored is None else widened(plain.view(stored), type)
 
     def _decimals(self, type: pa.DataType) -> pa.Array:
         """Big-endian two's complement of any length, as decimals."""
@@ -125,7 +125,7 @@ def _decimal_array(raw: np.ndarray, present: np.ndarray, type: pa.DataType) -> p
     try:
         return values.cast(type)
     except pa.ArrowInvalid:
-        # Some bound has more digits than its type: a writer's error, and that one is no value.
+        # A bound has more digits than its type, which is an error of the writer: only that one becomes null.
         return pa.concat_arrays([_decimal_or_null(value, type) for value in values])
 
 
@@ -137,7 +137,7 @@ def _decimal_or_null(value: Any, type: pa.DataType) -> pa.Array:
 
 
 def _temporal(type: pa.DataType, physical: str, logical: dict[str, Any]) -> pa.DataType | None:
-    """The Arrow type that the footer's own numbers are of."""
+    """The Arrow type of the numbers in the footer, which may have another unit; None if it does not fit ``type``."""
     unit = _UNITS.get(logical.get("timeUnit", ""))
     match logical.get("Type"):
         case "Date" if t.is_date(type):
@@ -157,12 +157,12 @@ def _text(value: bytes | None, upper: bool) -> str | None:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        # All before the first wrong byte is a prefix, and a prefix is a lower bound.
+        # The bytes before the first invalid one are a prefix, and a prefix is a lower bound.
         return None if upper else value[: error.start].decode()
 
 
 def extremes(bounds: pa.Array, owner: np.ndarray, owners: int, *, upper: bool) -> pa.Array:
-    """The least or greatest bound of each owner's slots (``owner``: ascending numbers); null where there is none."""
+    """The least or greatest bound of each owner; null if it has none. ``owner``: of each bound, ascending."""
     if len(bounds) == owners and (owner == np.arange(owners)).all():
         return bounds
     order = pc.sort_indices(

@@ -1,31 +1,20 @@
-"""Parse thousands of Parquet footers: one is read field by field, the others of the same shape together.
+"""Trace a Parquet footer: read it field by field in Thrift's compact protocol, and note its shape.
 
-Files of one writer have footers of one shape: the same fields in the same order, with other numbers and other bounds.
-`trace` walks one footer in Thrift's compact protocol and notes the shape as a short program; `follow` runs a program
-over many footers side by side with numpy, and tells which of them really have that shape. The rest are traced in turn.
-
-A parser of our own, because pyarrow and DuckDB's `parquet_metadata`, which it takes together to learn bounds and their
-exactness, need 10 times the processor's time, and pyarrow 26 ends the process at a bound of the wrong length.
-
-A footer is refused that has a field twice, a field of the wrong kind, row groups of different columns, or not as many
-rows in its row groups as it counts. What is taken of one, as offsets and lengths where it is not a number:
+The shape is a list of steps, by which `zskip.parquet.batch_footers` parses other footers of the same writer.
+Footers are refused if a field occurs twice or has the wrong type, or if row groups have different columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
+from zskip.parquet.batch_footers import Step
 
-from zskip.parquet.batch_footers import Step, follow
-
-__all__ = ["CHUNK_FIELDS", "Footers", "parse"]
+__all__ = ["CHUNK_FIELDS", "Shape", "trace"]
 
 CHUNK_FIELDS: Final[dict[tuple[int, ...], tuple[str, ...]]] = {
-    # the path of field numbers below ColumnChunk: the places of its offset, and of its length, or of its value
+    # field numbers below ColumnChunk: the names of a text's offset and length, or of a number or flag
     (3, 12, 6): ("lower_at", "lower_length"),
     (3, 12, 5): ("upper_at", "upper_length"),
     (3, 12, 2): ("old_lower_at", "old_lower_length"),
@@ -35,12 +24,11 @@ CHUNK_FIELDS: Final[dict[tuple[int, ...], tuple[str, ...]]] = {
     (3, 12, 8): ("lower_exact",),
     (3, 12, 7): ("upper_exact",),
 }
-SLOTS: Final = tuple(name for names in CHUNK_FIELDS.values() for name in names)
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
 _VARINTS = (_I16, _I32, _I64)
 _ROW_GROUP, _CHUNK = (4, 0), (4, 0, 1, 0)
-# What each field that is read must be, by the path of field numbers, in which 0 is an element of a list.
-_KINDS: Final = {
+# The types that each field may have, by the path of field numbers, in which 0 is an element of a list.
+_TYPES: Final = {
     (1,): (_I32,),
     (2,): (_LIST,),
     (2, 0): (_STRUCT,),
@@ -68,51 +56,13 @@ _KINDS: Final = {
     (7, 0): (_STRUCT,),
 }
 _REQUIRED = {1: "version", 2: "schema", 3: "number of rows", 4: "row groups"}
-_TELLING = (b"ARROW:schema", b"org.apache.spark.")
+_KEPT_PAIRS = (b"ARROW:schema", b"org.apache.spark.")
 _DEEPEST, _LONGEST_VARINT, _MOST = 64, 10, (1 << 64) - 1
-_NARROW, _FUTILE = 8, 16
-_BLOCK_BYTES, _LEAST_BLOCK = 16 << 20, 512
-
-
-@dataclass(frozen=True, slots=True)
-class Footers:
-    """Footers of one schema text and one writer. ``files``: which of the footers that were given.
-
-    ``leaves``: path and physical type of each leaf column, the type as Parquet numbers them; none without row groups.
-    ``orders``: of each leaf column's bounds; 1 is the order of its type.
-    ``rows``: of each row group, one row group after another; ``row_groups``: how many each file has.
-    ``pairs``: the key-value metadata that say how the values are to be read; of other pairs the keys alone.
-    ``places``: per row group, and per leaf column in it, where in ``kept`` each of its fields is, or a flag's value.
-    ``kept``: a row a place, a column a footer. ``data``: the bytes of all footers, in which offsets count.
-    """
-
-    files: np.ndarray
-    created_by: bytes
-    pairs: dict[bytes, bytes]
-    leaves: tuple[tuple[bytes, int], ...]
-    orders: tuple[int, ...]
-    rows: np.ndarray
-    row_groups: np.ndarray
-    places: Sequence[Sequence[Mapping[str, int | bool]]]
-    kept: np.ndarray
-    data: np.ndarray
-
-    def slots(self, column: int) -> dict[str, np.ndarray]:
-        """The fields of `SLOTS` for a leaf column: one number per row group, -1 where absent."""
-        absent = np.full(len(self.files), -1, np.int64)
-
-        def of_group(chunks: Sequence[Mapping[str, int | bool]], name: str) -> np.ndarray:
-            place = chunks[column].get(name)
-            if place is None:
-                return absent
-            return np.full(len(self.files), place, np.int64) if isinstance(place, bool) else self.kept[place]
-
-        return {name: np.stack([of_group(one, name) for one in self.places], axis=1).reshape(-1) for name in SLOTS}
 
 
 @dataclass(slots=True)
-class _Chunk:
-    """What is read of one column chunk: the places of its statistics, its column's path, its physical type."""
+class Chunk:
+    """One column chunk. ``places``: the places of its statistics, or the values of flags · ``path``: of its column."""
 
     places: dict[str, int | bool] = field(default_factory=dict)
     path: list[bytes] = field(default_factory=list)
@@ -124,17 +74,18 @@ class _Chunk:
 
 
 @dataclass(slots=True)
-class _Shape:
-    """A footer's shape: literal bytes, numbers (varints) and texts (length and bytes) in their order.
+class Shape:
+    """The shape of a footer: its ``steps``, and the places of the values that are read.
 
-    A step is a literal's bytes, or the place where its number, or its offset and length, is kept (-1: nowhere).
+    ``values``: those of the traced footer, by place · ``total_rows``: the place of the file's number of rows ·
+    ``rows``: the place of each row group's number of rows
     """
 
     steps: list[Step] = field(default_factory=list)
-    values: list[int] = field(default_factory=list)  # this footer's own, at their places
-    total_rows: int = -1  # the place of the file's number of rows
-    rows: list[int] = field(default_factory=list)  # per row group: the place of its number of rows
-    row_groups: list[list[_Chunk]] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+    total_rows: int = -1
+    rows: list[int] = field(default_factory=list)
+    row_groups: list[list[Chunk]] = field(default_factory=list)
     orders: list[int] = field(default_factory=list)
     pairs: list[tuple[bytes, bytes]] = field(default_factory=list)
     created_by: bytes = b""
@@ -151,12 +102,12 @@ class _Shape:
 
 
 class _Tracer:
-    """Reads one footer and notes its shape. Raises `ValueError` and `IndexError` where it is none."""
+    """Reads one footer and notes its shape. Raises `ValueError`, and `IndexError` where the data ends too early."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.at, self.shape = data, 0, _Shape()
+        self.data, self.at, self.shape = data, 0, Shape()
 
-    def footer(self) -> _Shape:
+    def footer(self) -> Shape:
         fields = self.struct(())
         for number, name in _REQUIRED.items():
             if number not in fields:
@@ -183,7 +134,7 @@ class _Tracer:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value & _MOST
-        raise ValueError(f"a number of more than {_LONGEST_VARINT} bytes")
+        raise ValueError(f"a number has more than {_LONGEST_VARINT} bytes")
 
     def fixed_varint(self) -> int:
         start = self.at
@@ -220,7 +171,7 @@ class _Tracer:
     def skip(self, length: int) -> None:
         self.at += length
         if self.at > len(self.data):
-            raise ValueError("a text that ends behind the footer")
+            raise ValueError("a text ends after the footer")
 
     def struct(self, where: tuple[int, ...]) -> set[int]:
         """Read a struct, and return the numbers of its fields."""
@@ -230,34 +181,34 @@ class _Tracer:
             step = head >> 4
             last = last + step if step else _zigzag(self.fixed_varint())
             if last in fields:
-                raise ValueError(f"a field that stands twice: {'.'.join(map(str, (*where, last)))}")
+                raise ValueError(f"the field {'.'.join(map(str, (*where, last)))} occurs twice")
             fields.add(last)
             self.value(head & 15, (*where, last))
         return fields
 
-    def value(self, kind: int, where: tuple[int, ...]) -> None:
+    def value(self, type: int, where: tuple[int, ...]) -> None:
         if len(where) > _DEEPEST:
             raise ValueError("it is nested too deeply")
-        if kind not in _KINDS.get(where, (kind,)):
-            raise ValueError(f"a field of the wrong kind: {'.'.join(map(str, where))} is of kind {kind}")
+        if type not in _TYPES.get(where, (type,)):
+            raise ValueError(f"the field {'.'.join(map(str, where))} has the type {type}")
         names = CHUNK_FIELDS.get(where[4:], ()) if where[:4] == _CHUNK else ()
-        if kind in (_TRUE, _FALSE):
+        if type in (_TRUE, _FALSE):
             if names:
-                self.chunk.places[names[0]] = kind == _TRUE
-        elif kind in _VARINTS:
+                self.chunk.places[names[0]] = type == _TRUE
+        elif type in _VARINTS:
             self.integer(where, names)
-        elif kind == _BINARY:
+        elif type == _BINARY:
             self.binary(where, names)
-        elif kind in (_LIST, _SET):
+        elif type in (_LIST, _SET):
             self.list(where)
-        elif kind == _STRUCT:
-            if where[:-1] == (7, 0):  # a union: its one field is the order
+        elif type == _STRUCT:
+            if where[:-1] == (7, 0):  # a union: the number of its field is the order
                 self.shape.orders[-1] = where[-1]
             self.struct(where)
-        elif kind in (_BYTE, _DOUBLE, _UUID):
-            self.fixed_bytes({_BYTE: 1, _DOUBLE: 8, _UUID: 16}[kind])
+        elif type in (_BYTE, _DOUBLE, _UUID):
+            self.fixed_bytes({_BYTE: 1, _DOUBLE: 8, _UUID: 16}[type])
         else:
-            raise ValueError(f"a field of the unknown kind {kind}")
+            raise ValueError(f"a field has the unknown type {type}")
 
     def integer(self, where: tuple[int, ...], names: tuple[str, ...]) -> None:
         if names:
@@ -279,7 +230,7 @@ class _Tracer:
             self.shape.created_by = self.fixed_text()
         elif where == (5, 0, 1):
             self.shape.pairs.append((self.fixed_text(), b""))
-        elif where == (5, 0, 2) and self.shape.pairs and self.shape.pairs[-1][0].startswith(_TELLING):
+        elif where == (5, 0, 2) and self.shape.pairs and self.shape.pairs[-1][0].startswith(_KEPT_PAIRS):
             self.shape.pairs[-1] = (self.shape.pairs[-1][0], self.fixed_text())
         elif where == (*_CHUNK, 3, 3, 0):
             self.chunk.path.append(self.fixed_text())
@@ -288,120 +239,38 @@ class _Tracer:
 
     def list(self, where: tuple[int, ...]) -> None:
         start, before = self.at, self.shape
-        if where == (2,):  # the schema is one literal: files of one shape have one schema
-            self.shape = _Shape()
+        if where == (2,):  # the schema becomes one literal, so that a shape has one schema
+            self.shape = Shape()
         head = self.byte()
-        size, kind = head >> 4, head & 15
+        size, type = head >> 4, head & 15
         inner = (*where, 0)
         for _ in range(self.fixed_varint() if size == 15 else size):
             if inner == _ROW_GROUP:
                 self.shape.row_groups.append([])
             elif inner == _CHUNK:
-                self.shape.row_groups[-1].append(_Chunk())
+                self.shape.row_groups[-1].append(Chunk())
             elif inner == (7, 0):
                 self.shape.orders.append(0)
-            if kind in (_TRUE, _FALSE):
+            if type in (_TRUE, _FALSE):
                 self.byte()
             else:
-                self.value(kind, inner)
+                self.value(type, inner)
         if where == (2,):
             self.shape = before
             self.shape.literal(self.data[start : self.at])
 
     @property
-    def chunk(self) -> _Chunk:
+    def chunk(self) -> Chunk:
         return self.shape.row_groups[-1][-1]
 
 
-def trace(data: bytes) -> _Shape:
-    """The shape of one footer. Raises `ValueError` where it is not one."""
+def trace(data: bytes) -> Shape:
+    """The shape of one footer. Raises `ValueError` for a damaged one."""
     try:
         return _Tracer(data).footer()
     except IndexError as error:
-        raise ValueError("it breaks off") from error
+        raise ValueError("it ends too early") from error
 
 
 def _zigzag(value: int) -> int:
     return (value >> 1) ^ -(value & 1)
-
-
-def parse(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[list[Footers], list[tuple[int, str]]]:
-    """All footers, in groups of one shape, and those that are none, by number, each with what is wrong.
-
-    ``data``: the bytes that `joined` gave; footer i stands from ``starts[i]`` to ``ends[i]`` in them.
-    """
-    groups: list[Footers] = []
-    broken: list[tuple[int, str]] = []
-    rest = np.arange(len(starts))
-    futile = 0
-    while len(rest):
-        first = int(rest[0])
-        try:
-            shape = trace(data[starts[first] : ends[first]].tobytes())
-        except ValueError as error:
-            broken.append((first, str(error)))
-            rest = rest[1:]
-            continue
-        # Where shapes turn out to be many and rarely shared, looking for others of the same is not worth its cost.
-        chosen = rest if futile < _FUTILE else rest[:1]
-        if len(chosen) == 1:
-            good, kept = np.ones(1, bool), _alone(shape, starts[first])
-        else:
-            good, kept = _followed(shape, data, starts[chosen], ends[chosen])
-        if not good[0]:
-            broken.append((first, "it cannot be followed"))
-            rest = rest[1:]
-            continue
-        futile += good.sum() < min(_NARROW, len(rest))
-        files = chosen[good]
-        counted = _counts_agree(shape, kept)
-        broken += [(int(file), "its row groups do not have the rows that it counts") for file in files[~counted]]
-        groups.append(_group(shape, files[counted], kept[:, counted], data))
-        rest = np.concatenate([chosen[~good], rest[len(chosen) :]])
-    return groups, broken
-
-
-def _counts_agree(shape: _Shape, kept: np.ndarray) -> np.ndarray:
-    """Whose row groups have as many rows together as the file, none a number below zero."""
-    rows = kept[shape.rows]
-    agree: np.ndarray = (rows >= 0).all(axis=0) & (rows.sum(axis=0) == kept[shape.total_rows])
-    return agree
-
-
-def _followed(shape: _Shape, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`follow`, by blocks of as many footers as the processor's caches hold, in threads: numpy releases the lock."""
-    block = int(np.clip(_BLOCK_BYTES * len(starts) // max(1, (ends - starts).sum()), _LEAST_BLOCK, len(starts)))
-    firsts = range(0, len(starts), block)
-    if len(firsts) == 1:
-        return follow(shape.steps, len(shape.values), data, starts, ends)
-
-    def part(first: int) -> tuple[np.ndarray, np.ndarray]:
-        return follow(shape.steps, len(shape.values), data, starts[first : first + block], ends[first : first + block])
-
-    with ThreadPoolExecutor() as pool:
-        good, kept = zip(*pool.map(part, firsts), strict=True)
-    return np.concatenate(good), np.concatenate(kept, axis=1)
-
-
-def _alone(shape: _Shape, start: np.int64) -> np.ndarray:
-    """What `follow` would keep of the footer itself that was traced."""
-    kept = np.array(shape.values, np.int64).reshape(-1, 1)
-    for chunks in shape.row_groups:
-        for chunk in chunks:
-            kept[[place for name, place in chunk.places.items() if name.endswith("_at")]] += start
-    return kept
-
-
-def _group(shape: _Shape, files: np.ndarray, kept: np.ndarray, data: np.ndarray) -> Footers:
-    return Footers(
-        files,
-        shape.created_by,
-        dict(shape.pairs),
-        shape.leaves,
-        tuple(shape.orders),
-        kept[shape.rows].T.reshape(-1),
-        np.full(len(files), len(shape.row_groups), np.int64),
-        [[chunk.places for chunk in chunks] for chunks in shape.row_groups],
-        kept,
-        data,
-    )

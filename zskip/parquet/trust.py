@@ -1,20 +1,20 @@
-"""Which statistics of a footer can be trusted, by its writer and its physical form.
+"""Which statistics of a footer can be trusted, by its writer and physical types.
 
-| what the footer has                                | what is believed                                            |
+| what the footer has                                | what is trusted                                             |
 | -------------------------------------------------- | ----------------------------------------------------------- |
 | INT96 timestamps                                   | counts: the bounds have no agreed order                     |
 | a type without order, an interval                  | counts                                                      |
 | bytes or unsigned numbers, of an old writer        | counts: it compared bytes as signed                         |
 | a column with a collation                          | counts: the bounds are in byte order, the values are not    |
 | CHAR(n)                                            | counts: padded in one reader, not in the other              |
-| an upper bound that was cut, of an unknown writer  | the lower bound: the upper one may not have been rounded up |
-| dates before 1582, timestamps before 1900, rebased | counts: readers see other values than the footer does       |
+| a truncated upper bound of an unknown writer       | the lower bound: the upper one may not have been rounded up |
+| dates before 1582, timestamps before 1900, rebased | counts: readers convert the values to another calendar      |
 | NaN as a bound                                     | counts: the other bound may have been compared with NaN     |
-| an upper bound that is not NaN, of parquet-mr 1.17 | also that there is no NaN: it would be the upper bound      |
-| as many NULLs as rows                              | also that there is no NaN                                   |
-| 0 to 0 for floats, of an unknown writer            | counts: some clear NaN bounds to zero                       |
+| an upper bound that is not NaN, of parquet-mr 1.17 | also the absence of NaN, which would be the upper bound     |
+| as many NULLs as rows                              | also the absence of NaN                                     |
+| 0 to 0 for floats, of an unknown writer            | counts: some writers replace NaN bounds by zero             |
 | lower above upper                                  | counts                                                      |
-| a count below zero or above the rows               | the bounds; a count that is missing is never zero           |
+| a count below zero or above the number of rows     | the bounds; a missing count is unknown, not zero            |
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from zskip.schema import join_path
 from zskip.stats.files import ColumnStatistics
 from zskip.types import is_orderable, may_hold_nan
 
-__all__ = ["Writer", "believed", "doubt", "writer"]
+__all__ = ["Writer", "reason_to_distrust", "trusted", "writer"]
 
 _SPARK_ROW = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARK_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
 
-# The first version that compares bytes and unsigned numbers as unsigned, by the name in `created_by`.
+# The first version of each writer, by its name in `created_by`, that compares bytes and unsigned numbers as unsigned.
 _COMPARES_UNSIGNED_SINCE = {
     "parquet-mr": (1, 10, 0),
     "parquet-cpp": (1, 3, 0),
@@ -51,20 +51,21 @@ _COMPARES_UNSIGNED_SINCE = {
     "polars": (0,),
     "zskip": (0,),
 }
-# Those that keep strings whole, or round the upper bound up where they cut it, and that never clear a bound to zero.
+# Writers that do not truncate strings, or round a truncated upper bound up, and never replace a bound by zero.
 _ROUNDS_UP = {"parquet-mr", "parquet-cpp-arrow", "parquet-rs", "delta-rs", "polars", "duckdb", "zskip"}
-# No writer is known to cut at fewer bytes than these.
-_NEVER_CUT_BELOW = 16
-# From these days on, the hybrid Julian and the proleptic Gregorian calendar agree, and no zone uses local mean time.
+# No known writer truncates bounds to fewer bytes.
+_FEWEST_TRUNCATED = 16
+# From these days on, the hybrid Julian and the proleptic Gregorian calendar agree, and no zone has local mean time.
 _DATES_AGREE_SINCE = "1582-10-15"
 _TIMESTAMPS_AGREE_SINCE = "1900-01-01"
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who wrote a footer, as far as trust depends on it. Files of equal writers may be judged together.
+    """The writer of a footer: all that determines which statistics are trusted.
 
-    ``opaque`` holds the columns whose values are not compared as their bytes, each with the reason.
+    ``rebased``: dates and timestamps may be in the hybrid Julian calendar · ``opaque``: the columns that are not
+    compared by their bytes, each with the reason.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Writer:
 
     @property
     def compares_unsigned(self) -> bool:
-        """Whether it orders bytes and unsigned numbers as the format says. Unknown writers are taken not to."""
+        """Whether it compares bytes and unsigned numbers as the format requires. False for unknown writers."""
         since = _COMPARES_UNSIGNED_SINCE.get(self.name)
         return since is not None and self.version >= since
 
@@ -84,7 +85,7 @@ class Writer:
 
     @property
     def keeps_nan(self) -> bool:
-        """Whether NaN, if there is one, is the upper bound: then any other upper bound proves that there is none."""
+        """Whether the upper bound is NaN if there is any NaN, so that any other upper bound proves its absence."""
         return self.name == "parquet-mr" and self.version[:2] == (1, 17)
 
 
@@ -113,10 +114,10 @@ def _writer(created_by: str, pairs: tuple[tuple[bytes, bytes], ...]) -> Writer:
 
 
 def _opaque(row: bytes) -> tuple[tuple[str, str], ...]:
-    """Columns of a Spark schema whose strings are collated or padded."""
+    """The columns of a Spark schema with collated or padded strings, each with the reason."""
     try:
         return tuple(_opaque_fields(json.loads(row) if row else {}, ()))
-    except (ValueError, RecursionError):  # not Spark's JSON: no column is opaque by it
+    except (ValueError, RecursionError):  # not Spark's JSON
         return ()
 
 
@@ -129,19 +130,19 @@ def _opaque_fields(node: Any, above: tuple[str, ...]) -> Iterator[tuple[str, str
         metadata = field.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         if "__COLLATIONS" in metadata:
-            # Its keys are paths below the field: all leaves of the field are given up together.
+            # Its keys are paths below the field. No leaf of the field is trusted.
             yield join_path(parts), "its strings are compared by a collation"
         elif str(metadata.get("__CHAR_VARCHAR_TYPE_STRING", "")).lower().startswith("char"):
             yield join_path(parts), "CHAR(n) is padded by some readers"
         yield from _opaque_fields(field.get("type"), parts)
 
 
-def doubt(origin: Writer, path: str, type: pa.DataType, physical: str) -> str | None:
-    """Why no bound of this column may be believed in the files of a writer; None where bounds may be.
+def reason_to_distrust(origin: Writer, path: str, type: pa.DataType, physical: str) -> str | None:
+    """Why the bounds of a column cannot be trusted in the files of a writer; None if they can.
 
-    ``physical`` is Parquet's name of the physical type, ``type`` the logical Arrow type.
+    ``type``: the logical Arrow type · ``physical``: Parquet's name of the physical type.
 
-    >>> doubt(writer("parquet-mr version 1.8.1"), "s", pa.string(), "BYTE_ARRAY")
+    >>> reason_to_distrust(writer("parquet-mr version 1.8.1"), "s", pa.string(), "BYTE_ARRAY")
     'parquet-mr 1.8.1 compared bytes as signed'
     """
     if physical == "INT96":
@@ -160,10 +161,10 @@ def doubt(origin: Writer, path: str, type: pa.DataType, physical: str) -> str | 
     return None
 
 
-def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writer) -> ColumnStatistics:
-    """The statistics of one column without what the values themselves betray; one slot per unit.
+def trusted(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Writer) -> ColumnStatistics:
+    """The statistics of one column, with those that cannot be trusted as unknown.
 
-    Give `doubt` a look first: it judges the column, this judges the numbers.
+    Judges the values only; `reason_to_distrust` judges the column.
     """
     lower, upper, type = statistics.lower, statistics.upper, statistics.lower.type
     nan_count = statistics.nan_count
@@ -188,13 +189,13 @@ def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Wri
         since = _DATES_AGREE_SINCE if t.is_date(type) else _TIMESTAMPS_AGREE_SINCE
         distrusted = pc.or_kleene(distrusted, pc.less(lower, pa.scalar(since).cast(pa.timestamp("s")).cast(type)))
     distrusted = pc.fill_null(distrusted, False)
-    nothing = pa.scalar(None, type)
-    lower, upper = pc.if_else(distrusted, nothing, lower), pc.if_else(distrusted, nothing, upper)
+    unknown = pa.scalar(None, type)
+    lower, upper = pc.if_else(distrusted, unknown, lower), pc.if_else(distrusted, unknown, upper)
     if (t.is_string(type) or t.is_binary(type)) and not origin.known:
-        # The upper bound may have been cut without rounding it up.
-        cut = pc.greater_equal(pc.binary_length(upper), _NEVER_CUT_BELOW)
-        cut = pc.and_(cut, pc.invert(pc.fill_null(statistics.upper_exact, False)))
-        upper = pc.if_else(pc.fill_null(cut, False), nothing, upper)
+        # The upper bound may have been truncated without rounding it up.
+        truncated = pc.greater_equal(pc.binary_length(upper), _FEWEST_TRUNCATED)
+        truncated = pc.and_(truncated, pc.invert(pc.fill_null(statistics.upper_exact, False)))
+        upper = pc.if_else(pc.fill_null(truncated, False), unknown, upper)
     return replace(
         statistics,
         lower=lower,
@@ -205,6 +206,6 @@ def believed(statistics: ColumnStatistics, row_count: pa.Int64Array, origin: Wri
 
 
 def _possible(count: pa.Int64Array, row_count: pa.Int64Array) -> pa.Int64Array:
-    """The counts that can be: from 0 to the number of rows. Any other is unknown."""
-    can_be = pc.and_(pc.greater_equal(count, 0), pc.less_equal(count, row_count))
-    return pc.if_else(pc.fill_null(can_be, True), count, pa.scalar(None, pa.int64()))
+    """The counts, with those below 0 or above the number of rows as unknown."""
+    possible = pc.and_(pc.greater_equal(count, 0), pc.less_equal(count, row_count))
+    return pc.if_else(pc.fill_null(possible, True), count, pa.scalar(None, pa.int64()))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from zskip import types as t
 from zskip.errors import CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
-from zskip.parquet.trust import Writer, believed
+from zskip.parquet.trust import Writer, trusted
 from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.storage import Storage
@@ -113,7 +113,7 @@ def live_statistics(statistics: ColumnStatistics, rows: pa.Int64Array, live: pa.
     ``rows``: row counts before deletes; ``live``: after. In a file with deletes the bounds still hold, but are inexact,
     and the NULL count is known only if no value or every value is NULL.
     """
-    statistics = believed(statistics, rows, _LOG)
+    statistics = trusted(statistics, rows, _LOG)
     untouched = pc.fill_null(pc.equal(rows, live), False)
     nulls = statistics.null_count
     none, every = pc.fill_null(pc.equal(nulls, 0), False), pc.fill_null(pc.equal(nulls, rows), False)
