@@ -1,7 +1,7 @@
 # Everything starts from a fresh clone: the first target that you call makes .venv and installs into it.
 
 VENV := .venv
-WORKERS ?= 4
+WORKERS ?= 3
 AZURITE := $(VENV)/azurite
 BENCH := build/bench
 BIN := $(VENV)/bin
@@ -39,8 +39,8 @@ $(AZURITE): $(READY)
 demo: $(READY)  ## build a table from real network logs and look things up in it
 	$(BIN)/zskip demo
 
-# Two workers run what needs Spark, each in one Java machine; the others run everything else beside them. Many tests wait
-# for a disk, a server or a clock, so that four workers keep two cores busy.
+# One worker runs what needs Spark, in one Java machine; the others run everything else beside it. Many tests wait for a
+# server or a clock, so that three workers keep two cores busy.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 25 --doctest-modules zskip tests
 
 test: $(READY) $(AZURITE)  ## what guards every promise: units, properties, code blocks of the docs, Spark; some 8 minutes

@@ -21,9 +21,6 @@ settings.register_profile("zskip", deadline=None)
 settings.load_profile("zskip")
 
 SPARK = ROOT / "tests" / "spark"
-# About half of the time of all tests with Spark.
-SPARK_READS = {"test_connector", "test_self_pruning", "test_session_settings", "test_folder_types", "test_to_spark"}
-SPARK_READS |= {"test_planner_law", "test_random_predicates"}
 
 # Spark's machines live for minutes: compiled lightly, they take a quarter less of the processor.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -31,7 +28,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in tests/spark needs Spark. What needs Spark runs in two workers, each with its Java machine.
+    """Everything in tests/spark needs Spark. What needs Spark runs in one worker, in one Java machine.
 
     The quick tests of any other file share a worker too, so that its fixtures are built once.
     """
@@ -39,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(SPARK):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark reads" if item.path.stem in SPARK_READS else "spark"))
+            item.add_marker(pytest.mark.xdist_group("spark"))
         elif not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
@@ -52,7 +49,7 @@ def fixtures() -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that all tests of a worker share, of two threads: a test that changes a setting sets it back."""
+    """The session that all tests share, of two threads: a test that changes a setting sets it back."""
     from pyspark.sql import SparkSession
 
     scratch = tmp_path_factory.mktemp("spark")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,12 +19,19 @@ TRUE, FALSE, NULL, RAISED = 1, 0, 2, -1
 NAMES = {TRUE: "TRUE", FALSE: "FALSE", NULL: "NULL", RAISED: "an error"}
 
 
+@functools.cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One database for all oracles: its cursors have their own temporary tables and settings, and start at once."""
+    con = duckdb.connect()
+    con.execute("SET threads = 1")
+    return con
+
+
 class DuckDBOracle:
     """DuckDB over one table at a time."""
 
     def __init__(self, timezone: str = "UTC") -> None:
-        self.con = duckdb.connect()
-        self.con.execute("SET threads = 1")
+        self.con = _database().cursor()
         self.con.execute(f"SET TimeZone = '{timezone}'")
 
     def read(self, rows: pa.Table) -> None:

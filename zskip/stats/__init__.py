@@ -1,7 +1,7 @@
-"""What is known of the values in a file or row group.
+"""Statistics of files and row groups.
 
-``ranges``: the form that proofs are made on · ``files``: the form that is kept · ``collect``: from rows while they are
-written. From the footers of files: the package ``parquet``.
+``ranges``: the form that proofs use · ``files``: the form that the index stores · ``collect``: computed from rows that
+are being written. The package ``parquet`` reads them from the footers of files.
 """
 
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics

@@ -1,4 +1,4 @@
-"""Statistics of rows in hand, gathered while they are written: exact bounds, null counts and NaN counts."""
+"""Statistics of rows in memory that are being written: exact bounds, null counts and NaN counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_BOUND = 256
 
 
 def row_groups(rows: pa.Table, cuts: np.ndarray, schema: Schema) -> FileStatistics:
-    """The statistics of slices of rows: unit i is the rows ``cuts[i]`` to ``cuts[i + 1]``, half open.
+    """The statistics of slices of rows: unit i is ``rows[cuts[i]:cuts[i + 1]]``.
 
     Columns of the schema that ``rows`` lacks stay unknown; columns without an order get their null counts.
 
@@ -35,7 +35,7 @@ def row_groups(rows: pa.Table, cuts: np.ndarray, schema: Schema) -> FileStatisti
 
 
 def merged(units: FileStatistics) -> FileStatistics:
-    """Units that `row_groups` made, as one unit: the statistics of a file from those of its row groups."""
+    """The statistics of a file from those of its row groups: merges the units that `row_groups` returned into one."""
     if len(units) == 1:
         return units
     columns = {path: _merged(column) for path, column in units.columns.items()}
@@ -43,7 +43,7 @@ def merged(units: FileStatistics) -> FileStatistics:
 
 
 def _merged(column: ColumnStatistics) -> ColumnStatistics:
-    # A null bound means here that the unit has no value at all: it adds nothing to the hull.
+    # Here, a null bound means that the unit has no value.
     orderable = is_orderable(column.lower.type)
     return ColumnStatistics(
         _one(_bounds(column.lower)[0], column.lower.type) if orderable else column.lower[:1],
@@ -76,7 +76,7 @@ def _of_slices(column: Column, rows: pa.Table, cuts: np.ndarray) -> ColumnStatis
 
 
 def _encoded(column: Column, rows: pa.Table) -> pa.ChunkedArray:
-    """The column's values; still dictionary-encoded where they are, since few values are faster than many rows."""
+    """The column's values. Dictionaries are not decoded: they have fewer values than rows."""
     field = rows.column(column.parts[0])
     encoded = len(column.parts) == 1 and t.is_dictionary(field.type)
     if encoded and all(chunk.dictionary.null_count == 0 for chunk in field.chunks):
@@ -87,17 +87,17 @@ def _encoded(column: Column, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
-    """The least and the greatest value that is neither null nor NaN; null scalars where there is none."""
+    """The least and the greatest value that is neither null nor NaN; null scalars if there is none."""
     if t.is_dictionary(values.type):
         plain = pa.bool_() if values.num_chunks == 0 else values.type.value_type
         used = [chunk.dictionary.take(chunk.indices.unique().drop_null()) for chunk in values.chunks]
         return _bounds(pa.chunked_array(used, plain))
     if t.is_duration(values.type):
-        # Arrow's kernels do not order durations; their counts of ticks have the same order.
+        # Arrow's kernels do not compare durations; their integers have the same order.
         ticks = pc.min_max(values.cast(pa.int64()))
         return ticks["min"].cast(values.type), ticks["max"].cast(values.type)
     if t.is_decimal64(values.type):
-        # Nor do they order narrow decimals, whose unscaled numbers have the same order.
+        # Nor do they compare narrow decimals, whose unscaled integers have the same order.
         unscaled = pc.min_max(pa.chunked_array([chunk.view(pa.int64()) for chunk in values.chunks], pa.int64()))
         lower, upper = (pa.array([unscaled[end].as_py()], pa.int64()).view(values.type)[0] for end in ("min", "max"))
         return lower, upper
@@ -109,7 +109,7 @@ def _bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
 
 
 def _cut(bounds: list[pa.Scalar], type: pa.DataType, *, upwards: bool) -> tuple[pa.Array, pa.BooleanArray]:
-    """The bounds as an array, and whether each is a value of its unit: long ones are shortened, outwards."""
+    """The bounds as an array, and whether each is exact. Long ones are truncated, upper bounds upwards."""
     array = pa.concat_arrays([_one(bound, type) for bound in bounds]) if bounds else pa.nulls(0, type)
     exact = pc.if_else(pc.is_valid(array), True, None)
     if not (t.is_string(type) or t.is_binary(type)):
@@ -132,7 +132,7 @@ def _prefix(value: str | bytes) -> str | bytes:
 
 
 def _rounded_up(value: str | bytes) -> str | bytes:
-    """The least value of few bytes that is above every one with this prefix; the value itself where there is none.
+    """The least short value above all values with the same prefix; the value itself if there is none.
 
     >>> _rounded_up("a" * 300) == "a" * 255 + "b"
     True
@@ -145,7 +145,7 @@ def _rounded_up(value: str | bytes) -> str | bytes:
     if not kept_text:
         return value
     after = ord(kept_text[-1]) + 1
-    return kept_text[:-1] + chr(0xE000 if after == 0xD800 else after)  # surrogates are no characters
+    return kept_text[:-1] + chr(0xE000 if after == 0xD800 else after)  # surrogates are not characters
 
 
 def _one(scalar: pa.Scalar, type: pa.DataType) -> pa.Array:

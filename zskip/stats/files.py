@@ -19,10 +19,10 @@ __all__ = ["ColumnStatistics", "DataFiles", "FileStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """One column's bounds and counts, one slot per unit; null means "unknown" in each of them.
+    """One column's bounds and counts, one slot per unit. Null means "unknown".
 
-    The bounds leave NULL and NaN out. ``lower_exact`` and ``upper_exact`` say whether a bound is a value of the unit,
-    or merely a bound (a truncated string); a proof of skipping needs no exactness, an answer of min() does.
+    The bounds ignore NULL and NaN. ``lower_exact``, ``upper_exact``: whether the bound is a value of the unit, as min()
+    requires, or only a limit, such as a truncated string, which is enough to skip files.
     """
 
     lower: pa.Array
@@ -37,19 +37,19 @@ class ColumnStatistics:
 
     @classmethod
     def unknown(cls, type: pa.DataType, units: int) -> ColumnStatistics:
-        """Nothing is known of a column in any of these units."""
+        """The statistics of a column that is unknown in these units."""
         bound, count, flag = pa.nulls(units, type), pa.nulls(units, pa.int64()), pa.nulls(units, pa.bool_())
         return cls(bound, bound, count, count, flag, flag)
 
     @classmethod
     def all_null(cls, type: pa.DataType, row_count: pa.Int64Array) -> ColumnStatistics:
-        """Every row of these units is NULL, as in a file that lacks an added column."""
+        """The statistics of a column that is NULL in every row, as in files older than the column."""
         bound, flag = pa.nulls(len(row_count), type), pa.nulls(len(row_count), pa.bool_())
         none = pa.array(np.zeros(len(row_count), np.int64))
         return cls(bound, bound, row_count, none, flag, flag)
 
     def ranges(self, row_count: pa.Int64Array) -> Ranges:
-        """The form that proofs are made on. Reversed bounds are a writer's error: they are unknown."""
+        """The form that proofs use. Reversed bounds, an error of the writer, are unknown."""
         empty = pc.fill_null(pc.equal(row_count, 0), False)
         if not _any(empty):
             empty = None
@@ -59,7 +59,7 @@ class ColumnStatistics:
 
         nulls, rest = self.null_count, pc.subtract(row_count, self.null_count)
         if may_hold_nan(self.lower.type):
-            # A column that is NULL in every row has no NaN, and the other way round, even where that count is unknown.
+            # A column that is NULL in every row has no NaN, and vice versa, even if that count is unknown.
             all_null = pc.equal(self.null_count, row_count)
             all_nan = pc.equal(self.nan_count, row_count)
             nans = pc.if_else(pc.fill_null(all_null, False), 0, self.nan_count)
@@ -71,7 +71,7 @@ class ColumnStatistics:
         has_null, has_value = among_rows(pc.greater(nulls, 0)), among_rows(pc.greater(rest, 0))
         lower, upper = self.lower, self.upper
         if t.is_floating(lower.type) and _any(nan := pc.fill_null(pc.is_nan(lower), False)):
-            lower = pc.if_else(nan, pa.scalar(None, lower.type), lower)  # it says nothing, also not of the upper bound
+            lower = pc.if_else(nan, pa.scalar(None, lower.type), lower)  # unknown; the upper bound still holds
         if is_orderable(lower.type):
             reversed_ = pc.fill_null(pc.greater(lower, upper), False)
             if _any(reversed_):
@@ -93,7 +93,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """Rows and columns of some units (files, or row groups): an absent column means that nothing is known of it."""
+    """The row counts and columns of some units, which are files or row groups. An absent column is unknown."""
 
     row_count: pa.Int64Array
     columns: Mapping[str, ColumnStatistics]
@@ -102,7 +102,7 @@ class FileStatistics:
         return len(self.row_count)
 
     def statistics(self, paths: Sequence[str] | None = None) -> Statistics:
-        """The ranges of these columns (by default of all), on which proofs rest."""
+        """The ranges of these columns, by default of all, as proofs use them."""
         wanted = self.columns if paths is None else [path for path in paths if path in self.columns]
         return Statistics(self.row_count, {path: self.columns[path].ranges(self.row_count) for path in wanted})
 
@@ -113,7 +113,7 @@ class FileStatistics:
 
     @staticmethod
     def concat(parts: Sequence[FileStatistics]) -> FileStatistics:
-        """The units of all parts; a column that a part lacks is unknown there."""
+        """The units of all parts; columns that a part lacks are unknown in it."""
         types = {path: column.lower.type for part in parts for path, column in part.columns.items()}
         columns = {
             path: ColumnStatistics.concat(
@@ -126,14 +126,14 @@ class FileStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DataFiles:
-    """Data files in layout order, and their row groups: what writers and indexers hand to the side-car.
+    """Data files in layout order, and their row groups, as writers and indexers pass them to the side-car index.
 
     ``path``: string, relative to the table, with forward slashes · ``size``: bytes · ``modified``: nanoseconds since
     the epoch, null where unknown · ``etag``: string, null where the store has none · ``first_row_group``: int64, one
     slot per file and one more: the row groups of file i are ``first_row_group[i]`` to ``first_row_group[i + 1]`` ·
-    ``deletes``: the numbers of each file's deleted rows, ascending, 64 bits each and little-endian, null where there
-    are none; the statistics are those of the rows that are left. None where no file has any ·
-    ``id``: int64, by which the table's sketches name a file; null where none knows it.
+    ``deletes``: the ascending numbers of each file's deleted rows as little-endian 64-bit integers, null if there
+    are none; the statistics are those of the remaining rows. None if no file has any · ``id``: int64, the file's id in
+    the table's sketches; null if no sketch covers it.
     """
 
     path: pa.StringArray

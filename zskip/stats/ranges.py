@@ -1,4 +1,4 @@
-"""`Ranges` and `Statistics`: the values that each unit (a shard, a file or a row group) may hold, one slot per unit."""
+"""`Ranges` and `Statistics`: the values that each unit (a shard, a file or a row group) may have, one slot per unit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ranges:
     has_null: pa.BooleanArray
     has_nan: pa.BooleanArray
     derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What was computed of them, for as long as they live: a shard is asked again and again."""
+    """A cache of values computed from the ranges, since each query reads the ranges of the same shards."""
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -47,9 +47,9 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of each unit: its rows, and its ranges by column path. An absent column means "anything".
+    """The row count and the ranges of each unit, by column path. An absent column is unknown.
 
-    ``row_count`` is an int64 array, null where even that is unknown.
+    ``row_count``: an int64 array, null where it is unknown.
     """
 
     row_count: pa.Int64Array

@@ -24,11 +24,11 @@ from zskip.types.type_lookup import is_string, of, ticks
 
 __all__ = ["Json", "decode_values", "encode_values"]
 
-Json = Any  # a JSON value: what json.loads gives
+Json = Any  # a value that json.loads returns
 
 
 def encode_values(values: pa.Array) -> list[Json]:
-    """One JSON value a slot; null stays null.
+    """Each value as JSON; null stays null.
 
     >>> encode_values(pa.array([1.5, float("inf"), None]))
     [1.5, 'Infinity', None]

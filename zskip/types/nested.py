@@ -10,7 +10,7 @@ __all__ = ["with_leaves"]
 
 
 def with_leaves(type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with its leaves changed; the type itself where none changes. Lists become plain ones.
+    """A type with its leaves changed; the type itself if none changes. Lists of all forms become plain lists.
 
     >>> with_leaves(pa.struct({"a": pa.list_(pa.float16())}), lambda leaf: pa.float32())
     StructType(struct<a: list<item: float>>)

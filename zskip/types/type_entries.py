@@ -81,7 +81,7 @@ _FLOAT = Type(
     arrow=(pa.float16(), pa.float32(), pa.float64()),
     form="float",
     kind="number",
-    # Arrow compares no half floats; floats hold the same values.
+    # Arrow does not compare half floats; floats hold the same values.
     logical=lambda type: pa.float32() if type == pa.float16() else type,
     duckdb=lambda type: "DOUBLE" if type == pa.float64() else "FLOAT",
     spark=lambda type: {32: "FLOAT", 64: "DOUBLE"}.get(type.bit_width),
@@ -191,7 +191,7 @@ _TIME_TZ = Type(
 def _spark_timestamp(type: pa.DataType) -> str | None:
     if type.unit != "ns":
         return "TIMESTAMP_NTZ" if type.tz is None else "TIMESTAMP"
-    # Nanoseconds without a zone are how INT96 looks, Spark's own older form of an instant.
+    # Arrow reads INT96, Spark's older form of an instant, as nanoseconds without a zone.
     return "TIMESTAMP" if type.tz is None else None
 
 

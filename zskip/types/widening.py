@@ -39,7 +39,7 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def widened(bounds: pa.Array, type: pa.DataType) -> pa.Array:
-    """The bounds as values of ``type``; unknown throughout where it does not hold all values of theirs.
+    """The bounds as values of ``type``; all unknown if it cannot hold every value of their type.
 
     >>> widened(pa.array([1, None], pa.int32()), pa.int64()).to_pylist()
     [1, None]
@@ -52,6 +52,6 @@ def widened(bounds: pa.Array, type: pa.DataType) -> pa.Array:
         return pa.nulls(len(bounds), type)
     try:
         return bounds.cast(type)
-    except pa.ArrowException:  # a date that no timestamp of nanoseconds reaches
+    except pa.ArrowException:  # a date outside the range of timestamps in nanoseconds
         wrapped = bounds.cast(type, safe=False)
         return pc.if_else(pc.equal(wrapped.cast(bounds.type, safe=False), bounds), wrapped, pa.scalar(None, type))
