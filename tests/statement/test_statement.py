@@ -608,3 +608,28 @@ def test_a_statement_that_gains_nothing_is_not_explained_again_until_a_table_cha
     gainless = f"SELECT * FROM '{tmp_path}/t' t WHERE x = ?"
     assert [len(zskip.sql(gainless, con, params=[x]).fetchall()) for x in (7, 1000, 8)] == [1, 0, 1]
     assert len(explained) == 10
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE p AS PIVOT {T} ON k USING count(a); FROM p",
+        "CREATE TABLE p AS SELECT * FROM (PIVOT (SELECT a, k FROM {T} WHERE a < 9) ON k USING count(a)); FROM p",
+        "COPY (PIVOT (SELECT a, k FROM {T} WHERE a < 9) ON k USING count(a)) TO '{F}'; FROM '{F}'",
+        "PREPARE q AS PIVOT (SELECT a, k FROM {T}) ON k IN (1, 2) USING count(a); EXECUTE q",
+        "EXPLAIN PIVOT (SELECT a, k FROM {T} WHERE a < 9) ON k USING count(a); SELECT 1",
+    ],
+)
+@pytest.mark.parametrize("transaction", [False, True])
+def test_a_pivot_that_cannot_be_explained_runs_over_all_files(
+    statement: str, transaction: bool, tmp_path: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    build_table(tmp_path / "t", pa.table({"a": range(40), "k": [number % 5 for number in range(40)]}), files=4)
+    found = []
+    for table, run in ((f"'{tmp_path}/t'", sql), (f"'{tmp_path}/t/*.parquet'", lambda text, con: con.sql(text))):
+        con.begin() if transaction else None
+        relation = run(statement.format(T=table, F=tmp_path / "p.parquet"), con)
+        found.append((sorted_rows(relation.fetchall()), relation.columns))
+        con.rollback() if transaction else con.execute("DROP TABLE IF EXISTS p")
+        con.execute("DEALLOCATE q") if "PREPARE" in statement else None
+    assert found[0] == found[1]

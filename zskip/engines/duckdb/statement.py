@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from zskip.binder.sql_text import require_parameters
 from zskip.engines.duckdb.catalog import Catalog, open_index
 from zskip.engines.duckdb.error_places import pointing_at
@@ -30,12 +32,12 @@ from zskip.engines.duckdb.relation import opened
 from zskip.engines.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.engines.duckdb.stubs import names_file_columns
 from zskip.engines.duckdb.survivor_reads import Values, default_alias, read_survivors
-from zskip.engines.duckdb.table_places import Place, Word, edited, tokens
+from zskip.engines.duckdb.table_places import Place, Word, edited, has_pivot, tokens
 from zskip.engines.duckdb.written_names import named_as_written, naming_edits
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 from zskip.expr.sql_literals import identifier
-from zskip.plan import Plan
+from zskip.plan import Plan, find_survivors
 
 if TYPE_CHECKING:
     import duckdb
@@ -299,6 +301,7 @@ def _rewritten(
         return Rewritten(text, values.all, (), (), True, False)
     _refuse_other_uses(words, [place for place, _ in found], text)
     given = params if one.named_parameters else None
+    prune = prune and (one.kind == "SELECT" or not has_pivot(words))
     tables = pruned_tables(text, words, found, con, given, freshness, prune, parsed.settled)
     edits = naming_edits(words, con, text, params, parsed.schemas)
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
@@ -307,9 +310,12 @@ def _rewritten(
     for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
-        read = ""
+        read, scan = "", planned.scan
+        if of_files and table.index_rows is None and not len(table.survivors):
+            # A read of no file would lack the columns that DuckDB adds.
+            scan = find_survivors(index, None).narrowed(np.zeros(1, np.int64)).scan
         if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
-            read = read_survivors(planned.scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
+            read = read_survivors(scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
         if table.index_rows is not None:
             schema = index.snapshot.schema.arrow
             schema = named_columns(schema, text) if table.only_named else schema

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Place", "Places", "Word", "calls", "edited", "table_places", "tokens", "unquoted"]
+__all__ = ["Place", "Places", "Word", "calls", "edited", "has_pivot", "table_places", "tokens", "unquoted"]
 
 _QUERY_STARTS = {
     "SELECT",
@@ -31,6 +31,7 @@ _END_FROM = {
     *("UNION", "EXCEPT", "INTERSECT", "VALUES", "WHEN"),
 }
 _OPENING, _CLOSING = {"(", "[", "{"}, {")", "]", "}"}
+_DEFINES = ("CREATE", "PREPARE")  # statements in which AS precedes a query
 
 
 class Word(NamedTuple):
@@ -136,7 +137,7 @@ def table_places(words: tuple[Word, ...]) -> Places:
             if before != "DISTINCT":  # x IS DISTINCT FROM y, also where more tables follow
                 frame.expecting = frame.listing = before != "DELETE"
                 bare = False
-        elif text == "JOIN" or (text in ("PIVOT", "UNPIVOT") and first):
+        elif text == "JOIN" or (text in ("PIVOT", "UNPIVOT") and (first or (before == "AS" and verb in _DEFINES))):
             frame.expecting = True
         elif text == "USING" and verb in ("MERGE", "DELETE"):
             frame.expecting = frame.listing = True
@@ -155,6 +156,14 @@ def table_places(words: tuple[Word, ...]) -> Places:
         elif calls(words, number):
             found.functions.add(name.lower())
     return found
+
+
+def has_pivot(words: Sequence[Word]) -> bool:
+    """Whether a statement may contain a PIVOT whose columns depend on rows.
+
+    DuckDB runs a part of such a PIVOT to plan it. Over empty tables that may fail, and abort the open transaction.
+    """
+    return any(word.text.upper() == "PIVOT" for word in words)
 
 
 def _can_be_table(word: Word, before: str, after: str) -> bool:

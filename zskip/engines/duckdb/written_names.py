@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from zskip.engines.duckdb.stubs import empty_rows
-from zskip.engines.duckdb.table_places import Word
+from zskip.engines.duckdb.table_places import Word, has_pivot
 from zskip.expr.sql_literals import identifier
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def naming_edits(
 ) -> list[tuple[int, int, str]]:
     """Edits that make a statement store a query's columns under the names in the user's text."""
     inside = _stored_query(words)
-    if inside is None:
+    if inside is None or has_pivot(words):
         return []
     start, end = words[inside.start].start, words[inside.stop - 1].end
     names = _names(con, text[start:end], params, tables)
