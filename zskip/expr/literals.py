@@ -136,7 +136,7 @@ def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> p
     if t.is_date(type):
         return date_value(text)
     if t.is_timestamp(type):
-        moment = timestamp(text, type.tz is not None, timezone, dialect)
+        moment = timestamp(text, type.tz is not None, timezone)
         if moment.value * UNIT_NANOSECONDS[moment.type.unit] % UNIT_NANOSECONDS[type.unit]:
             raise Refused(f"the string {text!r} is finer than {type}: readers round or cut it")
         return moment
@@ -181,7 +181,7 @@ def integer_limits(type: pa.DataType) -> tuple[int, int]:
     return (0, 2**bits - 1) if t.is_unsigned_integer(type) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
+def timestamp(text: str, zoned: bool, timezone: str) -> pa.Scalar:
     """A timestamp from ISO text. If ``zoned``, a text without an offset is local time in ``timezone``."""
     parts = re.fullmatch(
         r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
@@ -199,7 +199,7 @@ def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
         raise Refused(f"the string {text!r} has an offset and the type has none")
     nanoseconds = int((parts.group(7) or "").ljust(9, "0"))
     if zoned:
-        moment = _to_utc(moment, offset, timezone, dialect)
+        moment = _to_utc(moment, offset, timezone)
     seconds = (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
     total = seconds * 10**9 + nanoseconds
     zone = "UTC" if zoned else None
@@ -210,7 +210,7 @@ def timestamp(text: str, zoned: bool, timezone: str, dialect: str) -> pa.Scalar:
     return pa.scalar(total, pa.timestamp("ns", zone))
 
 
-def _to_utc(moment: datetime, offset: str | None, zone: str, dialect: str) -> datetime:
+def _to_utc(moment: datetime, offset: str | None, zone: str) -> datetime:
     if offset:
         if offset == "Z":
             return moment
@@ -405,7 +405,7 @@ def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
             moment += offset_nanoseconds(zone)
         else:
             naive = datetime(1970, 1, 1) + timedelta(microseconds=moment // 1000)
-            moment = round((_to_utc(naive, None, zone, "") - naive) / timedelta(microseconds=1)) * 1000 + moment
+            moment = round((_to_utc(naive, None, zone) - naive) / timedelta(microseconds=1)) * 1000 + moment
     unit = _DAY_NANOSECONDS if t.is_date(type) else UNIT_NANOSECONDS[type.unit]
     floor, rest = divmod(moment, unit)
     low, high = integer_limits(pa.int32() if type == pa.date32() else pa.int64())

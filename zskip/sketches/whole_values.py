@@ -9,9 +9,9 @@ from zskip import types as t
 from zskip.errors import InvalidOption
 from zskip.schema import Column
 from zskip.sketches.hashing import Hashes, can_hash, hashes
-from zskip.sketches.pairs import RUN_KEY_BITS, Numbers, Segment
+from zskip.sketches.pairs import RUN_KEY_BITS
 
-__all__ = ["check_column", "files_with", "key_bits", "keys"]
+__all__ = ["check_column", "key_bits", "keys"]
 
 _LEAST_BITS, _BITS_BEYOND_ENTRIES = 33, 8
 
@@ -52,8 +52,3 @@ def distinct(keys: Hashes) -> Hashes:
     kept = np.ones(len(ordered), bool)
     kept[1:] = ordered[1:] != ordered[:-1]
     return ordered[kept]
-
-
-def files_with(segment: Segment, constants: pa.Array) -> Numbers:
-    """The numbers of the files that may hold any of the constants, ascending. The segment's other files hold none."""
-    return np.unique(segment.find(distinct(hashes(constants)))[1])
