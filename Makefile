@@ -57,7 +57,7 @@ lint: $(READY)  ## style and types
 
 fuzz: $(READY)  ## a million random predicates and 20,000 random statements against DuckDB; hours
 	$(BIN)/python -m tests.pruning.fuzz --cases 1000000
-	$(BIN)/python -m tests.statement.fuzz --cases 20000
+	$(BIN)/python -m tests.statements.fuzz --cases 20000
 
 torture: $(READY) $(AZURITE)  ## writers killed and starved at every call that they make to the system, and raced; half an hour
 	$(BIN)/python -m tests.torture

@@ -15,7 +15,7 @@ from pathlib import Path
 from selenium import webdriver
 from targets import at_most
 
-from tests.explore.test_explore import BROWSER, DRIVER, FLAGS, many_files, show
+from tests.inspect.explore.test_explore import BROWSER, DRIVER, FLAGS, many_files, show
 
 MOVES = 20
 MOVED = """

@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from zskip.binder import bind
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 

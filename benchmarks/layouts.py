@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 
 from zskip import layouts, pruning
 from zskip.binder import bind
-from zskip.keys import Boundaries, dense_codes
+from zskip.core.schema import Schema
 from zskip.parquet import footers
-from zskip.schema import Schema
+from zskip.stats.keys import Boundaries, dense_codes
 from zskip.storage import open_storage
 
 SAMPLED_PER_FILE = 400

@@ -30,9 +30,9 @@ from spread import spread
 from targets import at_least, at_most
 
 from zskip.binder import bind
-from zskip.engines.duckdb import sql
+from zskip.core.schema import Schema
 from zskip.plan import plan
-from zskip.schema import Schema
+from zskip.statements.duckdb import sql
 from zskip.stats import DataFiles, collect
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import Index, commit, load

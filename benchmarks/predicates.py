@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.pruning import outcomes
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 SECONDS = 1_500_000_000

@@ -30,17 +30,17 @@ from targets import at_least, at_most
 
 import zskip
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.plan import plan
-from zskip.schema import Schema
-from zskip.sketches import SKETCHES, SketchName
-from zskip.sketches.hashing import hashes
-from zskip.sketches.pairs import Coverage, MergeInput, Run, write_segment
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import open_storage
 from zskip.tablelog import Index, SketchRecord, commit, load
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
 from zskip.tablelog.sketch_records import SegmentRecord
+from zskip.tablelog.sketches import SKETCHES, SketchName
+from zskip.tablelog.sketches.hashing import hashes
+from zskip.tablelog.sketches.pairs import Coverage, MergeInput, Run, write_segment
 
 ROWS_PER_FILE = 2000
 LOOK_UPS = 50

@@ -38,8 +38,8 @@ from targets import at_least, at_most
 
 import zskip
 from tests.spark.tpch import QUERIES
-from zskip.engines.duckdb.catalog import _INDEXES
-from zskip.engines.duckdb.statement import rewrite
+from zskip.statements.duckdb.catalog import _INDEXES
+from zskip.statements.duckdb.statement import rewrite
 from zskip.storage import open_storage
 from zskip.storage.remote import ObjectStorage
 

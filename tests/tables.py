@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.plan import Plan, plan
-from zskip.schema import Schema
 from zskip.stats import DataFiles, collect
 from zskip.storage import open_storage
 from zskip.tablelog import Index, commit

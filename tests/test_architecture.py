@@ -104,7 +104,7 @@ def imported_modules(module: Path) -> set[str]:
         parts = name.split(".")
         if parts[0] != "zskip":
             continue
-        # `from zskip.expr import tree` names a module, `from zskip.expr import Predicate` the package's `__init__`.
+        # `from zskip.language import tree` names a module, `… import Predicate` the package's `__init__`.
         within = [".".join(parts[1:end]) for end in range(len(parts), 1, -1)]
         found.add(next((each for each in within if each in NAMES), "__init__"))
     return found - {dotted(module)}
@@ -121,14 +121,14 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {dotted(module): imported_modules(module) for module in MODULES}
-    assert graph["plan.plan"] >= {"plan.explain", "plan.shares", "expr"}
+    assert graph["plan.plan"] >= {"plan.explain", "plan.shares", "language"}
     assert circle(graph) == []
 
 
 def test_a_circle_is_found(tmp_path: Path) -> None:
     source = tmp_path / "a.py"
     source.write_text(
-        "from typing import TYPE_CHECKING\nfrom zskip.expr import Predicate\n"
+        "from typing import TYPE_CHECKING\nfrom zskip.language import Predicate\n"
         "if TYPE_CHECKING:\n    from zskip.plan.plan import Plan\n"
         "def f():\n    from zskip.plan import explain\n",
         encoding="utf-8",
@@ -185,9 +185,9 @@ def test_these_tests_can_fail(tmp_path: Path) -> None:
     bad.write_text("import os, sqlglot\nfrom zskip.table import Table\nos.remove('x')\nopen('y')\n", encoding="utf-8")
     assert [name for _, name in imports(bad)] == ["os", "sqlglot", "zskip.table.Table"]
     assert sorted(touches_files(bad)) == ["3: os.remove", "4: open(…)"]
-    assert LAYERS["schema"] < LAYERS["expr"] < LAYERS["plan"] < LAYERS["cli"]
+    assert LAYERS["core"] < LAYERS["language"] < LAYERS["plan"] < LAYERS["cli"]
     assert "binder" in SQL_ROOMS
-    assert not lies_in(PACKAGE / "schema.py", FILE_ROOMS)
+    assert not lies_in(PACKAGE / "core" / "schema.py", FILE_ROOMS)
 
 
 FRESH = """
@@ -227,4 +227,4 @@ def test_only_the_types_ask_arrow_what_a_type_is() -> None:
         for module in MODULES
         if any(name.startswith("pyarrow.types") for _, name in imports(module)) or "pa.types." in module.read_text()
     ]
-    assert sorted(asking) == ["types", "types.nested", "types.type_lookup", "types.widening"]
+    assert sorted(asking) == ["core.types", "core.types.nested", "core.types.type_lookup", "core.types.widening"]

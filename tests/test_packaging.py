@@ -73,7 +73,7 @@ def test_wheel_and_sdist_hold_the_licences_and_the_samples(built: tuple[Path, Pa
     assert [name for name in names if name.endswith("licenses/LICENSE")]
     samples = {"zeek.parquet", "flights.parquet", "zeek-dns-excerpt.log", "README.md"}
     assert {f"zskip/data/{name}" for name in samples} <= set(names)
-    assert {"zskip/py.typed", "zskip/explore/page.js"} <= set(names)
+    assert {"zskip/py.typed", "zskip/inspect/explore/page.js"} <= set(names)
     assert [name for name in names if not name.startswith(("zskip/", "zskip-"))] == []
     with tarfile.open(sdist) as opened:
         parts = {name.partition("/")[2] for name in opened.getnames()}

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.audit import doctor
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.errors import (
     CommitConflict,
     CorruptFile,
@@ -31,7 +31,7 @@ from zskip.errors import (
     UnknownParameter,
     UnsafePath,
 )
-from zskip.schema import Schema
+from zskip.inspect.audit import doctor
 from zskip.storage import open_storage
 
 ROWS = pa.table({"a": range(100)})

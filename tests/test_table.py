@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip import receipts
+from zskip.core import receipts
 from zskip.errors import CommitConflict, CorruptFile, InvalidOption, SchemaMismatch, TableNotFound
 from zskip.writer import append, delete
 

@@ -22,11 +22,11 @@ import pytest
 
 import zskip
 from zskip import tablelog
+from zskip.core.schema import Schema
 from zskip.errors import CommitConflict
 from zskip.parquet import footers, hive_columns
 from zskip.plan import planner
-from zskip.schema import Schema
-from zskip.statement import plan_tree
+from zskip.statements import plan_tree
 from zskip.stats import ColumnStatistics
 from zskip.storage import open_storage
 from zskip.tablelog import freshness

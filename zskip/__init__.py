@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from zskip.engine_registry import register
+from zskip.core.engine_registry import register
 from zskip.errors import (
     CommitConflict,
     InvalidOption,
@@ -22,10 +22,10 @@ from zskip.errors import (
 if TYPE_CHECKING:
     from zskip.api import advise, attach, cluster, index, read, repair, write
     from zskip.api import open as open  # noqa: A004  # the name that a user says
-    from zskip.engines.duckdb import explain, sql
-    from zskip.expr import Predicate
+    from zskip.cli.sample_data import demo_data
+    from zskip.language import Predicate
     from zskip.plan import Plan
-    from zskip.sample_data import demo_data
+    from zskip.statements.duckdb import explain, sql
     from zskip.table import Table
 
 __version__ = "0.1.0"
@@ -60,15 +60,15 @@ __all__ = [
 # Loaded on first use: Arrow, numpy and sqlglot together would double the time of `import zskip`.
 _HOMES = {
     "Plan": "zskip.plan",
-    "Predicate": "zskip.expr",
+    "Predicate": "zskip.language",
     "Table": "zskip.table",
     "advise": "zskip.api",
     "attach": "zskip.api",
     "cluster": "zskip.api",
-    "demo_data": "zskip.sample_data",
-    "explain": "zskip.engines.duckdb",
+    "demo_data": "zskip.cli.sample_data",
+    "explain": "zskip.statements.duckdb",
     "index": "zskip.api",
-    "sql": "zskip.engines.duckdb",
+    "sql": "zskip.statements.duckdb",
     "open": "zskip.api",
     "read": "zskip.api",
     "repair": "zskip.api",
@@ -78,7 +78,7 @@ _HOMES = {
 _ENGINES = {
     "arrow": "zskip.engines.arrow",
     "duckdb": "zskip.engines.duckdb",
-    "picture": "zskip.explore.picture",
+    "picture": "zskip.inspect.explore.picture",
     "spark": "zskip.spark.handoff",
     "spark session": "zskip.spark.spark_backend",
 }

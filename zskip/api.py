@@ -13,22 +13,22 @@ import pyarrow as pa
 
 from zskip import table_formats, tablelog
 from zskip.binder.bind_condition import Condition
-from zskip.byte_sizes import bytes_of
-from zskip.compaction import cluster as clustering
-from zskip.compaction.cluster_folder import cluster_folder
+from zskip.core.byte_sizes import bytes_of
+from zskip.core.option_checks import check_options
+from zskip.core.progress import Progress, unreported
+from zskip.core.receipts import Clustered, Repaired
+from zskip.core.schema import Schema, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
-from zskip.option_checks import check_options
 from zskip.plan import Plan
-from zskip.progress import Progress, unreported
-from zskip.receipts import Clustered, Repaired
-from zskip.schema import Schema, names_given
-from zskip.sketches import named_sketches
 from zskip.storage import open_storage
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
+from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import backend_of
+from zskip.writer.compaction import cluster as clustering
+from zskip.writer.compaction.cluster_folder import cluster_folder
 from zskip.writer.options import Resources, resources_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
     from zskip.advisor import Advice, Weigh
-    from zskip.query_logs import LoggedQueries
+    from zskip.advisor.query_logs import LoggedQueries
 
 __all__ = ["Mode", "advise", "attach", "cluster", "index", "logged_queries", "open", "read", "repair", "write"]
 
@@ -394,7 +394,7 @@ def logged_queries(
             return table.logged_queries(duckdb_log=duckdb_log, spark_event_log=spark_event_log, log_name=log_name)
     schema = Schema(open_source(source, storage_options).schema)
     address = os.fspath(source) if isinstance(source, str | os.PathLike) else "SOURCE"
-    from zskip.query_logs import queries_of_log
+    from zskip.advisor.query_logs import queries_of_log
 
     return queries_of_log(address, schema, duckdb_log, spark_event_log, log_name)
 

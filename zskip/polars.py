@@ -17,8 +17,8 @@ import pyarrow as pa
 from zskip.api import open as open_table
 from zskip.binder.library_expressions import provable_part
 from zskip.errors import MissingDependency
-from zskip.expr import conjunction
-from zskip.scan import Scan
+from zskip.language import conjunction
+from zskip.plan.scan import Scan
 from zskip.table import Table
 
 try:

@@ -19,16 +19,10 @@ from zskip import plan as planning
 from zskip import table_formats, tablelog
 from zskip.binder import Parameters
 from zskip.binder.bind_condition import Condition, bind_condition, bind_with_complement
-from zskip.byte_sizes import bytes_of
-from zskip.compaction import compact
-from zskip.engines.arrow import output_schema, to_arrow, to_batches
-from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
-from zskip.expr import Predicate
-from zskip.layouts.depth import Clustering, depths
-from zskip.option_checks import check_options, refuse, require_output
-from zskip.plan import Plan, Survivors
-from zskip.progress import Progress, unreported
-from zskip.receipts import (
+from zskip.core.byte_sizes import bytes_of
+from zskip.core.option_checks import check_options, refuse, require_output
+from zskip.core.progress import Progress, unreported
+from zskip.core.receipts import (
     Appended,
     Deleted,
     Optimized,
@@ -40,13 +34,19 @@ from zskip.receipts import (
     Tended,
     Vacuumed,
 )
-from zskip.schema import names_given
-from zskip.sketches import named_sketches
+from zskip.core.schema import names_given
+from zskip.engines.arrow import output_schema, to_arrow, to_batches
+from zskip.errors import CommitConflict, InvalidOption, UnsupportedFormat
+from zskip.language import Predicate
+from zskip.layouts.depth import Clustering, depths
+from zskip.plan import Plan, Survivors
 from zskip.storage import Storage
 from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
+from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, append
 from zskip.writer.backend import backend_of
+from zskip.writer.compaction import compact
 from zskip.writer.delete import delete
 from zskip.writer.evolution import common_type
 from zskip.writer.options import Resources, Rewrite, resources_of, timedelta_of
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     import datafusion
 
     from zskip.advisor import Advice, Weigh
-    from zskip.audit import Verification
+    from zskip.advisor.query_logs import LoggedQueries
     from zskip.engines.dataset import PrunedDataset
-    from zskip.query_logs import LoggedQueries
+    from zskip.inspect.audit import Verification
 
 __all__ = ["Table", "Version", "require_version"]
 
@@ -477,7 +477,7 @@ class Table:
                 followed = self.refresh()
                 step = replace(step, done=f"follows version {followed.version} of the table's log", receipt=followed)
             return Tended(self.version, (step,), time.monotonic() - started, dry_run)
-        from zskip.compaction import tend as tending
+        from zskip.writer.compaction import tend as tending
 
         self._newest()
         done = tending.tend(
@@ -509,8 +509,8 @@ class Table:
         params: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Verification:
-        """Read the rows that plans skip, and report every row that matches. Options as for `zskip.audit.verify`."""
-        from zskip.audit import verify
+        """Read the rows that plans skip, and report every row that matches. Options as for `inspect.audit.verify`."""
+        from zskip.inspect.audit import verify
 
         return verify(
             self._index,
@@ -605,7 +605,7 @@ class Table:
         them · ``log_name``: the table's name in the log, if it is neither its path nor its folder. Raises
         `UnreadableFile` if there is no log, and `InvalidOption` if the log has no such query.
         """
-        from zskip.query_logs import queries_of_log
+        from zskip.advisor.query_logs import queries_of_log
 
         return queries_of_log(self.uri, self.snapshot.schema, duckdb_log, spark_event_log, log_name)
 
@@ -621,11 +621,11 @@ class Table:
     ) -> altair.Chart:
         """Draw the files' boxes on two columns, and highlight those that the predicate ``where`` needs.
 
-        Notebooks display the chart; a tooltip names each file. `zskip.plot.save` writes it.
+        Notebooks display the chart; a tooltip names each file. `zskip.inspect.plot.save` writes it.
         ``dialect``, ``timezone`` and ``params`` are those of `plan`. Raises `MissingDependency` without Altair.
         """
         check_options(dialect=dialect, timezone=timezone)
-        from zskip.plot import boxes
+        from zskip.inspect.plot import boxes
 
         paths = [column.path for column in self.snapshot.schema.orderable([x, y])]
         every = np.arange(len(self._index))
@@ -659,7 +659,7 @@ class Table:
         """
         check_options(columns=columns, alternatives=alternatives)
         target = require_output(path)
-        from zskip import explore
+        from zskip.inspect import explore
 
         predicate = None if where is None else bind_condition(where, self.snapshot.schema, "duckdb", "UTC", None)
         queries = queries_of(workload) if workload else ()
@@ -683,7 +683,7 @@ class Table:
 
         Raises `UnknownColumn`, and `MissingDependency` without Altair.
         """
-        from zskip.plot import depth_histogram
+        from zskip.inspect.plot import depth_histogram
 
         return depth_histogram(self.clustering(columns))
 

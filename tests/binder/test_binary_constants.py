@@ -10,8 +10,8 @@ import pytest
 
 import zskip
 from zskip.binder import bind
-from zskip.expr.tree import Opaque, walk
-from zskip.schema import Schema
+from zskip.core.schema import Schema
+from zskip.language.tree import Opaque, walk
 
 SCHEMA = Schema(pa.schema({"b": pa.binary()}))
 VALUES = [bytes([first, second]) for first in range(0, 256, 5) for second in (0, 127, 128, 255)] + [b"", b"ab", None]

@@ -16,8 +16,8 @@ from zskip import pruning
 from zskip.binder import bind_cache
 from zskip.binder.bind import bind
 from zskip.binder.workload_sql import named_tables, table_query
+from zskip.core.schema import Schema
 from zskip.errors import SqlError
-from zskip.schema import Schema
 from zskip.stats import Statistics
 
 Result = TypeVar("Result")

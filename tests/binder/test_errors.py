@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip import expr
+from zskip import language as expr
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.errors import (
     IncomparableTypes,
     InvalidOption,
@@ -24,8 +25,7 @@ from zskip.errors import (
     UnknownParameter,
     UnsupportedSql,
 )
-from zskip.expr.tree import Opaque, walk
-from zskip.schema import Schema
+from zskip.language.tree import Opaque, walk
 
 SCHEMA = Schema(
     pa.schema({

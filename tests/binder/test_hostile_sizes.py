@@ -14,10 +14,10 @@ import pytest
 from zskip import pruning
 from zskip.binder import bind, bind_cache
 from zskip.binder.bind import _PredicateBuilder
+from zskip.core.schema import Schema
 from zskip.errors import SqlError
-from zskip.expr.tree import Opaque
+from zskip.language.tree import Opaque
 from zskip.pruning import evaluate
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"n": pa.int32(), "w": pa.string(), "f": pa.float64(), "c": pa.decimal128(20, 2)}))

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zskip import expr, pruning
+from zskip import language as expr
+from zskip import pruning
 from zskip.binder import bind, bind_cache, chains, fast_path
+from zskip.core.schema import Schema
 from zskip.errors import SqlError
-from zskip.expr.tree import In, Not, walk
-from zskip.schema import Schema
+from zskip.language.tree import In, Not, walk
 from zskip.stats.collect import row_groups
 
 TYPES = {"i": pa.int64(), "t": pa.int8(), "u": pa.uint64(), "f": pa.float64(), "s": pa.string(), "d": pa.date32()}

@@ -12,9 +12,9 @@ import pytest
 
 from zskip import pruning
 from zskip.binder import Parameters, bind, bind_cache, lists
+from zskip.core.schema import Schema
 from zskip.errors import SqlError, UnknownParameter, UnsupportedSql
-from zskip.expr.tree import In, walk
-from zskip.schema import Schema
+from zskip.language.tree import In, walk
 from zskip.stats import Ranges, Statistics
 
 TYPES = {

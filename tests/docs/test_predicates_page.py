@@ -1,7 +1,7 @@
 """docs/predicates.md says what the code's own tables say."""
 
 from tests import ROOT
-from zskip.functions.documentation import predicates_page
+from zskip.language.functions.documentation import predicates_page
 
 PAGE = ROOT / "docs" / "predicates.md"
 

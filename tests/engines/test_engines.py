@@ -17,15 +17,15 @@ import pytest
 import zskip
 from tests.tables import build_table, plan_of, sorted_rows
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.engines import arrow
 from zskip.engines.arrow import counts
-from zskip.engines.duckdb import sql
 from zskip.engines.duckdb.native_scan import native_scan
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption, SchemaError, UnknownColumn, UnsupportedSql
 from zskip.parquet import footers
 from zskip.plan import plan
-from zskip.schema import Schema
+from zskip.statements.duckdb import sql
 from zskip.storage import open_storage
 from zskip.tablelog import Index, commit, listed, load
 

@@ -10,9 +10,9 @@ import zskip
 from zskip import layouts, pruning
 from zskip.binder import bind
 from zskip.binder.workload_sql import table_query
+from zskip.core.schema import Schema
 from zskip.errors import SqlError
 from zskip.layouts.fitting_task import task_of
-from zskip.schema import Schema
 from zskip.stats import collect
 
 ROWS, FILES = 20_000, 25

@@ -21,10 +21,10 @@ import pytest
 
 import zskip
 from tests.parquet import compact_thrift as thrift
-from zskip import audit
+from zskip.core.schema import Schema
 from zskip.errors import CorruptFile, SchemaMismatch
+from zskip.inspect import audit
 from zskip.parquet import footers
-from zskip.schema import Schema
 from zskip.stats import DataFiles
 from zskip.storage import Listing
 

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 import zskip
 from zskip import tablelog
+from zskip.core.schema import Schema
 from zskip.errors import CorruptFile, SchemaMismatch
 from zskip.parquet import batch_footers, footer_reads, footers, from_rows, parsed_footers, thrift
-from zskip.schema import Schema
 from zskip.stats import DataFiles
 from zskip.storage import open_storage
 

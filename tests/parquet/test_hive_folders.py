@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.audit import doctor
+from zskip.inspect.audit import doctor
 
 ROWS = pa.table({"id": [1, 2]})
 

@@ -16,7 +16,7 @@ import pytest
 import zskip
 from tests import ROOT
 from zskip.plan import find_survivors
-from zskip.scan import Scan
+from zskip.plan.scan import Scan
 
 READ = """
 import pickle, sys

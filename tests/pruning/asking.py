@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from zskip import pruning
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.pruning import Budget, Outcomes, evaluate
-from zskip.schema import Schema
 from zskip.stats import Statistics
 
 

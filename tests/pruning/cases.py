@@ -30,9 +30,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests import FIXTURES
-from zskip.schema import Schema, split_path
+from zskip.core.schema import Schema, split_path
+from zskip.core.types import logical_type
 from zskip.stats import Ranges, Statistics
-from zskip.types import logical_type
 
 FOLDER = FIXTURES / "predicates"
 UNKNOWN = object()

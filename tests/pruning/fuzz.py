@@ -22,7 +22,8 @@ import numpy as np
 from tests.pruning.grammar import Grammar
 from tests.pruning.oracles import TRUE, DuckDBOracle, breaches, described
 from tests.pruning.units import Units, random_file_statistics, random_units
-from zskip import expr, pruning
+from zskip import language as expr
+from zskip import pruning
 from zskip.binder import bind
 from zskip.errors import SqlError
 from zskip.pruning import Outcomes

@@ -10,8 +10,8 @@ import pytest
 import zskip
 from zskip import pruning
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.pruning import Outcomes
-from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, FileStatistics, Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"x": pa.float64()}))

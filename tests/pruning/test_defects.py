@@ -23,8 +23,8 @@ from tests.pruning.asking import asked
 from tests.pruning.oracles import DuckDBOracle, breaches
 from zskip import pruning
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.parquet import footers, trust
-from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, FileStatistics, Ranges, Statistics
 from zskip.storage import open_storage
 

@@ -17,13 +17,13 @@ from tests.pruning.fuzz import table_failures
 from tests.pruning.oracles import DuckDBOracle
 from zskip import pruning
 from zskip.binder import bind
-from zskip.expr.tree import Computable, Opaque, Reference, walk
-from zskip.functions import evaluated_by_duckdb
-from zskip.functions.duckdb_evaluated import COMPUTED
+from zskip.core.schema import Schema
+from zskip.language.functions import evaluated_by_duckdb
+from zskip.language.functions.duckdb_evaluated import COMPUTED
+from zskip.language.tree import Computable, Opaque, Reference, walk
 from zskip.pruning import Budget, duckdb_evaluation
 from zskip.pruning.duckdb_evaluation import Evaluator
 from zskip.pruning.evaluation_cost import Cost, TooCostly, cost, program_steps
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"s": pa.string(), "x": pa.int32(), "b": pa.binary(), "st": pa.struct({"a": pa.string()})}))

@@ -16,14 +16,14 @@ from tests.pruning.oracles import DuckDBOracle, breaches
 from tests.pruning.units import KINDS, Units, random_statistics, random_units
 from zskip import pruning
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.errors import SqlError
-from zskip.expr import Predicate, tree
-from zskip.expr.bound import Dialect
-from zskip.expr.tree import Contains, Reference, Scalar
-from zskip.intervals.spans import keys, values_of
+from zskip.language import Predicate, tree
+from zskip.language.bound import Dialect
+from zskip.language.intervals.spans import keys, values_of
+from zskip.language.tree import Contains, Reference, Scalar
 from zskip.pruning import Evidence, Outcomes
 from zskip.pruning.evidence import Ints
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 

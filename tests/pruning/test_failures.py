@@ -10,7 +10,7 @@ from tests.pruning.cases import column
 from tests.pruning.oracles import RAISED, DuckDBOracle
 from zskip import pruning
 from zskip.binder import bind
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.stats import Statistics
 
 FAILURES = {

@@ -16,11 +16,11 @@ from sqlglot import exp
 
 from zskip import pruning
 from zskip.binder import bind, bind_cache
-from zskip.expr.tree import Call, Scalar
-from zskip.functions import FUNCTIONS, NAMED
-from zskip.functions.documentation import predicates_page
-from zskip.functions.function import ArgumentBinder, Function
-from zskip.schema import Schema
+from zskip.core.schema import Schema
+from zskip.language.functions import FUNCTIONS, NAMED
+from zskip.language.functions.documentation import predicates_page
+from zskip.language.functions.function import ArgumentBinder, Function
+from zskip.language.tree import Call, Scalar
 from zskip.stats import Ranges, Statistics
 
 TYPES = {

@@ -15,9 +15,9 @@ from tests.pruning.grammar import Grammar
 from tests.pruning.units import DUCKDB_KINDS, KINDS, Units, random_statistics, random_units
 from zskip import pruning
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.errors import SqlError
 from zskip.pruning import Outcomes
-from zskip.schema import Schema
 from zskip.stats import Statistics
 
 BITS = ("can_be_true", "can_be_false", "can_be_null")

@@ -11,8 +11,8 @@ import pytest
 from tests.pruning.asking import asked
 from zskip import pruning
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.pruning import evaluate
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"x": pa.int32(), "y": pa.int32()}))

@@ -13,8 +13,8 @@ import pytest
 from tests.pruning.asking import asked, masks
 from tests.pruning.oracles import FALSE, NULL, TRUE, DuckDBOracle
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.pruning import evaluate, merge_conditions, row_values
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 TYPES = {

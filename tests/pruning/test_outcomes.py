@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from zskip import expr, pruning
+from zskip import language as expr
+from zskip import pruning
 from zskip.binder import bind
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 CONNECTION = duckdb.connect()

@@ -6,9 +6,9 @@ import pytest
 
 from zskip import pruning
 from zskip.binder import bind
-from zskip.expr.why import Cause
+from zskip.core.schema import Schema
+from zskip.language.why import Cause
 from zskip.pruning.reasons import REWRITES
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 SCHEMA = Schema(pa.schema({"x": pa.int64(), "s": pa.string(), "unseen": pa.int64()}))

@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zskip import expr, pruning
+from zskip import language as expr
+from zskip import pruning
 from zskip.binder import bind, bind_cache
 from zskip.binder.leaf_binder import Binder
+from zskip.core.schema import Schema
 from zskip.errors import SqlError
-from zskip.expr.tree import Call, Literal, Reference, walk
+from zskip.language.tree import Call, Literal, Reference, walk
 from zskip.pruning import merge_conditions
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 FIELDS = {"x": pa.int32(), "f": pa.float64(), "s": pa.string(), "d": pa.date32(), "z": pa.timestamp("us", "UTC")}
@@ -117,7 +118,7 @@ def test_threads_share_what_is_known() -> None:
 
 
 def test_a_term_is_hashed_anew_in_another_process() -> None:
-    sent = "import sys, pickle; from zskip.expr.tree import Call\n"
+    sent = "import sys, pickle; from zskip.language.tree import Call\n"
     sent += "term = pickle.load(sys.stdin.buffer)\n"
     sent += "assert hash(term) == hash(Call(term.function, term.arguments, term.type, term.options))"
     term = Call("add", (Reference("x", pa.int32()), Literal(pa.scalar(1))), pa.int64())

@@ -9,7 +9,7 @@ import pytest
 
 from zskip import pruning
 from zskip.binder import bind
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 DAY = dt.date(2018, 2, 27)

@@ -25,16 +25,16 @@ from zskip import pruning
 from zskip.binder import bind
 from zskip.binder.leaf_binder import Binder
 from zskip.binder.predicates import operands as beside
-from zskip.expr import literals, patterns, tree
-from zskip.expr.literals import Fit
-from zskip.functions import FUNCTIONS, widths, zones
-from zskip.intervals import spans
-from zskip.intervals.spans import Span
+from zskip.core.schema import Schema
+from zskip.core.types import UUID
+from zskip.language import literals, patterns, tree
+from zskip.language.functions import FUNCTIONS, widths, zones
+from zskip.language.intervals import spans
+from zskip.language.intervals.spans import Span
+from zskip.language.literals import Fit
 from zskip.pruning import Outcomes, constant_comparison, evaluate, term_spans
 from zskip.pruning.constant_comparison import Steps
-from zskip.schema import Schema
 from zskip.stats import Ranges, Statistics
-from zskip.types import UUID
 
 Guard = Callable[[pytest.MonkeyPatch], None]
 

@@ -14,12 +14,12 @@ import pytest
 import zskip
 from zskip import pruning
 from zskip.binder import bind
-from zskip.expr import tree
-from zskip.expr.render import render
-from zskip.expr.tree import Compare, Literal, Reference
-from zskip.schema import Schema
+from zskip.core.schema import Schema
+from zskip.core.types import UUID
+from zskip.language import tree
+from zskip.language.render import render
+from zskip.language.tree import Compare, Literal, Reference
 from zskip.stats import Ranges, Statistics
-from zskip.types import UUID
 
 SCHEMA = Schema(pa.schema({"u": pa.uuid(), "b": pa.binary(16)}))
 

@@ -14,8 +14,8 @@ from tests.pruning.asking import asked
 from tests.pruning.oracles import DuckDBOracle, breaches
 from tests.pruning.units import Units, random_statistics, random_units
 from zskip.binder import bind
-from zskip.expr.tree import Opaque, walk
-from zskip.schema import Schema
+from zskip.core.schema import Schema
+from zskip.language.tree import Opaque, walk
 from zskip.stats import Ranges, Statistics
 
 KINDS = ("n38_2", "u64", "i64", "n18_3", "u8", "n9_0")

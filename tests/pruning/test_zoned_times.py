@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip.types import TIME_TZ
+from zskip.core.types import TIME_TZ
 
 
 @pytest.fixture

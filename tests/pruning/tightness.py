@@ -20,7 +20,7 @@ import pyarrow as pa
 from tests.pruning.oracles import NULL, TRUE, DuckDBOracle
 from zskip import pruning
 from zskip.binder import bind
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.stats import Ranges, Statistics
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip.schema import Schema, join_path
+from zskip.core.schema import Schema, join_path
+from zskip.core.types import logical_type
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
-from zskip.types import logical_type
 
 DAY = 86_400
 NAN = math.nan

@@ -30,9 +30,9 @@ from tests.spark.webhdfs import Refused, WebHdfs, webhdfs
 from tests.tables import sorted_rows
 from zskip import spark as zs
 from zskip import tablelog
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, TableExists, TableNotFound, UnsafePath, UnsupportedStore
 from zskip.parquet import footers, from_rows
-from zskip.schema import Schema
 from zskip.spark.executor_footers import read_footers
 from zskip.spark.hadoop import HadoopStorage, open_storage
 from zskip.spark.spark_session import setting

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.sketches.laws import LookUps, Shape, breaking, committed, random_table
 from tests.spark.test_planner_law import KINDS, plain, session, yields
+from tests.tablelog.sketches.laws import LookUps, Shape, breaking, committed, random_table
 
 TABLES, PREDICATES, PARTS = int(os.environ.get("ZSKIP_SPARK_FUZZ", "1")), 40, 60
 TEXTS = ("s", "s", "s", "s")

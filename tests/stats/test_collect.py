@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.stats import FileStatistics, collect
 
 NAN = float("nan")

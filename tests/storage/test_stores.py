@@ -19,10 +19,10 @@ import pytest
 
 import zskip
 from tests.clouds import STORES, Place
-from zskip.audit import doctor
 from zskip.engines.duckdb import remote_files
 from zskip.engines.duckdb.remote_files import KnownFile, _Ends, _RangedFile
 from zskip.errors import DamagedIndex, InvalidOption, TableNotFound, UnsupportedStore
+from zskip.inspect.audit import doctor
 from zskip.storage import open_storage
 from zskip.storage.remote import ObjectStorage
 from zskip.tablelog import log

@@ -15,9 +15,9 @@ from pyiceberg.catalog import load_catalog
 import zskip
 from tests import ROOT
 from tests.table_formats.asking import require_same, rows
-from zskip.compaction import cluster as clustering
 from zskip.errors import CommitConflict, ForeignTable, UnsupportedFormat
 from zskip.table_formats import delta_commit
+from zskip.writer.compaction import cluster as clustering
 
 RANDOM = np.random.default_rng(3)
 

@@ -16,9 +16,9 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 import zskip
 from tests.table_formats.asking import rows
 from tests.table_formats.test_iceberg import commit_deletes, delete_parquet
-from zskip.compaction import cluster as clustering
 from zskip.errors import CommitConflict, TableError
 from zskip.table_formats import delta_commit, iceberg_commit
+from zskip.writer.compaction import cluster as clustering
 
 BEFORE = pa.table({"a": range(40), "b": range(40, 80)})
 AFTER = pa.table({"a": range(100, 130), "b": range(30)})

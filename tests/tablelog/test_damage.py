@@ -17,8 +17,8 @@ import pytest
 
 import zskip
 from zskip import tablelog
+from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, TableNotFound, UnsupportedFormat
-from zskip.schema import Schema
 from zskip.storage import open_storage
 from zskip.tablelog import log
 from zskip.tablelog.parts import Drafts, Part, read_part

@@ -12,8 +12,8 @@ import pytest
 
 import zskip
 from zskip.cli.main import main
+from zskip.core.receipts import Repaired
 from zskip.errors import DamagedIndex
-from zskip.receipts import Repaired
 from zskip.storage import Storage
 from zskip.tablelog import log
 

@@ -18,6 +18,8 @@ import pytest
 import zskip
 from tests import FIXTURES
 from zskip import tablelog
+from zskip.core.schema import Schema
+from zskip.core.types import decode_values, encode_values
 from zskip.errors import (
     CommitConflict,
     DamagedIndex,
@@ -30,7 +32,6 @@ from zskip.errors import (
     UnsupportedStore,
     ZskipError,
 )
-from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage, open_storage
 from zskip.storage import local as local_module
@@ -38,7 +39,6 @@ from zskip.tablelog import log
 from zskip.tablelog.new_entry import create
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import from_bytes, to_bytes
-from zskip.types import decode_values, encode_values
 
 SCHEMA = Schema(pa.schema({"a": pa.int64()}))
 STORES = ["local", "memory"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import zskip
 from zskip import layouts
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.stats import collect
 from zskip.writer.encode import even_cuts, fitted_encoding, write_file
 from zskip.writer.open_source import open_source

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 
 from zskip.advisor.groups import QueryGroup, compared
-from zskip.schema import join_names
-from zskip.sketch_advice import SketchAdvice
+from zskip.core.schema import join_names
+from zskip.writer.sketch_advice import SketchAdvice
 
 __all__ = ["Advice", "Candidate"]
 

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from zskip.advisor.advice import Advice, Candidate
 from zskip.advisor.groups import compared, grouped
+from zskip.core.progress import Progress
+from zskip.core.schema import Schema, join_names
 from zskip.errors import InvalidOption
 from zskip.layouts import Assignment
 from zskip.layouts.fitting import fitted
 from zskip.layouts.fitting_task import BoundQuery, Task, bound_queries, random_subset, task_of
 from zskip.layouts.score import query_bytes
-from zskip.progress import Progress
-from zskip.schema import Schema, join_names
-from zskip.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
+from zskip.writer.sketch_advice import SketchAdvice, reads_with_values, worth_sketching
 from zskip.writer.write_estimate import seconds_to_write
 
 __all__ = ["Weigh", "advise"]

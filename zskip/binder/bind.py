@@ -23,14 +23,14 @@ from zskip.binder.refusals import opaque
 from zskip.binder.split import Part, nesting, parses_exponentially, skeleton
 from zskip.binder.sql_text import Parameters, SourceText, is_unicode, require_parameters
 from zskip.binder.text_spans import has_more_tokens, parse_error_text, unclosed_quote
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlSyntaxError, UnsupportedSql
-from zskip.expr import tree
-from zskip.expr.bound import Dialect, Predicate
-from zskip.expr.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
-from zskip.expr.sql_literals import identifier
-from zskip.expr.tree import Node, Opaque
-from zskip.expr.why import Why
-from zskip.schema import Schema
+from zskip.language import tree
+from zskip.language.bound import Dialect, Predicate
+from zskip.language.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
+from zskip.language.sql_literals import identifier
+from zskip.language.tree import Node, Opaque
+from zskip.language.why import Why
 
 __all__ = ["bind"]
 

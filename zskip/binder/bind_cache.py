@@ -12,10 +12,10 @@ from typing import TypeAlias
 from cachetools import LRUCache
 
 from zskip.binder.sql_text import Parameters
+from zskip.core.schema import Schema
 from zskip.errors import UnknownParameter
-from zskip.expr.bound import Dialect, Predicate
-from zskip.expr.sql_literals import literal
-from zskip.schema import Schema
+from zskip.language.bound import Dialect, Predicate
+from zskip.language.sql_literals import literal
 
 __all__ = ["find", "keep", "key"]
 

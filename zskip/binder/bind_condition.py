@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from zskip.binder import Parameters
 from zskip.binder.bind import bind
 from zskip.binder.library_expressions import expression_sql
-from zskip.expr import Predicate
-from zskip.schema import Schema
+from zskip.core.schema import Schema
+from zskip.language import Predicate
 
 __all__ = ["Condition", "bind_condition", "bind_with_complement"]
 

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from zskip.binder.lists import array_of, stand_ins
 from zskip.binder.sql_text import LongList, Parameters, SourceText, is_unicode
 from zskip.errors import UnknownParameter, nearest
-from zskip.expr.sql_literals import literal
+from zskip.language.sql_literals import literal
 
 __all__ = ["bind_constants", "reads_clock"]
 

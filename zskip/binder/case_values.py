@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from zskip.expr import tree
-from zskip.expr.literals import Refused
-from zskip.expr.tree import Literal, Node, Scalar
+from zskip.language import tree
+from zskip.language.literals import Refused
+from zskip.language.tree import Literal, Node, Scalar
 
 __all__ = ["Choice", "Value", "distribute", "samples"]
 

@@ -12,11 +12,11 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from zskip import types as t
 from zskip.binder.fast_path import NO_NAMES
 from zskip.binder.lists import FEWEST, READERS, stand_ins
 from zskip.binder.names import Names
 from zskip.binder.sql_text import LongList, SourceText
+from zskip.core import types as t
 
 __all__ = ["chains_as_lists"]
 

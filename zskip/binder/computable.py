@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from zskip import types as t
 from zskip.binder.context import Binding
-from zskip.expr import tree
-from zskip.expr.tree import Computable, Node, Reference
-from zskip.functions.duckdb_evaluated import is_computable
-from zskip.schema import Column
+from zskip.core import types as t
+from zskip.core.schema import Column
+from zskip.language import tree
+from zskip.language.functions.duckdb_evaluated import is_computable
+from zskip.language.tree import Computable, Node, Reference
 
 __all__ = ["computable"]
 

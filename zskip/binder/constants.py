@@ -9,10 +9,10 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip import types as t
-from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, date_value, string_value, time_of_day, timestamp
-from zskip.functions.sql_types import sql_type
+from zskip.core import types as t
+from zskip.language.bound import Dialect
+from zskip.language.functions.sql_types import sql_type
+from zskip.language.literals import Refused, date_value, string_value, time_of_day, timestamp
 
 __all__ = ["cast_value", "literal_value", "number_value"]
 

@@ -9,9 +9,9 @@ from sqlglot import exp
 from zskip.binder.case_values import Value
 from zskip.binder.names import Names
 from zskip.binder.sql_text import SourceText
-from zskip.expr.bound import Dialect
-from zskip.expr.tree import Node, Scalar
-from zskip.schema import Schema
+from zskip.core.schema import Schema
+from zskip.language.bound import Dialect
+from zskip.language.tree import Node, Scalar
 
 __all__ = ["Binding"]
 

@@ -10,13 +10,13 @@ from datetime import date
 import pyarrow as pa
 from sqlglot.tokenizer_core import Token, TokenType
 
-from zskip import types as t
 from zskip.binder.constants import number_value
 from zskip.binder.context import Binding
 from zskip.binder.predicates.operands import are_comparable, fitted
-from zskip.expr import literals, patterns, tree
-from zskip.expr.literals import Refused
-from zskip.expr.tree import Literal, Node, Reference
+from zskip.core import types as t
+from zskip.language import literals, patterns, tree
+from zskip.language.literals import Refused
+from zskip.language.tree import Literal, Node, Reference
 
 __all__ = ["NO_NAMES", "FastPath"]
 

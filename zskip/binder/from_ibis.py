@@ -7,7 +7,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 
 __all__ = ["conjuncts"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip import types as t
-from zskip.expr.sql_literals import identifier, literal
-from zskip.schema import Schema
+from zskip.core import types as t
+from zskip.core.schema import Schema
+from zskip.language.sql_literals import identifier, literal
 
 __all__ = ["conjuncts"]
 

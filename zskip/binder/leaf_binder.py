@@ -9,7 +9,6 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from zskip import types as t
 from zskip.binder.case_values import Value
 from zskip.binder.computable import computable
 from zskip.binder.constants import literal_value
@@ -19,14 +18,15 @@ from zskip.binder.nodes import without_parentheses
 from zskip.binder.predicates import ARGUMENTS, cases, rule
 from zskip.binder.refusals import name_as_written, opaque, require_condition, require_row_expression
 from zskip.binder.sql_text import SourceText
-from zskip.expr import tree
-from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused
-from zskip.expr.tree import Literal, Node, Opaque, Scalar
-from zskip.expr.why import Cause
-from zskip.functions import call
-from zskip.functions.parsed_arguments import require_only
-from zskip.schema import Schema
+from zskip.core import types as t
+from zskip.core.schema import Schema
+from zskip.language import tree
+from zskip.language.bound import Dialect
+from zskip.language.functions import call
+from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.literals import Refused
+from zskip.language.tree import Literal, Node, Opaque, Scalar
+from zskip.language.why import Cause
 
 __all__ = ["Binder"]
 

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from zskip.binder.bind import bind
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, SqlError, UnsupportedSql
-from zskip.expr import Predicate, conjunction
-from zskip.schema import Schema
+from zskip.language import Predicate, conjunction
 
 __all__ = ["expression_sql", "provable_part"]
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from zskip import types as t
 from zskip.binder.nodes import span, text_range
 from zskip.binder.sql_text import SourceText
+from zskip.core import types as t
+from zskip.core.schema import Column, Schema, join_path
 from zskip.errors import UnknownColumn, in_quotes, nearest
-from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused
-from zskip.expr.tree import Reference
-from zskip.schema import Column, Schema, join_path
+from zskip.language.bound import Dialect
+from zskip.language.literals import Refused
+from zskip.language.tree import Reference
 
 __all__ = ["Names", "RecordedName", "exact_name"]
 

@@ -7,14 +7,14 @@ import re
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip import types as t
 from zskip.binder.context import Binding
 from zskip.binder.nodes import span, span_with_parentheses, text_range
 from zskip.binder.text_spans import end_with_parentheses
+from zskip.core import types as t
 from zskip.errors import IncomparableTypes, UnsupportedSql
-from zskip.expr.render import type_name
-from zskip.expr.tree import Opaque
-from zskip.expr.why import Why
+from zskip.language.render import type_name
+from zskip.language.tree import Opaque
+from zskip.language.why import Why
 
 __all__ = ["name_as_written", "opaque", "require_condition", "require_row_expression"]
 

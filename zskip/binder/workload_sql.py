@@ -13,9 +13,9 @@ from sqlglot import exp
 from zskip.binder.scan_conditions import Scans
 from zskip.binder.split import nesting, parses_exponentially
 from zskip.binder.text_spans import parse_error_text
+from zskip.core.schema import Schema
 from zskip.errors import SqlSyntaxError
-from zskip.expr.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
-from zskip.schema import Schema
+from zskip.language.recursion import MAX_DEPTH, TOO_DEEP, syntax_error_if_too_deep
 
 __all__ = [
     "TableQuery",

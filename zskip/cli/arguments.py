@@ -50,7 +50,7 @@ def names(text: str) -> list[str]:
     >>> names('ts, id.orig_h,"a,b"')
     ['ts', 'id.orig_h', '"a,b"']
     """
-    from zskip.schema import split_names
+    from zskip.core.schema import split_names
 
     found = split_names(text)
     if not all(found):
@@ -83,7 +83,7 @@ def sketches_named(text: str) -> dict[str, list[str]]:
     >>> sketches_named("uid=values,url=values,url=substrings")
     {'uid': ['values'], 'url': ['values', 'substrings']}
     """
-    from zskip.schema import split_names
+    from zskip.core.schema import split_names
 
     found: dict[str, list[str]] = {}
     for column, equals, kind in (one.rpartition("=") for one in split_names(text)):

@@ -22,7 +22,7 @@ from zskip.cli.terminal import grid, out, print_facts, print_json, working
 from zskip.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from zskip.audit import Diagnosis
+    from zskip.inspect.audit import Diagnosis
 
 __all__ = ["add_commands"]
 
@@ -63,7 +63,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def verify(given: argparse.Namespace) -> int:
-    from zskip import audit
+    from zskip.inspect import audit
 
     if given.predicates < 0:
         raise InvalidOption(f"--predicates is a whole number of at least 0, not {given.predicates}.")
@@ -88,7 +88,7 @@ def verify(given: argparse.Namespace) -> int:
 
 
 def doctor(given: argparse.Namespace) -> None:
-    from zskip import audit
+    from zskip.inspect import audit
 
     with working(f"reading the footers of {given.path}"):
         report = audit.doctor(given.path, storage_options=pairs(given.storage_option))

@@ -139,7 +139,8 @@ def advise(given: argparse.Namespace) -> None:
 
 
 def bench(given: argparse.Namespace) -> None:
-    from zskip import api, bench
+    from zskip import api
+    from zskip.cli import bench
 
     table, before = opened(given), None
     if given.before is not None or given.before_version is not None:
@@ -156,7 +157,7 @@ def bench(given: argparse.Namespace) -> None:
 
 
 def plot(given: argparse.Namespace) -> None:
-    from zskip.plot import save
+    from zskip.inspect.plot import save
 
     if given.depth and given.where:
         raise InvalidOption("--depth counts all look-ups: leave --where out.")

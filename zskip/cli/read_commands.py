@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from zskip.byte_sizes import size_text
 from zskip.cli.arguments import (
     Commands,
     add_command,
@@ -29,6 +28,7 @@ from zskip.cli.arguments import (
     summary,
 )
 from zskip.cli.terminal import fact_text, grid, is_unicode, out, print_facts, print_json, working
+from zskip.core.byte_sizes import size_text
 from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 
 __all__ = ["add_commands"]
@@ -114,7 +114,7 @@ def query(given: argparse.Namespace) -> None:
 
     if given.limit is not None and not 0 <= given.limit < 1 << 63:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
-    from zskip.engines.duckdb.error_places import pointing_at
+    from zskip.statements.duckdb.error_places import pointing_at
 
     # The statement that runs is rewritten, but errors point into the text that the user typed.
     typed = given.path if is_statement(given.path) else given.predicate or "TRUE"
@@ -175,7 +175,7 @@ def explained(given: argparse.Namespace, connection: Any) -> Any:
     if not is_statement(given.path):
         planned = opened(given).plan(given.predicate or "TRUE", **predicate_options(given))
         return planned.as_dict() if given.json else planned.explain()
-    from zskip.engines.duckdb import explain, explain_facts
+    from zskip.statements.duckdb import explain, explain_facts
 
     params, options = predicate_options(given).get("params"), pairs(given.storage_option)
     explaining = explain_facts if given.json else explain
@@ -185,7 +185,7 @@ def explained(given: argparse.Namespace, connection: Any) -> Any:
 def answer(given: argparse.Namespace, connection: Any) -> Any:
     """The rows of the query, as a DuckDB relation."""
     if is_statement(given.path):
-        from zskip.engines.duckdb import sql
+        from zskip.statements.duckdb import sql
 
         for option in ("predicate", "columns", "version", "as_of"):
             if getattr(given, option) is not None:

@@ -19,8 +19,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
-from zskip.byte_sizes import size_text
-from zskip.progress import Progress, unreported
+from zskip.core.byte_sizes import size_text
+from zskip.core.progress import Progress, unreported
 
 __all__ = [
     "as_typed",

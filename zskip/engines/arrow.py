@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import names_given
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import SchemaError, UnknownColumn, nearest
-from zskip.expr.sql_literals import identifier
+from zskip.language.sql_literals import identifier
 from zskip.parquet.arrow_differences import open_parquet
-from zskip.schema import names_given
 
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.scan import Scan
+    from zskip.plan.scan import Scan
 
 __all__ = ["count", "counts", "row_group_batches", "to_arrow", "to_batches"]
 

@@ -18,8 +18,8 @@ from zskip.binder.library_expressions import provable_part
 from zskip.engines.arrow import to_arrow, to_batches
 from zskip.engines.duckdb.native_scan import partition_values
 from zskip.engines.missing_files import naming_bad_files
-from zskip.expr import Predicate
-from zskip.scan import Scan
+from zskip.language import Predicate
+from zskip.plan.scan import Scan
 
 __all__ = ["PrunedDataset", "dataset"]
 

@@ -13,7 +13,7 @@ from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError
 from zskip.tablelog import latest_version
 
 if TYPE_CHECKING:
-    from zskip.scan import Scan
+    from zskip.plan.scan import Scan
 
 __all__ = ["naming_bad_files"]
 

@@ -1,6 +1,6 @@
 """`Assignment`: a fitted layout as a pure function of a row's values. Row → codes → cell → file.
 
-    codes    per column: 0 for NULL, else 1 + the number of boundaries up to the value      (`zskip.keys`)
+    codes    per column: 0 for NULL, else 1 + the number of boundaries up to the value      (`zskip.stats.keys`)
     cell     descend a tree: node i leads to above[i] where code[column[i]] >= threshold[i], else to below[i]
     file     first[cell]; where salt[cell] > 1, first[cell] + (a hash of the row) mod salt[cell]
 
@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.keys import Boundaries, row_hashes
+from zskip.core.schema import Schema
 from zskip.layouts import typed_json
 from zskip.layouts.assignment_checks import check_assignment, integers
 from zskip.layouts.cell_lookup import CellLookup, Grid
 from zskip.layouts.cells import CellFiles, Cells, ThresholdTree, collapse
 from zskip.layouts.row_order import SlabLevel, arrange, slabs
 from zskip.layouts.sample import Sample
-from zskip.schema import Schema
+from zskip.stats.keys import Boundaries, row_hashes
 
 __all__ = ["Assignment"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.keys import Boundaries, dense_codes
 from zskip.layouts.cells import CellFiles, ThresholdTree
+from zskip.stats.keys import Boundaries, dense_codes
 
 __all__ = ["check_assignment", "integers"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.keys import Codes
 from zskip.layouts.cells import ThresholdTree
+from zskip.stats.keys import Codes
 
 __all__ = ["CellLookup", "Grid"]
 

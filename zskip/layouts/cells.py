@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.layouts.sample import Sample
-from zskip.offsets import numbers_of_runs, offsets_of
 
 __all__ = ["CellFiles", "Cells", "OpenCells", "Split", "ThresholdTree", "collapse", "grow", "grow_levels"]
 

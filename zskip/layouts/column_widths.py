@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from zskip import types as t
-from zskip.schema import Schema
+from zskip.core import types as t
+from zskip.core.schema import Schema
 
 __all__ = ["Widths"]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from zskip.core.offsets import offsets_of
 from zskip.layouts.cells import CellFiles
 from zskip.layouts.reads import Reads
 from zskip.layouts.sample import Boxes
-from zskip.offsets import offsets_of
 
 __all__ = ["Bounds", "plan_cuts"]
 

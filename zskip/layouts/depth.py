@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip import types as t
-from zskip.keys import dense_codes, order_bits, sortable_numbers
+from zskip.core import types as t
 from zskip.layouts.reads import limit
 from zskip.stats import Ranges, Statistics
+from zskip.stats.keys import dense_codes, order_bits, sortable_numbers
 
 __all__ = ["Clustering", "ColumnDepth", "depths"]
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from zskip.binder import bind
 from zskip.binder.workload_sql import TableQuery, table_query
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.expr import Predicate
+from zskip.language import Predicate
 from zskip.layouts.column_widths import Widths
 from zskip.layouts.cuts import Bounds
 from zskip.layouts.reads import LookUps, Reads
 from zskip.layouts.sample import Sample
 from zskip.layouts.workload import Queries
-from zskip.schema import Schema
 
 __all__ = ["BoundQuery", "Task", "bound_queries", "random_subset", "task_of"]
 

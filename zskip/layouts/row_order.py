@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.keys import Boundaries, dense_codes, order_bits
 from zskip.layouts.reads import whole_slabs
+from zskip.stats.keys import Boundaries, dense_codes, order_bits
 
 __all__ = ["SlabLevel", "arrange", "slabs"]
 

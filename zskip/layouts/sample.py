@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zskip.keys import Codes, dense_codes
-from zskip.schema import Column
+from zskip.core.schema import Column
+from zskip.stats.keys import Codes, dense_codes
 
 __all__ = ["Boxes", "Sample"]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from zskip.core.types import decode_values, encode_values
 from zskip.errors import SchemaMismatch, UnsupportedFormat
-from zskip.types import decode_values, encode_values
 
 __all__ = ["decode", "encode", "require_format"]
 
 
 def encode(column: str, values: pa.Array) -> dict[str, Any]:
-    """The JSON form of a column's values and their type; none of them is null. See `zskip.types.encode_values`.
+    """The JSON form of a column's values and their type; none of them is null. See `zskip.core.types.encode_values`.
 
     Raises `SchemaMismatch` for a string that is not UTF-8.
 

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from zskip import pruning
-from zskip.expr import Predicate
-from zskip.expr.tree import And, Node, Or, columns
+from zskip.core.types import may_hold_nan
+from zskip.language import Predicate
+from zskip.language.tree import And, Node, Or, columns
 from zskip.layouts.reads import LookUps
 from zskip.layouts.sample import Boxes, Sample
 from zskip.stats import Ranges, Statistics
-from zskip.types import may_hold_nan
 
 __all__ = ["Queries"]
 

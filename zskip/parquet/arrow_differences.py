@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zskip import types as t
-from zskip.types import TIME_TZ
+from zskip.core import types as t
+from zskip.core.types import TIME_TZ
 
 __all__ = ["open_parquet", "with_parquet_types"]
 

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip import hive
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.offsets import numbers_of_runs, offsets_of
+from zskip.core.progress import Progress, unreported
+from zskip.core.schema import Column, Schema
+from zskip.core.types import is_orderable, widened, widens
 from zskip.errors import CorruptFile, NoParquet
-from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.parquet import footer_reads, hive_columns, trust
 from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
 from zskip.parquet.batch_footers import joined
@@ -21,10 +23,8 @@ from zskip.parquet.footer_reads import Listed, Readable
 from zskip.parquet.parsed_footers import Footers, parse
 from zskip.parquet.plain_decoder import PlainDecoder, extremes
 from zskip.parquet.united_schema import identity, united
-from zskip.progress import Progress, unreported
-from zskip.schema import Column, Schema
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
-from zskip.types import is_orderable, widened, widens
+from zskip.storage import hive
 
 __all__ = ["FIELD_ID", "Listed", "Readable", "hull", "read", "row_groups"]
 

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.progress import Progress, unreported
+from zskip.core.schema import Column, Schema
+from zskip.core.types import may_hold_nan, widened, widens
 from zskip.errors import CorruptFile
 from zskip.parquet import trust
 from zskip.parquet.arrow_differences import open_parquet
 from zskip.parquet.footers import Readable, hull
-from zskip.progress import Progress, unreported
-from zskip.schema import Column, Schema
 from zskip.stats import collect
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
-from zskip.types import may_hold_nan, widened, widens
 
 __all__ = ["with_statistics_from_rows"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.hive import NULL
 from zskip.stats.files import ColumnStatistics
+from zskip.storage.hive import NULL
 
 __all__ = ["statistics"]
 

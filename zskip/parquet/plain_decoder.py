@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
-from zskip.offsets import numbers_of_runs, offsets_of
-from zskip.types import widened
+from zskip.core import types as t
+from zskip.core.offsets import numbers_of_runs, offsets_of
+from zskip.core.types import widened
 
 __all__ = ["PlainDecoder"]
 

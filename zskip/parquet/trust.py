@@ -29,10 +29,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
-from zskip.schema import join_path
+from zskip.core import types as t
+from zskip.core.schema import join_path
+from zskip.core.types import is_orderable, may_hold_nan
 from zskip.stats.files import ColumnStatistics
-from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["Writer", "reason_to_distrust", "trusted", "writer"]
 

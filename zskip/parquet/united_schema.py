@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from zskip import hive
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema
 from zskip.errors import SchemaMismatch
-from zskip.schema import Schema
+from zskip.storage import hive
 
 __all__ = ["identity", "united"]
 

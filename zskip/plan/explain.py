@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.errors import InvalidOption, UnreadableFile, nearest
-from zskip.expr import Predicate
+from zskip.language import Predicate
 from zskip.plan.shares import Share
 from zskip.plan.survivors import Survivors
 from zskip.pruning import Outcomes, outcomes, reasons

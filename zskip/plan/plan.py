@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import pyarrow as pa
 
-from zskip.engine_registry import engine
+from zskip.core.engine_registry import engine
 from zskip.errors import MissingDependency
-from zskip.expr import Predicate
+from zskip.language import Predicate
 from zskip.plan import explain as explaining
+from zskip.plan.scan import Scan
 from zskip.plan.shares import Skipped
 from zskip.plan.survivors import Survivors
-from zskip.scan import Scan
 
 if TYPE_CHECKING:
     import duckdb

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from zskip.binder import bind
-from zskip.expr import Predicate
+from zskip.core.schema import Schema
+from zskip.language import Predicate
 from zskip.plan.plan import Plan
+from zskip.plan.scan import Groups
 from zskip.plan.survivors import Survivors, surviving_groups
 from zskip.pruning import Budget, candidates, outcomes
-from zskip.scan import Groups
-from zskip.schema import Schema
 from zskip.tablelog import Changes, FileUnits, Index, sketches_of
 
 __all__ = ["find_survivors", "kept_survivors", "plan"]

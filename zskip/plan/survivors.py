@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.expr import Predicate
+from zskip.language import Predicate
+from zskip.plan.scan import FILE_FIELDS, Groups, Scan
 from zskip.plan.shares import Share, Skipped, rest
 from zskip.pruning import residuals
-from zskip.scan import FILE_FIELDS, Groups, Scan
 from zskip.tablelog import Changes, Index, RowGroupUnits
 
 __all__ = ["Survivors", "surviving_groups"]

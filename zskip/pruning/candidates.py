@@ -8,10 +8,10 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from zskip import types as t
-from zskip.expr import Predicate
-from zskip.expr.tree import Contains, Scalar
-from zskip.intervals.spans import values_of
+from zskip.core import types as t
+from zskip.language import Predicate
+from zskip.language.intervals.spans import values_of
+from zskip.language.tree import Contains, Scalar
 from zskip.pruning.constant_comparison import Steps
 from zskip.pruning.evaluate import Chosen, Computed, Enumerated, Implied, Joint, Proof, Tested, proof_for
 from zskip.pruning.evidence import Ints, UnitSearch

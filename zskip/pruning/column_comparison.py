@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from zskip.intervals.spans import Keys, Span, key_family
+from zskip.language.intervals.spans import Keys, Span, key_family
 from zskip.pruning.outcomes import Bools, Outcomes
 
 __all__ = ["compare_spans", "is_single"]

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
-from zskip.expr.tree import Scalar
-from zskip.intervals.spans import Keys, Span, key_family, key_limits, keys, values_of
+from zskip.core import types as t
+from zskip.language.intervals.spans import Keys, Span, key_family, key_limits, keys, values_of
+from zskip.language.tree import Scalar
 from zskip.pruning.evidence import Evidence
 from zskip.pruning.outcomes import FAIL, FALSE, NULL, TRUE, Bools, Outcomes
 from zskip.pruning.rank_search import RankIndex
@@ -192,7 +192,7 @@ class Steps:
     def points(self, bit: int) -> pa.Array | None:
         """The values that have an outcome, without NaN, ascending; None if there are too many, or none.
 
-        >>> from zskip.expr.tree import Reference
+        >>> from zskip.language.tree import Reference
         >>> x = Reference("x", pa.int32())
         >>> Steps.among(x, pa.array([5, 7], pa.int32()), False).points(TRUE).to_pylist()
         [5, 7]

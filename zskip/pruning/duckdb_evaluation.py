@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 import xxhash
 from cachetools import LRUCache
 
-from zskip import types as t
-from zskip.expr.tree import Computable
-from zskip.functions import evaluated_by_duckdb
-from zskip.functions.duckdb_evaluated import COMPUTED_TYPES
+from zskip.core import types as t
+from zskip.core.schema import split_path
+from zskip.language.functions import evaluated_by_duckdb
+from zskip.language.functions.duckdb_evaluated import COMPUTED_TYPES
+from zskip.language.tree import Computable
 from zskip.pruning.budget import Budget
 from zskip.pruning.evaluation_cost import TooCostly, children, cost
 from zskip.pruning.outcomes import Outcomes
-from zskip.schema import split_path
 
 if TYPE_CHECKING:
     import duckdb

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
-from zskip.expr.tree import Reference
-from zskip.intervals.spans import Span
+from zskip.core import types as t
+from zskip.language.intervals.spans import Span
+from zskip.language.tree import Reference
 from zskip.pruning.outcomes import Outcomes
 from zskip.stats import Ranges, Statistics
 

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.expr import Predicate
-from zskip.expr.tree import (
+from zskip.language import Predicate
+from zskip.language.intervals.spans import key_family
+from zskip.language.tree import (
     And,
     Call,
     Choose,
@@ -29,8 +30,7 @@ from zskip.expr.tree import (
     Reference,
     Scalar,
 )
-from zskip.expr.why import Why
-from zskip.intervals.spans import key_family
+from zskip.language.why import Why
 from zskip.pruning.budget import Budget
 from zskip.pruning.column_comparison import compare_spans
 from zskip.pruning.constant_comparison import Steps
@@ -72,7 +72,7 @@ def outcomes(
 
     >>> import pyarrow as pa
     >>> from zskip.binder import bind
-    >>> from zskip.schema import Schema
+    >>> from zskip.core.schema import Schema
     >>> from zskip.stats import Ranges
     >>> no = pa.array([False, False])
     >>> x = Ranges(pa.array([1, 7]), pa.array([4, 9]), pa.array([True, True]), no, no)

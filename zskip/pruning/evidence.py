@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from zskip.expr.tree import Contains, Scalar
+from zskip.language.tree import Contains, Scalar
 from zskip.pruning.outcomes import Bools
 
 __all__ = ["Evidence", "EvidenceOfUnits", "Ints", "UnitSearch"]

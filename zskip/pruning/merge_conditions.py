@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.expr import tree
-from zskip.expr.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
-from zskip.intervals.spans import key_family
+from zskip.language import tree
+from zskip.language.intervals.spans import key_family
+from zskip.language.tree import And, Compare, In, Literal, Node, Not, Or, Reference, Scalar
 from zskip.pruning.constant_comparison import is_nan
 
 __all__ = ["merged_by_term", "split_ranges", "split_row_values"]

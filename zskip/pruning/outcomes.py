@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from zskip.intervals.spans import Bools
+from zskip.language.intervals.spans import Bools
 
 __all__ = ["FAIL", "FALSE", "NULL", "TRUE", "Bools", "Outcomes", "all_of", "any_of"]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.intervals.spans import Keys
+from zskip.language.intervals.spans import Keys
 from zskip.pruning.outcomes import Bools
 
 __all__ = ["RankIndex"]

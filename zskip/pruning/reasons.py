@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zskip.expr import Predicate
-from zskip.expr.tree import Computable, Opaque, walk
-from zskip.expr.why import Cause, Why
+from zskip.language import Predicate
+from zskip.language.tree import Computable, Opaque, walk
+from zskip.language.why import Cause, Why
 from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import conditions_proved, outcomes
 from zskip.pruning.evidence import Evidence

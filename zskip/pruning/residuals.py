@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from zskip.expr import Predicate, conjunction
+from zskip.language import Predicate, conjunction
 from zskip.pruning.budget import Budget
 from zskip.pruning.evaluate import outcomes
 from zskip.stats import Statistics

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.expr.tree import Reference
-from zskip.intervals.spans import Span, values_of
+from zskip.language.intervals.spans import Span, values_of
+from zskip.language.tree import Reference
 from zskip.pruning.column_comparison import is_single
 from zskip.pruning.constant_comparison import cuts_at
 from zskip.pruning.evidence import Evidence

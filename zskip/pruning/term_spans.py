@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from zskip.expr.tree import Call, Literal, Reference, Scalar
-from zskip.functions import FUNCTIONS
-from zskip.intervals.spans import Span, key_family, of_column
+from zskip.language.functions import FUNCTIONS
+from zskip.language.intervals.spans import Span, key_family, of_column
+from zskip.language.tree import Call, Literal, Reference, Scalar
 from zskip.pruning.budget import Budget
 from zskip.pruning.enumeration import Points
 from zskip.pruning.evidence import Evidence

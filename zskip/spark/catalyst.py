@@ -24,9 +24,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from zskip.binder import bind
+from zskip.core.schema import Schema
 from zskip.errors import ZskipError
-from zskip.expr import Predicate, conjunction
-from zskip.schema import Schema
+from zskip.language import Predicate, conjunction
 from zskip.spark.spark_session import Semantics, same_in_spark
 
 __all__ = ["predicate"]

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zskip import types as t
 from zskip.api import open as open_table
 from zskip.binder import bind
+from zskip.core import types as t
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, ZskipError
-from zskip.expr import Predicate, conjunction
-from zskip.scan import Scan
-from zskip.schema import Schema
+from zskip.language import Predicate, conjunction
+from zskip.plan.scan import Scan
 from zskip.spark.data_writer import WriteJob, write_job
 from zskip.spark.folder_types import with_spark_types
 from zskip.spark.spark_session import Semantics, require_session, same_in_spark

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from zskip import tablelog
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.schema import Schema
 from zskip.stats import DataFiles
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import Snapshot, with_segments

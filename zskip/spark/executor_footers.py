@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema
 from zskip.errors import ZskipError
 from zskip.parquet import footers, from_rows
-from zskip.schema import Schema
 from zskip.spark import float_statistics
 from zskip.spark.hadoop import HadoopStorage
 from zskip.stats import DataFiles

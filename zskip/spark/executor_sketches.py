@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zskip.schema import Schema
-from zskip.sketches import named_sketches
+from zskip.core.schema import Schema
 from zskip.spark.executor_footers import chunks_of, on_executors
 from zskip.spark.hadoop import HadoopStorage
 from zskip.stats import DataFiles
@@ -16,6 +15,7 @@ from zskip.storage import Storage, undone_on_error
 from zskip.tablelog import SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids
+from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions
 from zskip.writer.sketching import keys_of_file, segments_of
 

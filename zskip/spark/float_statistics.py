@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.core.schema import Column, Schema
+from zskip.core.types import may_hold_nan
 from zskip.errors import CorruptFile
 from zskip.parquet.footers import hull
-from zskip.schema import Column, Schema
 from zskip.spark.handoff import manifest, spark_uri
 from zskip.spark.spark_session import setting
 from zskip.spark.spark_types import spark_schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import Storage
-from zskip.types import may_hold_nan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import hive
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.stats import Ranges
+from zskip.storage import hive
 from zskip.table import Table
 from zskip.tablelog import Snapshot, listed
 

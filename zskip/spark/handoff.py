@@ -19,12 +19,12 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
-from zskip import types as t
 from zskip.binder import bind
+from zskip.core import types as t
+from zskip.core.schema import Schema, names_given
 from zskip.errors import CorruptFile, UnsupportedSql
 from zskip.plan import Survivors, find_survivors
-from zskip.scan import Scan
-from zskip.schema import Schema, names_given
+from zskip.plan.scan import Scan
 from zskip.spark.meaning_settings import require_proved_meaning
 from zskip.spark.spark_session import Semantics, is_connect, require_session, same_in_spark, setting
 from zskip.spark.spark_types import spark_schema

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from zskip import types as t
+from zskip.core import types as t
 from zskip.plan import Survivors
 from zskip.spark.jvm import CONNECTOR, Jvm
 from zskip.spark.pruned_scan import ScanDefaults
-from zskip.statement.aggregates import Aggregates, rows_of_index
+from zskip.statements.aggregates import Aggregates, rows_of_index
 
 __all__ = ["IndexScan", "scan_of_aggregates"]
 

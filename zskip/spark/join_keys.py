@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
-from zskip.expr import Dialect, Predicate
-from zskip.expr.tree import Reference, in_, never
-from zskip.schema import Column, Schema
+from zskip.core import types as t
+from zskip.core.schema import Column, Schema
+from zskip.language import Dialect, Predicate
+from zskip.language.tree import Reference, in_, never
 from zskip.spark.jvm import Jvm
 
 __all__ = ["is_key_type", "key_predicates"]

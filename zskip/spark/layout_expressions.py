@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from zskip import types as t
-from zskip.keys import dense_codes
+from zskip.core import types as t
+from zskip.core.schema import split_path
 from zskip.layouts import Assignment
-from zskip.schema import split_path
+from zskip.stats.keys import dense_codes
 from zskip.writer import Routing, common_type
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from zskip.expr import Dialect, Predicate, conjunction
+from zskip.language import Dialect, Predicate, conjunction
 from zskip.plan import Survivors
 from zskip.spark.join_keys import key_predicates
 from zskip.spark.jvm import CONNECTOR, Jvm, Proxy

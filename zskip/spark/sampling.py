@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from zskip import types as t
-from zskip.schema import Schema
+from zskip.core import types as t
+from zskip.core.schema import Schema
 from zskip.spark.handoff import column
 from zskip.writer import Routing, WriteOptions
 from zskip.writer.encode import fitted_encoding, stored_bytes

@@ -9,7 +9,7 @@ from zskip.spark.index_aggregates import IndexScan, scan_of_aggregates
 from zskip.spark.jvm import CONNECTOR, Proxy, elements
 from zskip.spark.pruned_scan import PrunedScan, spark_builder
 from zskip.spark.snapshot_files import SnapshotFiles
-from zskip.statement.first_rows import FirstRows, holding_first_rows
+from zskip.statements.first_rows import FirstRows, holding_first_rows
 
 __all__ = ["ScanBuilder"]
 

@@ -13,14 +13,14 @@ from cachetools import LRUCache
 
 from zskip import tablelog
 from zskip.errors import CorruptFile
-from zskip.expr import Predicate
+from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
-from zskip.scan import Scan
+from zskip.plan.scan import Scan
 from zskip.spark import catalyst
 from zskip.spark.handoff import manifest, named_files, parquet_options
 from zskip.spark.join_keys import is_key_type
 from zskip.spark.jvm import Jvm, warn_once
-from zskip.statement.key_pruning import file_slices
+from zskip.statements.key_pruning import file_slices
 from zskip.tablelog import Index
 
 __all__ = ["SnapshotFiles"]

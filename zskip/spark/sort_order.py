@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from zskip.core.offsets import offsets_of
 from zskip.layouts.row_order import SlabLevel
-from zskip.offsets import offsets_of
 from zskip.spark.layout_expressions import leaf_column, lookup, union_of_columns
 from zskip.writer import Routing
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import layouts
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, UnsupportedSql
 from zskip.layouts import Assignment
 from zskip.plan import find_survivors
-from zskip.scan import Scan
-from zskip.schema import Schema
+from zskip.plan.scan import Scan
 from zskip.spark import sampling, staging
 from zskip.spark.executor_sketches import map_items, sketched
 from zskip.spark.hadoop import HadoopStorage, open_storage

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency
-from zskip.expr import Predicate, conjunction
-from zskip.schema import Schema
+from zskip.language import Predicate, conjunction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

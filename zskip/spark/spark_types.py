@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from zskip import types as t
+from zskip.core import types as t
 from zskip.errors import SchemaError
 
 if TYPE_CHECKING:

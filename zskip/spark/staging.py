@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.schema import Schema
+from zskip.core.schema import Schema
 from zskip.spark import layout_expressions
 from zskip.spark.executor_footers import read_footers
 from zskip.spark.handoff import column, spark_uri

@@ -11,11 +11,9 @@ from zskip import tablelog
 from zskip.api import Mode
 from zskip.api import write as write_table
 from zskip.binder import bind
-from zskip.compaction import compact
-from zskip.compaction.cluster_folder import cluster_folder
+from zskip.core.progress import Progress
+from zskip.core.receipts import Clustered, Deleted, Optimized
 from zskip.errors import InvalidOption
-from zskip.progress import Progress
-from zskip.receipts import Clustered, Deleted, Optimized
 from zskip.spark.hadoop import open_storage
 from zskip.spark.index_folder import index
 from zskip.spark.meaning_settings import require_proved_meaning
@@ -24,6 +22,8 @@ from zskip.spark.spark_session import Semantics, require_session
 from zskip.table import Table
 from zskip.writer import WriteOptions
 from zskip.writer import append as append_rows
+from zskip.writer.compaction import compact
+from zskip.writer.compaction.cluster_folder import cluster_folder
 from zskip.writer.options import FileLayout
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
-from zskip.schema import Column, Schema
+from zskip.core import types as t
+from zskip.core.schema import Column, Schema
+from zskip.core.types import is_orderable, may_hold_nan
 from zskip.stats.files import ColumnStatistics, FileStatistics
-from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["LONGEST_BOUND", "merged", "row_groups"]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
-from zskip.offsets import numbers_of_runs, offsets_of
+from zskip.core import types as t
+from zskip.core.offsets import numbers_of_runs, offsets_of
+from zskip.core.types import is_orderable, may_hold_nan
 from zskip.stats.ranges import Ranges, Statistics
-from zskip.types import is_orderable, may_hold_nan
 
 __all__ = ["ColumnStatistics", "DataFiles", "FileStatistics"]
 

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.core.offsets import offsets_of
+from zskip.core.schema import Column, Schema, join_path
+from zskip.core.types import widened, widens
 from zskip.errors import CorruptFile
-from zskip.offsets import offsets_of
 from zskip.parquet import footers
-from zskip.schema import Column, Schema, join_path
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.storage import Storage
 from zskip.table_formats.source import FIELD_ID, STORED_AS, Content, Source, live_statistics
-from zskip.types import widened, widens
 
 __all__ = ["DeepSource"]
 

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema, join_path
+from zskip.core.types import is_orderable, logical_type
 from zskip.errors import CorruptFile, MissingDependency, TableError, TableNotFound, UnsupportedFormat, first_line
-from zskip.schema import Schema, join_path
 from zskip.stats import ColumnStatistics
 from zskip.storage.local import LocalStorage
 from zskip.storage.storage import Storage
@@ -37,7 +38,6 @@ from zskip.table_formats.source import (
     plain_field,
     reading,
 )
-from zskip.types import is_orderable, logical_type
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
-from zskip.schema import Schema
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.table_formats.delta import DeltaSource

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Column, Schema
 from zskip.errors import CorruptFile, MissingDependency, TableNotFound, UnsupportedFormat
-from zskip.schema import Column, Schema
 from zskip.stats import ColumnStatistics
 from zskip.storage import Storage, open_storage
 from zskip.table_formats.iceberg_bounds import decoded

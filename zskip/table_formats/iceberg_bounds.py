@@ -19,7 +19,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from zskip import types as t
+from zskip.core import types as t
 
 __all__ = ["decoded"]
 

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema
+from zskip.core.types import logical_type
 from zskip.errors import CorruptFile, SchemaError, TableError, TableNotFound, ZskipError, first_line
 from zskip.parquet.trust import Writer, trusted
-from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage.storage import Storage
-from zskip.types import logical_type
 
 __all__ = [
     "DEFAULT",

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from zskip.core.schema import Schema
+from zskip.core.types import Json, widens
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableExists, UncertainCommit, UnsafePath
-from zskip.schema import Schema
 from zskip.stats import DataFiles
 from zskip.storage.storage import Storage, abandon, unsafe_paths
 from zskip.tablelog import log
@@ -24,7 +25,6 @@ from zskip.tablelog.shard_changes import merged, without
 from zskip.tablelog.shards import write_shards
 from zskip.tablelog.sketch_records import SketchRecord
 from zskip.tablelog.snapshot import LayoutRecord, Shard, Snapshot
-from zskip.types import Json, widens
 
 __all__ = ["commit", "layout_assignment"]
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cachetools import LRUCache
 
+from zskip.core.offsets import numbers_of_runs, offsets_of
 from zskip.errors import DamagedIndex, UnsafePath
-from zskip.offsets import numbers_of_runs, offsets_of
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
 from zskip.tablelog.parts import Part, lost

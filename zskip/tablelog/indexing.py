@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import hive
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.progress import Progress, unreported
+from zskip.core.schema import Column, Schema
+from zskip.core.types import logical_type, widens
 from zskip.errors import InvalidOption, NoParquet, SchemaError, SchemaMismatch, TableExists
 from zskip.parquet import footers, from_rows
-from zskip.progress import Progress, unreported
-from zskip.schema import Column, Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics
+from zskip.storage import hive
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog.commit import commit
@@ -26,7 +27,6 @@ from zskip.tablelog.index import Index
 from zskip.tablelog.log import latest_version
 from zskip.tablelog.own_files import refuse_files_of_tables
 from zskip.tablelog.snapshot import Snapshot
-from zskip.types import logical_type, widens
 
 __all__ = ["from_statistics", "index_files", "refresh"]
 

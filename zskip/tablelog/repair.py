@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.receipts import Repaired
 from zskip.errors import CommitConflict, DamagedIndex, UncertainCommit
 from zskip.parquet import footers
-from zskip.receipts import Repaired
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage.storage import Storage
 from zskip.tablelog import log

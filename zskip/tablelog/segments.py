@@ -17,12 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.errors import DamagedIndex, InvalidOption
-from zskip.sketches import SKETCHES, SketchBuilder, SketchName
-from zskip.sketches.pairs import Coverage, MergeInput, Segment, write_segment
 from zskip.storage.storage import Storage
 from zskip.tablelog.index import Index
 from zskip.tablelog.parts import Drafts, PartFile
 from zskip.tablelog.sketch_records import SegmentRecord, SketchRecord
+from zskip.tablelog.sketches import SKETCHES, SketchBuilder, SketchName
+from zskip.tablelog.sketches.pairs import Coverage, MergeInput, Segment, write_segment
 from zskip.tablelog.snapshot import Snapshot
 
 __all__ = [

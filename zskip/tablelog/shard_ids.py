@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zskip.sketches.pairs import Coverage
+from zskip.tablelog.sketches.pairs import Coverage
 from zskip.tablelog.snapshot import Shard
 
 __all__ = ["ShardIds"]

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import Schema
+from zskip.core.types import widened
 from zskip.errors import DamagedIndex, SchemaMismatch
-from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, Statistics
 from zskip.storage.storage import Storage
 from zskip.tablelog.parts import Drafts, Part, PartFile, lost
 from zskip.tablelog.short_bounds import shorten_lower, shorten_upper
 from zskip.tablelog.snapshot import Bounds, Shard, Totals
-from zskip.types import widened
 
 __all__ = ["FILES_PER_SHARD", "ShardReader", "write_shards"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import types as t
+from zskip.core import types as t
 
 __all__ = ["shorten_lower", "shorten_upper"]
 

@@ -19,14 +19,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from zskip.errors import DamagedIndex
-from zskip.expr.tree import Contains, Reference, Scalar
-from zskip.sketches import SketchName, substrings
-from zskip.sketches.hashing import Hashes, can_hash, hashes
-from zskip.sketches.pairs import Coverage, Segment
+from zskip.language.tree import Contains, Reference, Scalar
 from zskip.tablelog.index import Index
 from zskip.tablelog.segments import open_segment
 from zskip.tablelog.shard_ids import ShardIds
 from zskip.tablelog.sketch_records import SketchRecord
+from zskip.tablelog.sketches import SketchName, substrings
+from zskip.tablelog.sketches.hashing import Hashes, can_hash, hashes
+from zskip.tablelog.sketches.pairs import Coverage, Segment
 
 __all__ = ["SketchEvidence", "Sketches", "sketches_of"]
 

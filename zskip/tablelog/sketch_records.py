@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from zskip.sketches import SketchName
+from zskip.core.types import Json
 from zskip.tablelog.parts import Part
-from zskip.types import Json
+from zskip.tablelog.sketches import SketchName
 
 __all__ = ["SegmentRecord", "SketchRecord", "with_segments"]
 

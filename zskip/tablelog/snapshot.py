@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import xxhash
 
+from zskip.core.schema import Schema
+from zskip.core.types import Json, decode_values
 from zskip.errors import DamagedIndex, UnsupportedFormat
-from zskip.schema import Schema
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
 from zskip.tablelog.parts import Part
 from zskip.tablelog.sketch_records import SketchRecord
-from zskip.types import Json, decode_values
 
 __all__ = [
     "ANCESTORS",

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.core.receipts import Vacuumed
 from zskip.errors import DamagedIndex, TableNotFound
-from zskip.receipts import Vacuumed
 from zskip.storage.storage import Listing, Storage
 from zskip.tablelog import log
 from zskip.tablelog.freshness import changes

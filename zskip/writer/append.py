@@ -10,15 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import hive
+from zskip.core.option_checks import require_number
+from zskip.core.receipts import Appended
+from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
-from zskip.option_checks import require_number
-from zskip.receipts import Appended
-from zskip.schema import Schema
-from zskip.sketches import SKETCHES, named_sketches
-from zskip.storage import Storage, abandon, undone_on_error
+from zskip.storage import Storage, abandon, hive, undone_on_error
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
+from zskip.tablelog.sketches import SKETCHES, named_sketches
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from zskip import engine_registry
+from zskip.core import engine_registry
+from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.scan import Scan
-from zskip.schema import Schema
+from zskip.plan.scan import Scan
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import Index
 from zskip.writer.open_source import open_source

@@ -12,11 +12,11 @@ from functools import reduce
 import numpy as np
 import pyarrow.compute as pc
 
+from zskip.core.receipts import Deleted
 from zskip.engines.arrow import counts
 from zskip.errors import CommitConflict, CorruptFile
-from zskip.expr import Predicate
+from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
-from zskip.receipts import Deleted
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, Snapshot, commit, with_segments

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip import types as t
-from zskip.schema import split_path
+from zskip.core import types as t
+from zskip.core.schema import split_path
+from zskip.core.types import logical_type, may_hold_nan
 from zskip.stats import FileStatistics
-from zskip.types import logical_type, may_hold_nan
 
 __all__ = ["Encoding", "even_cuts", "fitted_encoding", "stored_bytes", "write_file"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from zskip import types as t
+from zskip.core import types as t
 from zskip.errors import SchemaMismatch
 
 __all__ = ["appended", "common_type", "evolved", "united"]

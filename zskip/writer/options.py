@@ -10,12 +10,19 @@ from datetime import timedelta
 from numbers import Real
 from typing import Any, TypedDict
 
-from zskip.byte_sizes import bytes_of
+from zskip.core.byte_sizes import bytes_of
+from zskip.core.option_checks import (
+    refuse,
+    require_callback,
+    require_choice,
+    require_flag,
+    require_number,
+    require_path,
+)
+from zskip.core.progress import Progress
+from zskip.core.schema import names_given
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import LAYOUTS
-from zskip.option_checks import refuse, require_callback, require_choice, require_flag, require_number, require_path
-from zskip.progress import Progress
-from zskip.schema import names_given
 
 __all__ = [
     "CODECS",

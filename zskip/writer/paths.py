@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zskip import hive
-from zskip import types as t
+from zskip.core import types as t
 from zskip.errors import CorruptFile, InvalidOption, NoParquet, UnsafePath
-from zskip.expr.sql_literals import identifier
+from zskip.language.sql_literals import identifier
 from zskip.parquet.arrow_differences import open_parquet, with_parquet_types
-from zskip.storage import Storage, open_storage
+from zskip.storage import Storage, hive, open_storage
 from zskip.storage.secrets import refuse_secrets, without_secrets
 from zskip.storage.storage import PARQUET_ENDINGS
 from zskip.tablelog import Index, Snapshot, load

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from zskip import hive, layouts
+from zskip import layouts
+from zskip.core.offsets import offsets_of
+from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import Assignment
-from zskip.offsets import offsets_of
-from zskip.schema import Schema
+from zskip.storage import hive
 from zskip.writer.options import WriteOptions
 
 __all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_level", "weights_of"]

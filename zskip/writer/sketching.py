@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
 from zskip.errors import CommitConflict, InvalidOption
 from zskip.plan import find_survivors
-from zskip.scan import Scan
-from zskip.schema import Schema
-from zskip.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
-from zskip.sketches.hashing import Hashes
+from zskip.plan.scan import Scan
 from zskip.storage import Storage, undone_on_error
 from zskip.tablelog import Index, SketchRecord, Snapshot, commit, sketches_of, with_segments
 from zskip.tablelog.parts import Drafts, Part, is_intact
 from zskip.tablelog.segments import new_ids, published, require_selective
+from zskip.tablelog.sketches import SKETCHES, SketchBuilder, SketchName, keys_of
+from zskip.tablelog.sketches.hashing import Hashes
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import rows_of_files

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.offsets import offsets_of
 from zskip.errors import SchemaError, SchemaMismatch
-from zskip.offsets import offsets_of
 
 __all__ = ["storable_rows", "storable_schema", "storable_type"]
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zskip import types as t
+from zskip.core import types as t
 
 __all__ = ["ENCODED_STRING", "compact_strings", "transit_schema", "trimmed", "with_encoded"]
 

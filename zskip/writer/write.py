@@ -23,14 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip import layouts
-from zskip.offsets import offsets_of
-from zskip.schema import Schema
-from zskip.sketches import SketchBuilder, keys_of, named_sketches
+from zskip.core.offsets import offsets_of
+from zskip.core.schema import Schema
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.storage import Storage, abandon
 from zskip.tablelog import SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
+from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
 from zskip.writer.compact_rows import NarrowForms
 from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
 from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file

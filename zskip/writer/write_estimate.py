@@ -7,8 +7,8 @@ import time
 
 import pyarrow as pa
 
+from zskip.core.schema import Schema
 from zskip.layouts import Assignment
-from zskip.schema import Schema
 from zskip.storage import open_storage
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions

@@ -15,7 +15,7 @@ from sqlglot import exp
 from zskip.binder.context import Binding
 from zskip.binder.predicates import cases, like, logic, membership
 from zskip.binder.predicates.comparisons import comparison, distinct
-from zskip.expr.tree import Node
+from zskip.language.tree import Node
 
 __all__ = ["ARGUMENTS", "rule"]
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from zskip import types as t
 from zskip.binder.context import Binding
 from zskip.binder.nodes import without_parentheses
 from zskip.binder.refusals import opaque
-from zskip.expr import tree
-from zskip.expr.literals import Refused
-from zskip.expr.required_text import and_of_known, contains_conditions
-from zskip.expr.tree import Literal, Node
-from zskip.expr.why import Why
+from zskip.core import types as t
+from zskip.language import tree
+from zskip.language.literals import Refused
+from zskip.language.required_text import and_of_known, contains_conditions
+from zskip.language.tree import Literal, Node
+from zskip.language.why import Why
 
 __all__ = ["case_folded_equality"]
 

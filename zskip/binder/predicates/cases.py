@@ -12,10 +12,10 @@ from zskip.binder.context import Binding
 from zskip.binder.nodes import without_parentheses
 from zskip.binder.predicates.common_type import one_branch_type
 from zskip.binder.predicates.operands import bind_comparison
-from zskip.expr import tree
-from zskip.expr.literals import Refused
-from zskip.expr.tree import Literal, Node
-from zskip.functions.parsed_arguments import require_only
+from zskip.language import tree
+from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.literals import Refused
+from zskip.language.tree import Literal, Node
 
 __all__ = ["case", "value"]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from zskip import types as t
 from zskip.binder.case_values import Choice, Value, samples
-from zskip.expr.bound import Dialect
-from zskip.expr.literals import Refused, fit, has_fixed_offset
-from zskip.expr.tree import Call, Literal, Scalar
-from zskip.expr.why import Cause
-from zskip.functions.numbers import aligned
-from zskip.functions.widths import is_number, is_wide
-from zskip.functions.zones import zone_of
+from zskip.core import types as t
+from zskip.language.bound import Dialect
+from zskip.language.functions.numbers import aligned
+from zskip.language.functions.widths import is_number, is_wide
+from zskip.language.functions.zones import zone_of
+from zskip.language.literals import Refused, fit, has_fixed_offset
+from zskip.language.tree import Call, Literal, Scalar
+from zskip.language.why import Cause
 
 __all__ = ["one_branch_type", "one_type"]
 

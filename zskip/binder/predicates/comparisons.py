@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from zskip import types as t
 from zskip.binder.case_values import distribute
 from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding
 from zskip.binder.predicates.case_folded import case_folded_equality
 from zskip.binder.predicates.operands import bind_comparison, not_distinct
 from zskip.binder.refusals import opaque
-from zskip.expr import tree
-from zskip.expr.literals import Refused
-from zskip.expr.tree import Literal, Node, Opaque, Scalar
-from zskip.expr.why import Why
+from zskip.core import types as t
+from zskip.language import tree
+from zskip.language.literals import Refused
+from zskip.language.tree import Literal, Node, Opaque, Scalar
+from zskip.language.why import Why
 
 __all__ = ["any_row", "comparison", "distinct", "row_of", "row_pairs"]
 

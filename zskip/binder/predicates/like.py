@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from zskip import types as t
 from zskip.binder.constants import literal_value
 from zskip.binder.context import Binding
 from zskip.binder.refusals import opaque
-from zskip.expr import patterns, tree
-from zskip.expr.literals import Refused
-from zskip.expr.required_text import and_of_known, contains_conditions, glob_pieces, like_pieces, regex_pieces
-from zskip.expr.tree import Literal, Node, Scalar
-from zskip.functions.parsed_arguments import require_only
+from zskip.core import types as t
+from zskip.language import patterns, tree
+from zskip.language.functions.parsed_arguments import require_only
+from zskip.language.literals import Refused
+from zskip.language.required_text import and_of_known, contains_conditions, glob_pieces, like_pieces, regex_pieces
+from zskip.language.tree import Literal, Node, Scalar
 
 __all__ = ["anywhere", "escaped", "glob", "ilike", "like", "prefix_call", "regex", "starts", "suffix_call"]
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip import types as t
 from zskip.binder.case_values import distribute
 from zskip.binder.context import Binding
 from zskip.binder.nodes import without_parentheses
 from zskip.binder.refusals import opaque
-from zskip.expr import tree
-from zskip.expr.literals import Refused
-from zskip.expr.tree import Node, Reference
-from zskip.expr.why import Why
+from zskip.core import types as t
+from zskip.language import tree
+from zskip.language.literals import Refused
+from zskip.language.tree import Node, Reference
+from zskip.language.why import Why
 
 __all__ = ["and_", "is_", "nan", "not_", "null_call", "or_", "xor"]
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from zskip import types as t
 from zskip.binder.case_values import distribute
 from zskip.binder.context import Binding
 from zskip.binder.nodes import text_range
@@ -16,10 +15,11 @@ from zskip.binder.predicates.case_folded import case_folded_equality
 from zskip.binder.predicates.comparisons import any_row, row_of, row_pairs
 from zskip.binder.predicates.operands import bind_comparison, fitted, may_round, require_comparable
 from zskip.binder.refusals import opaque
-from zskip.expr import tree
-from zskip.expr.literals import Refused, integer_limits, unified
-from zskip.expr.tree import Literal, Node, Reference, Scalar
-from zskip.expr.why import Cause
+from zskip.core import types as t
+from zskip.language import tree
+from zskip.language.literals import Refused, integer_limits, unified
+from zskip.language.tree import Literal, Node, Reference, Scalar
+from zskip.language.why import Cause
 
 __all__ = ["between", "in_"]
 

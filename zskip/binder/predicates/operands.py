@@ -8,17 +8,17 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from zskip import types as t
 from zskip.binder.context import Binding
 from zskip.binder.nodes import span
 from zskip.binder.predicates.common_type import one_type
+from zskip.core import types as t
 from zskip.errors import IncomparableTypes
-from zskip.expr import literals, tree
-from zskip.expr.literals import Fit, Refused, fit
-from zskip.expr.render import type_name
-from zskip.expr.tree import Call, Literal, Node, Scalar
-from zskip.expr.why import Cause
-from zskip.functions import in_image
+from zskip.language import literals, tree
+from zskip.language.functions import in_image
+from zskip.language.literals import Fit, Refused, fit
+from zskip.language.render import type_name
+from zskip.language.tree import Call, Literal, Node, Scalar
+from zskip.language.why import Cause
 
 __all__ = ["are_comparable", "bind_comparison", "fitted", "may_round", "not_distinct", "require_comparable"]
 

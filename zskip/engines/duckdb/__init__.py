@@ -1,18 +1,9 @@
-"""DuckDB: relations over planned files, whole statements, and errors that refer to the user's text.
+"""DuckDB: relations over planned files.
 
 ``native_scan``: the SQL of a scan · ``duckdb_types``: Arrow types as DuckDB reads them · ``remote_files``: files in
 object stores · ``relation``: a plan as a relation · ``connection_settings``: settings that change a condition's meaning
-
-``statement`` runs whole statements. Its steps: ``parsed_statements`` and ``table_places`` (the tables in the text),
-``catalog`` (which of them are zskip tables), ``named_columns`` and ``stubs`` (DuckDB's plan of the statement),
-``pruned_tables`` (the files that remain after all rules), ``table_queries`` (queries that the rules need),
-``survivor_reads`` and ``index_rows`` (the reads that replace the tables), ``settings_guard`` (raises if a setting has
-changed since), ``written_names`` (the names of the result's columns), ``error_places`` (errors that point into the
-user's text).
 """
 
-from zskip.engines.duckdb.explain_statement import explain, explain_facts
 from zskip.engines.duckdb.relation import to_duckdb
-from zskip.engines.duckdb.statement import sql
 
-__all__ = ["explain", "explain_facts", "sql", "to_duckdb"]
+__all__ = ["to_duckdb"]

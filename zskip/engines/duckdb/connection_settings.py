@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from zskip import types as t
+from zskip.core import types as t
 from zskip.errors import InvalidOption
 
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.expr import Predicate
+    from zskip.language import Predicate
 
 __all__ = ["READ_BY_FUNCTIONS", "require_planned_meaning"]
 

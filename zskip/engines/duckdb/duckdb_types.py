@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from zskip import types as t
+from zskip.core import types as t
 from zskip.errors import SchemaError
-from zskip.expr.sql_literals import identifier
+from zskip.language.sql_literals import identifier
 
 __all__ = ["ambiguous", "duckdb_type", "lossless"]
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from zskip import hive
-from zskip import types as t
+from zskip.core import types as t
+from zskip.core.schema import names_given
 from zskip.engines.duckdb.duckdb_types import duckdb_type
 from zskip.engines.duckdb.stored_form import StoredForm, stored_columns
 from zskip.errors import SchemaError, UnknownColumn, nearest
-from zskip.expr.sql_literals import identifier
-from zskip.schema import names_given
+from zskip.language.sql_literals import identifier
+from zskip.storage import hive
 
 if TYPE_CHECKING:
-    from zskip.scan import Scan
+    from zskip.plan.scan import Scan
 
 __all__ = [
     "UNGUARDED",

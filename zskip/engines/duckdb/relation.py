@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zskip import types as t
+from zskip.core import types as t
 from zskip.engines.duckdb.connection_settings import require_planned_meaning
 from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped_structs
 from zskip.engines.duckdb.stored_form import stored_form
@@ -16,8 +16,8 @@ from zskip.errors import InvalidOption, UnsupportedSql
 if TYPE_CHECKING:
     import duckdb
 
-    from zskip.expr import Predicate
-    from zskip.scan import Scan
+    from zskip.language import Predicate
+    from zskip.plan.scan import Scan
 
 __all__ = ["condition", "opened", "planned_scan", "readable_paths", "same_clock", "to_duckdb"]
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zskip import types as t
+from zskip.core import types as t
 from zskip.engines.duckdb.duckdb_types import duckdb_type
-from zskip.expr.sql_literals import identifier
+from zskip.language.sql_literals import identifier
 
 if TYPE_CHECKING:
-    from zskip.scan import Scan
+    from zskip.plan.scan import Scan
 
 __all__ = ["StoredForm", "stored_columns", "stored_form"]
 

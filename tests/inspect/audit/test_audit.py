@@ -1,0 +1,218 @@
+"""verify finds lies and only lies; doctor says what footers are good for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
+
+import zskip
+from zskip import tablelog
+from zskip.core.schema import Schema
+from zskip.errors import InvalidOption, NoParquet
+from zskip.inspect.audit import doctor, verify
+from zskip.inspect.audit.random_predicates import random_predicates
+from zskip.storage import open_storage
+
+
+@pytest.fixture(scope="module")
+def rows(fixtures: Path) -> pa.Table:
+    return pq.read_table(fixtures / "flights.parquet").slice(0, 20_000)
+
+
+@pytest.fixture(scope="module")
+def honest(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> zskip.Table:
+    path = tmp_path_factory.mktemp("lake") / "flights"
+    return zskip.write(rows, path, by=["date", "carrier", "dest"], files=16, row_group_rows=300)
+
+
+def test_an_honest_table_is_clean(honest: zskip.Table) -> None:
+    report = verify(honest.index, random=6, sample=4)
+    assert report.clean, str(report)
+    assert len(report.checks) == 6
+    assert sum(check.read for check in report.checks) > 4
+    assert sum(check.row_groups_read for check in report.checks) > 4
+    assert all(set(check.rows) == {"duckdb", "arrow"} for check in report.checks)
+    assert "Every proof held." in str(report)
+
+
+def test_given_predicates_are_checked_as_they_stand(honest: zskip.Table) -> None:
+    report = verify(honest.index, ["carrier = 'UA' -- a remark", "date > DATE '2013-02-01'"], sample=None)
+    assert report.clean
+    assert [check.read for check in report.checks] == [check.skipped for check in report.checks]
+    (check,) = verify(honest.index, ["carrier = $who"], params={"who": "UA"}, sample=None).checks
+    assert check.rows == report.checks[0].rows
+    assert check.rows["duckdb"] > 0
+
+
+def lying(table: zskip.Table) -> zskip.Table:
+    """A table over the same files whose index says of every file that its only carrier is AA."""
+    data = table.index.data_files()
+    bound = pa.array(["AA"] * len(data))
+    carrier = replace(data.files.columns["carrier"], lower=bound, upper=bound)
+    files = replace(data.files, columns={**data.files.columns, "carrier": carrier})
+    storage = open_storage(table.uri)
+    gone = data.path.to_pylist()
+    lie = tablelog.commit(storage, table.snapshot, "append", add=replace(data, files=files), remove=gone)
+    return zskip.open(table.uri, version=lie.version)
+
+
+def test_a_lie_is_found(rows: pa.Table, tmp_path: Path) -> None:
+    table = lying(zskip.write(rows, tmp_path / "t", by=["carrier"], files=8))
+    report = verify(table.index, ["carrier = 'UA'"], sample=None)
+    assert not report.clean
+    (check,) = report.checks
+    expected = int(np.sum(np.asarray(rows["carrier"]) == "UA"))
+    assert sum(found.rows for found in check.wrong) == expected
+    assert {found.claim for found in check.wrong} == {"skipped"}
+    assert "WRONG" in str(report)
+
+
+def test_missing_and_cut_files_are_named(rows: pa.Table, tmp_path: Path) -> None:
+    table = zskip.write(rows, tmp_path / "t", by=["date"], files=8)
+    first, second, *_ = sorted((tmp_path / "t").glob("*.parquet"))
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-10])
+    report = verify(table.index, ["date < DATE '1990-01-01'"])
+    assert report.missing == (first.name, second.name)
+    assert not report.clean
+
+
+@pytest.mark.parametrize("cut", [0, 100, None])
+def test_predicates_over_missing_and_cut_files_are_left_out(cut: int | None, tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(3000)}), tmp_path / "t", by=["a"], files=3)
+    victim = Path(table.plan("a = 1500").paths[0])
+    if cut is None:
+        victim.unlink()
+    else:
+        victim.write_bytes(victim.read_bytes()[:cut])
+    report = table.verify(["a = 1500", "a < 10"], sample=None)
+    assert (report.missing, report.unchecked) == ((victim.name,), ("a = 1500",))
+    assert [check.predicate for check in report.checks] == ["a < 10"]
+    assert "plans read these files: 1.\nEvery proof that was checked held." in str(report)
+    report = table.verify(random=4)
+    assert report.missing == (victim.name,)
+    assert len(report.checks) + len(report.unchecked) == 4
+
+
+def test_random_predicates_are_repeatable_and_bind(rows: pa.Table, honest: zskip.Table) -> None:
+    schema = Schema(rows.schema)
+    first = random_predicates(rows, schema, 50, seed=3)
+    assert first == random_predicates(rows, schema, 50, seed=3)
+    assert first != random_predicates(rows, schema, 50, seed=4)
+    assert len(set(first)) > 40
+
+
+def test_an_unknown_engine_is_refused(honest: zskip.Table) -> None:
+    with pytest.raises(InvalidOption, match="there are duckdb, arrow, spark"):
+        verify(honest.index, engines=["hive"])
+
+
+def test_doctor_tells_good_footers_from_bad(tmp_path: Path) -> None:
+    stamps = pa.array(np.arange(1000) * 1_000_000, pa.timestamp("us"))
+    good = pa.table({"n": np.arange(1000), "s": [f"{n:05}" for n in range(1000)]})
+    pq.write_table(good.slice(0, 500), tmp_path / "good-0.parquet")
+    pq.write_table(good.slice(500), tmp_path / "good-1.parquet")
+    pq.write_table(pa.table({"t": stamps}), tmp_path / "int96.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(pa.table({"bare": np.arange(10)}), tmp_path / "bare.parquet", write_statistics=False)
+    pq.write_table(pa.table({"list": [[1], [2]], "f": [1.0, float("nan")]}), tmp_path / "nested.parquet")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no footer here")
+    report = doctor(tmp_path)
+    assert (report.files, report.rows) == (5, 2012)
+    assert set(report.unreadable) == {"broken.parquet"}
+    found = {column.column: column for column in report.columns}
+    assert (found["n"].bounded, found["n"].finding) == (1.0, "")
+    assert found["n"].unread == 0.5  # two files of equal size, and every value is in one of them
+    assert "INT96" in found["t"].finding
+    assert "TIMESTAMP_MICROS" in found["t"].advice
+    assert (found["bare"].bounded, found["bare"].finding) == (0.0, "no usable bounds")
+    assert "NaN" in found["f"].finding
+    assert "no order" in found["list.list.element"].finding if "list.list.element" in found else True
+    assert any("cannot be read" in line for line in report.advice)
+    assert not (tmp_path / "_zskip").exists()
+
+
+def test_doctor_needs_parquet(tmp_path: Path) -> None:
+    with pytest.raises(NoParquet):
+        doctor(tmp_path)
+
+
+def test_verify_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    rows = pa.table({"a": range(4000), "s": [f"text {n * 7919 % 4000}" for n in range(4000)]})
+    for url in (str(tmp_path / "t"), f"memory://{tmp_path.name}/t"):
+        table = zskip.write(rows, url, by=["a"], files=4)
+        victim = table.plan("a = 2500").scan.relative_paths[0]
+        data = table.storage.read(victim)
+        table.storage.put(victim, data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :])
+        for predicates in (["a > 10", "a < 100"], ["a < 100", "a > 10"]):
+            report = zskip.open(url).verify(predicates, sample=None)
+            assert (list(report.damaged), report.unchecked) == ([victim], ("a > 10",))
+            assert [check.predicate for check in report.checks] == ["a < 100"]
+            assert f"DAMAGED  {victim}" in str(report)
+            assert not report.clean
+        report = zskip.open(url).verify(random=3, sample=None)
+        assert list(report.damaged) == [victim]
+        assert len(report.checks) + len(report.unchecked) == 3
+
+
+def test_doctor_looks_at_the_newest_version_of_a_table(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": range(1000)}), tmp_path, by=["a"], files=4)
+    table.delete("a < 500")
+    report = doctor(tmp_path)
+    assert (report.files, report.rows) == (table.snapshot.totals.files, 500)
+    assert any("vacuum" in advice for advice in report.advice)
+    table.vacuum("0 days")
+    assert not any("vacuum" in advice for advice in doctor(tmp_path).advice)
+    part = tmp_path / table.snapshot.shards[0].file_part.path
+    part.write_bytes(part.read_bytes()[:-1])
+    assert any("--repair" in advice for advice in doctor(tmp_path).advice)
+
+
+def test_doctor_leaves_out_files_that_a_log_has_removed(tmp_path: Path) -> None:
+    """They were counted as part of the table."""
+    path = tmp_path / "delta"
+    write_deltalake(path, pa.table({"a": range(100)}))
+    write_deltalake(path, pa.table({"a": range(10)}), mode="overwrite")
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", schema=pa.schema({"a": pa.int64()}))
+    table.append(pa.table({"a": range(100)}))
+    table.overwrite(pa.table({"a": range(10)}))
+    for folder in (path, tmp_path / "n" / "t"):
+        found = doctor(folder)
+        assert (found.files, found.rows) == (1, 10)
+        assert any("more files are not part of the table's newest version" in one for one in found.advice)
+    (path / "_delta_log" / f"{0:020}.json").write_text("{broken")
+    found = doctor(path)
+    assert (found.files, found.rows) == (2, 110)
+    assert any(f"{0:020}.json" in one for one in found.advice)
+
+
+HALF, WIDE = pa.array(range(40), pa.int32()).cast(pa.float16()), pa.array(range(40)).cast(pa.decimal256(50, 0))
+ONE_EACH = pa.array(range(41), pa.int32())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        HALF,
+        WIDE,
+        pa.StructArray.from_arrays([HALF, WIDE], ["a", "b"]),
+        pa.StructArray.from_arrays([pa.ListArray.from_arrays(ONE_EACH, WIDE)], ["a"]),
+        pa.MapArray.from_arrays(ONE_EACH, pa.array([str(number) for number in range(40)]), WIDE),
+    ],
+    ids=["float16", "decimal256", "in a struct", "in a list in a struct", "in a map"],
+)
+def test_types_that_duckdb_does_not_take_from_arrow_are_verified(tmp_path: Path, values: pa.Array) -> None:
+    table = zskip.write(pa.table({"n": range(40), "x": values}), tmp_path, by="n", files=4)
+    done = table.verify(["n > 20", "x IS NOT NULL"], sample=None)
+    assert done.clean
+    assert [check.rows["duckdb"] for check in done.checks] == [19, 40]
+    assert table.verify(random=3).clean
+    assert table.plan("n = 5 OR x::VARCHAR LIKE '%7%'").to_arrow().num_rows == 5

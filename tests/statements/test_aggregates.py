@@ -1,0 +1,202 @@
+"""count, min and max over whole tables and ranges: what DuckDB says, from the index where it can be."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests.tables import build_table
+from zskip.plan import find_survivors
+from zskip.statements.aggregates import Aggregates, rows_of_index
+from zskip.statements.duckdb.index_rows import with_index_rows
+from zskip.statements.duckdb.statement import rewrite
+from zskip.statements.duckdb.survivor_reads import Values
+
+N = 120
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("aggregates")
+    start = datetime.datetime(2024, 1, 1)
+    rows = {
+        "num": range(N),
+        "holes": [None if i % 3 == 1 or 50 <= i < 60 else i for i in range(N)],
+        "real": [float(i) if i != 57 else float("nan") for i in range(N)],
+        "zero": [-0.0 if i % 2 else 0.0 for i in range(N)],
+        "dec": pa.array([Decimal(i) / 100 for i in range(N)], pa.decimal128(15, 2)),
+        "day": [(start + datetime.timedelta(days=i)).date() for i in range(N)],
+        "ts": pa.array([start + datetime.timedelta(hours=i) for i in range(N)], pa.timestamp("us", "UTC")),
+        "name": [f"n{i:03}" for i in range(N)],
+        "flag": [i < 60 for i in range(N)],
+        "nothing": pa.nulls(N, pa.int32()),
+        "tens": [None if 20 <= i < 30 else f"t{i // 10 if i % 40 else 3}" for i in range(N)],
+    }
+    build_table(folder / "t", pa.table(rows), files=12, row_group_rows=5)
+    return folder
+
+
+CASES = [
+    ("SELECT count(*) FROM {T}", 0),
+    ("SELECT min(num), max(num), count(*), count(num) FROM {T}", 0),
+    ("SELECT max(day) - min(day) AS d, count(*) + 1, max(ts), min(dec), max(dec) FROM {T}", 0),
+    ("SELECT min(holes), max(holes), count(holes), count(*) FROM {T}", 0),
+    ("SELECT count(nothing), min(nothing), count(name), count(real), count(flag) FROM {T}", 0),
+    ("SELECT count(*) FROM {T} WHERE num BETWEEN 15 AND 84", 2),
+    ("SELECT count(*), min(num), max(day), count(holes) FROM {T} WHERE num > 33", 1),
+    ("SELECT max(num) FROM {T} WHERE num < 40 AND dec >= 0.10", 0),
+    ("SELECT count(*) FROM {T} WHERE holes >= 0", 11),
+    ("SELECT count(*) FROM {T} WHERE nothing IS NULL", 12),
+    ("SELECT count(*) FROM {T} WHERE num = 5 OR dec > 0.5", 8),
+    ("SELECT count(*) FROM {T} HAVING count(*) > 5", 0),
+    ("SELECT a.n FROM (SELECT count(*) AS n FROM {T}) a, (SELECT max(num) AS m FROM {T}) b WHERE b.m > 5", None),
+    ("SELECT num FROM {T} WHERE num = (SELECT max(num) FROM {T})", None),
+    # What bounds do not tell.
+    ("SELECT min(real), max(real) FROM {T}", 12),
+    ("SELECT min(zero) FROM {T}", 12),
+    ("SELECT min(name), max(name) FROM {T}", 12),
+    ("SELECT max(num + 1) FROM {T}", 12),
+    ("SELECT sum(num), avg(num) FROM {T}", 12),
+    ("SELECT count(DISTINCT num) FROM {T}", 12),
+    ("SELECT count(*) FILTER (WHERE num < 5) FROM {T}", 12),
+    ("SELECT count(*) FROM {T} WHERE num % 7 = 3", 12),
+    ("SELECT flag, num > 5, count(*) FROM {T} GROUP BY ALL ORDER BY 1, 2", 12),
+    ("SELECT real, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
+    ("SELECT zero, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
+    ("SELECT num, count(*) FROM {T} GROUP BY ALL ORDER BY 1", 12),
+    ("SELECT flag, count(*) FROM {T} GROUP BY ROLLUP (flag) ORDER BY 1", 12),
+    # Files of one group each: all of flag; three files hold two of tens.
+    ("SELECT flag, count(*) FROM {T} GROUP BY flag ORDER BY 1", 0),
+    ("SELECT DISTINCT flag FROM {T} ORDER BY 1", 0),
+    (
+        "SELECT flag, tens, count(*) AS n, min(num), max(day), count(holes), count(name) FROM {T} "
+        "GROUP BY ALL ORDER BY 2",
+        3,
+    ),
+    ("SELECT tens, max(holes), min(holes) FROM {T} GROUP BY tens HAVING count(*) > 3 ORDER BY 1", 3),
+    ("SELECT tens, count(*) FROM {T} WHERE num BETWEEN 15 AND 84 GROUP BY tens ORDER BY 1", 3),
+    ("SELECT nothing, count(*), max(num) FROM {T} GROUP BY nothing", 0),
+    ("SELECT flag, max(n) FROM (SELECT flag, tens, count(*) AS n FROM {T} GROUP BY ALL) GROUP BY flag ORDER BY 1", 3),
+    ("SELECT count(*) FROM (SELECT * FROM {T} LIMIT 15)", 2),
+    ("SELECT max(num) FROM (SELECT -num AS num FROM {T})", 12),
+]
+
+
+@pytest.mark.parametrize(("statement", "files"), CASES, ids=[statement for statement, _ in CASES])
+def test_aggregates_are_what_duckdb_says(lake: Path, statement: str, files: int | None) -> None:
+    # Of 0.0 and -0.0, which are equal, DuckDB gives the one that it meets first: several threads meet either.
+    con = duckdb.connect(config={"threads": 1})
+    ours = statement.replace("{T}", f"'{lake}/t' t")
+    plain = con.sql(statement.replace("{T}", f"read_parquet('{lake}/t/*.parquet', can_have_nan = true) t"))
+    found = zskip.sql(ours, con)
+    assert (found.columns, found.types) == (plain.columns, plain.types)
+    assert repr(found.fetchall()) == repr(plain.fetchall())
+    plans = [len(plan) for _, plan in rewrite(ours, con).plans]
+    assert files is None or plans == [files]
+
+
+def test_a_folder_of_others_is_counted_by_its_index_while_it_is_as_indexed(tmp_path: Path) -> None:
+    for number in range(4):
+        pq.write_table(pa.table({"x": range(10 * number, 10 * number + 10)}), tmp_path / f"{number}.parquet")
+    zskip.index(tmp_path)
+    statement = f"SELECT count(*), min(x), max(x) FROM '{tmp_path}'"
+    assert zskip.sql(statement, duckdb.connect()).fetchall() == [(40, 0, 39)]
+    pq.write_table(pa.table({"x": range(500, 507)}), tmp_path / "3.parquet")
+    pq.write_table(pa.table({"x": [-1]}), tmp_path / "4.parquet")
+    assert zskip.sql(statement, duckdb.connect()).fetchall() == [(38, -1, 506)]
+
+
+def test_partitions_are_grouped_by_the_index(tmp_path: Path) -> None:
+    days = [datetime.date(2024, 1, 1 + i % 9) for i in range(90)]
+    rows = pa.table({"day": days, "host": ["a b", None, "c/d"] * 30, "n": range(90)})
+    zskip.write(rows, tmp_path / "t", by="n", partition_by=["day", "host"])
+    con = duckdb.connect()
+    statement = (
+        "SELECT day, host, count(*), min(n), max(n) FROM {} t WHERE day < '2024-01-08' GROUP BY ALL ORDER BY ALL"
+    )
+    ours = statement.format(f"'{tmp_path}/t'")
+    plain = con.register("rows", rows).sql(statement.format("rows"))
+    assert [len(plan) for _, plan in rewrite(ours, con).plans] == [0]
+    assert zskip.sql(ours, con).fetchall() == plain.fetchall()
+    # Many rows of one group are counted faster than made: only their extremes come from the index.
+    big = {"day": [day for day in range(3) for _ in range(20_000)], "n": range(60_000)}
+    zskip.write(pa.table(big), tmp_path / "big", by="n", partition_by=["day"])
+    for function, files in (("count(*)", 3), ("max(n)", 0)):
+        ours = f"SELECT day, {function} FROM '{tmp_path}/big' GROUP BY ALL ORDER BY 1"
+        assert [len(plan) for _, plan in rewrite(ours, con).plans] == [files]
+        assert zskip.sql(ours, con).fetchall() == [
+            (day, 20_000 if files else 20_000 * (day + 1) - 1) for day in range(3)
+        ]
+
+
+def test_a_billion_rows_are_counted_at_once(tmp_path: Path) -> None:
+    """Rows that stand for files are constants: nothing is computed row by row."""
+    index = build_table(tmp_path / "t", pa.table({"n": range(8)}), files=2)
+    whole = find_survivors(index, None)
+    made = rows_of_index(whole, Aggregates(0, True, frozenset(["n"]), frozenset(["n"])))
+    assert made is not None
+    counts = pa.array([10**9])
+    many = replace(made, rows=counts, columns={"n": replace(made.columns["n"], count=pa.array([10**9 - 5]))})
+    text = with_index_rows("", many, index.snapshot.schema.arrow, Values(None, takes=True))
+    con = duckdb.connect()
+    start = time.process_time()
+    assert con.sql(f"SELECT count(*), count(n), min(n), max(n) FROM {text}").fetchall() == [(10**9, 10**9 - 5, 0, 7)]
+    assert time.process_time() - start < 20
+
+
+def test_cut_bounds_are_no_extremes(tmp_path: Path) -> None:
+    zskip.write(pa.table({"x": ["a" * 400, "b" * 400], "n": [1, 2]}), tmp_path / "t", by="n")
+    found = zskip.sql(f"SELECT min(x), max(x), count(x) FROM '{tmp_path}/t'", duckdb.connect()).fetchall()
+    assert found == [("a" * 400, "b" * 400, 2)]
+
+
+def test_the_greatest_value_of_one_file_is_no_nan_that_it_lacks(tmp_path: Path) -> None:
+    rows = {"n": range(40), "x": [float(i) for i in range(40)], "s": [{"x": float(i)} for i in range(40)]}
+    build_table(tmp_path / "t", pa.table(rows), files=4, row_group_rows=5)
+    con = duckdb.connect()
+    statement = f"SELECT max(x), max(s.x), count(*) FROM '{tmp_path}/t' WHERE n >= 30"
+    assert [len(plan) for _, plan in rewrite(statement, con).plans] == [1]
+    assert zskip.sql(statement, con).fetchall() == [(39.0, 39.0, 10)]
+    assert zskip.sql(f"SELECT max(x) FROM '{tmp_path}/t' WHERE n >= 30", con).fetchall() == [(39.0,)]
+    zskip.write(pa.table(rows), tmp_path / "one", by="n", files=1)
+    named = f"SELECT max(x), count(filename), max(file_row_number) FROM '{tmp_path}/one'"
+    assert zskip.sql(named, con).fetchall() == [(39.0, 40, 39)]
+    # DuckDB failed with an internal error: it late-materializes the first rows.
+    first = f"SELECT n, s FROM '{tmp_path}/t' WHERE n >= 30 ORDER BY x DESC LIMIT 2"
+    assert zskip.sql(first, con).fetchall() == [(39, {"x": 39.0}), (38, {"x": 38.0})]
+
+
+def test_explain_says_what_each_rule_skipped(lake: Path) -> None:
+    con = duckdb.connect()
+    ours = f"SELECT count(*) FROM '{lake}/t' t WHERE num BETWEEN 15 AND 84"
+    explained = zskip.explain(ours, con)
+    assert "reads 2 files" in explained
+    assert '"num" >= 15' in explained
+    assert "6 files answered by the index" in explained
+    first = zskip.explain(f"SELECT * FROM '{lake}/t' ORDER BY num DESC LIMIT 3", con)
+    assert "first 3 rows by num descending: 11 files skipped" in first
+    assert "No table of zskip" in zskip.explain("SELECT 1", con)
+
+
+def test_what_the_index_answered_is_asked_of_each_version_and_predicate_anew(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"x": range(100)}), tmp_path / "t", by="x", files=4)
+    con = duckdb.connect()
+    statements = {where: f"SELECT count(*), max(x) FROM '{tmp_path}/t' WHERE {where}" for where in ("x >= 0", "x > 24")}
+
+    def found() -> list[tuple[int, int]]:
+        return [zskip.sql(text, con).fetchall()[0] for text in statements.values()]
+
+    assert found() == found() == [(100, 99), (75, 99)]
+    table.append(pa.table({"x": [500]}))
+    assert found() == found() == [(101, 500), (76, 500)]
+    zskip.open(tmp_path / "t").delete("x > 90")
+    assert found() == found() == [(91, 90), (66, 90)]

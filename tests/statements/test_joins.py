@@ -1,0 +1,384 @@
+"""Joins: tables are pruned by the keys of other tables, and only where no row is needed that has no partner."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Hashable, Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import zskip
+from tests.statements.random_joins import random_statement
+from tests.tables import build_table, sorted_rows
+from zskip.statements import joins, key_pruning
+from zskip.statements.duckdb import table_queries
+from zskip.statements.duckdb.statement import rewrite
+
+N = 160
+DAY = datetime.date(2024, 1, 1)
+
+
+def _rows(seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+
+    def nullable(values: Sequence[object]) -> list[object]:
+        return [None if missing else value for value, missing in zip(values, random.random(N) < 0.1, strict=True)]
+
+    days = [DAY + datetime.timedelta(days=int(day)) for day in np.sort(random.integers(0, 60, N))]
+    return pa.table(
+        {
+            "key": pa.array(nullable(np.sort(random.integers(0, 60, N)).tolist()), pa.int64()),
+            "val": pa.array(nullable(random.integers(0, 60, N).tolist()), pa.int32()),
+            "txt": pa.array(nullable([f"s{value:02}" for value in random.integers(0, 40, N)])),
+            "day": pa.array(nullable(days)),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("joins")
+    for number in range(3):
+        build_table(folder / f"t{number}", _rows(number), files=16, row_group_rows=10)
+    build_table(
+        folder / "dim",
+        pa.table(
+            {"key": [5, 6, 7, 50, None], "small": pa.array([5, 6, 7, 50, None], pa.int16()), "name": list("ppqrp")}
+        ),
+        files=1,
+    )
+    return folder
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are asked for whatever they cost, and however long that takes."""
+    monkeypatch.setattr(key_pruning, "_QUERY_SECONDS", -1000.0)
+    monkeypatch.setattr(key_pruning, "_FILE_SECONDS", 10.0)
+    monkeypatch.setattr(table_queries, "_KNOWN", {})
+
+
+def over(lake: Path, statement: str, end: str = "") -> str:
+    for name in ("0", "1", "2", "dim"):
+        table = f"'{lake}/{name if name == 'dim' else 't' + name}{end}'"
+        statement = statement.replace(f"{{{name}}}", table)
+    return statement
+
+
+def files_read(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[int]:
+    return [len(plan) for _, plan in rewrite(over(lake, statement), con).plans]
+
+
+def same_rows(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> bool:
+    found = zskip.sql(over(lake, statement), con).fetchall()
+    return sorted_rows(found) == sorted_rows(con.sql(over(lake, statement, "/*.parquet")).fetchall())
+
+
+# What is read of each table, in the order of the text, where the keys of the small one are 5 and 6.
+PRUNED = [
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {dim} s JOIN {0} t USING (key) WHERE s.name = 'p'", [1, 2]),
+    ("SELECT * FROM {0} t, {dim} s WHERE t.key = s.key AND s.name = 'p' AND t.val < s.key", [2, 1]),
+    ("SELECT t.key FROM {0} t JOIN {dim} s USING (key) WHERE s.name = 'p' UNION ALL SELECT key FROM {1}", [2, 1, 16]),
+    (
+        "SELECT key FROM {0} WHERE key IN (SELECT key FROM {dim} WHERE name = 'p') EXCEPT SELECT val FROM {1}",
+        [2, 1, 16],
+    ),
+    # An integer of another width is the same key; what is computed of it is not.
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.small WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key = s.key + 1 WHERE s.name = 'p'", [16, 1]),
+    ("SELECT * FROM {0} t JOIN (SELECT key + 1 AS key FROM {dim} WHERE name = 'p') s ON t.key = s.key", [16, 1]),
+    # Only the side of which rows without a partner are not needed.
+    ("SELECT * FROM {dim} s LEFT JOIN {0} t ON t.key = s.key WHERE s.name = 'p'", [1, 2]),
+    ("SELECT * FROM {0} t LEFT JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [16, 1]),
+    ("SELECT * FROM {0} t RIGHT JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {0} t RIGHT JOIN (SELECT * FROM {dim} WHERE name = 'p') s ON t.key = s.key AND t.val < 9", [1, 1]),
+    ("SELECT * FROM {0} t FULL JOIN (SELECT * FROM {dim} WHERE name = 'p') s ON t.key = s.key", [16, 1]),
+    ("SELECT * FROM {0} t SEMI JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [2, 1]),
+    ("SELECT * FROM {0} t ANTI JOIN {dim} s ON t.key = s.key AND s.name = 'p'", [16, 1]),
+    ("SELECT * FROM {dim} s ANTI JOIN {0} t ON t.key = s.key WHERE s.name = 'p'", [1, 2]),
+    ("SELECT * FROM {0} t WHERE key IN (SELECT key FROM {dim} WHERE name = 'p')", [2, 1]),
+    ("SELECT * FROM {0} t WHERE key NOT IN (SELECT key FROM {dim} WHERE name = 'q')", [16, 1]),
+    ("SELECT * FROM {0} t WHERE key IN (SELECT key FROM {dim} WHERE name = 'p') OR val = 3", [16, 1]),
+    ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [2, 1]),
+    ("SELECT * FROM {0} t WHERE NOT EXISTS (SELECT 1 FROM {dim} s WHERE s.key = t.key AND s.name = 'p')", [16, 1]),
+    ("SELECT * FROM {0} t WHERE EXISTS (SELECT 1 FROM {dim} s WHERE s.key + 1 = t.key AND s.name = 'p')", [16, 1]),
+    # DuckDB's sort drops columns that only it needs, so that the numbers of the others are not those below it.
+    (
+        "SELECT * FROM {0} t WHERE val < 5 AND val IN "
+        "(SELECT val FROM (SELECT DISTINCT ON (key) key, val, txt FROM {1} ORDER BY key, val) u WHERE u.txt < 's34')",
+        [10, 16],
+    ),
+    # NULL is a partner of NULL only where the statement says so, and the small table has one.
+    ("SELECT * FROM {0} t JOIN {dim} s ON t.key IS NOT DISTINCT FROM s.key WHERE s.name = 'p'", [13, 1]),
+    (
+        "FROM {dim} s LEFT JOIN ({1} u LEFT JOIN {0} t ON t.val = u.val) ON t.key IS NOT DISTINCT FROM s.key "
+        "WHERE s.name = 'p'",
+        [1, 16, 16],
+    ),
+    # A group of one key does not depend on the others; the first rows do.
+    (
+        "SELECT * FROM (SELECT key, sum(val) FROM {0} GROUP BY key) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'",
+        [2, 1],
+    ),
+    (
+        "SELECT * FROM (SELECT max(key) AS key FROM {0} GROUP BY val) JOIN {dim} s USING (key) WHERE s.name = 'p'",
+        [16, 1],
+    ),
+    ("SELECT * FROM (FROM {0} ORDER BY val LIMIT 9) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 1]),
+    ("SELECT *, sum(t.val) OVER () FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [2, 1]),
+    ("SELECT * FROM (SELECT *, sum(val) OVER () FROM {0}) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 1]),
+    ("SELECT * FROM (FROM {0} UNION ALL FROM {1}) t JOIN {dim} s ON t.key = s.key WHERE s.name = 'p'", [16, 16, 1]),
+    # A table that the plan scans twice, and keys of a CTE that is read twice.
+    (
+        "WITH t AS (FROM {0}) SELECT * FROM t a JOIN t b USING (val) JOIN {dim} s ON a.key = s.key WHERE s.name = 'p'",
+        [16, 1],
+    ),
+    # Chains and stars: what is left of one table has the keys of the next.
+    ("SELECT * FROM {dim} s JOIN {0} t ON t.key = s.key JOIN {1} u ON u.day = t.day WHERE s.name = 'p'", [1, 2, 1]),
+    (
+        "FROM {0} t JOIN {dim} s ON t.key = s.key JOIN {1} u ON u.day = t.day WHERE s.name = 'p' AND u.key = 8",
+        [1, 1, 0],
+    ),
+]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(("statement", "files"), PRUNED, ids=[statement for statement, _ in PRUNED])
+def test_a_table_is_pruned_by_the_keys_of_its_joins(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, files: list[int]
+) -> None:
+    assert same_rows(lake, con, statement)
+    assert files_read(lake, con, statement) == files
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    "seed", [0, 1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
+def test_random_joins_give_the_rows_that_they_give_over_all_files(
+    lake: Path, con: duckdb.DuckDBPyConnection, seed: int
+) -> None:
+    random = Random(seed)
+    for statement in (random_statement(random) for _ in range(30)):
+        assert same_rows(lake, con, statement), statement
+
+
+DAYS = [datetime.datetime(2024, 1, 1) + datetime.timedelta(days=number) for number in range(64)]
+TYPES = {
+    "int8": (pa.array(range(64), pa.int8()), True),
+    "uint64": (pa.array(range(2**64 - 64, 2**64), pa.uint64()), True),
+    "date": (pa.array(DAYS, pa.date32()), True),
+    "seconds": (pa.array(DAYS, pa.timestamp("s")), True),
+    "nanoseconds": (pa.array(DAYS, pa.timestamp("ns")), True),
+    "zoned": (pa.array(DAYS, pa.timestamp("us", "Asia/Tokyo")), True),
+    "decimal": (pa.array([Decimal(number) / 8 for number in range(64)], pa.decimal128(9, 3)), True),
+    "text": (pa.array([f"ä{number:02}" for number in range(64)]), True),
+    "dictionary": (pa.array([f"t{number:02}" for number in range(64)]).dictionary_encode(), True),
+    # Equal values that are not the same, and orders of which an index knows nothing.
+    "real": (pa.array([float(number) for number in range(63)] + [float("nan")]), False),
+    "flag": (pa.array([number < 32 for number in range(64)]), False),
+    "bytes": (pa.array([bytes([number]) for number in range(64)]), False),
+}
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("type", TYPES)
+def test_keys_of_every_type_find_their_rows(con: duckdb.DuckDBPyConnection, tmp_path: Path, type: str) -> None:
+    values, pruned = TYPES[type]
+    con.execute("SET TimeZone = 'America/New_York'")
+    order = pa.array(range(64))
+    build_table(tmp_path / "t0", pa.table({"key": values, "num": order}), files=16)
+    build_table(tmp_path / "dim", pa.table({"key": values, "name": [f"n{number:02}" for number in range(64)]}), files=1)
+    statement = "SELECT num, t.key FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name IN ('n07', 'n61')"
+    found = zskip.sql(over(tmp_path, statement), con).fetchall()
+    plain = con.sql(over(tmp_path, statement, "/*.parquet")).fetchall()
+    assert sorted(map(repr, found)) == sorted(map(repr, plain))
+    assert len(found) >= 2
+    assert files_read(tmp_path, con, statement) == [2 if pruned else 16, 1]
+
+
+@pytest.mark.usefixtures("always")
+def test_keys_of_partitions_and_of_a_schema_that_grew(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    rows = {"day": [number // 8 for number in range(64)], "num": range(64)}
+    table = zskip.write(pa.table(rows), tmp_path / "t0", by="num", partition_by=["day"])
+    table.append(pa.table({"day": [3, 9], "num": [70, 71], "more": [7, 8]}))
+    zskip.write(pa.table({"key": [3, 8, 11], "name": ["a", "b", "c"]}), tmp_path / "dim", by="key")
+    for column, condition, files in (("day", "name < 'c'", 2), ("more", "name < 'c'", 1), ("num", "name = 'c'", 1)):
+        statement = f"SELECT t.* FROM {{0}} t JOIN {{dim}} s ON t.{column} = s.key WHERE {condition} ORDER BY num"
+        plain = f"SELECT t.* FROM rows t JOIN dim s ON t.{column} = s.key WHERE {condition} ORDER BY num"
+        read = con.register("rows", table.plan().to_arrow()).register(
+            "dim", zskip.open(tmp_path / "dim").plan().to_arrow()
+        )
+        assert zskip.sql(over(tmp_path, statement), con).fetchall() == read.sql(plain).fetchall()
+        assert files_read(tmp_path, con, statement)[0] == files
+
+
+ONE_KEY = "SELECT count(*) AS n FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'q'"
+
+
+def test_keys_are_asked_for_only_where_that_pays(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+    ask = table_queries.TableQueries.keys
+
+    def recorded(
+        queries: table_queries.TableQueries, table: key_pruning.JoinedTable, key: str, seconds: float
+    ) -> tuple[pa.Array, Hashable] | None:
+        asked.append(key)
+        return ask(queries, table, key, seconds)
+
+    monkeypatch.setattr(table_queries.TableQueries, "keys", recorded)
+    assert files_read(lake, con, ONE_KEY) == [16, 1]
+    assert not asked
+    # Sixteen files whose reading takes a second each; but not by a column of which every file holds all values.
+    monkeypatch.setattr(key_pruning, "_FILE_SECONDS", 1.0)
+    assert files_read(lake, con, ONE_KEY) == [1, 1]
+    assert files_read(lake, con, ONE_KEY.replace("t.key", "t.val")) == [16, 1]
+    assert asked == ["key"]
+    # The same keys are known from then on; other conditions have others.
+    monkeypatch.setattr(table_queries.TableQueries, "_run", None)
+    assert files_read(lake, con, ONE_KEY) == [1, 1]
+    with pytest.raises(TypeError):
+        files_read(lake, con, ONE_KEY.replace("'q'", "'r'"))
+
+
+@pytest.mark.usefixtures("always")
+def test_known_keys_are_those_of_the_same_files(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    """Bounds of another table leave out files of the one that is asked: its keys are fewer then."""
+    alone = "FROM {2} w WHERE w.key IN (SELECT key FROM {0} t WHERE t.val < 50)"
+    bounded = "FROM {1} u JOIN {0} t ON u.key = t.key JOIN {2} w ON w.key = t.key WHERE u.key < 9 AND t.val < 50"
+    for statement in (bounded, alone, bounded):
+        assert same_rows(lake, con, f"SELECT w.txt {statement}")
+
+
+def test_joins_of_many_tables_read_those_whole_of_which_little_is_saved(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB expects as many rows of them then as it does over all files, and joins in the same order."""
+    joins_of_three = "SELECT * FROM {0} t JOIN {1} u USING (key) JOIN {2} v USING (key) WHERE t.val < 9 AND t.key < 20"
+    assert files_read(lake, con, joins_of_three)[0] < 16
+    monkeypatch.setattr(key_pruning, "_MANY_ROWS", 10)
+    assert files_read(lake, con, joins_of_three) == [16, 16, 16]
+    assert files_read(lake, con, joins_of_three.replace("JOIN {2} v USING (key)", ""))[0] < 16
+    assert "join in a worse order" in zskip.explain(over(lake, joins_of_three), con)
+    assert same_rows(lake, con, joins_of_three)
+    # Not where the index answers for rows, or promises some: that holds for the files that the conditions leave.
+    for asked in ("SELECT count(*) FROM {0} WHERE key < 20", "SELECT key FROM {0} WHERE key < 20 ORDER BY key LIMIT 1"):
+        assert same_rows(lake, con, f"SELECT {', '.join(f'({asked})' for _ in range(3))}")
+
+
+@pytest.mark.usefixtures("always")
+def test_more_than_a_hundred_thousand_keys_prune_by_a_sketch_where_their_files_lie_together(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """As the keys of the orders of some months in the lines that were shipped after them: no range tells them apart."""
+    keys = np.random.default_rng(1).permutation(250_000)
+    day = np.arange(len(keys)) // 2_500
+    zskip.write(pa.table({"key": keys, "day": day}), tmp_path / "orders", by="day", files=5)
+    lines = pa.table({"key": keys[::10], "shipped": day[::10] + 1, "price": keys[::10] % 7})
+    table = zskip.write(lines, tmp_path / "lines", by="shipped", files=50)
+    statement = (
+        f"SELECT count(*), sum(price) FROM '{tmp_path}/orders' o JOIN '{tmp_path}/lines' l USING (key) "
+        "WHERE day BETWEEN 10 AND 58"
+    )
+    assert [len(plan) for _, plan in rewrite(statement, con).plans] == [3, 50]
+    table.add_sketches({"key": "values"})
+    assert [len(plan) for _, plan in rewrite(statement, con).plans] == [3, 25]
+    expected = con.sql(statement.replace("orders'", "orders/*.parquet'").replace("lines'", "lines/*.parquet'"))
+    assert zskip.sql(statement, con).fetchall() == expected.fetchall()
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("own", [False, True])
+def test_a_query_for_keys_that_fails_or_takes_too_long_changes_nothing(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    if own:
+        con.begin()
+    monkeypatch.setattr(table_queries, "identifier", lambda name: f'"{name} is no column"')
+    assert same_rows(lake, con, ONE_KEY)
+    assert files_read(lake, con, ONE_KEY) == [16, 1]
+    monkeypatch.undo()
+    monkeypatch.setattr(key_pruning, "_QUERY_SECONDS", -1000.0)
+    monkeypatch.setattr(table_queries, "_KNOWN", {})
+    slow = "SELECT count(*) AS n FROM {0} t JOIN {1} u ON t.key = u.key WHERE u.val < 9"
+    monkeypatch.setattr(table_queries, "_MOST_KEYS", 3)
+    assert files_read(lake, con, slow) == [16, 12]
+    assert same_rows(lake, con, slow)
+    if own:
+        con.commit()
+
+
+@pytest.mark.usefixtures("always")
+def test_a_folder_that_may_change_is_not_asked(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    """Its keys may be others when the statement runs."""
+    for name, managed in (("t0", True), ("dim", False)):
+        build_table(
+            tmp_path / name,
+            pa.table({"key": range(32), "name": [f"n{i:02}" for i in range(32)]}),
+            files=8,
+            managed=managed,
+        )
+    statement = "SELECT count(*) AS n FROM {0} t JOIN {dim} s ON t.key = s.key WHERE s.name = 'n05'"
+    assert files_read(tmp_path, con, statement) == [8, 1]
+    assert files_read(tmp_path, con, statement.replace("s.name", "t.name")) == [1, 1]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("condition", ["random() < 2", "s.key > nextval('numbers')"])
+def test_keys_are_not_taken_from_rows_that_are_others_each_time(
+    lake: Path, con: duckdb.DuckDBPyConnection, condition: str
+) -> None:
+    con.execute("CREATE SEQUENCE numbers")
+    statement = f"SELECT * FROM {{0}} t JOIN {{dim}} s USING (key) WHERE name < 'q' AND {condition}"
+    (keys,) = _keys_of(lake, con, statement)
+    assert keys.values.to_pylist() == [5, 6]
+
+
+def _keys_of(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> list[key_pruning.KeySet]:
+    """The keys by which a statement's first table is pruned."""
+    found: list[key_pruning.KeySet] = []
+    prune = key_pruning.prune_by_keys
+
+    def recorded(
+        tables: Sequence[key_pruning.JoinedTable], joined: Sequence[joins.JoinKeys], ask: key_pruning.Ask
+    ) -> None:
+        prune(tables, joined, ask)
+        found.extend(tables[0].keys)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zskip.statements.duckdb.pruned_tables.prune_by_keys", recorded)
+        rewrite(over(lake, statement), con)
+    return found
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("_LEFT_NOT_NEEDED", {"INNER", "SEMI", "LEFT", "ANTI", "RIGHT"}),
+        ("_KEEPS_RIGHT", joins._KEEPS_RIGHT | {"LEFT"}),
+        ("_ROW_BY_ROW", joins._ROW_BY_ROW | {"TOP_N", "WINDOW"}),
+    ],
+)
+def test_a_wrong_table_of_joins_loses_rows(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, name: str, wrong: set[str]
+) -> None:
+    """The tests above bite."""
+    monkeypatch.setattr(joins, name, wrong)
+    statements = [statement for statement, _ in PRUNED]
+    assert not all(same_rows(lake, con, statement) for statement in statements)

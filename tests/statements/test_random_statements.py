@@ -1,0 +1,24 @@
+"""Random statements of every kind give the rows, types and names that DuckDB gives over the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.statements.fuzz import Sides, run, sides
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    with sides(tmp_path_factory.mktemp("random")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+def test_random_statements_are_what_duckdb_says_they_are(given: Sides, seed: int) -> None:
+    cases = 150 if seed == 0 else 2_000
+    counts, failures = run(given, cases, seed)
+    assert not failures, "\n\n".join(failures)
+    # The run is worth something only where most statements give rows.
+    assert counts["answers"] > cases / 3

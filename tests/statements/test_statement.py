@@ -1,0 +1,635 @@
+"""Whole statements: over zskip tables they mean what they mean over plain Parquet, and they read less."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zskip
+from tests.tables import build_table, sorted_rows
+from zskip.errors import InvalidOption, SqlSyntaxError, TableNotFound, UnknownParameter, UnsupportedSql
+from zskip.statements.duckdb import sql, stubs
+from zskip.statements.duckdb.statement import rewrite
+
+N = 240
+
+
+def _rows(seed: int) -> pa.Table:
+    random = np.random.default_rng(seed)
+
+    def nullable(values: list[object]) -> list[object]:
+        return [None if missing else value for value, missing in zip(values, random.random(N) < 0.15, strict=True)]
+
+    return pa.table(
+        {
+            "a": pa.array(np.sort(random.integers(0, 30, N)), pa.int64()),
+            "b": pa.array(nullable(random.integers(0, 12, N).tolist()), pa.int64()),
+            "c": pa.array(nullable([f"s{value}" for value in random.integers(0, 9, N)])),
+            "d": pa.array([datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=i) for i in range(N)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lake")
+    for seed, name in enumerate(["t", "u"]):
+        build_table(folder / name, _rows(seed), files=12, row_group_rows=10)
+    return folder
+
+
+@pytest.fixture
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def at(lake: Path, statement: str) -> str:
+    """The statement over zskip tables: T and U stand for their quoted paths."""
+    return statement.replace("{T}", f"'{lake}/t'").replace("{U}", f"'{lake}/u'")
+
+
+def plainly(lake: Path, statement: str) -> str:
+    """The same over every file; a table without an alias is known by its folder's name."""
+    for name in "TU":
+        for end in (" AS", " x", " y", " z", " w"):
+            statement = statement.replace(f"{{{name}}}{end}", f"'{lake}/{name.lower()}/*.parquet'{end}")
+        statement = statement.replace(f"{{{name}}}", f"'{lake}/{name.lower()}/*.parquet' AS {name.lower()}")
+    return statement
+
+
+def files_read(lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object = None) -> list[int]:
+    return [len(plan) for _, plan in rewrite(at(lake, statement), con, params=params).plans]  # type: ignore[arg-type]
+
+
+PRUNED = [
+    ("SELECT * FROM {T} WHERE a = 5", [1]),
+    ("FROM {T} WHERE a = 5", [1]),
+    ("SELECT t.a FROM {T} WHERE t.a = 5", [1]),
+    ("SELECT x.a FROM {T} AS x WHERE X.A = 5", [1]),
+    ("SELECT * FROM {T} x JOIN {U} y ON x.a = y.a WHERE x.a = 5 AND y.a < 3", [12, 12]),
+    ("SELECT * FROM {T} x JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x, {U} y WHERE x.b = y.b AND x.a = 5", [1, 12]),
+    # The outer side keeps rows that match nothing; the inner side only needs those that might.
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [12, 2]),
+    ("SELECT * FROM {T} x RIGHT JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x FULL JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [12, 12]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x FULL JOIN {U} y ON x.b = y.b WHERE x.a = 5 AND y.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE y.a = 5 OR y.a IS NULL", [12, 12]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y ON x.b = y.b WHERE coalesce(y.a, 5) = 5", [12, 12]),
+    ("SELECT * FROM {T} x SEMI JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [1, 2]),
+    ("SELECT * FROM {T} x ANTI JOIN {U} y ON x.b = y.b AND x.a = 5 AND y.a = 5", [12, 2]),
+    ("SELECT * FROM {T} x ANTI JOIN {U} y ON x.b = y.b WHERE x.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x ASOF JOIN {U} y ON x.b = y.b AND x.d >= y.d WHERE x.a = 5 AND y.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x POSITIONAL JOIN {U} y WHERE x.a = 5", [12, 12]),
+    ("SELECT * FROM {T} x JOIN {U} y USING (b) WHERE x.a = 5", [1, 12]),
+    ("SELECT * FROM {T} x FULL JOIN {U} y USING (a) WHERE a = 5", [1, 2]),
+    ("SELECT * FROM {T} x LEFT JOIN {U} y USING (a) WHERE a = 5", [1, 2]),
+    # Derived tables, CTEs and unions hand conditions down.
+    ("SELECT * FROM (SELECT a AS q, b FROM {T}) AS x WHERE q = 5", [1]),
+    ("WITH e AS (SELECT a, b FROM {T}) SELECT * FROM e WHERE a = 5", [1]),
+    ("WITH e AS (SELECT a, b FROM {T}) SELECT * FROM e x JOIN e y ON x.a = y.b WHERE x.a = 5", [12]),
+    ("WITH e(q, r) AS (SELECT a, b FROM {T}) SELECT * FROM e WHERE q = 5", [1]),
+    ("SELECT * FROM (SELECT a, b FROM {T} UNION ALL SELECT b, a FROM {U}) AS x WHERE a = 5", [1, 12]),
+    ("SELECT * FROM (SELECT a FROM {T} UNION SELECT a FROM {U}) AS x WHERE a = 5", [1, 2]),
+    ("SELECT * FROM (SELECT c AS a FROM {T} UNION ALL SELECT a FROM {U}) AS x WHERE a > '5'", [12, 2]),
+    ("SELECT * FROM (SELECT * FROM {T} LIMIT 100) AS x WHERE a = 5", [5]),
+    ("SELECT * FROM (SELECT a, max(b) AS m FROM {T} GROUP BY a) AS x WHERE a = 5", [1]),
+    ("SELECT * FROM (SELECT a, max(b) AS m FROM {T} GROUP BY a) AS x WHERE m = 5", [12]),
+    ("SELECT * FROM (SELECT DISTINCT a FROM {T}) AS x WHERE a = 5", [1]),
+    ("SELECT * FROM (SELECT a, row_number() OVER (ORDER BY d) AS r FROM {T}) AS x WHERE a = 5", [12]),
+    ("SELECT a, count(*) FROM {T} WHERE a < 4 GROUP BY a HAVING count(*) > 2", [2]),
+    ("SELECT * FROM {T} WHERE a = 5 QUALIFY row_number() OVER (ORDER BY d) = 1", [1]),
+    # Subqueries in expressions are planned by their own conditions.
+    ("SELECT * FROM {U} x WHERE EXISTS (SELECT 1 FROM {T} y WHERE y.a = 5 AND y.b = x.b)", [12, 1]),
+    ("SELECT * FROM {U} x WHERE x.a = 5 AND b NOT IN (SELECT b FROM {T} y WHERE y.a = 5 AND b IS NOT NULL)", [2, 1]),
+    ("SELECT (SELECT max(b) FROM {T} y WHERE y.a = 5) AS m, x.a FROM {U} x WHERE x.a = 3", [1, 1]),
+    # What reads all rows keeps all files.
+    ("SELECT * FROM {T} x TABLESAMPLE reservoir(1000 ROWS) WHERE x.a = 5", [12]),
+    ("SELECT a + 1 AS a FROM {T} WHERE a = 5", [1]),
+    ("SELECT b AS e FROM {T} WHERE e = 5 AND a = 5", [1]),
+    ("SELECT * FROM {T} WHERE a = 5 OR random() < 0", [12]),
+    ("SELECT * FROM {T} x, (VALUES (5), (7)) v(a) WHERE x.a = v.a", [12]),
+    ("SELECT * FROM {T} AS x(p, q, r, s) WHERE p = 5", [1]),
+    ("SELECT * FROM {T} x JOIN ({U} y JOIN {T} z ON y.b = z.b) ON x.a = y.a WHERE x.a = 5", [1, 2, 12]),
+]
+
+
+@pytest.mark.parametrize(("statement", "files"), PRUNED, ids=[statement for statement, _ in PRUNED])
+def test_each_table_is_pruned_by_what_binds_it(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, files: list[int]
+) -> None:
+    assert files_read(lake, con, statement) == files
+    found = sql(at(lake, statement), con)
+    expected = con.sql(plainly(lake, statement))
+    assert found.columns == expected.columns
+    assert found.types == expected.types
+    assert sorted_rows(found.fetchall()) == sorted_rows(expected.fetchall())
+
+
+@pytest.mark.parametrize(
+    ("statement", "params"),
+    [
+        ("SELECT ? AS one, count(*) FROM {T} WHERE a = ? AND b < ?", ["?", 5, 9]),
+        ("SELECT $2 AS one, count(*) FROM {T} WHERE a = $1 AND b < $3", [5, "?", 9]),
+        ("SELECT $o AS one, count(*) FROM {T} WHERE a = $a AND b < $b", {"o": "$a", "a": 5, "b": 9}),
+    ],
+)
+def test_parameters_reach_both_the_proof_and_the_statement(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object
+) -> None:
+    assert files_read(lake, con, statement, params) == [1]
+    found = sql(at(lake, statement), con, params=params).fetchall()  # type: ignore[arg-type]
+    assert found == con.execute(plainly(lake, statement), params).fetchall()
+
+
+def test_a_parameter_without_a_value_is_named(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(UnknownParameter, match=r"\$low"):
+        sql(at(lake, "FROM {T} WHERE a > $low"), con, params={"high": 1})
+
+
+@pytest.mark.parametrize(
+    ("statement", "params", "named"),
+    [
+        ("FROM {T} WHERE a > ?", [1, 2], "number 2"),
+        ("FROM {T} WHERE a > ? AND a < ?", [1], r"\$2"),
+        ("FROM {T} WHERE a > $low", {"low": 1, "high": 2}, r"\$high"),
+        ("FROM {T}", [1], "number 1"),
+        ("SELECT 1", {"low": 1}, r"\$low"),
+    ],
+)
+def test_too_few_or_too_many_parameters_are_named(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, params: object, named: str
+) -> None:
+    with pytest.raises(UnknownParameter, match=named):
+        sql(at(lake, statement), con, params=params)  # type: ignore[arg-type]
+
+
+def test_names_of_parameters_differ_in_case(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    counted = "SELECT count(*) FROM {T} WHERE a = "
+    found = sql(at(lake, counted + "$Low"), con, params={"low": 5}).fetchall()
+    assert found == con.execute(plainly(lake, counted + "5")).fetchall()
+
+
+def test_a_statement_that_reads_the_clock_runs_at_once(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    """Its files are chosen by the clock that it then compares with: later reads must not need other files."""
+    moments = [datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=0.2 * step) for step in range(-40, 40)]
+    build_table(tmp_path / "t", pa.table({"ts": pa.array(moments, pa.timestamp("us", "UTC"))}), files=80)
+    statement = f"SELECT count(*) AS n, now() < '2000-01-01' FROM '{tmp_path}/t' WHERE ts < now() - INTERVAL 1 SECOND"
+    ((_, plan),) = rewrite(statement, con).plans
+    assert len(plan) < 60
+    found = sql(statement, con)
+    first = found.fetchall()
+    assert found.columns == con.sql(statement.replace("/t'", "/t/*.parquet'")).columns
+    time.sleep(0.5)
+    assert found.fetchall() == first
+    assert 25 < first[0][0] < 60
+
+
+def test_statements_of_other_kinds_run_too(lake: Path, con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    sql(at(lake, "CREATE TABLE kept AS SELECT * FROM {T} WHERE a = 5"), con)
+    expected = con.sql(plainly(lake, "FROM {T} WHERE a = 5")).fetchall()
+    assert con.sql("FROM kept").fetchall() == expected
+    sql(at(lake, f"COPY (SELECT * FROM {{T}} WHERE a = 5) TO '{tmp_path}/out.parquet'"), con)
+    assert con.sql(f"FROM '{tmp_path}/out.parquet'").fetchall() == expected
+    explained = sql(at(lake, "EXPLAIN SELECT * FROM {T} WHERE a = 5"), con).fetchall()
+    assert "READ_PARQUET" in explained[0][1]
+
+
+def test_the_connection_is_left_as_it_was(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    before = con.sql("FROM duckdb_settings()").fetchall()
+    sql(at(lake, "SELECT count(*) FROM {T} WHERE a = 5"), con).fetchall()
+    assert con.sql("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+    assert con.sql("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
+    assert con.sql("SELECT count(*) FROM duckdb_variables()").fetchall() == [(0,)]
+    assert con.sql("FROM duckdb_settings()").fetchall() == before
+
+
+def test_named_tables_and_other_tables_stand_side_by_side(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("CREATE TABLE hosts AS SELECT 5 AS a UNION ALL SELECT 7")
+    found = sql("SELECT count(*) FROM conn JOIN hosts USING (a) WHERE conn.a = 5", con, tables={"conn": f"{lake}/t"})
+    assert found.fetchall() == con.sql(plainly(lake, "SELECT count(*) FROM {T} WHERE a = 5")).fetchall()
+    plain = f"SELECT count(*) FROM '{lake}/t/part-00000.parquet'"
+    assert sql(plain, con).fetchall() == con.sql(plain).fetchall()
+
+
+def test_a_statement_that_does_not_parse_is_underlined(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(SqlSyntaxError, match=r"\^"):
+        sql(at(lake, "SELECT * FROM {T} WHERE a = = 5"), con)
+    with pytest.raises(duckdb.Error):
+        sql(at(lake, "SELECT nothing FROM {T}"), con)
+
+
+def test_a_new_version_is_seen(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    import shutil
+
+    build_table(tmp_path / "t", _rows(1).slice(0, 100))
+    statement = f"SELECT count(*) FROM '{tmp_path}/t'"
+    assert sql(statement, con).fetchall() == [(100,)]
+    shutil.rmtree(tmp_path / "t")
+    build_table(tmp_path / "t", _rows(1).slice(0, 40))
+    assert sql(statement, con).fetchall() == [(40,)]
+
+
+def test_a_cte_stands_before_a_table_of_its_name(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    statement = "WITH conn AS (SELECT * FROM conn WHERE a = 5) SELECT count(*) FROM conn"
+    expected = con.sql(plainly(lake, "SELECT count(*) FROM {T} WHERE a = 5")).fetchall()
+    assert sql(statement, con, tables={"conn": f"{lake}/t"}).fetchall() == expected
+    assert sql("WITH conn AS (SELECT 7 AS a) FROM conn", con, tables={"conn": f"{lake}/t"}).fetchall() == [(7,)]
+    named = f'WITH "{lake}/t" AS (SELECT 7 AS a) FROM "{lake}/t"'
+    assert sql(named, con).fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "condition"),
+    [
+        ("SET default_collation = 'nocase'", "c = 'S5'"),
+        ("SET default_collation = 'nocase'", "c BETWEEN 'S5' AND 'S6'"),
+        ("SET integer_division = true", "a / 4 = 4"),
+        ("CREATE MACRO abs(x) AS 100", "abs(a) = 100"),
+        ('CREATE MACRO "~~"(x, y) AS true', "c LIKE 'q%'"),
+        ('CREATE MACRO "+"(x, y) AS 100', "a + 1 = 100"),
+        ("CREATE MACRO greatest(x, y) AS 3", "greatest(a, 100) = 3"),
+    ],
+)
+def test_a_condition_means_what_it_means_to_the_connection(
+    lake: Path, con: duckdb.DuckDBPyConnection, setting: str, condition: str
+) -> None:
+    con.execute(setting)
+    statement = f"SELECT count(*) FROM {{T}} WHERE {condition}"
+    assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
+    assert files_read(lake, con, "FROM {T} WHERE a = 5") == [1], "what it does not touch is proved as ever"
+
+
+def test_a_plan_refuses_a_connection_to_which_it_means_something_else(
+    lake: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    table = zskip.open(lake / "t")
+    text, arithmetic = table.plan("c = 'S5'"), table.plan("a / 2 = 7 AND b > 3")
+    con.execute("SET default_collation = 'nocase'")
+    with pytest.raises(InvalidOption, match="default_collation = 'nocase'"):
+        text.to_duckdb(con)
+    con.execute("RESET default_collation; SET integer_division = true")
+    assert text.to_duckdb(con).fetchall() == []  # no text's meaning depends on it
+    with pytest.raises(InvalidOption, match="RESET integer_division"):
+        arithmetic.to_duckdb(con)
+
+
+def test_what_takes_no_parameters_runs_or_is_refused_with_a_reason(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    pivot = "PIVOT (SELECT a, b FROM {T} WHERE a < 3) ON a USING count(*) GROUP BY b"
+    expected = sorted_rows(con.sql(plainly(lake, pivot)).fetchall())
+    assert sorted_rows(sql(at(lake, pivot), con).fetchall()) == expected
+    for kind in ("VIEW v", "MACRO m() AS TABLE"):
+        with pytest.raises(UnsupportedSql, match=r"files that this table has now(.|\n)*\^\^"):
+            sql(at(lake, f"CREATE {kind} {'' if 'TABLE' in kind else 'AS'} SELECT * FROM {{T}}"), con)
+    con.execute("CREATE TABLE kept AS SELECT 5 AS a, 0 AS n")
+    sql(at(lake, "MERGE INTO kept USING {T} t ON t.a = kept.a AND t.b IS NULL WHEN MATCHED THEN DELETE"), con)
+
+
+def test_a_zone_that_only_duckdb_knows_proves_nothing(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    con.execute("SET TimeZone = 'AET'")
+    statement = "SELECT count(*) FROM {T} WHERE a = 5 AND d < current_date AND now() > '2020-01-01'::TIMESTAMPTZ"
+    assert sql(at(lake, statement), con).fetchall() == con.sql(plainly(lake, statement)).fetchall()
+    assert files_read(lake, con, "FROM {T} WHERE d::TIMESTAMPTZ < '2020-01-01'::TIMESTAMPTZ") == [12]
+    assert files_read(lake, con, "FROM {T} WHERE a = 5 AND d::TIMESTAMPTZ < '2030-01-01'") == [1], "no zone in a number"
+
+
+def test_a_pruned_relation_can_be_read_further(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    pruned = sql(at(lake, "SELECT * FROM {T} WHERE a = 5"), con)
+    plain = con.sql(plainly(lake, "SELECT * FROM {T} WHERE a = 5"))
+    assert pruned.count("*").fetchall() == plain.count("*").fetchall()
+    pruned.create_view("seen")
+    assert con.sql("SELECT count(*), sum(a) FROM seen").fetchall() == plain.aggregate("count(*), sum(a)").fetchall()
+    assert sorted(pruned.union(plain).distinct().fetchall()) == sorted(plain.distinct().fetchall())
+
+
+def test_a_table_without_a_file_has_its_columns(tmp_path: Path, con: duckdb.DuckDBPyConnection) -> None:
+    zskip.write(_rows(1).slice(0, 0), tmp_path / "t", by="a")
+    found = sql(f"SELECT * FROM '{tmp_path}/t' WHERE a = 5", con)
+    assert found.columns == ["a", "b", "c", "d"]
+    assert found.fetchall() == []
+
+
+@pytest.mark.parametrize("name", ["conn.parquet", "who?", "events.json"])
+def test_a_folder_may_be_called_like_a_file_or_a_pattern(
+    tmp_path: Path, con: duckdb.DuckDBPyConnection, name: str
+) -> None:
+    zskip.write(_rows(1), tmp_path / name, by="a", files=6)
+    statement = f"SELECT count(*) FROM '{tmp_path / name}' AS t WHERE t.a = 5"
+    ((_, plan),) = rewrite(statement, con).plans
+    assert 0 < len(plan) < 6
+    assert sql(statement, con).fetchall() == [(plan.count(),)]
+
+
+# --- random statements ---
+
+COLUMN = st.sampled_from("abc")
+NAMES = ("x", "y", "z")
+
+
+@st.composite
+def conditions(draw: st.DrawFn, names: tuple[str, ...]) -> str:
+    name = draw(st.sampled_from(names))
+    kind = draw(st.integers(0, 8))
+    number = draw(st.integers(-1, 31))
+    if kind == 0:
+        return f"{name}.a = {number}"
+    if kind == 1:
+        return f"{name}.a {draw(st.sampled_from(['<', '>=', '<>']))} {number}"
+    if kind == 2:
+        return f"{name}.b IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
+    if kind == 3:
+        return f"{name}.a IS NULL"
+    if kind == 4:
+        return f"{name}.c LIKE 's{draw(st.integers(0, 9))}%'"
+    if kind == 5:
+        other = draw(st.sampled_from(names))
+        return f"{name}.b = {other}.b"
+    if kind == 6:
+        return f"coalesce({name}.a, {number}) = {number}"
+    if kind == 7:
+        return f"({draw(conditions(names))} OR {draw(conditions(names))})"
+    return f"NOT ({draw(conditions(names))})"
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    def source(name: str) -> str:
+        table = draw(st.sampled_from(["{T}", "{U}"]))
+        kind = draw(st.integers(0, 5))
+        if kind == 0:
+            inner = draw(conditions(("w",)))
+            return f"(SELECT a, b, c FROM {table} w WHERE {inner}) {name}"
+        if kind == 1:
+            return f"(SELECT DISTINCT b, a, c FROM {table} w) {name}"
+        if kind == 2:
+            return f"(SELECT a, b, c FROM {{T}} w UNION ALL SELECT b, a, c FROM {{U}} w) {name}"
+        return f"{table} {name}"
+
+    names = NAMES[: draw(st.integers(1, 3))]
+    text = f"FROM {source(names[0])}"
+    visible = [names[0]]
+    for name in names[1:]:
+        join = draw(st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN"]))
+        on = [f"{draw(st.sampled_from(visible))}.{draw(st.sampled_from('ab'))} = {name}.{draw(st.sampled_from('ab'))}"]
+        on += draw(st.lists(conditions((*visible, name)), max_size=2))
+        text += f" {join} {source(name)} ON {' AND '.join(on)}"
+        if not join.startswith(("SEMI", "ANTI")):
+            visible.append(name)
+    where = draw(st.lists(conditions(tuple(visible)), min_size=1, max_size=3))
+    shown = ", ".join(f"{name}.{column}" for name in visible for column in "abc")
+    return f"SELECT {shown} {text} WHERE {' AND '.join(where)}"
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(statement=queries())
+def test_a_statement_means_the_same_over_the_survivors(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    def answer(text: str, params: object = None) -> object:
+        folded = "md5(string_agg(r::VARCHAR, ';' ORDER BY r::VARCHAR)), count(*)"
+        return con.execute(f"SELECT {folded} FROM ({text}) r", params).fetchall()
+
+    rewritten = rewrite(at(lake, statement), con)
+    assert answer(rewritten.sql, rewritten.parameters) == answer(plainly(lake, statement))
+
+
+def test_a_path_without_a_table_is_named(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="nothing/here"):
+        zskip.sql("SELECT * FROM 'nothing/here'", con)
+    with pytest.raises(TableNotFound, match="nothing/there"):
+        zskip.sql("SELECT * FROM logs", con, tables={"logs": "nothing/there"})
+    with pytest.raises(duckdb.CatalogException, match="no_such_table"):
+        zskip.sql("SELECT * FROM no_such_table", con)
+
+
+@pytest.mark.parametrize("statement", ["SUMMARIZE {}", "SELECT * FROM (SUMMARIZE {})", "DESCRIBE {}"])
+def test_statements_about_a_table(lake: Path, con: duckdb.DuckDBPyConnection, statement: str) -> None:
+    path = next(folder.parent for folder in sorted(lake.rglob("_zskip")))
+    columns = zskip.open(path).schema.names
+    for name in (f"'{path}'", "named"):
+        found = zskip.sql(statement.format(name), con, tables={"named": zskip.open(path)}).fetchall()
+        assert [row[0] for row in found] == columns
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO {T} VALUES (1)",
+        "DELETE FROM {T} WHERE a = 5",
+        "UPDATE {T} SET a = 5",
+        "DROP TABLE {T}",
+        "SHOW {T}",
+        "COPY o FROM {T}",
+        "COPY o (a) FROM {T} (FORMAT parquet)",
+        "COPY {T} TO 'o.csv'",
+        "TABLE {T}",
+    ],
+)
+def test_a_table_where_none_can_stand_is_said_to_be_there(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    with pytest.raises(UnsupportedSql, match=r"COPY \(FROM '.*Table\.append(.|\n)*\^\^\^"):
+        sql(at(lake, statement), con)
+
+
+def test_the_plan_of_a_view_is_refused_like_the_view(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(UnsupportedSql, match="A view or macro"):
+        sql(at(lake, "EXPLAIN CREATE VIEW v AS SELECT * FROM {T}"), con)
+
+
+def test_a_text_of_many_statements_runs(lake: Path, con: duckdb.DuckDBPyConnection) -> None:
+    statement = (
+        "CREATE TABLE low AS SELECT a FROM {T} WHERE a < 3; SELECT count(*) FROM {T} JOIN low USING (a) WHERE a < ?"
+    )
+    found = sql(at(lake, statement), con, params=[2]).fetchall()
+    assert con.sql("SELECT max(a) FROM low").fetchall() == [(2,)]
+    assert found == con.sql(plainly(lake, "SELECT count(*) FROM {T} x JOIN low USING (a) WHERE a < 2")).fetchall()
+
+
+@pytest.mark.parametrize("first", ["FROM o", "FROM {T}", "FROM {T} WHERE a < 9", "FROM {T} q JOIN o ON q.a = o.i"])
+def test_the_error_of_an_earlier_statement_stops_the_text(
+    lake: Path, con: duckdb.DuckDBPyConnection, first: str
+) -> None:
+    con.execute("CREATE TABLE o AS FROM range(10) r(i)")
+    stop = "SELECT CASE WHEN count(*) > 5 THEN error('too many') END " + first
+    with pytest.raises(duckdb.InvalidInputException, match="too many"):
+        sql(at(lake, f"{stop}; DELETE FROM o WHERE i IN (SELECT a FROM {{T}})"), con)
+    assert con.sql("SELECT count(*) FROM o").fetchall() == [(10,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "BEGIN; SELECT count(*) FROM {T} q WHERE a = 5; COMMIT",
+        "SELECT count(*) FROM {T} q WHERE a = 5; CREATE TABLE p AS SELECT a FROM {T}",
+        "SELECT count(*) FROM {T} q WHERE a = 5; INSERT INTO o SELECT a FROM {T}",
+        "SELECT 1; SELECT max(a) FROM {T}; SET VARIABLE five = 5",
+        "INSERT INTO o SELECT a FROM {T} WHERE a = 5 RETURNING i AS Count; SET VARIABLE five = 5",
+        "SELECT 1; INSERT INTO o SELECT a FROM {T} WHERE a = 5 RETURNING i",
+        "PIVOT (SELECT a, b FROM {T} WHERE a < 3) ON a USING count(*); DELETE FROM o",
+        "SELECT 1 WHERE false; DELETE FROM o WHERE i IN (SELECT a FROM {T})",
+    ],
+)
+def test_the_result_of_a_text_is_that_of_the_last_statement_with_rows(lake: Path, statement: str) -> None:
+    results = []
+    for run, name in ((sql, "t"), (lambda text, con: con.sql(text), "t/*.parquet")):
+        with duckdb.connect() as con:
+            con.execute("CREATE TABLE o AS FROM range(10) r(i)")
+            relation = run(statement.replace("{T}", f"'{lake}/{name}'"), con)
+            results.append(
+                (relation.columns, sorted_rows(relation.fetchall()), con.sql("FROM o ORDER BY i").fetchall())
+            )
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("CREATE TEMP TABLE p AS SELECT a FROM {T} WHERE a = 5 WITH NO DATA", None),
+        ("INSERT INTO o SELECT count(*) FROM {T} GROUP BY filename", None),
+        ("SELECT nosuch FROM {T} q", '"nosuch" not found'),
+        ("SELECT nosuch FROM {T} q JOIN o ON o.i = q.a", '"nosuch" not found'),
+        ("SELECT a FROM {T} q, read_csv('nosuch.csv')", "No files found"),
+        ("SELECT * FROM (PIVOT (SELECT a FROM {T} q JOIN {T} p USING (b)) ON a USING max(a))", "Ambiguous reference"),
+    ],
+)
+def test_planning_does_not_abort_an_open_transaction(
+    tmp_path: Path, con: duckdb.DuckDBPyConnection, statement: str, error: str | None
+) -> None:
+    zskip.write(_rows(0), f"{tmp_path}/t", by="a", files=12)
+    results = []
+    for run, name in ((sql, "t"), (lambda text, con: con.sql(text), "t/*.parquet")):
+        con.execute("CREATE OR REPLACE TABLE o AS FROM range(10) r(i)").fetchall()
+        con.begin()
+        con.execute("INSERT INTO o VALUES (77)").fetchall()
+        with pytest.raises(duckdb.Error, match=error) if error else nullcontext():
+            run(statement.replace("{T}", f"'{tmp_path}/{name}'"), con)
+        con.commit()
+        results.append(con.sql("SELECT count(*), min(i), max(i) FROM o").fetchall())
+        con.execute("DROP TABLE IF EXISTS p").fetchall()
+    assert results[0] == results[1]
+    assert error is not None or results[0][0][2] == 77
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT count(*) FROM {T} q WHERE a = 5", "CREATE TABLE p AS SELECT a FROM {T}", "SELECT now(), a FROM {T}"],
+)
+@pytest.mark.parametrize("run", [sql, zskip.explain])
+def test_unread_rows_of_the_connection_are_kept(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str, run: Callable[..., object]
+) -> None:
+    con.execute("FROM range(100000)").fetchmany(5)
+    with pytest.raises(duckdb.ResourceInUseException):
+        run(at(lake, statement), con)
+    assert len(con.fetchall()) == 99_995
+    run(at(lake, statement), con)
+
+
+def test_double_quotes_name_a_table_of_the_connection_before_a_folder(
+    lake: Path, con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lake)
+    assert sql('SELECT count(*) FROM "t"', con).fetchall() == [(N,)]
+    con.execute("CREATE TEMP VIEW t AS SELECT 7 AS a")
+    assert sql('SELECT count(*) FROM "t"', con).fetchall() == [(1,)]
+    assert sql("SELECT count(*) FROM 't'", con).fetchall() == [(N,)], "a path is a path"
+    assert sql("SELECT count(*) FROM \"t\" x, 't' y", con).fetchall() == [(N,)]
+
+
+@pytest.mark.parametrize(
+    ("select", "where", "pointed"),
+    [("nosuch", "a = 1", "nosuch"), ("count(*)", "a = 1 AND nosuch2 = 2", "nosuch2"), ("sqrrt(a)", "a = 1", "sqrrt")],
+)
+def test_duckdbs_errors_point_at_what_was_written(select: str, where: str, pointed: str, tmp_path: Path) -> None:
+    build_table(tmp_path / "t", pa.table({"a": range(40)}), files=4)
+    statement = f"SELECT {select}\nFROM '{tmp_path}/t'\nWHERE {where}"
+    with pytest.raises(duckdb.Error) as raised:
+        sql(statement, duckdb.connect())
+    message = str(raised.value)
+    assert "read_parquet" not in message
+    *_, line, carets = message.splitlines()
+    assert line.strip() in statement.splitlines()
+    assert line[carets.index("^") : len(carets)] == pointed
+    assert raised.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT c::INT FROM {T} WHERE a < 3",
+        "SELECT a FROM {T} x WHERE a < 3 AND c::INT > 5",
+        "SELECT (SELECT max(a) FROM {T}), c::INT FROM {T}",
+        "SELECT max(a) FROM {T} UNION ALL SELECT c::INT FROM {T} WHERE a = 7",
+    ],
+)
+def test_errors_of_a_later_run_show_what_was_written(
+    lake: Path, con: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    relation = sql(at(lake, statement), con)
+    with pytest.raises(duckdb.ConversionException) as raised:
+        relation.fetchall()
+    *_, line, carets = str(raised.value).splitlines()
+    assert line.partition(": ")[2].strip() in statement
+    assert line[carets.index("^") : len(carets)] == "::INT"
+
+
+def test_a_statement_that_gains_nothing_is_not_explained_again_until_a_table_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = zskip.write(pa.table({"x": range(100), "y": [5] * 100}), tmp_path / "t", by="x", files=4)
+    con, explained = duckdb.connect(), []
+    assert stubs._is_readable()
+    inner = stubs._explained
+    monkeypatch.setattr(stubs, "_explained", lambda *given: explained.append(given[1]) or inner(*given))
+    statements = {"y = 5": 100, "x < 20": 20}
+
+    def found() -> int:
+        for where, rows in statements.items():
+            assert len(zskip.sql(f"SELECT * FROM '{tmp_path}/t' t WHERE {where}", con).fetchall()) == rows
+        return len(explained)
+
+    assert (found(), found()) == (2, 3)
+    table.append(pa.table({"x": [500], "y": [6]}))
+    # Now there is a file to leave out, each time.
+    assert (found(), found()) == (5, 7)
+    gainless = f"SELECT * FROM '{tmp_path}/t' t WHERE x = ?"
+    assert [len(zskip.sql(gainless, con, params=[x]).fetchall()) for x in (7, 1000, 8)] == [1, 0, 1]
+    assert len(explained) == 10
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE p AS PIVOT {T} ON k USING count(a); FROM p",
+        "CREATE TABLE p AS SELECT * FROM (PIVOT (SELECT a, k FROM {T} WHERE a < 9) ON k USING count(a)); FROM p",
+        "COPY (PIVOT (SELECT a, k FROM {T} WHERE a < 9) ON k USING count(a)) TO '{F}'; FROM '{F}'",
+        "PREPARE q AS PIVOT (SELECT a, k FROM {T}) ON k IN (1, 2) USING count(a); EXECUTE q",
+        "EXPLAIN PIVOT (SELECT a, k FROM {T} WHERE a < 9) ON k USING count(a); SELECT 1",
+    ],
+)
+@pytest.mark.parametrize("transaction", [False, True])
+def test_a_pivot_that_cannot_be_explained_runs_over_all_files(
+    statement: str, transaction: bool, tmp_path: Path, con: duckdb.DuckDBPyConnection
+) -> None:
+    build_table(tmp_path / "t", pa.table({"a": range(40), "k": [number % 5 for number in range(40)]}), files=4)
+    found = []
+    for table, run in ((f"'{tmp_path}/t'", sql), (f"'{tmp_path}/t/*.parquet'", lambda text, con: con.sql(text))):
+        con.begin() if transaction else None
+        relation = run(statement.format(T=table, F=tmp_path / "p.parquet"), con)
+        found.append((sorted_rows(relation.fetchall()), relation.columns))
+        con.rollback() if transaction else con.execute("DROP TABLE IF EXISTS p")
+        con.execute("DEALLOCATE q") if "PREPARE" in statement else None
+    assert found[0] == found[1]

@@ -1,0 +1,320 @@
+"""Sketches through a table's life: appends, deletes, optimize, restore, vacuum, damage, repair, folders of others."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.core.schema import Schema
+from zskip.errors import InvalidOption, UnknownColumn
+from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
+from zskip.writer import WriteOptions
+from zskip.writer.sketching import complete_sketches
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """Rows whose ``uid`` is in no order, and unique; ``n`` tells them apart."""
+    uid = [f"{number * 2654435761 % 2**32:08x}" for number in range(first, first + count)]
+    return pa.table({"n": pa.array(range(first, first + count)), "a": pa.array(np.arange(count) % 7), "uid": uid})
+
+
+def uid(n: int) -> str:
+    return f"uid = '{n * 2654435761 % 2**32:08x}'"
+
+
+def found(table: zskip.Table, n: int) -> tuple[int, list[int]]:
+    """How many files a look-up of a row reads, and which rows it finds."""
+    plan = table.plan(uid(n))
+    return len(plan), plan.to_arrow(["n"])["n"].to_pylist()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> zskip.Table:
+    return zskip.write(rows(0, 2000), tmp_path / "t", by="a", files=10, sketches={"uid": "values"})
+
+
+def segments(table: zskip.Table) -> int:
+    return sum(len(sketch.segments) for sketch in table.snapshot.sketches)
+
+
+def test_a_look_up_reads_the_one_file_that_holds_the_value(table: zskip.Table) -> None:
+    assert [found(table, n) for n in (3, 1999)] == [(1, [3]), (1, [1999])]
+    assert found(table, 5000) == (0, [])
+    assert len(table.plan(f"{uid(3)} OR {uid(4)}")) <= 2
+    assert "of these files by sketches" in table.plan(uid(3)).explain()
+    # Every other file matches wholly.
+    plan = table.plan(f"NOT {uid(3)}")
+    assert f"in {table.snapshot.totals.files - 1} of the files that are read, every row matches" in plan.explain()
+    assert len(plan.to_arrow()) == 1999
+
+
+def test_a_glob_over_all_subfolders_finds_data_files_alone(table: zskip.Table) -> None:
+    assert table.snapshot.sketches
+    assert duckdb.read_parquet(f"{table.uri}/**/*.parquet").columns == ["n", "a", "uid"]
+    assert len(list(Path(table.uri).rglob("*.parquet"))) == table.snapshot.totals.files
+
+
+def test_appends_inherit_the_sketches_and_leave_few_segments(table: zskip.Table) -> None:
+    for turn in range(50):
+        table.append(rows(2000 + turn * 10, 10))
+    assert segments(table) <= 8
+    assert found(table, 2123) == (1, [2123])
+    assert found(table, 17) == (1, [17])
+    table.optimize()
+    assert segments(table) == 1
+    assert [found(table, n) for n in (2123, 17, 9999)] == [(1, [2123]), (1, [17]), (0, [])]
+
+
+def test_optimize_merges_segments_where_no_file_is_to_be_rewritten(table: zskip.Table) -> None:
+    table.append(rows(2000, 2000))
+    table.optimize(full=True)
+    assert segments(table) == 1
+    table.add_sketches({"n": "values"})
+    version = table.version
+    table.optimize()
+    assert table.version == version
+
+
+def test_a_budget_that_is_too_small_leaves_segments_alone(table: zskip.Table) -> None:
+    table.append(rows(2000, 10))
+    table.optimize(max_bytes=1)
+    assert segments(table) == 2
+
+
+def test_deleted_rows_stay_deleted_and_others_are_found(table: zskip.Table) -> None:
+    assert table.delete(uid(77)).rows == 1
+    assert found(table, 77) == (0, [])
+    assert all(found(table, n) == (1, [n]) for n in range(70, 90) if n != 77)
+
+
+def test_older_versions_have_their_own_sketches(table: zskip.Table) -> None:
+    table.delete(uid(77))
+    table.overwrite(rows(5000, 100))
+    assert found(table, 77) == (0, [])
+    assert found(table, 5001) == (1, [5001])
+    assert found(zskip.open(table.uri, version=1), 77) == (1, [77])
+    table.restore(1)
+    assert found(table, 77) == (1, [77])
+    assert found(table, 5001) == (0, [])
+
+
+def test_vacuum_keeps_what_is_named_and_removes_the_rest(table: zskip.Table) -> None:
+    table.append(rows(2000, 10))
+    table.optimize(full=True)
+    removed = table.vacuum("0 days").paths
+    assert sum("/sketches/" in path for path in removed) >= 2
+    left = list((Path(table.uri) / "_zskip" / "sketches").iterdir())
+    assert len(left) == segments(table)
+    assert found(zskip.open(table.uri), 2003) == (1, [2003])
+
+
+def test_a_failed_write_leaves_no_segment(tmp_path: Path) -> None:
+    with pytest.raises(zskip.ZskipError):
+        zskip.write(rows(0, 10), tmp_path / "t", by="b", sketches={"uid": "values"})
+    zskip.write(rows(0, 10), tmp_path / "t", by="a", sketches={"uid": "values"})
+    table = zskip.open(tmp_path / "t")
+    with pytest.raises(zskip.ZskipError):
+        table.append(pa.table({"uid": [1.5]}))
+    assert len(list((tmp_path / "t" / "_zskip" / "sketches").iterdir())) == 1
+
+
+def damage(table: zskip.Table, how: str) -> None:
+    for path in (Path(table.uri) / "_zskip" / "sketches").iterdir():
+        if how == "missing":
+            path.unlink()
+        elif how == "cut":
+            path.write_bytes(path.read_bytes()[:-9])
+        else:
+            path.write_bytes(secrets.token_bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("how", ["missing", "cut", "noise"])
+def test_damaged_segments_skip_nothing_and_are_repaired(table: zskip.Table, how: str) -> None:
+    by_ranges = len(zskip.write(rows(0, 2000), table.uri + "-plain", by="a", files=10).plan(uid(3)))
+    damage(table, how)
+    damaged = zskip.open(table.uri)
+    assert found(damaged, 3) == (by_ranges, [3])
+    assert "cannot be read" in damaged.plan(uid(3)).explain()
+    damaged.append(rows(2000, 10))
+    assert found(damaged, 2001)[1] == [2001]
+    repaired = zskip.repair(table.uri)
+    assert len(repaired.parts) == 1
+    assert found(zskip.open(table.uri), 3) == (1, [3])
+    assert found(zskip.open(table.uri), 2001) == (1, [2001])
+    assert zskip.repair(table.uri).parts == ()
+
+
+@pytest.mark.parametrize("how", ["missing", "noise"])
+def test_a_damaged_sketch_does_not_keep_a_table_from_being_optimized(table: zskip.Table, how: str) -> None:
+    """A sketch is only an aid: both ended in DamagedIndex."""
+    for number in range(4):
+        table.append(rows(2000 + 10 * number, 10))
+    damage(table, how)
+    table = zskip.open(table.uri)
+    table.tend()
+    assert table.optimize(full=True).files_rewritten > 0
+    assert found(zskip.open(table.uri), 2001)[1] == [2001]
+    zskip.repair(table.uri)
+    assert found(zskip.open(table.uri), 3) == (1, [3])
+
+
+def test_sketches_are_added_to_a_table_and_dropped(tmp_path: Path) -> None:
+    table = zskip.write(rows(0, 2000), tmp_path / "t", by="a", files=10)
+    ranges = found(table, 3)[0]
+    table.add_sketches({"uid": "values"})
+    assert found(table, 3) == (1, [3])
+    table.append(rows(2000, 10))
+    assert found(table, 2001) == (1, [2001])
+    table.add_sketches({"a": ["values"], "uid": ["values"]})
+    assert sorted(sketch.name.column for sketch in table.snapshot.sketches) == ["a", "uid"]
+    table.drop_sketches("uid")
+    assert found(table, 3)[0] >= ranges
+    with pytest.raises(InvalidOption, match='no sketch of "uid"'):
+        table.drop_sketches("uid")
+    assert found(table, 2001)[1] == [2001]
+    version = table.version
+    assert table.drop_sketches([]).version == table.version == version
+
+
+def test_a_column_of_few_values_that_lie_everywhere_is_refused(tmp_path: Path) -> None:
+    source = rows(0, 2000)
+    state = pa.array(["rare" if n in (700, 701) else ("on", "off")[n % 2] for n in range(2000)])
+    flag = pa.array(["yes", "no", None] * 666 + ["yes", "no"])
+    given = source.append_column("flag", flag).append_column("state", state)
+    table = zskip.write(given, tmp_path / "t", by="n", files=20)
+    before = sorted((tmp_path / "t").rglob("*.*"))
+    with pytest.raises(InvalidOption, match='"flag" would skip next to nothing: each value of its 2 lies in 100% of'):
+        table.add_sketches({"flag": "values", "uid": "values"})
+    assert sorted((tmp_path / "t").rglob("*.*")) == before
+    assert not table.snapshot.sketches
+    # A rare value among such ones is worth it, and the others cost next to nothing.
+    table.add_sketches({"state": "values"})
+    assert [len(table.plan(f"state = '{value}'")) for value in ("rare", "on", "of")] == [1, 20, 0]
+
+
+def test_few_values_in_many_files_take_few_bytes(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    schema = Schema(pa.schema({"country": pa.int64()}))
+    (name,) = named_sketches({"country": "values"}, schema)
+    builder, files = SketchBuilder([name], 1 << 30, lambda: str(tmp_path)), 2000
+    for number in range(files):
+        builder.add(str(number), [keys_of(name, schema, pa.table({"country": draw.integers(0, 200, 1000)}))])
+    sink = io.BytesIO()
+    entries = builder.write(name, sink, {str(number): number for number in range(files)})
+    assert entries > 0.98 * 200 * files
+    assert sink.tell() < entries / 20
+
+
+def test_small_memory_goes_through_spill_files(tmp_path: Path) -> None:
+    source = rows(0, 60_000)
+    small = zskip.write(
+        source,
+        tmp_path / "s",
+        by="a",
+        files=20,
+        sketches={"uid": "values"},
+        memory_limit="500kB",
+        temp_directory=tmp_path,
+    )
+    large = zskip.write(source, tmp_path / "l", by="a", files=20, sketches={"uid": "values"})
+    entries = [table.snapshot.sketches[0].segments[0].entries for table in (small, large)]
+    assert entries[0] == entries[1] == 60_000
+    assert all(found(small, n) == (1, [n]) for n in range(0, 60_000, 5_003))
+
+
+def test_a_folder_of_others_gets_sketches_and_keeps_what_changes(tmp_path: Path) -> None:
+    for number in range(5):
+        pq.write_table(rows(number * 100, 100), tmp_path / f"{number}.parquet")
+    table = zskip.index(tmp_path, sketches={"uid": "values"})
+    assert found(table, 320) == (1, [320])
+    pq.write_table(rows(900, 50), tmp_path / "3.parquet")
+    assert found(table, 920) == (1, [920])
+    assert found(table, 320) == (1, [])
+    table.refresh()
+    assert found(table, 920) == (1, [920])
+    assert found(table, 320) == (0, [])
+
+
+def test_a_widened_column_is_still_found(tmp_path: Path) -> None:
+    narrow = pa.table({"k": pa.array([5, 900, 17], pa.int32())})
+    table = zskip.write(narrow, tmp_path / "t", by="k", sketches={"k": "values"})
+    table.append(pa.table({"k": pa.array([2**40, 6, 1800], pa.int64())}))
+    assert [len(table.plan(f"k = {value}")) for value in (900, 2**40, 901, 1800)] == [1, 1, 0, 1]
+    assert table.plan("k = 900").to_arrow()["k"].to_pylist() == [900]
+
+
+@pytest.mark.parametrize(
+    ("sketches", "error", "message"),
+    [
+        ({"nothing": "values"}, UnknownColumn, "no column"),
+        ({"uid": "bloom"}, InvalidOption, "no sketch 'bloom'"),
+        ({"l": "values"}, InvalidOption, "cannot keep"),
+        (["uid"], InvalidOption, "maps columns to kinds"),
+        ({"uid": ["values", "values"]}, InvalidOption, "stands twice"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    tmp_path: Path, sketches: object, error: type[Exception], message: str
+) -> None:
+    source = rows(0, 10).append_column("l", pa.array([[1]] * 10))
+    with pytest.raises(error, match=message):
+        zskip.write(source, tmp_path / "t", sketches=sketches)  # type: ignore[arg-type]
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_options_default_to_no_sketch() -> None:
+    assert dict(WriteOptions().sketches) == {}
+
+
+def test_writers_that_race_keep_each_others_segments(table: zskip.Table) -> None:
+    turns = range(2000, 2060, 10)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda first: zskip.open(table.uri).append(rows(first, 10)), turns))
+    newest = zskip.open(table.uri)
+    assert all(found(newest, first + 3) == (1, [first + 3]) for first in turns)
+    assert found(newest, 7) == (1, [7])
+
+
+def test_sketches_added_while_others_append_know_what_they_read(tmp_path: Path) -> None:
+    table = zskip.write(rows(0, 2000), tmp_path / "t", by="a", files=10)
+    other = zskip.open(table.uri)
+    names = named_sketches({"uid": "values"}, table.snapshot.schema)
+    base = table.snapshot
+    other.append(rows(2000, 10))
+    complete_sketches(table.storage, base, WriteOptions(), names)
+    newest = zskip.open(table.uri)
+    assert found(newest, 3)[1] == [3]
+    assert found(newest, 2005)[1] == [2005]
+    newest.add_sketches({"uid": "values"})
+    assert found(newest, 2005) == (1, [2005])
+
+
+def test_a_crash_before_the_commit_leaves_orphans_for_vacuum(
+    table: zskip.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*given: object, **options: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr("zskip.writer.append.commit", die)
+    monkeypatch.setattr("zskip.writer.append.removal", lambda *given: lambda: None)
+    with pytest.raises(Killed):
+        table.append(rows(2000, 10))
+    monkeypatch.undo()
+    folder = Path(table.uri) / "_zskip" / "sketches"
+    assert len(list(folder.iterdir())) == 2
+    assert found(zskip.open(table.uri), 3) == (1, [3])
+    table.vacuum("0 days")
+    assert len(list(folder.iterdir())) == 1
+    assert found(zskip.open(table.uri), 3) == (1, [3])

@@ -1,0 +1,186 @@
+"""A folder of plain Parquet, laid out in place: equal rows for zskip and for programs that list it, at any time."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from zskip.errors import CommitConflict, FilesRemoved, InvalidOption, NotOrderable, UnknownColumn
+from zskip.writer.compaction import cluster_folder
+
+RANDOM = np.random.default_rng(18)
+NOW = timedelta(0)
+
+
+def rows(count: int = 600) -> pa.Table:
+    return pa.table(
+        {
+            "a": RANDOM.integers(0, 1000, count),
+            "b": RANDOM.integers(0, 1000, count),
+            "text": pa.array([f"t{n}" if n % 5 else None for n in range(count)]),
+            "share": pa.array([float("nan") if n % 9 == 0 else None if n % 7 == 0 else n / 3 for n in range(count)]),
+            "at": pa.array(np.arange(count) * 10**9 + 10**18, pa.timestamp("ns")),
+            "tags": [["x", "y"][: n % 3] for n in range(count)],
+        }
+    )
+
+
+@pytest.fixture(params=["flat", "by day"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "events"
+    for day in (1, 2):
+        inner = path / f"day={day}" if request.param == "by day" else path
+        inner.mkdir(parents=True, exist_ok=True)
+        for number in range(3):
+            pq.write_table(rows(), inner / f"{day}-{number}.parquet", use_deprecated_int96_timestamps=number == 1)
+    return path
+
+
+def listed(path: Path) -> list[str]:
+    """The rows by DuckDB's glob, which takes what lies there."""
+    pattern = f"{path}/**/*.parquet"
+    found = duckdb.sql("SELECT * FROM read_parquet($files, hive_partitioning = true)", params={"files": pattern})
+    return contents(found.to_arrow_table())
+
+
+def contents(found: Any) -> list[str]:
+    names = [name for name in ("a", "b", "text", "share", "at", "tags", "day") if name in found.column_names]
+    return sorted(repr(row) for row in found.select(names).to_pylist())
+
+
+def test_it_keeps_the_rows_and_skips_more(folder: Path) -> None:
+    before, plain = contents(zskip.index(folder).to_arrow()), listed(folder)
+    done = zskip.cluster(folder, by=["a", "b"], files=16)
+    table = zskip.open(folder)
+    assert (done.version, done.files_rewritten, done.files_written) == (table.version, 6, len(table.plan().paths))
+    assert contents(table.to_arrow()) == before
+    assert listed(folder) == plain
+    assert table.plan("a = 500").skipped.files.part > 0.5
+    assert table.verify("a < 100 AND b > 900", random=3).clean
+    assert [version.operation for version in table.history()] == ["cluster", "index"]
+
+
+def test_a_listing_shows_no_row_twice_whatever_is_done_to_the_table(folder: Path) -> None:
+    plain = listed(folder)
+    zskip.cluster(folder, by=["a", "b"], files=8)
+    table = zskip.open(folder)
+    extra = table.to_arrow().slice(0, 50)
+    table.append(extra)
+    table.delete("a < 200")
+    table.optimize(full=True)
+    assert listed(folder) == plain
+    table.overwrite(extra, files=2)
+    table = zskip.write(extra, folder, by="b", rows_per_file=20, mode="overwrite")
+    assert listed(folder) == plain
+    assert contents(table.to_arrow()) == contents(extra)
+    assert {"_data" in path for path in table.plan().paths} == {True}
+
+
+def test_vacuum_removes_the_replaced_files_and_no_others(folder: Path) -> None:
+    before = contents(zskip.index(folder).to_arrow())
+    zskip.cluster(folder, by=["a"], files=4)
+    old = sorted(path for path in folder.rglob("*.parquet") if "_" not in str(path.relative_to(folder))[0])
+    pq.write_table(rows(10), old[0])  # another program's, since
+    later = old[1].with_name("later.parquet")
+    pq.write_table(rows(10), later)
+    table, stale = zskip.open(folder), zskip.open(folder, version=1)
+    assert not table.vacuum("1 day").paths
+    assert stale.count() == 3600 - 600 + 10 + 10
+    would = table.vacuum(NOW, dry_run=True)
+    gone = table.vacuum(NOW)
+    assert set(gone.paths) >= {str(path.relative_to(folder)) for path in old[1:]}
+    assert gone.paths == would.paths
+    assert gone.bytes == would.bytes
+    assert [path for path in [*old, later] if path.exists()] == [old[0], later]
+    assert contents(table.to_arrow()) == before
+    assert not table.vacuum(NOW).paths
+    with pytest.raises(FilesRemoved, match=r"laid out anew after version 1.*Open the table again"):
+        stale.count()
+
+
+def test_restore_goes_back_to_the_old_files(folder: Path) -> None:
+    before = contents(zskip.index(folder).to_arrow())
+    zskip.cluster(folder, by=["a"], files=4)
+    table = zskip.open(folder)
+    table.restore(1)
+    assert contents(table.to_arrow()) == before
+    assert not any("_data" in path for path in table.plan().paths)
+    table.vacuum(NOW)
+    assert not list((folder / "_data").rglob("*.pq"))
+    assert contents(zskip.open(folder).to_arrow()) == before
+    assert zskip.cluster(folder, by=["b"], files=4).files_rewritten == 6
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after it"])
+def test_a_file_that_comes_meanwhile_is_not_lost(folder: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    zskip.index(folder)
+
+    def late(made: Any) -> Any:
+        pq.write_table(rows(10), next(folder.rglob("1-0.parquet")).with_name("late.parquet"))
+        return made
+
+    name = "require_same_rows" if moment == "before the commit" else "commit"
+    real = getattr(cluster_folder, name)
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster_folder, name, lambda *given, **named: late(real(*given, **named)))
+        with pytest.raises(CommitConflict, match=r"late\.parquet.*run it again"):
+            zskip.cluster(folder, by=["a"], files=4)
+    table = zskip.open(folder)
+    assert table.count() == 3610
+    assert table.version == (1 if moment == "before the commit" else 3)
+    assert zskip.cluster(folder, by=["a"], files=4).files_rewritten == 7
+    assert zskip.open(folder).count() == 3610
+
+
+def test_another_commit_meanwhile_is_a_conflict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zskip.index(folder)
+    real = cluster_folder.require_same_rows
+
+    def other(*given: Any) -> None:
+        monkeypatch.undo()
+        real(*given)
+        zskip.cluster(folder, by=["b"], files=2)
+
+    monkeypatch.setattr(cluster_folder, "require_same_rows", other)
+    with pytest.raises(CommitConflict, match=r"version 2 .* meanwhile"):
+        zskip.cluster(folder, by=["a"], files=4)
+    assert zskip.open(folder).count() == 3600
+    assert len(list((folder / "_data").rglob("*.pq"))) == len(zskip.open(folder).plan().paths)
+
+
+def test_a_dry_run_writes_nothing(folder: Path) -> None:
+    done = zskip.cluster(folder, by=["a"], dry_run=True)
+    assert (done.files_rewritten, done.files_written, done.version) == (6, None, 0)
+    assert not (folder / "_zskip").exists()
+
+
+def test_it_refuses_what_it_cannot_do(folder: Path) -> None:
+    with pytest.raises(InvalidOption, match="Give by="):
+        zskip.cluster(folder)
+    with pytest.raises(InvalidOption, match=r"as a whole: leave out where= and max_bytes="):
+        zskip.cluster(folder, by=["a"], where="a < 10")
+    with pytest.raises(UnknownColumn):
+        zskip.cluster(folder, by=["nope"])
+    with pytest.raises(NotOrderable):
+        zskip.cluster(folder, by=["tags"])
+    assert not (folder / "_data").exists()
+    zskip.cluster(folder, by=["a"], files=2)
+    with pytest.raises(InvalidOption, match=r"a table of zskip's already.*optimize"):
+        zskip.cluster(folder, by=["a"])
+
+
+def test_given_statistics_do_not_tell_whether_a_file_has_changed(tmp_path: Path) -> None:
+    pq.write_table(rows(20), tmp_path / "a.parquet")
+    known = pa.table({"path": ["a.parquet"], "row_count": [20], "size": [os.path.getsize(tmp_path / "a.parquet")]})
+    zskip.index(tmp_path, schema=rows(1).schema, statistics=known)
+    with pytest.raises(InvalidOption, match="made from given statistics"):
+        zskip.cluster(tmp_path, by=["a"])

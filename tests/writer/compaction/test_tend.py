@@ -1,0 +1,185 @@
+"""Tend: does what is due within its budget, says what is left and why, and loses no row beside other writers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests.writer.compaction.test_optimize import ids, rows_of
+from zskip.cli.main import main
+from zskip.core.receipts import Optimized, Step, Vacuumed
+from zskip.errors import CommitConflict, InvalidOption
+from zskip.writer.compaction import compact
+
+APPENDER = """
+import pathlib
+import sys
+import zskip
+from tests.writer.compaction.test_optimize import rows_of
+table, stop = zskip.open(sys.argv[1]), pathlib.Path(sys.argv[2])
+for seed in range(100, 1000):
+    if stop.exists():
+        break
+    table.append(rows_of(100, seed))
+    print(seed, flush=True)
+"""
+
+
+def grown(path: Path) -> zskip.Table:
+    """A table with ten appends."""
+    table = zskip.write(rows_of(20_000, 1), path, by=["a", "b"], files=10)
+    for seed in range(2, 12):
+        table.append(rows_of(600, seed))
+    return table
+
+
+def steps(done: zskip.core.receipts.Tended) -> dict[str, Step]:
+    return {step.name: step for step in done.steps}
+
+
+def test_what_is_due_is_done_once(tmp_path: Path) -> None:
+    table = grown(tmp_path / "t")
+    before, version = ids(table), table.version
+    would = table.tend(dry_run=True)
+    assert (would.version, would.dry_run, len(table.history())) == (version, True, version)
+    assert "would rewrite" in steps(would)["optimize"].done
+    done = table.tend(older_than="0 seconds")
+    assert done.version == table.version == version + 1
+    optimized = steps(done)["optimize"]
+    assert isinstance(optimized.receipt, Optimized)
+    assert optimized.receipt.files_rewritten > 0
+    assert optimized.left is None
+    assert f"{version} versions" in steps(done)["vacuum"].done
+    assert ids(table) == before
+    assert [step.done for step in table.tend(older_than="0 seconds").steps] == ["nothing was due"] * 3
+
+
+def test_more_files_than_before_are_said_to_have_smaller_ranges(tmp_path: Path) -> None:
+    """Small appends put neighbouring slots into one file; together they suffice for a file a slot."""
+    random = np.random.default_rng(1)
+    rows = [pa.table({name: random.integers(0, 1000, n) for name in "ab"}) for n in (2000, *[60] * 9)]
+    table = zskip.write(rows[0], tmp_path / "t", by=["a", "b"], files=20)
+    for each in rows[1:]:
+        table.append(each)
+    optimized = steps(table.tend())["optimize"]
+    receipt = optimized.receipt
+    assert isinstance(receipt, Optimized)
+    assert receipt.files_after is not None
+    made = receipt.files_after - receipt.files_before + receipt.files_rewritten
+    assert made > receipt.files_rewritten
+    assert f" as {made} with smaller ranges; a look-up skips" in optimized.done
+    assert receipt.skipped_after is not None
+    assert receipt.skipped_before is not None
+    assert receipt.skipped_after > receipt.skipped_before + 0.1
+
+
+def test_what_no_budget_is_left_for_is_left_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a"], layout="linear", files=100)
+    for seed in range(2, 8):
+        table.append(rows_of(700, seed))
+    before, due = ids(table), table.optimize(dry_run=True)
+    none = table.tend(max_seconds=0)
+    assert {(step.done, step.left) for step in none.steps} == {("did not begin", "the 0 seconds were over")}
+    calls = 0
+
+    def late() -> float:
+        """The time is over once the first group has begun."""
+        nonlocal calls
+        calls += 1
+        return 0.0 if calls == 1 else 1e12
+
+    monkeypatch.setattr(compact, "time", type("Clock", (), {"monotonic": staticmethod(late)}))
+    some = steps(table.tend(max_seconds=3600))["optimize"]
+    assert isinstance(some.receipt, Optimized)
+    assert 0 < some.receipt.files_rewritten < due.files_rewritten
+    assert some.receipt.files_left == due.files_rewritten - some.receipt.files_rewritten
+    assert some.left is not None
+    monkeypatch.undo()
+    few = steps(table.tend(max_bytes=1000))["optimize"]
+    assert few.left is not None
+    assert "since max_bytes is" in few.left
+    assert steps(table.tend())["optimize"].left is None
+    assert ids(table) == before
+    assert table.optimize(dry_run=True).files_rewritten == 0
+    for wrong in (-1, "x", float("nan")):
+        with pytest.raises(InvalidOption, match="max_seconds="):
+            table.tend(max_seconds=wrong)  # type: ignore[arg-type]
+
+
+def test_a_process_that_appends_meanwhile_loses_nothing(tmp_path: Path) -> None:
+    path, stop = tmp_path / "t", tmp_path / "stop"
+    table = zskip.write(rows_of(5000, 1), path, by=["a"], files=5)
+    command = [sys.executable, "-c", APPENDER, str(path), str(stop)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as appender:
+        assert appender.stdout is not None
+        seeds = [int(appender.stdout.readline())]
+        optimized = 0
+        while optimized < 2:
+            done = steps(table.tend(older_than="1 hour"))
+            assert isinstance(done["vacuum"].receipt, Vacuumed)
+            optimized += (
+                isinstance(done["optimize"].receipt, Optimized) and done["optimize"].receipt.files_rewritten > 0
+            )
+            seeds.append(int(appender.stdout.readline()))  # at least one append between two rounds
+        stop.touch()
+        seeds += map(int, appender.stdout)
+        assert appender.wait() == 0
+    table.tend()
+    appended = [id for seed in seeds for id in rows_of(100, seed)["id"].to_pylist()]
+    assert ids(zskip.open(path)) == sorted(rows_of(5000, 1)["id"].to_pylist() + appended)
+    assert table.verify(["a < 100"], sample=None).clean
+
+
+def test_a_step_that_others_always_beat_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = grown(tmp_path / "t")
+
+    def beaten(*arguments: object, **options: object) -> object:
+        if options.get("dry_run"):
+            return original(*arguments, **options)  # type: ignore[arg-type]
+        raise CommitConflict("another writer was first")
+
+    original = compact.optimize
+    monkeypatch.setattr(compact, "optimize", beaten)
+    done = steps(table.tend())
+    assert done["optimize"].done == "changed nothing"
+    assert "other writers" in str(done["optimize"].left)
+    assert done["vacuum"].receipt is not None
+
+
+def test_a_folder_of_others_gets_its_index_and_sketches(tmp_path: Path) -> None:
+    def put(name: str, first: int) -> None:
+        pq.write_table(pa.table({"uid": [f"u{number}" for number in range(first, first + 50)]}), tmp_path / name)
+
+    put("a.parquet", 0)
+    table = zskip.index(tmp_path, sketches={"uid": "values"})
+    put("b.parquet", 50)
+    put("c.parquet", 100)
+    assert "2 new" in table.tend(dry_run=True).steps[0].done
+    done = steps(table.tend())
+    assert done["refresh"].done == "indexed 2 new, 0 changed and 0 removed files"
+    assert done["sketches"].done == "completed them for 2 files"
+    assert len(table.plan("uid = 'u120'").paths) == 1
+    assert {step.done for step in table.tend().steps} == {"nothing was due"}
+    assert np.array_equal(
+        sorted(path.name for path in tmp_path.glob("*.parquet")), ["a.parquet", "b.parquet", "c.parquet"]
+    )
+
+
+def test_the_command_says_what_it_did_and_what_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grown(tmp_path / "t")
+    assert main(["tend", str(tmp_path / "t"), "--max-bytes", "1kB"]) == 0
+    printed = capsys.readouterr().out
+    assert "left: " in printed
+    assert "since max_bytes is 1000 B" in printed
+    assert main(["tend", str(tmp_path / "t"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [step["name"] for step in facts["steps"]] == ["sketches", "optimize", "vacuum"]
+    assert facts["steps"][1]["receipt"]["files_rewritten"] > 0

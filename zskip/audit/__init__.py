@@ -1,7 +1,0 @@
-"""`verify` checks plans against the rows that they skip; `doctor` diagnoses the statistics in a folder's footers."""
-
-from zskip.audit.doctor import ColumnDiagnosis, Diagnosis, doctor
-from zskip.audit.verification import Check, Verification, Wrong
-from zskip.audit.verify import verify
-
-__all__ = ["Check", "ColumnDiagnosis", "Diagnosis", "Verification", "Wrong", "doctor", "verify"]

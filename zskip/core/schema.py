@@ -1,0 +1,197 @@
+"""Columns: their types and paths, and which of them can be ordered.
+
+A **path** names a leaf: its parts joined by dots, with double quotes around a part that contains a dot or a quote.
+So the top-level column ``a.b`` has the path ``"a.b"``, and the field b of the struct a has the path ``a.b``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.core import types as t
+from zskip.core.types import is_orderable, logical_type
+from zskip.errors import InvalidOption, NotOrderable, UnknownColumn, in_quotes, nearest
+
+__all__ = [
+    "Column",
+    "Schema",
+    "join_names",
+    "join_path",
+    "names_given",
+    "split_names",
+    "split_path",
+]
+
+
+def join_path(parts: Sequence[str]) -> str:
+    """The path of a leaf from its parts.
+
+    >>> join_path(["a", "b"]), join_path(["a.b"])
+    ('a.b', '"a.b"')
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part for part in parts)
+
+
+def names_given(given: object, option: str) -> tuple[str, ...]:
+    """The columns in an option, which is a name or a sequence of names. Raises `InvalidOption`.
+
+    >>> names_given("a", "by"), names_given(["a", "b"], "by")
+    (('a',), ('a', 'b'))
+    """
+    listed = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    for name in listed:
+        if not isinstance(name, str):
+            raise InvalidOption(f"{option}= is a column's name, or a list of names, not {name!r}.")
+    return listed
+
+
+def join_names(paths: Sequence[str]) -> str:
+    """Paths as one text, separated by commas: the inverse of `split_names`.
+
+    >>> join_names(["ts", "id.orig_h", "a,b", 's."x.y"'])
+    'ts,id.orig_h,"a,b",s."x.y"'
+    """
+
+    def quoted(part: str) -> str:
+        return '"' + part.replace('"', '""') + '"' if re.search(r'[",.=\s]', part) else part
+
+    return ",".join(".".join(map(quoted, split_path(path))) for path in paths)
+
+
+def split_names(text: str) -> list[str]:
+    """The names that commas separate; a comma in double quotes is part of a name, and the quotes stay.
+
+    >>> split_names('ts, id.orig_h,"a,b"')
+    ['ts', 'id.orig_h', '"a,b"']
+    """
+    return [name.strip() for name in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', text)]
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """The parts of a path: the inverse of `join_path`.
+
+    >>> split_path('s."a.b".c')
+    ('s', 'a.b', 'c')
+    """
+    parts: list[str] = []
+    position = 0
+    while True:
+        if path[position : position + 1] == '"':
+            end = position + 1
+            while (end := path.index('"', end)) + 1 < len(path) and path[end + 1] == '"':
+                end += 2
+            parts.append(path[position + 1 : end].replace('""', '"'))
+            position = end + 1
+        else:
+            end = path.find(".", position)
+            end = len(path) if end < 0 else end
+            parts.append(path[position:end])
+            position = end
+        if position >= len(path):
+            return tuple(parts)
+        position += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One leaf of a schema. ``type`` is the logical type: encodings unwrapped."""
+
+    path: str
+    parts: tuple[str, ...]
+    type: pa.DataType
+    nullable: bool
+
+    @property
+    def orderable(self) -> bool:
+        return is_orderable(self.type)
+
+    def of(self, rows: pa.RecordBatch | pa.Table) -> pa.ChunkedArray:
+        """This column's values in rows, plain (not dictionary-encoded); a null parent makes a null child."""
+        values = rows.column(self.parts[0])
+        values = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
+        for part in self.parts[1:]:
+            values = pc.struct_field(values, [values.type.get_field_index(part)])
+        return values if values.type == self.type else values.cast(self.type)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, leaves of structs included; lists and maps are leaves that have no order."""
+
+    arrow: pa.Schema
+
+    def __reduce__(self) -> tuple[type[Schema], tuple[pa.Schema]]:
+        return Schema, (self.arrow,)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Column]:
+        """Every leaf by its path, in schema order."""
+        leaves = [leaf for field in self.arrow for leaf in _leaves(field, (), False)]
+        return MappingProxyType({leaf.path: leaf for leaf in leaves})
+
+    @cached_property
+    def holds_bytes(self) -> bool:
+        """Whether a column, or a field nested in one, is binary."""
+        return any(_holds_bytes(field.type) for field in self.arrow)
+
+    @cached_property
+    def _folded(self) -> Mapping[tuple[str, ...], list[Column]]:
+        folded: dict[tuple[str, ...], list[Column]] = {}
+        for column in self.columns.values():
+            folded.setdefault(tuple(part.lower() for part in column.parts), []).append(column)
+        return folded
+
+    def find(self, parts: Sequence[str], *, case_sensitive: bool = False) -> Column | None:
+        """The leaf with these parts; None if there is none, or several that differ in case."""
+        exact = self.columns.get(join_path(parts))
+        if exact is not None or case_sensitive:
+            return exact
+        candidates = self._folded.get(tuple(part.lower() for part in parts), [])
+        return candidates[0] if len(candidates) == 1 else None
+
+    def column(self, name: str) -> Column:
+        """The leaf that a user names: by a top-level name, else by a dotted path.
+
+        Raises `UnknownColumn`.
+        """
+        found = self.find([name]) or self.find(split_path(name)) or self.find(name.split("."))
+        if found is None:
+            raise UnknownColumn(f"There is no column {in_quotes(name)}.{nearest(name, self.columns)}")
+        return found
+
+    def orderable(self, names: Sequence[str]) -> tuple[Column, ...]:
+        """The clustering columns that a user names. Raises `UnknownColumn` and `NotOrderable`."""
+        found = tuple(self.column(name) for name in names)
+        for column in found:
+            if not column.orderable:
+                raise NotOrderable(
+                    f'The column "{column.path}" cannot be ordered: {column.type} has no agreed order. '
+                    "Cluster by a number, a string, a date or a time, or by a field inside it."
+                )
+        return found
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns.values())
+
+
+def _holds_bytes(type: pa.DataType) -> bool:
+    if t.is_dictionary(type) or t.is_run_end_encoded(type):
+        return _holds_bytes(type.value_type)
+    return t.is_bytes(type) or any(_holds_bytes(type.field(number).type) for number in range(type.num_fields))
+
+
+def _leaves(field: pa.Field, above: tuple[str, ...], nullable: bool) -> Iterator[Column]:
+    parts = (*above, field.name)
+    nullable = nullable or field.nullable
+    if t.is_struct(field.type) and field.type.num_fields:
+        for index in range(field.type.num_fields):
+            yield from _leaves(field.type.field(index), parts, nullable)
+    else:
+        yield Column(join_path(parts), parts, logical_type(field.type), nullable)

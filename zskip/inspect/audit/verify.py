@@ -1,0 +1,296 @@
+"""`verify`: check plans on the user's own data by reading the rows that they skip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.binder import bind
+from zskip.core.option_checks import check_options
+from zskip.core.progress import Progress, unreported
+from zskip.engines.arrow import row_group_batches
+from zskip.engines.duckdb import to_duckdb
+from zskip.engines.duckdb.relation import condition
+from zskip.errors import CorruptFile, InvalidOption, shown
+from zskip.inspect.audit.fingerprint import fingerprint, with_types
+from zskip.inspect.audit.random_predicates import random_predicates
+from zskip.inspect.audit.verification import Check, Verification, Wrong
+from zskip.plan import Plan, Survivors, find_survivors
+from zskip.plan.scan import Scan
+from zskip.plan.survivors import surviving_groups
+from zskip.tablelog import Index
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["verify"]
+
+ENGINES = ("duckdb", "arrow", "spark")
+SAMPLED_FILES = 4
+SAMPLED_ROWS = 20_000
+
+Result = TypeVar("Result")
+
+
+def verify(
+    index: Index,
+    predicates: str | Sequence[str] | None = None,
+    *,
+    random: int = 20,
+    sample: int | None = 20,
+    engines: Sequence[str] | None = None,
+    spark: Any = None,
+    seed: int = 0,
+    dialect: str = "duckdb",
+    timezone: str = "UTC",
+    params: Mapping[str, Any] | None = None,
+    progress: Progress = unreported,
+) -> Verification:
+    """Plan predicates, read the rows that the plans skip, and report every row that matches.
+
+    ``predicates``: the predicates to check; None for ``random`` predicates over the table's own values · ``sample``:
+    the number of skipped files, and of partly read files, to read per predicate; None for all · ``engines``: some of
+    ("duckdb", "arrow", "spark"); by default the first two, and Spark if ``spark`` is a session. DuckDB evaluates the
+    predicate's own text on the skipped rows · ``progress``: called before each predicate, with the phase "verify".
+    A predicate whose plan reads a file that is missing or damaged is not checked. Raises `SqlError`, `InvalidOption`.
+    """
+    predicates = [predicates] if isinstance(predicates, str) else predicates
+    _require_texts(predicates)
+    check_options(
+        random=random,
+        sample=sample,
+        engines=engines,
+        seed=seed,
+        dialect=dialect,
+        timezone=timezone,
+        progress=progress,
+    )
+    unknown = sorted(set(engines or ()) - set(ENGINES))
+    if unknown:
+        raise InvalidOption(f'There is no engine "{unknown[0]}"; there are {", ".join(ENGINES)}.')
+    import duckdb
+
+    dice = np.random.default_rng(seed)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = " + "'" + timezone.replace("'", "''") + "'")
+        gone, resized = missing_files(index)
+        auditor = Auditor(
+            index,
+            connection,
+            dice,
+            sample,
+            tuple(engines or (ENGINES[:2] if spark is None else ENGINES)),
+            spark,
+            gone,
+            resized,
+            {},
+        )
+        given = predicates is not None
+        if predicates is None:
+            texts = auditor.without_damaged(lambda: auditor.random_predicates(random, seed))
+        else:
+            texts = list(predicates)
+        options = {"dialect": dialect, "timezone": timezone, "params": params} if given else {}
+        checks = list[Check | None]()
+        for done, text in enumerate(texts):
+            progress("verify", done, len(texts))
+            checks.append(auditor.check(text, options, given=given))
+    missing = tuple(sorted(gone | resized))
+    damaged = {path: reason for path, reason in sorted(auditor.damaged.items()) if path not in resized}
+    unchecked = tuple(text for text, check in zip(texts, checks, strict=True) if check is None)
+    checked = tuple(check for check in checks if check is not None)
+    return Verification(index.storage.uri, index.version, checked, missing, damaged, unchecked)
+
+
+def _require_texts(predicates: object) -> None:
+    if predicates is None or (isinstance(predicates, Sequence) and all(isinstance(one, str) for one in predicates)):
+        return
+    raise InvalidOption(
+        f"predicates= is a list of predicates in SQL, not {shown(predicates)}; random= is the number of random ones."
+    )
+
+
+def missing_files(index: Index) -> tuple[frozenset[str], frozenset[str]]:
+    """The files of the index that do not exist, and those that have another size."""
+    everything = np.arange(len(index), dtype=np.int64)
+    paths, sizes = index.paths(everything), index.sizes(everything)
+    found = index.storage.size_and_modified(paths.to_pylist())
+    actual = dict(zip(found.path.to_pylist(), found.size.to_pylist(), strict=True))
+    indexed = dict(zip(paths.to_pylist(), sizes.to_pylist(), strict=True))
+    gone = frozenset(path for path in indexed if actual.get(path) is None)
+    sized = ((path, size) for path, size in indexed.items() if size is not None and path not in gone)
+    return gone, frozenset(path for path, size in sized if actual[path] != size)
+
+
+@dataclass(frozen=True, slots=True)
+class Auditor:
+    """Reads the rows that plans skip, through one connection of DuckDB.
+
+    ``gone``, ``resized``: files that do not exist or have another size · ``damaged``: files found to be unreadable so
+    far, with the reason.
+    """
+
+    index: Index
+    connection: duckdb.DuckDBPyConnection
+    dice: np.random.Generator
+    sample: int | None
+    engines: tuple[str, ...]
+    spark: Any
+    gone: frozenset[str]
+    resized: frozenset[str]
+    damaged: dict[str, str]
+
+    def check(self, text: str, options: Mapping[str, Any], *, given: bool) -> Check | None:
+        """Check one predicate's plan; None if the plan reads a file that is missing or damaged.
+
+        Engines whose SQL cannot express the predicate are left out; if the predicate was ``given``, Spark raises.
+        """
+        predicate = bind(text, self.index.snapshot.schema, **options)
+        found = find_survivors(self.index, predicate)
+        return self.without_damaged(
+            lambda: self.checked(text, options, found, given=given) if self.readable(found) else None
+        )
+
+    def readable(self, found: Survivors) -> bool:
+        """Whether a plan reads no file that is missing or damaged."""
+        # In a folder that is only indexed, a file of another size is read in full, whatever it holds.
+        bad = {*self.gone, *self.damaged, *(self.resized if found.scan.managed else ())}
+        return bad.isdisjoint(self.index.paths(found.numbers).to_pylist())
+
+    def checked(self, text: str, options: Mapping[str, Any], found: Survivors, *, given: bool) -> Check:
+        """Check one predicate's plan. Raises `CorruptFile`, once `damaged` has the file."""
+        predicate = found.predicate
+        assert predicate is not None
+        plain = options.get("dialect", "duckdb") == "duckdb" and not options.get("params")
+        test = f"(\n{text}\n)" if plain else predicate.sql("duckdb")
+        skipped = np.setdiff1d(np.arange(len(self.index), dtype=np.int64), found.numbers)
+        read = self.drawn(skipped)
+        wrong: list[Wrong] = []
+        groups = 0
+        if test is not None:
+            wrong += self.offenders("skipped", read, test)
+            matching = self.drawn(found.numbers[found.all_match])
+            wrong += self.offenders("all match", matching, f"{test} IS NOT TRUE")
+            groups, inside = self.inside_kept_files(found)
+            wrong += inside
+        rows = {}
+        for engine in self.engines:
+            if engine == "arrow" or predicate.sql(engine) is not None or (given and engine == "spark"):
+                with self.naming_unreadable(found.numbers):
+                    rows[engine] = fingerprint(Plan(found), engine, self.connection, self.spark)
+        return Check(
+            text,
+            len(self.index),
+            len(skipped),
+            len(read),
+            groups,
+            tuple(wrong),
+            {engine: count for engine, (count, _) in rows.items()},
+            len(set(rows.values())) <= 1,
+        )
+
+    def drawn(self, numbers: np.ndarray) -> np.ndarray:
+        """A sample of the existing files, by number, or all of them."""
+        numbers = self.existing(numbers)
+        if self.sample is None or len(numbers) <= self.sample:
+            return numbers
+        return np.sort(self.dice.choice(numbers, self.sample, replace=False))
+
+    def offenders(self, claim: str, numbers: np.ndarray, test: str) -> Iterator[Wrong]:
+        """The files with rows for which a condition is TRUE that should be TRUE for none."""
+        if self.count(numbers, test) == 0:
+            return
+        for number in numbers:
+            alone = np.array([number])
+            rows = self.count(alone, test)
+            if rows:
+                yield Wrong(claim, self.index.paths(alone)[0].as_py(), None, rows)
+
+    def count(self, numbers: np.ndarray, test: str) -> int:
+        if not len(numbers):
+            return 0
+        with self.naming_unreadable(numbers):
+            relation = to_duckdb(self.scan_of(numbers), self.connection)
+            ((rows,),) = relation.filter(test).aggregate("count(*)").fetchall()
+        return int(rows)
+
+    def inside_kept_files(self, found: Survivors) -> tuple[int, list[Wrong]]:
+        """Read the row groups that a plan skips in kept files. Returns their number and those with matching rows."""
+        partly = self.drawn(np.unique(found.groups.file))
+        if not len(partly):
+            return 0, []
+        units = self.index.row_groups(partly, [])
+        width = int(max(units.row_group.max(), found.groups.number.max(initial=0))) + 1
+        kept = np.isin(units.file * width + units.row_group, found.groups.file * width + found.groups.number)
+        groups = surviving_groups(units, ~kept, np.zeros(len(units), bool))
+        where = condition(found.scan)
+        wrong = []
+        for number in np.unique(groups.file):
+            skipped = groups.take(groups.file == number)
+            alone = replace(
+                self.scan_of(np.array([number])),
+                predicate=found.predicate,
+                groups=replace(skipped, file=skipped.file * 0),
+            )
+            with self.naming_unreadable(np.array([number])):
+                rows = sum(batch.num_rows for batch in row_group_batches(alone, pa.schema([]), where))
+            if rows:
+                wrong.append(Wrong("skipped", alone.relative_paths[0], tuple(skipped.number.tolist()), rows))
+        return int((~kept).sum()), wrong
+
+    def scan_of(self, numbers: np.ndarray) -> Scan:
+        """A scan of all rows of some files, by number."""
+        return find_survivors(self.index, None).narrowed(numbers).scan
+
+    @contextmanager
+    def naming_unreadable(self, numbers: np.ndarray) -> Iterator[None]:
+        """If an engine fails because files cannot be read, add these to `damaged` and raise `CorruptFile`."""
+        import duckdb
+
+        unread = (duckdb.Error, pa.ArrowInvalid, OSError, CorruptFile)
+        try:
+            yield
+        except unread as error:
+            for number in numbers:
+                alone = self.scan_of(np.array([number]))
+                try:
+                    for _ in alone.to_batches():
+                        pass
+                except unread as reason:
+                    self.damaged[alone.relative_paths[0]] = str(reason).splitlines()[0]
+            if self.damaged:
+                raise CorruptFile(f"Some files cannot be read: {', '.join(self.damaged)}.") from error
+            raise
+
+    def random_predicates(self, count: int, seed: int) -> list[str]:
+        """Random predicates over rows of a few of the table's files."""
+        numbers = self.existing(np.arange(len(self.index), dtype=np.int64))
+        if len(numbers) > SAMPLED_FILES:
+            numbers = np.sort(self.dice.choice(numbers, SAMPLED_FILES, replace=False))
+        with self.naming_unreadable(numbers):
+            sample = to_duckdb(self.scan_of(numbers), self.connection).limit(SAMPLED_ROWS).to_arrow_table()
+        schema = self.index.snapshot.schema
+        return random_predicates(with_types(sample, schema.arrow), schema, count, seed=seed)
+
+    def without_damaged(self, work: Callable[[], Result]) -> Result:
+        """The result of some work, which is repeated whenever it finds more damaged files. Raises `CorruptFile`."""
+        while True:
+            known = len(self.damaged)
+            try:
+                return work()
+            except CorruptFile:
+                if len(self.damaged) == known:
+                    raise
+
+    def existing(self, numbers: np.ndarray) -> np.ndarray:
+        """The files among these that are neither missing nor known to be damaged."""
+        bad = sorted({*self.gone, *self.resized, *self.damaged})
+        missing = pc.is_in(self.index.paths(numbers), value_set=pa.array(bad, pa.string()))
+        existing: np.ndarray = numbers[~np.asarray(missing)]
+        return existing

@@ -1,0 +1,190 @@
+"""The data of the page: the ranges of every file, and the predicate as a tree with changeable constants.
+
+Bounds are exported as the planner compares them (`intervals.spans`): numbers, dates and times as float64, which
+is exact up to 2**53, strings as ranks among all bounds of the column. For a part of the predicate that the page cannot
+prove itself, the planner's outcomes are exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from zskip import pruning
+from zskip.core import types as t
+from zskip.inspect.explore.arrays import Arrays
+from zskip.language import Predicate
+from zskip.language.intervals.spans import Span, key_family, key_limits, keys, of_column
+from zskip.language.tree import And, Compare, In, Is, IsNull, Literal, Node, Not, Or, Reference
+from zskip.stats import Statistics
+
+__all__ = ["ExportedColumn", "Level", "columns_of", "tree_of"]
+
+_EXACT = 1 << 53
+_MOST_CONSTANTS = 64
+"""A comparison with more constants cannot be changed in the page; its outcomes are exported."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedColumn:
+    """A column, and the form in which the page shows its values.
+
+    ``kind``: "number", "date", "timestamp", "time" (of day) or "text" · ``scale``: units of the key per displayed unit
+    (10**scale of a decimal) or per millisecond · ``discrete``: no value lies between two neighbouring integer keys ·
+    ``exact``: the page may compare its bounds with constants · ``zoned``: a timestamp of a time zone, shown in UTC ·
+    ``texts``: of a "text", the distinct bounds in order, as Latin-1 strings of bytes.
+    """
+
+    path: str
+    kind: str
+    scale: float
+    discrete: bool
+    exact: bool
+    zoned: bool = False
+    texts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """All files, or all row groups: their statistics, and each column's bounds as numbers."""
+
+    statistics: Statistics
+    bounds: dict[str, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]]
+
+
+def columns_of(
+    references: Sequence[Reference], statistics: Sequence[Statistics]
+) -> tuple[list[ExportedColumn], list[Level]]:
+    """The columns, and the levels with each column's bounds as order-preserving numbers."""
+    levels = [Level(each, {}) for each in statistics]
+    exported = []
+    for reference in references:
+        spans = [of_column(each.columns.get(reference.path), reference.type, len(each)) for each in statistics]
+        column = _text_column(reference, spans, levels)
+        exported.append(column if column is not None else _number_column(reference, spans, levels))
+    return exported, levels
+
+
+def _flags(span: Span) -> NDArray[np.uint8]:
+    flags: NDArray[np.uint8] = (span.value + 2 * span.null + 4 * span.nan).astype(np.uint8)
+    return flags
+
+
+def _text_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn | None:
+    """A column of strings or binary. Its bounds get odd ranks, 1, 3, 5, …: a constant may lie between two of them."""
+    if key_family(reference.type) != "bytes" or t.is_decimal(reference.type):
+        return None
+    every = pa.chunked_array([bound for span in spans for bound in (span.lower, span.upper)], pa.binary())
+    distinct = pc.unique(every.drop_null())
+    distinct = distinct.take(pc.sort_indices(distinct))
+    for span, level in zip(spans, levels, strict=True):
+        lower, upper = (
+            2.0 * np.asarray(pc.fill_null(pc.index_in(bound, distinct), -1), np.float64) + 1.0
+            for bound in (span.lower, span.upper)
+        )
+        upper = np.where(np.asarray(pc.is_null(span.upper)), np.inf, upper)
+        level.bounds[reference.path] = lower, upper, _flags(span)
+    texts = [value.decode("latin-1") for value in distinct.to_pylist()]
+    return ExportedColumn(reference.path, "text", 1.0, False, t.is_string(reference.type), texts=texts)
+
+
+def _number_column(reference: Reference, spans: Sequence[Span], levels: Sequence[Level]) -> ExportedColumn:
+    type = reference.type
+    exact = key_family(type) in ("integer", "float") and not (t.is_unsigned_integer(type) and type.bit_width == 64)
+    for span, level in zip(spans, levels, strict=True):
+        if not exact:
+            nothing = np.zeros(len(span))
+            level.bounds[reference.path] = nothing - np.inf, nothing + np.inf, _flags(span)
+            continue
+        ends = []
+        for bound, limit, infinite in zip((span.lower, span.upper), _limits(type), (-np.inf, np.inf), strict=True):
+            number = np.asarray(bound).astype(np.float64)
+            unknown = np.asarray(bound) == limit
+            if key_family(type) == "integer":
+                exact = exact and bool((np.abs(number[~unknown]) <= _EXACT).all())
+            ends.append(np.where(unknown, infinite, number))
+        level.bounds[reference.path] = ends[0], ends[1], _flags(span)
+    kind, scale = _shown(type)
+    return ExportedColumn(
+        reference.path, kind, scale, key_family(type) == "integer", exact, t.is_timestamp(type) and type.tz is not None
+    )
+
+
+def _limits(type: pa.DataType) -> tuple[float, float]:
+    # The least and the greatest boolean are ordinary values: they do not mean that a bound is unknown.
+    return key_limits(type) if key_family(type) == "integer" and not t.is_boolean(type) else (-np.inf, np.inf)
+
+
+def _shown(type: pa.DataType) -> tuple[str, float]:
+    if t.is_date(type):
+        return "date", 1.0 / 86_400_000 if t.is_date32(type) else 1.0
+    if t.is_timestamp(type) or t.is_time(type):
+        return "timestamp" if t.is_timestamp(type) else "time", {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}[type.unit]
+    if t.is_decimal(type):
+        return "number", float(10**type.scale)
+    return "number", 1.0
+
+
+def tree_of(
+    predicate: Predicate, columns: Sequence[ExportedColumn], levels: Sequence[Level], arrays: Arrays
+) -> dict[str, Any]:
+    """The predicate as a JSON tree. A constant is exported as its key, the number that orders it, or as text."""
+    known = {column.path: column for column in columns if column.exact}
+
+    def constant(value: pa.Scalar, column: ExportedColumn) -> dict[str, Any]:
+        if column.kind == "text":
+            return {"text": value.as_py()}
+        key = keys(pa.array([value.as_py()], value.type))
+        return {"key": float(key[0])}
+
+    def fixed(node: Node) -> dict[str, Any]:
+        masks = []
+        for level in levels:
+            found = pruning.outcomes(replace(predicate, tree=node, parts=()), level.statistics)
+            masks.append(arrays.add(_mask(found)))
+        return {"is": "fixed", "masks": masks}
+
+    def exported(node: Node) -> dict[str, Any]:
+        match node:
+            case And(parts) | Or(parts):
+                return {"is": "and" if isinstance(node, And) else "or", "parts": [exported(part) for part in parts]}
+            case Not(part):
+                return {"is": "not", "part": exported(part)}
+            case Is(part, outcome):
+                return {"is": "is", "part": exported(part), "outcome": outcome}
+            case IsNull(Reference(path, _)) if path in known:
+                return {"is": "null", "column": path}
+            case Compare(op, Reference(path, _), Literal(value)) if _sendable(known.get(path), [value]):
+                return {"is": "compare", "op": op, "column": path, "constant": constant(value, known[path])}
+            case Compare(op, Literal(value), Reference(path, _)) if _sendable(known.get(path), [value]):
+                swapped = {"<": ">", "<=": ">=", "=": "="}[op]
+                return {"is": "compare", "op": swapped, "column": path, "constant": constant(value, known[path])}
+            case In(Reference(path, _), values, or_null) if _sendable(known.get(path), list(values)):
+                constants = [constant(value, known[path]) for value in values]
+                return {"is": "in", "column": path, "constants": constants, "or_null": or_null}
+        return fixed(node)
+
+    return exported(predicate.tree)
+
+
+def _sendable(column: ExportedColumn | None, values: Sequence[pa.Scalar]) -> bool:
+    """Whether the page compares these constants with the column exactly as the planner does."""
+    if column is None or len(values) > _MOST_CONSTANTS or not all(value.is_valid for value in values):
+        return False
+    if column.kind == "text":
+        return True
+    numbers = np.asarray(keys(pa.array([value.as_py() for value in values], values[0].type)) if values else [])
+    return bool(np.isfinite(numbers).all() and (not column.discrete or (np.abs(numbers) <= _EXACT).all()))
+
+
+def _mask(found: pruning.Outcomes) -> NDArray[np.uint8]:
+    mask: NDArray[np.uint8] = (
+        found.can_be_true + 2 * found.can_be_false + 4 * found.can_be_null + 8 * found.can_fail
+    ).astype(np.uint8)
+    return mask

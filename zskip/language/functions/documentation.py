@@ -1,0 +1,123 @@
+"""`predicates_page`: the text of docs/predicates.md, generated from the tables that the code uses."""
+
+from __future__ import annotations
+
+from zskip.core import types
+from zskip.language.functions import FUNCTIONS
+from zskip.language.functions.duckdb_evaluated import COMPUTED
+
+__all__ = ["predicates_page"]
+
+LANGUAGE: dict[str, str] = {
+    "`=` `<>` `!=` `<` `<=` `>` `>=`, either way round": "exact, for constants that fit the column's type",
+    "`BETWEEN`, `IN (…)`, `NOT IN (…)`": "exact; gaps between values prune too; ten thousand cost no more than ten",
+    "`IS [NOT] NULL`, `IS [NOT] TRUE`, `FALSE`, `UNKNOWN`": "exact, by the counts of NULLs",
+    "`IS [NOT] DISTINCT FROM`, `<=>`": "exact",
+    "`AND`, `OR`, `NOT`": "three-valued; exact over one column; over several, each column is considered alone",
+    "boolean columns, alone": "exact",
+    "`LIKE 'abc'`, `LIKE 'abc%'`, `starts_with`, `^@`, `prefix`": "exact: a range",
+    "regular expressions `^abc`, `^abc.*`, `^abc$`; `SIMILAR TO 'abc'`": "exact: a range, or equality",
+    "`LIKE 'abc_%d'`, `ILIKE`, `SIMILAR TO`, `GLOB`, other expressions with `^`": "a range, by the literal beginning",
+    "`LIKE '%abc'`, `contains`, `suffix`": "NULL gives NULL; files and row groups of a single value",
+    "column against column": "by their ranges, in the type in which the dialect compares them",
+    "`CASE`, `IF`, `COALESCE`, `IFNULL`, `NULLIF`": "a choice of predicates",
+    "`(a, b) = (1, 2)`, `(a, b) IN (…)`, `a = 1 AND b = 2 OR a = 3 AND b = 4 OR …`": (
+        "by the box of all columns' ranges together; two thousand take some tenths of a second"
+    ),
+    "`(a, b) < (1, 2)`, `<=`, `>`, `>=`": (
+        "as `a < 1 OR a = 1 AND b < 2`; engines differ on NULL, so a file with NULL never matches as a whole"
+    ),
+    "`isnan(x)`": "exact, if NaN is counted",
+    **dict(entry.docs for entry in types.entries() if entry.docs is not None),
+    "parameters `?`, `$1`, `$name`, `:name`; `now()`, `current_date`": "constants, the same in proof and engine",
+}
+"""The language elements that are proved, and how."""
+
+
+def predicates_page() -> str:
+    """The text of docs/predicates.md."""
+    language = "\n".join(f"| {spelled} | {rule} |" for spelled, rule in LANGUAGE.items())
+    functions = "\n".join(
+        "| " + " | ".join([f"`{each.spelled}`", each.types, " ".join(each.dialects), each.rule]) + " |"
+        for each in FUNCTIONS.values()
+    )
+    own = [name for each in FUNCTIONS.values() for name in each.duckdb]
+    subjects = {"of the table above": own, **COMPUTED}
+    computed = "\n".join(
+        f"| {subject} | {' '.join(f'`{_escaped(name)}`' for name in names)} |" for subject, names in subjects.items()
+    )
+    return _PAGE.format(language=language, functions=functions, computed=computed)
+
+
+def _escaped(name: str) -> str:
+    return name.replace("|", "\\|")
+
+
+_PAGE = """# What prunes
+
+zskip skips a file or a row group only if its ranges prove that no row makes the predicate TRUE. Otherwise it is read:
+a predicate may contain anything that its engine accepts, and `plan.explain()` shows which parts could not skip
+anything. This page is generated from the tables that the planner uses.
+
+## The language
+
+| in the predicate | what is proved |
+| --- | --- |
+{language}
+
+## Functions
+
+A function may be applied to a column, or to the result of another function. Each row gives the types and dialects
+that are supported, and how the bounds of the result follow from those of the argument: a function that *rises* maps
+the least value to the least result.
+
+| function | over | dialects | rule |
+| --- | --- | --- | --- |
+{functions}
+
+## Few values
+
+If the range of an integer or a date in a file or row group has at most 1,024 values, zskip decides a predicate on
+that column alone by trying all of them, and NULL: `month(d) = 7 AND day(d) = 4` is exact over a year of dates. It
+does the same for a column of any type whose two bounds are equal, as in a folder of one country or a file of one day.
+
+For expressions that none of the rules above covers, DuckDB computes these values: `upper(country) = 'DE'` is exact
+over files of one country each, and `strftime(d, '%A') = 'Sunday'` over files of a week. A condition on up to eight
+columns is computed for every combination of their values, including NULL, if there are at most 1,024 combinations: so
+`a || '-' || b = 'x-y'` prunes if each file has one `a` and one `b`. This works in the dialect `duckdb`, for
+conditions of at most 4,096 characters that contain only constants, comparisons, casts, CASE, COALESCE and these
+functions:
+
+| subject | functions |
+| --- | --- |
+{computed}
+
+In the dialect `spark`, DuckDB computes nothing, since most functions of the two engines differ in details. There,
+only the functions of the first table are tried on single values; files with other conditions are read.
+
+DuckDB computes in a private database in memory, which opens no file and loads no extension, with locked settings. The
+condition is first parsed as data by DuckDB's own parser, and refused if it contains anything else. If a value raises
+an error, its file is read. Trying values may take a tenth of a second of processor time for each plan, in batches
+whose cost is bounded before they run. Files are read if this time does not suffice, if a string has more than 4,096
+bytes, and if one value could take too long, as with a regular expression that repeats thousands of times.
+
+Binary columns, and times and timestamps in units other than microseconds, are not computed, since their type in a
+file may differ from that of the table.
+
+## Constants
+
+A constant is converted to the column's type exactly. `int_col = 5.5` is never true, `int_col > 5.5` becomes `int_col
+>= 6`, and a constant outside the type's range becomes an end of the range. A string compared with a date is cast as
+in the dialect. If a cast would round, or its rule is not known, the comparison skips nothing.
+
+## NULL, NaN and errors
+
+NULL follows three-valued logic throughout. NaN is greater than every number and equals itself; unless a column is
+known to hold no NaN, its upper bound does not prune. A condition that may raise an error is never taken as proved, so
+the filter is applied. A skipped file is not read, so errors that its rows would have raised do not appear.
+
+## Time zones
+
+Columns with a zone are read in the session's zone (`timezone=`). When its clocks go back, local times repeat, so
+parts and truncations of such columns prune with a margin of 16 hours.
+"""

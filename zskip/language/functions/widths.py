@@ -1,0 +1,138 @@
+"""The types in which engines compute. Beyond their range, an engine raises, wraps or rounds."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from zskip.core import types as t
+from zskip.language.bound import Dialect
+from zskip.language.literals import Refused, integer_limits
+from zskip.language.tree import Call, Literal, Scalar
+
+__all__ = [
+    "digits",
+    "float_result",
+    "integer_type",
+    "is_exact",
+    "is_number",
+    "is_short",
+    "is_unsigned",
+    "is_wide",
+    "require_numbers",
+    "result_type",
+    "scale",
+    "whole_digits",
+    "wraps",
+]
+
+
+def is_number(type: pa.DataType) -> bool:
+    """Whether a type is supported by interval arithmetic in 64 bits."""
+    if t.is_decimal(type):
+        return bool(type.precision <= 18)
+    return bool(t.is_integer(type) and type != pa.uint64()) or type in (pa.float32(), pa.float64())
+
+
+def is_wide(type: pa.DataType) -> bool:
+    """Whether an exact type has more than 18 digits, so that `intervals.wide_numbers` computes its bounds."""
+    return bool(t.is_decimal128(type) and type.precision > 18) or type == pa.uint64()
+
+
+def is_unsigned(scalar: Scalar, beside: Scalar | None = None) -> bool:
+    """Whether DuckDB stores a scalar in an unsigned integer of up to 64 bits. A constant takes the type ``beside``."""
+    match scalar:
+        case Literal(value):
+            whole = t.is_integer(value.type) or (t.is_decimal(value.type) and value.type.scale == 0)
+            return bool(whole and 0 <= value.as_py() < 2**64 and beside is not None and is_unsigned(beside))
+        case Call(_, _, _, (pa.DataType() as engine_type, *_)):
+            return bool(t.is_unsigned_integer(engine_type))
+    return bool(t.is_unsigned_integer(scalar.type))
+
+
+def is_short(scalar: Scalar) -> bool:
+    """Whether DuckDB may store a scalar in a decimal of up to 18 digits."""
+    match scalar:
+        case Literal():
+            return digits(scalar) + scale(scalar) <= 18 or whole_digits(scalar) + scale(scalar) <= 18
+        case Call(_, _, type, (pa.DataType() as engine_type,)) if t.is_decimal(type):
+            return bool(t.is_decimal(engine_type))
+        case Call(_, _, type, (pa.DataType() as engine_type, bool())) if t.is_integer(type):
+            return bool(engine_type.bit_width < 64)
+    short = scalar.type.precision <= 18 if t.is_decimal(scalar.type) else scalar.type.bit_width < 64
+    return bool(short)
+
+
+def require_numbers(*scalars: Scalar) -> None:
+    """Raises `Refused` unless all scalars are numbers that interval arithmetic supports."""
+    for scalar in scalars:
+        if not is_number(scalar.type):
+            raise Refused(f"arithmetic over {scalar.type}")
+
+
+def is_exact(type: pa.DataType) -> bool:
+    return bool(t.is_integer(type) or t.is_decimal(type))
+
+
+def float_result(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
+    """The float type of an operation with a float operand."""
+    types = (left.type, right.type)
+    if pa.float64() in types or (dialect.name == "spark" and any(t.is_decimal(each) for each in types)):
+        return pa.float64()
+    return pa.float32()
+
+
+def digits(scalar: Scalar) -> int:
+    """The digits before the decimal point in a scalar's type."""
+    if t.is_decimal(scalar.type):
+        return int(scalar.type.precision - scalar.type.scale)
+    return {8: 3, 16: 5, 32: 10, 64: 20}[scalar.type.bit_width]
+
+
+def whole_digits(scalar: Scalar) -> int:
+    """The digits before the decimal point in a scalar's values: of a constant, its own; else those of its type."""
+    if isinstance(scalar, Literal) and scalar.value.is_valid:
+        return len(str(abs(int(scalar.value.as_py()))))
+    return digits(scalar)
+
+
+def scale(scalar: Scalar) -> int:
+    """The digits after the decimal point in a scalar's type."""
+    return int(scalar.type.scale) if t.is_decimal(scalar.type) else 0
+
+
+def integer_type(scalar: Scalar, dialect: Dialect) -> pa.DataType:
+    """The engine's integer type of a scalar. Integer calls have type int64 in the tree, and this one as an option."""
+    match scalar:
+        case Literal(value) if value.type == pa.int64():
+            return pa.int32() if value.is_valid and -(2**31) <= value.as_py() < 2**31 else pa.int64()
+        # Other constants have an explicit type: 5Y, CAST(5 AS TINYINT).
+        case Call(_, _, _, (pa.DataType() as engine_type, bool())):
+            return engine_type
+        case Call("least" | "greatest", arguments):
+            types = [integer_type(each, dialect) for each in arguments if not isinstance(each, Literal)]
+            return max(types, key=lambda type: type.bit_width, default=pa.int32())
+    return scalar.type
+
+
+def result_type(left: Scalar, right: Scalar, dialect: Dialect) -> pa.DataType:
+    """The integer type in which the engine computes an operation. Beyond its range the engine raises or wraps."""
+    sizes, unsigned = [], []
+    for scalar, other in ((left, right), (right, left)):
+        type = integer_type(scalar, dialect)
+        untyped = isinstance(scalar, Literal) and scalar.type == pa.int64() and not isinstance(other, Literal)
+        if untyped and dialect.name == "duckdb":
+            # DuckDB gives a constant the type of the other operand if it fits.
+            low, high = integer_limits(integer_type(other, dialect))
+            if isinstance(scalar, Literal) and low <= scalar.value.as_py() <= high:
+                continue
+        sizes.append(type.bit_width)
+        unsigned.append(t.is_unsigned_integer(type))
+    if all(unsigned):
+        return {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32()}[max(sizes)]
+    bits = max(size * 2 if no_sign else size for size, no_sign in zip(sizes, unsigned, strict=True))
+    return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[min(bits, 64)]
+
+
+def wraps(dialect: Dialect) -> bool:
+    """Whether integer arithmetic wraps around on overflow, where other dialects raise."""
+    return dialect.name == "spark" and not dialect.ansi

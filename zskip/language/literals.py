@@ -1,0 +1,432 @@
+"""Convert constants exactly to a column's type.
+
+Each SQL literal first becomes an Arrow scalar of its own type: int64 or decimal128 for exact numbers, float64, string,
+bool, date32, timestamp with microseconds (with a zone or without), time64, binary, null. `fit` then finds the greatest
+value of the column's type that is not above the constant, and whether it equals the constant:
+
+    int_col < 5.5     floor 5, not exact     int_col <= 5
+    int_col = 5.5                            never
+    int_col > 300     int8: above the type   never (where not NULL)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from zskip.core import types as t
+from zskip.core.types import UNIT_NANOSECONDS
+from zskip.language import tree
+from zskip.language.tree import Literal, Node, Scalar
+from zskip.language.why import Cause, Why
+
+__all__ = ["Fit", "Refused", "compare_fitted", "date_value", "fit", "per_day", "unified"]
+
+_DAY_NANOSECONDS = 86_400 * 10**9
+_EXACT_DOUBLE = 2**53
+
+
+def per_day(type: pa.DataType) -> int:
+    """The number of units in a day, for a date or timestamp type."""
+    return 1 if t.is_date(type) else _DAY_NANOSECONDS // UNIT_NANOSECONDS[type.unit]
+
+
+class Refused(Exception):  # never reaches users: the binder catches it and makes the predicate opaque
+    """zskip cannot bind an expression: a constant does not fit, or the dialect's rule is not known. Says why."""
+
+    def __init__(self, text: str, cause: Cause = Cause.UNSUPPORTED) -> None:
+        super().__init__(text)
+        self.why = Why(text, cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """``floor``: the greatest value of the type that is <= the constant, or None. ``exact``: whether they are equal."""
+
+    floor: pa.Scalar | None
+    exact: bool
+
+
+def compare_fitted(op: str, term: Scalar, fitted: Fit) -> Node:
+    """``term op constant`` for ``= <> < <= > >=`` after fitting."""
+    if fitted.floor is None:
+        return tree.always(term) if op in (">", ">=", "<>") else tree.never(term)
+    literal = Literal(fitted.floor)
+    if fitted.exact:
+        return tree.compare(op, term, literal)
+    match op:
+        case "=":
+            return tree.never(term)
+        case "<>":
+            return tree.always(term)
+        case "<" | "<=":
+            return tree.compare("<=", term, literal)
+    return tree.compare(">", term, literal)
+
+
+def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> Fit:
+    """Converts a constant to a type in which the dialect compares the two. Raises `Refused`.
+
+    >>> fit(pa.scalar(300), pa.int8(), "duckdb", "UTC")
+    Fit(floor=<pyarrow.Int8Scalar: 127>, exact=False)
+    """
+    if t.is_string(constant.type) and not t.is_string(type):
+        constant = _cast_string(constant.as_py(), type, dialect, timezone)
+    source = constant.type
+    if source == type and not t.is_floating(type):
+        return Fit(constant, True)
+    if t.is_boolean(type):
+        return _fit_boolean(constant, dialect)
+    if t.is_floating(type):
+        return _fit_float(constant, type, dialect)
+    if t.is_integer(type) or t.is_decimal(type):
+        if dialect == "spark" and t.is_integer(type) and t.is_decimal(source) and abs(constant.as_py()) >= 2**63:
+            raise Refused("a constant outside BIGINT: Spark returns TRUE or FALSE for it even beside NULL")
+        return _fit_number(constant, type)
+    if t.is_date(type) or t.is_timestamp(type):
+        return _fit_datetime(constant, type, timezone)
+    if t.is_time(type) and t.is_time(source):
+        unit = UNIT_NANOSECONDS[type.unit]
+        floor, rest = divmod(constant.value * UNIT_NANOSECONDS[source.unit], unit)
+        return Fit(pa.scalar(floor, pa.int64() if type.bit_width == 64 else pa.int32()).cast(type), rest == 0)
+    raise Refused(f"a constant of type {source} compared with {type}")
+
+
+def unified(constants: Sequence[pa.Scalar]) -> list[pa.Scalar]:
+    """The constants of one IN or BETWEEN in the type to which engines cast them all. Raises `Refused` if unclear.
+
+    >>> unified([pa.scalar(1), pa.scalar(2.5)])
+    [<pyarrow.DoubleScalar: 1.0>, <pyarrow.DoubleScalar: 2.5>]
+    """
+    types = {constant.type for constant in constants if constant.is_valid}
+    if len(types) < 2 or all(t.is_date(each) or t.is_timestamp(each) or t.is_string(each) for each in types):
+        return list(constants)
+    if types == {t.UUID, pa.string()}:
+        return list(constants)
+    if not all(_is_number(each) for each in types):
+        raise Refused("constants of several kinds: the dialect casts them all to one")
+    if not any(t.is_floating(each) for each in types):
+        return list(constants)
+    return [pa.scalar(float(each.as_py()), pa.float64()) if each.is_valid else each for each in constants]
+
+
+def _cast_string(text: str, type: pa.DataType, dialect: str, timezone: str) -> pa.Scalar:
+    """Casts a string constant to another type as the dialect does, for texts that all engines read alike."""
+    if t.is_integer(type) and re.fullmatch(r"[+-]?\d{1,30}", text):
+        return _exact_number(int(text), type)
+    if t.is_decimal(type) and re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
+        exact = Decimal(text)
+        if dialect == "duckdb" and -int(exact.as_tuple().exponent) > type.scale:
+            raise Refused("a string with more digits than the column's scale is rounded")
+        return _exact_number(exact, type)
+    if t.is_floating(type) and re.fullmatch(r"[+-]?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text):
+        number = float(text)
+        return pa.scalar(_as_float32(number) if dialect == "duckdb" and type.bit_width == 32 else number, pa.float64())
+    if t.is_boolean(type) and text.lower() in ("true", "false"):
+        return pa.scalar(text.lower() == "true")
+    if t.is_date(type):
+        return date_value(text)
+    if t.is_timestamp(type):
+        moment = timestamp(text, type.tz is not None, timezone)
+        if moment.value * UNIT_NANOSECONDS[moment.type.unit] % UNIT_NANOSECONDS[type.unit]:
+            raise Refused(f"the string {text!r} is finer than {type}: readers round or cut it")
+        return moment
+    if t.is_time(type) and (time := time_of_day(text, dialect)) is not None:
+        return time
+    if t.is_binary(type) and text.isascii() and "\\" not in text:
+        return pa.scalar(text.encode(), pa.binary())
+    if (value := string_value(text, type, dialect)) is not None:
+        return value
+    raise Refused(f"the string {text!r} compared with {type}: the cast is left to the engine", Cause.ENGINE_CASTS)
+
+
+def string_value(text: str, type: pa.DataType, dialect: str) -> pa.Scalar | None:
+    """The value that a string denotes in a type with its own text form; None if the cast is left to the engine."""
+    entry = t.of(type)
+    return entry.read(text) if entry.read is not None and dialect in entry.dialects else None
+
+
+def _exact_number(number: int | Decimal, type: pa.DataType) -> pa.Scalar:
+    if t.is_integer(type):
+        low, high = integer_limits(type)
+        if not low <= number <= high:
+            raise Refused(f"{number} does not fit {type}: the engine raises")
+    exponent = Decimal(number).as_tuple().exponent
+    scale = max(0, -int(exponent))
+    return pa.scalar(Decimal(number), pa.decimal256(76, scale)) if not isinstance(number, int) else _integer(number)
+
+
+def _integer(number: int) -> pa.Scalar:
+    if -(2**63) <= number < 2**63:
+        return pa.scalar(number, pa.int64())
+    return pa.scalar(Decimal(number), pa.decimal256(76, 0))
+
+
+def integer_limits(type: pa.DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type.
+
+    >>> integer_limits(pa.uint8())
+    (0, 255)
+    """
+    bits = type.bit_width
+    return (0, 2**bits - 1) if t.is_unsigned_integer(type) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def timestamp(text: str, zoned: bool, timezone: str) -> pa.Scalar:
+    """A timestamp from ISO text. If ``zoned``, a text without an offset is local time in ``timezone``."""
+    parts = re.fullmatch(
+        r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?", text
+    )
+    _require_calendar(text)
+    if parts is None:
+        raise Refused(f"the string {text!r} as a timestamp: the cast is left to the engine", Cause.ENGINE_CASTS)
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
+    try:
+        moment = datetime(year, month, day, hour, minute, second)
+    except ValueError as error:
+        raise Refused(f"the string {text!r} is not a timestamp: the engine raises") from error
+    offset = parts.group(8)
+    if offset and not zoned:
+        raise Refused(f"the string {text!r} has an offset and the type has none")
+    nanoseconds = int((parts.group(7) or "").ljust(9, "0"))
+    if zoned:
+        moment = _to_utc(moment, offset, timezone)
+    seconds = (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
+    total = seconds * 10**9 + nanoseconds
+    zone = "UTC" if zoned else None
+    if total % 1000 == 0:
+        return pa.scalar(total // 1000, pa.timestamp("us", zone))
+    if not -(2**63) <= total < 2**63:
+        raise Refused("nanoseconds outside the years 1677 to 2262")
+    return pa.scalar(total, pa.timestamp("ns", zone))
+
+
+def _to_utc(moment: datetime, offset: str | None, zone: str) -> datetime:
+    if offset:
+        if offset == "Z":
+            return moment
+        sign = -1 if offset[0] == "-" else 1
+        minutes = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
+        return moment - sign * timedelta(minutes=minutes)
+    if not 2 <= moment.year <= 9998:
+        raise Refused(f"{moment} is at the end of the calendar")
+    local = moment.replace(tzinfo=ZoneInfo(zone))
+    early, late = local.utcoffset(), local.replace(fold=1).utcoffset()
+    if early is None or early != late:
+        # Engines differ on a wall-clock time that occurs twice or never.
+        raise Refused(f"{moment} occurs twice or never in {zone}, where clocks change", Cause.AMBIGUOUS_MOMENT)
+    return moment - early
+
+
+def time_of_day(text: str, dialect: str) -> pa.Scalar | None:
+    """A time from ``hh:mm:ss.ffffff``; in DuckDB, the seconds are optional. None for other texts."""
+    parts = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?", text)
+    if parts is None or (parts.group(3) is None and dialect != "duckdb"):
+        return None
+    hour, minute, second = (int(part or 0) for part in parts.groups()[:3])
+    if hour > 23 or minute > 59 or second > 59:
+        raise Refused(f"the string {text!r} is not a time of day: the engine raises")
+    micros = int((parts.group(4) or "").ljust(6, "0"))
+    return pa.scalar(((hour * 60 + minute) * 60 + second) * 10**6 + micros, pa.int64()).cast(pa.time64("us"))
+
+
+def date_value(text: str) -> pa.Scalar:
+    """A date from ``yyyy-mm-dd``. Raises `Refused` for other texts.
+
+    >>> date_value("2024-01-31")
+    <pyarrow.Date32Scalar: datetime.date(2024, 1, 31)>
+    """
+    _require_calendar(text)
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        raise Refused(f"the string {text!r} as a date: the cast is left to the engine", Cause.ENGINE_CASTS)
+    try:
+        return pa.scalar(date.fromisoformat(text))
+    except ValueError as error:
+        raise Refused(f"the string {text!r} is not a date: the engine raises") from error
+
+
+def _require_calendar(text: str) -> None:
+    """Raises `Refused` for a date or timestamp of which engines know the day and Python's `date` does not."""
+    if re.match(r"\s*(0000-|[+-]?\d{5,}-|-\d|[+-]?inf)|.*\(BC\)", text, re.IGNORECASE):
+        raise Refused(f"the string {text!r} is outside the years 1 to 9999: zskip plans with no such date")
+
+
+def _fit_boolean(constant: pa.Scalar, dialect: str) -> Fit:
+    if dialect == "duckdb" and t.is_integer(constant.type) and constant.as_py() in (0, 1):
+        return Fit(pa.scalar(bool(constant.as_py())), True)
+    raise Refused(f"a boolean compared with {constant.type}")
+
+
+def _is_number(type: pa.DataType) -> bool:
+    return bool(t.is_integer(type) or t.is_decimal(type) or t.is_floating(type))
+
+
+def _fit_float(constant: pa.Scalar, type: pa.DataType, dialect: str) -> Fit:
+    source = constant.type
+    if not _is_number(source):
+        raise Refused(f"a constant of type {source} compared with {type}")
+    value = constant.as_py()
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    if type.bit_width == 64:
+        return Fit(pa.scalar(number, type), True)
+    if type.bit_width == 32 and dialect == "duckdb" and not t.is_floating(source):
+        # DuckDB compares FLOAT with an exact number as FLOAT.
+        number = _as_float32(number)
+    if math.isnan(number):
+        return Fit(pa.scalar(number, type), True)
+    nearest = _as_float32(number) if type.bit_width == 32 else _as_float16(number)
+    floor = _next_below(nearest, type) if nearest > number else nearest
+    return Fit(pa.scalar(floor, type), floor == number)
+
+
+def _as_float32(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _as_float16(number: float) -> float:
+    try:
+        return float(struct.unpack("<e", struct.pack("<e", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def _next_below(number: float, type: pa.DataType) -> float:
+    """The next smaller value of a 16- or 32-bit float type."""
+    code, bits, infinity = ("e", "H", 0x7C00) if type.bit_width == 16 else ("f", "I", 0x7F800000)
+    pattern = struct.unpack(f"<{bits}", struct.pack(f"<{code}", number))[0]
+    sign = 1 << (type.bit_width - 1)
+    if number == math.inf:
+        pattern = infinity - 1
+    elif pattern & sign:
+        pattern += 1
+    elif pattern == 0:
+        pattern = sign | 1
+    else:
+        pattern -= 1
+    return float(struct.unpack(f"<{code}", struct.pack(f"<{bits}", pattern))[0])
+
+
+def _fit_number(constant: pa.Scalar, type: pa.DataType) -> Fit:
+    source = constant.type
+    if t.is_boolean(source):
+        raise Refused(f"a boolean compared with {type}")
+    if not _is_number(source):
+        raise Refused(f"a constant of type {source} compared with {type}")
+    if t.is_integer(source) and t.is_integer(type):
+        whole, (least, greatest) = constant.as_py(), integer_limits(type)
+        if least <= whole <= greatest:
+            return Fit(pa.scalar(whole, type), True)
+    scale = type.scale if t.is_decimal(type) else 0
+    both = t.is_decimal(type) and t.is_decimal128(source)
+    if both and _digits_together(type, source) > 38:
+        raise Refused("decimals of more than 38 digits together, which the engine rounds", Cause.ENGINE_ROUNDS)
+    low, high = integer_limits(type) if t.is_integer(type) else (1 - 10**type.precision, 10**type.precision - 1)
+    if t.is_floating(source):
+        value = constant.as_py()
+        if math.isnan(value) or value == math.inf:
+            return Fit(_number_scalar(high, type), False)
+        if value < float(low) / 10**scale:
+            return Fit(None, False)
+        if value > float(high) / 10**scale:
+            return Fit(_number_scalar(high, type), False)
+        unscaled, exact = _double_floor(value, scale)
+    else:
+        quotient = Fraction(constant.as_py()) * 10**scale
+        unscaled, exact = math.floor(quotient), quotient.denominator == 1
+    if unscaled < low:
+        return Fit(None, False)
+    if unscaled > high:
+        return Fit(_number_scalar(high, type), False)
+    return Fit(_number_scalar(unscaled, type), exact)
+
+
+def _digits_together(left: pa.DataType, right: pa.DataType) -> int:
+    """The digits of the decimal type that holds both."""
+    return int(max(left.precision - left.scale, right.precision - right.scale) + max(left.scale, right.scale))
+
+
+def _double_floor(value: float, scale: int) -> tuple[int, bool]:
+    """The greatest unscaled decimal whose double is <= value: the engine compares as doubles."""
+    if abs(value) * 10**scale >= _EXACT_DOUBLE or scale > 22:
+        raise Refused("a double beyond 2^53 compared with an exact number: the engine rounds", Cause.ENGINE_ROUNDS)
+    start = math.floor(Fraction(value) * 10**scale)
+    best = max(k for k in (start - 1, start, start + 1) if k / 10**scale <= value)
+    return best, best / 10**scale == value
+
+
+def _number_scalar(unscaled: int, type: pa.DataType) -> pa.Scalar:
+    if t.is_integer(type):
+        return pa.scalar(unscaled, type)
+    return pa.scalar(Decimal(unscaled).scaleb(-type.scale, _WIDE), type)
+
+
+_WIDE = Context(prec=80)
+
+
+def epoch_nanoseconds(constant: pa.Scalar) -> int:
+    """Nanoseconds since the epoch: of a date or timestamp without a zone as if it were in UTC."""
+    if t.is_date(constant.type):
+        days = constant.value if constant.type == pa.date32() else constant.value // 86_400_000
+        return int(days) * _DAY_NANOSECONDS
+    return int(constant.value) * UNIT_NANOSECONDS[constant.type.unit]
+
+
+def _fit_datetime(constant: pa.Scalar, type: pa.DataType, zone: str) -> Fit:
+    source = constant.type
+    if not (t.is_date(source) or t.is_timestamp(source)):
+        raise Refused(f"a constant of type {source} compared with {type}")
+    if t.is_timestamp(source) and source.unit == "ns" and (t.is_date(type) or type.unit != "ns"):
+        raise Refused(f"the engine casts {type} to nanoseconds, and raises outside the years 1677 to 2262")
+    from_zone, to_zone = t.is_timestamp(source) and source.tz is not None, t.is_timestamp(type) and type.tz is not None
+    moment = epoch_nanoseconds(constant)
+    if to_zone and not from_zone and type.unit == "ns":
+        raise Refused(f"{source} compared with nanoseconds with a zone: engines differ on the zone of the constant")
+    if from_zone != to_zone:
+        if from_zone:
+            if not has_fixed_offset(zone):
+                raise Refused(
+                    f"a timestamp with a zone compared with one without: clocks change in {zone}", Cause.CLOCKS_CHANGE
+                )
+            moment += offset_nanoseconds(zone)
+        else:
+            naive = datetime(1970, 1, 1) + timedelta(microseconds=moment // 1000)
+            moment = round((_to_utc(naive, None, zone) - naive) / timedelta(microseconds=1)) * 1000 + moment
+    unit = _DAY_NANOSECONDS if t.is_date(type) else UNIT_NANOSECONDS[type.unit]
+    floor, rest = divmod(moment, unit)
+    low, high = integer_limits(pa.int32() if type == pa.date32() else pa.int64())
+    if type == pa.date64():
+        floor *= 86_400_000
+    if not low <= floor <= high:
+        raise Refused(f"a date or time that {type} cannot hold: the engine raises")
+    raw = pa.scalar(floor, pa.int32() if type == pa.date32() else pa.int64())
+    return Fit(raw.cast(type), rest == 0)
+
+
+def has_fixed_offset(zone: str) -> bool:
+    """Whether a zone's offset from UTC never changes. False for unknown ones.
+
+    >>> has_fixed_offset("UTC"), has_fixed_offset("Europe/Berlin")
+    (True, False)
+    """
+    return zone.startswith("Etc/") or zone in ("UTC", "GMT", "Z")
+
+
+def offset_nanoseconds(zone: str) -> int:
+    """The offset from UTC of a zone for which `has_fixed_offset` holds, in nanoseconds."""
+    offset = datetime(2000, 1, 1, tzinfo=UTC).astimezone(ZoneInfo(zone)).utcoffset()
+    return 0 if offset is None else round(offset / timedelta(microseconds=1)) * 1000

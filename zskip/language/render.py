@@ -1,0 +1,124 @@
+"""Render a bound tree as SQL of a dialect, if that is exact."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from zskip.core import types as t
+from zskip.core.schema import split_path
+from zskip.language.sql_literals import literal, quoted
+from zskip.language.tree import (
+    And,
+    Choose,
+    Compare,
+    Computable,
+    In,
+    Is,
+    IsNull,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Reference,
+    Scalar,
+)
+
+__all__ = ["constant_sql", "render", "type_name"]
+
+_QUOTES = {"duckdb": '"', "spark": "`"}
+
+
+class _NotExact(Exception):
+    """The dialect cannot express a part exactly. `render` then returns None."""
+
+
+def render(node: Node, dialect: str) -> str | None:
+    """SQL of "duckdb" or "spark" with the tree's outcome for every row; None if the dialect cannot express it exactly.
+
+    >>> render(Compare("<", Reference("a", pa.int32()), Literal(pa.scalar(5, pa.int32()))), "spark")
+    '`a` < CAST(5 AS INT)'
+    """
+    if dialect not in _QUOTES:
+        return None
+    try:
+        return _node(node, dialect)
+    except _NotExact:
+        return None
+
+
+def _node(node: Node, dialect: str) -> str:
+    match node:
+        case Compare(op, left, right):
+            return f"{_scalar(left, dialect)} {op} {_scalar(right, dialect)}"
+        case In(term, values, or_null):
+            return _in(term, values, or_null, dialect)
+        case IsNull(term):
+            return f"{_scalar(term, dialect)} IS NULL"
+        case And(parts) | Or(parts):
+            operator = "AND" if isinstance(node, And) else "OR"
+            if not parts:
+                return "TRUE" if operator == "AND" else "FALSE"
+            return f" {operator} ".join(f"({_node(part, dialect)})" for part in parts)
+        case Not(part):
+            return f"NOT ({_node(part, dialect)})"
+        case Is(part, outcome):
+            return f"({_node(part, dialect)}) IS {'NULL' if outcome is None else str(outcome).upper()}"
+        case Choose(condition, then, otherwise):
+            branches = (_node(each, dialect) for each in (condition, then, otherwise))
+            return "CASE WHEN {} THEN {} ELSE {} END".format(*branches)
+        case Computable(part):
+            return _node(part, dialect)
+    raise _NotExact
+
+
+def _in(term: Scalar, values: pa.Array, or_null: bool, dialect: str) -> str:
+    if isinstance(term, Literal) and not term.value.is_valid:
+        return "CAST(NULL AS BOOLEAN)"
+    subject = _scalar(term, dialect)
+    listed = [_scalar(Literal(value), dialect) for value in values]
+    if or_null:
+        listed.append("NULL")
+    if not listed:
+        return f"CASE WHEN {subject} IS NULL THEN CAST(NULL AS BOOLEAN) ELSE FALSE END"
+    return f"{subject} IN ({', '.join(listed)})"
+
+
+def _scalar(scalar: Scalar, dialect: str) -> str:
+    match scalar:
+        case Reference(path, _):
+            mark = _QUOTES[dialect]
+            return ".".join(mark + part.replace(mark, mark * 2) + mark for part in split_path(path))
+        case Literal(value) if (text := constant_sql(value, dialect)) is not None:
+            return text
+    raise _NotExact
+
+
+def type_name(type: pa.DataType, dialect: str) -> str:
+    """The name of a type in a dialect; Arrow's own name if the dialect's is not known.
+
+    >>> type_name(pa.int32(), "duckdb"), type_name(pa.int32(), "spark"), type_name(pa.decimal128(9, 2), "spark")
+    ('INTEGER', 'INT', 'DECIMAL(9, 2)')
+    """
+    named = {"duckdb": t.of(type).duckdb, "spark": t.of(type).spark}.get(dialect)
+    return (named(type) if named else None) or str(type)
+
+
+def constant_sql(value: pa.Scalar, dialect: str) -> str | None:
+    """SQL for a value as a constant of its type; None for a NULL, and if the dialect cannot express it exactly.
+
+    >>> constant_sql(pa.scalar(5, pa.int8()), "duckdb"), constant_sql(pa.scalar(2**60, pa.timestamp("ns")), "duckdb")
+    ('CAST(5 AS TINYINT)', None)
+    """
+    type, entry = value.type, t.of(value.type)
+    if not value.is_valid or dialect not in entry.dialects:
+        return None
+    if entry.plain is not None and entry.plain(type):
+        try:
+            return literal(value, dialect)
+        except OverflowError:  # Python has no dates after the year 9999
+            return None
+    name = {"duckdb": entry.duckdb, "spark": entry.spark}[dialect](type)
+    if name is None or entry.spelled is None or (t.is_decimal(type) and type.precision > 38):
+        return None
+    text = entry.spelled(value.as_py())
+    return f"CAST({text if t.is_integer(type) else quoted(text, dialect)} AS {name})"

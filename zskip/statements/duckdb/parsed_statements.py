@@ -1,0 +1,120 @@
+"""The statements of a text, as DuckDB parses them, and the zskip tables in each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from cachetools import LRUCache, cached
+
+from zskip.errors import SqlSyntaxError
+from zskip.statements.duckdb.catalog import Catalog
+from zskip.statements.duckdb.table_places import Place, Places, Word, table_places, tokens
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from zskip.tablelog import Index
+
+__all__ = ["Parsed", "Statement", "parse_tables", "statements"]
+
+_CLOCKS = frozenset(
+    {
+        *("now", "today", "age", "current_date", "current_time", "current_timestamp", "current_localtime"),
+        *("current_localtimestamp", "get_current_time", "get_current_timestamp", "localtime", "localtimestamp"),
+        *("transaction_timestamp", "statement_timestamp", "clock_timestamp"),
+    }
+)
+
+
+class Statement(NamedTuple):
+    """One statement of a text, as DuckDB parses it. ``kind``: DuckDB's name of its type, such as ``SELECT``."""
+
+    query: str
+    kind: str
+    named_parameters: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One statement, its words, and the zskip tables in it. ``settled``: it has the same meaning whenever it runs."""
+
+    statement: Statement
+    words: Sequence[Word]
+    found: Sequence[tuple[Place, Index]]
+    settled: bool
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The tables' schemas by their names in the text."""
+        return {place.name: index.snapshot.schema.arrow for place, index in self.found}
+
+
+@cached(LRUCache(64), key=lambda con, text: text, lock=Lock())
+def statements(con: duckdb.DuckDBPyConnection, text: str) -> tuple[Statement, ...]:
+    """The statements of a text. Raises `SqlSyntaxError`."""
+    import duckdb
+
+    try:
+        found = con.extract_statements(text)
+    except duckdb.ParserException as error:
+        message, _, excerpt = str(error).partition("\n\nLINE ")
+        raise SqlSyntaxError(f"The statement does not parse: {message}.", text, _span(text, excerpt)) from error
+    if not found:
+        raise SqlSyntaxError("There is no statement.", text)
+    return tuple(Statement(one.query, one.type.name, frozenset(one.named_parameters)) for one in found)
+
+
+def _span(text: str, excerpt: str) -> tuple[int, int] | None:
+    """The word that DuckDB's excerpt, ``2: … word …`` and a caret below it, points at."""
+    line, _, caret = excerpt.partition("\n")
+    number, _, shown = line.partition(": ")
+    if not number.isdigit() or "^" not in caret:
+        return None
+    at = caret.index("^") - len("LINE ") - len(number) - 2
+    lines = text.splitlines(keepends=True)
+    written = lines[int(number) - 1] if int(number) <= len(lines) else ""
+    # DuckDB shortens a long line, so the excerpt is only a part of it.
+    start = written.find(shown.removeprefix("...").removesuffix("..."))
+    if start < 0 or at < 0:
+        return None
+    begin = sum(map(len, lines[: int(number) - 1])) + start + at - 3 * shown.startswith("...")
+    word = re.match(r"\w+|\S?", text[begin:])
+    return begin, begin + max(1, len(word[0]) if word else 1)
+
+
+def parse_tables(statement: Statement, catalog: Catalog) -> Parsed:
+    """Find the zskip tables of a statement."""
+    words = tokens(statement.query)
+    places = table_places(words)
+    found = [(place, index) for place in places.tables if (index := catalog.index_of(place)) is not None]
+    return Parsed(statement, words, found, not found or _is_settled(statement, words, places, len(found)))
+
+
+def _is_settled(statement: Statement, words: Sequence[Word], places: Places, tables: int) -> bool:
+    """Whether a statement reads only zskip tables, constants and DuckDB's own functions, and no clock.
+
+    ``tables``: the number of zskip tables in it.
+    """
+    if statement.kind != "SELECT":
+        return False
+    if any(word.text.lower() in _CLOCKS for word in words if word.kind != "string_const"):
+        return False
+    return len(places.tables) == tables and places.functions <= _own_functions()
+
+
+@lru_cache(maxsize=1)
+def _own_functions() -> frozenset[str]:
+    """DuckDB's own functions, and its keywords, which may precede a parenthesis too."""
+    import duckdb
+
+    with duckdb.connect() as con:
+        rows = con.execute(
+            "SELECT function_name FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()"
+        ).fetchall()
+    return frozenset(name for (name,) in rows) - _CLOCKS

@@ -1,0 +1,209 @@
+"""The files of each table that a statement must read, after all rules of `zskip.statements`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from zskip.plan import Survivors, kept_survivors
+from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
+from zskip.statements.conditions import conditions_of
+from zskip.statements.duckdb.named_columns import names_its_columns
+from zskip.statements.duckdb.session import in_transaction, reads_bytes_as_text, session_of
+from zskip.statements.duckdb.stubs import Stub, engine_plan, file_columns, make_stubs, printed_columns
+from zskip.statements.duckdb.survivor_reads import default_alias
+from zskip.statements.duckdb.table_places import Place, Word, edited
+from zskip.statements.duckdb.table_queries import TableQueries
+from zskip.statements.first_rows import FirstRows, first_rows, holding_first_rows
+from zskip.statements.joins import JoinKeys, join_keys
+from zskip.statements.key_pruning import JoinedTable, prune_by_keys
+from zskip.statements.plan_tree import Scan
+from zskip.tablelog import listed
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from zskip.core.schema import Schema
+    from zskip.language import Predicate
+    from zskip.tablelog import Index
+
+__all__ = ["PrunedTable", "pruned_tables"]
+
+# A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
+_FILE_POSITION = "file_index"
+# The fewest tables that can be joined in different orders.
+_MANY_JOINED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedTable:
+    """The files of one table that a statement must read.
+
+    ``index_rows``: rows from the index that replace files · ``reasons``: what each rule skipped · ``types_read``: the
+    types of the columns that the rules read · ``ordered``: whether a rule depends on an order of rows · ``only_named``:
+    the statement needs only the columns that its text names.
+    """
+
+    survivors: Survivors
+    index_rows: IndexRows | None
+    reasons: tuple[str, ...]
+    types_read: tuple[pa.DataType, ...] = ()
+    ordered: bool = False
+    only_named: bool = False
+
+    @property
+    def gains(self) -> bool:
+        """Whether any file is skipped."""
+        return self.index_rows is not None or len(self.survivors) < self.survivors.total_files
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The inputs of the rules of `zskip.statements`, from DuckDB's plan of a statement over stubs.
+
+    ``only_named``: the stubs had only the columns that the text names.
+    """
+
+    scans: Sequence[Scan] = ()
+    joins: Sequence[JoinKeys] = ()
+    first: Sequence[FirstRows] = ()
+    aggregates: Sequence[Aggregates] = ()
+    only_named: bool = False
+
+
+def pruned_tables(
+    text: str,
+    words: Sequence[Word],
+    found: Sequence[tuple[Place, Index]],
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    freshness: str,
+    prune: bool,
+    settled: bool,
+) -> list[PrunedTable]:
+    """The tables of a statement in textual order. Without ``prune``, no files are skipped.
+
+    ``settled``: the statement reads only these tables, and calls only DuckDB's own functions.
+    """
+    rules = _rules(text, words, found, con, params, settled) if prune else _Rules()
+    tables, complete, types = [], [], []
+    for number, (place, index) in enumerate(found):
+        scans = [scan for scan in rules.scans if scan.place == number]
+        conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
+        survivors = kept_survivors(index, conditions.predicate, changes=listed(index) if freshness == "list" else None)
+        table = JoinedTable(text[place.start : place.end], survivors)
+        if conditions.predicate is not None:
+            skipped = survivors.total_files - len(survivors)
+            table.reasons.append(f"conditions {conditions.predicate}: {skipped:,} files skipped")
+        tables.append(table)
+        complete.append(conditions.complete)
+        types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
+    queries = TableQueries(con)
+    prune_by_keys(tables, rules.joins, queries.keys)
+    if len(tables) >= _MANY_JOINED:
+        # The rules for rows depend on the predicate, which a table that is read as a whole no longer has.
+        with_row_rules = {one.place for one in rules.first} | {one.place for one in rules.aggregates}
+        tables = [
+            table if number in with_row_rules else table.whole_where_little_is_saved()
+            for number, table in enumerate(tables)
+        ]
+    return [
+        _after_row_rules(table, rules, number, complete[number], queries, types[number])
+        for number, table in enumerate(tables)
+    ]
+
+
+def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
+    """The types of the columns that the rules read in a table; null for an unknown column."""
+    names = {join.column for join in rules.joins if join.place == place}
+    names |= {join.key for join in rules.joins if join.source == place}
+    names |= {one.column for one in rules.first if one.place == place and one.column is not None}
+    for one in rules.aggregates:
+        if one.place == place:
+            names |= one.ordered | one.counted | (one.groups or frozenset())
+    paths = predicate.columns if predicate is not None else ()
+    columns = [schema.find([name], case_sensitive=True) for name in sorted(names)]
+    others = (pa.null() if column is None else column.type for column in columns)
+    return (*(schema.columns[path].type for path in paths), *others)
+
+
+def _rules(
+    text: str,
+    words: Sequence[Word],
+    found: Sequence[tuple[Place, Index]],
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    settled: bool,
+) -> _Rules:
+    """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
+    if any(word.text.lower() == _FILE_POSITION for word in words):
+        return _Rules()
+    # Raises an error for unread rows, which the next query would discard. Statements that are not settled always run in
+    # a transaction.
+    transaction = in_transaction(con) or not settled
+    if any(reads_bytes_as_text(con, index.snapshot.schema) for index in {index for _, index in found}):
+        return _Rules()
+    schemas = tuple(index.snapshot.schema.arrow for _, index in found)
+    for only_named in (True, False) if settled and names_its_columns(text) else (False,):
+        stubs = make_stubs(schemas, text, only_named=only_named)
+        edits = [
+            (place.start, place.end, _stub_sql(place, stub)) for (place, _), stub in zip(found, stubs, strict=True)
+        ]
+        edits += file_columns(words, schemas)
+        root = engine_plan(con, edited(text, edits)[_explained_start(words) :], stubs, params, transaction)
+        if root is not None:
+            break
+    else:
+        return _Rules()
+    columns = printed_columns(root, stubs, text)
+    scans = root.scans(columns)
+    if scans is None:
+        return _Rules()
+    return _Rules(scans, join_keys(root, columns), first_rows(root, columns), aggregates(root, columns), only_named)
+
+
+def _after_row_rules(
+    table: JoinedTable,
+    rules: _Rules,
+    place: int,
+    complete: bool,
+    queries: TableQueries,
+    types: tuple[pa.DataType, ...],
+) -> PrunedTable:
+    """One table after the rules for first rows and aggregates. ``complete``: as in `Conditions`."""
+    survivors, reasons = table.survivors, table.reasons
+    ordered = any(one.place == place and one.column is not None for one in rules.first)
+    # Both rules need rows that the statement certainly selects; an incomplete predicate may match others.
+    if complete:
+        for first in rules.first:
+            if first.place == place:
+                before = len(survivors)
+                survivors = holding_first_rows(survivors, first, queries.worst_of_first)
+                reasons.append(f"{first}: {before - len(survivors):,} files skipped")
+        for aggregate in rules.aggregates:
+            from_index = rows_of_index(survivors, aggregate) if aggregate.place == place else None
+            if from_index is not None:
+                reasons.append(f"count, min and max: {from_index.files:,} files answered by the index")
+                return PrunedTable(from_index.rest, from_index, tuple(reasons), types, ordered, rules.only_named)
+    return PrunedTable(survivors, None, tuple(reasons), types, ordered, rules.only_named)
+
+
+def _stub_sql(place: Place, stub: Stub) -> str:
+    """The text that replaces a table by its stub."""
+    sql = stub.sql if place.aliased else f"{stub.sql} AS {default_alias(place)}"
+    return f"SELECT * FROM {sql}" if place.bare else sql
+
+
+def _explained_start(words: Sequence[Word]) -> int:
+    """The offset of the statement that EXPLAIN explains; 0 for any other statement."""
+    if words[0].text.upper() != "EXPLAIN":
+        return 0
+    at = 1
+    if words[at].text.upper() == "ANALYZE":
+        at += 1
+    if words[at].text == "(" and words[at + 1].text.upper() not in ("SELECT", "FROM", "WITH", "VALUES", "("):
+        at = next(number for number, word in enumerate(words) if word.text == ")") + 1
+    return words[at].start

@@ -1,0 +1,154 @@
+"""The guard of a lazy relation: an expression that raises if a setting has changed since the statement was planned.
+
+DuckDB binds the text of a lazy relation each time the relation is read, but its files were chosen under the settings at
+planning time. So the text compares the settings itself: the guard is the value of an option of the read.
+
+| part of the statement                                           | settings that can change the rows it needs |
+| --------------------------------------------------------------- | ------------------------------------------ |
+| comparisons, + - * of numbers, dates, times without a zone      | none                                       |
+| strings, as constants or in columns that pruning reads; CASE    | the collation, implicit casts              |
+| a division                                                      | those of divisions                         |
+| columns of times with a zone that pruning reads                 | the time zone, the calendar                |
+| ORDER BY … LIMIT that skips files                               | the default orders                         |
+| any other call, cast, operator, keyword or type                 | all                                        |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from zskip.core import types as t
+from zskip.engines.duckdb.native_scan import literal
+from zskip.statements.duckdb.table_places import Place, Word
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["OutdatedGuard", "detecting_outdated_guard", "guard", "settings_read"]
+
+_STRING_SETTINGS = ("default_collation", "old_implicit_casting")
+_ZONE_SETTINGS = ("TimeZone", "Calendar")
+_ORDER_SETTINGS = ("default_order", "default_null_order")
+_DIVISION_SETTINGS = ("integer_division", "ieee_floating_point_ops", "error_on_division_by_zero")
+_ALL_SETTINGS = (
+    *(*_ZONE_SETTINGS, *_STRING_SETTINGS, *_ORDER_SETTINGS, *_DIVISION_SETTINGS, "regex_match_operator_semantics"),
+    *("scalar_subquery_error_on_multiple_rows", "binary_as_string", "dialect_compatibility_mode"),
+)
+# DuckDB prints the default order as ASCENDING until it is set, and as ASC afterwards.
+_COMPARED_PART = {"default_order": "[:3]"}
+# Keywords, functions and operators to which no setting matters, except through the types of columns.
+_KEYWORDS = frozenset(
+    """
+    ALL AND ANTI AS ASC BETWEEN BY CROSS DAY DESC DISTINCT EXCEPT EXISTS EXTRACT FALSE FIRST FROM FULL GROUP HAVING IN
+    INNER INTERSECT INTERVAL IS JOIN LAST LEFT LIMIT MONTH NATURAL NOT NULL NULLS OFFSET ON OR ORDER OUTER RIGHT SELECT
+    SEMI SUBSTRING TIMESTAMP TRUE UNION USING WHERE WITH YEAR
+    """.split()  # noqa: SIM905  # a list takes a line for each word
+)
+_FUNCTIONS = frozenset({"avg", "count", "max", "min", "sum"})
+_OPERATORS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">=", "(", ")", ",", ".", "?", "$", ";", "+", "-", "*"})
+_SETTINGS_OF = {
+    **dict.fromkeys(("LIKE", "CASE", "WHEN", "THEN", "ELSE", "END"), _STRING_SETTINGS),
+    **dict.fromkeys(("/", "//", "%"), _DIVISION_SETTINGS),
+}
+_TYPES_OF_CONSTANTS = frozenset({"DATE", "TIMESTAMP", "INTERVAL"})
+
+
+def settings_read(
+    words: Sequence[Word],
+    places: Collection[Place],
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    types: Iterable[pa.DataType],
+    ordered: bool,
+) -> tuple[str, ...]:
+    """The settings that can change which rows a statement needs; possibly more.
+
+    ``types``: the types of the columns that pruning reads · ``ordered``: pruning depends on an order of rows.
+    """
+    values = params.values() if isinstance(params, Mapping) else params or ()
+    settings = set(_ORDER_SETTINGS) if ordered else set()
+    settings.update(*map(_of_type, types), *map(_of_value, values), _of_words(words, places))
+    return tuple(name for name in _ALL_SETTINGS if name in settings)
+
+
+def _of_words(words: Sequence[Word], places: Collection[Place]) -> Collection[str]:
+    settings: set[str] = set()
+    for before, word, after in zip((None, *words), words, (*words[1:], None), strict=False):
+        text, last = word.text.upper(), "" if before is None else before.text.upper()
+        if word.kind == "numeric_const" or any(place.start <= word.start < place.end for place in places):
+            continue
+        if word.kind == "string_const":
+            if before is not None and before.kind == "identifier" and last not in _TYPES_OF_CONSTANTS:
+                return _ALL_SETTINGS
+            if last not in _TYPES_OF_CONSTANTS:
+                settings.update(_STRING_SETTINGS)
+        elif word.kind == "identifier":
+            if after is not None and after.text == "(" and word.text.lower() not in _FUNCTIONS:
+                return _ALL_SETTINGS
+        elif text in _SETTINGS_OF:
+            settings.update(_SETTINGS_OF[text])
+        elif text not in (_KEYWORDS if word.kind == "keyword" else _OPERATORS):
+            return _ALL_SETTINGS
+    return settings
+
+
+def _of_type(type: pa.DataType) -> Collection[str]:
+    type = t.logical_type(type)
+    if t.is_timestamp(type):
+        return () if type.tz is None else _ZONE_SETTINGS
+    if t.is_integer(type) or t.is_floating(type) or t.is_decimal(type) or t.is_boolean(type) or t.is_date(type):
+        return ()
+    return _STRING_SETTINGS if t.is_string(type) else _ALL_SETTINGS
+
+
+def _of_value(value: Any) -> Collection[str]:
+    if isinstance(value, str):
+        return _STRING_SETTINGS
+    if value is None or isinstance(value, bool | int | float | Decimal):
+        return ()
+    naive = isinstance(value, date) and not (isinstance(value, datetime) and value.tzinfo is not None)
+    return () if naive else _ALL_SETTINGS
+
+
+_MESSAGE_START = "zskip.sql planned this relation under"
+# Each connection's settings, read once and kept until a guard raises.
+_CACHED_SETTINGS: WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, str]] = WeakKeyDictionary()
+
+
+class OutdatedGuard(Exception):
+    """A guard was made of cached settings, and the connection's settings have changed since."""
+
+
+def guard(names: Sequence[str], con: duckdb.DuckDBPyConnection) -> str:
+    """A SQL expression that is FALSE while the connection has its cached values of these settings, and else raises."""
+    current = {
+        name: f"CAST(current_setting({literal(name)}) AS VARCHAR){_COMPARED_PART.get(name, '')}" for name in names
+    }
+    cached = _CACHED_SETTINGS.setdefault(con, {})
+    if not cached.keys() >= current.keys():
+        (values,) = con.sql(f"SELECT {', '.join(current.values())}").fetchall()
+        cached.update(zip(current, values, strict=True))
+    unchanged = " AND ".join(f"{expression} = {literal(cached[name])}" for name, expression in current.items())
+    planned = ", ".join(f"{name} = {literal(cached[name])}" for name in names)
+    message = f"{_MESSAGE_START} {planned}. Make the relation again after a SET."
+    return f"CASE WHEN {unchanged} THEN false ELSE error({literal(message)}) END"
+
+
+@contextmanager
+def detecting_outdated_guard(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Raise `OutdatedGuard` for the error of a guard, and drop the connection's cached settings."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.InvalidInputException as error:
+        if _MESSAGE_START not in str(error):
+            raise
+        _CACHED_SETTINGS.pop(con, None)
+        raise OutdatedGuard(str(error)) from error

@@ -1,0 +1,374 @@
+"""Whole SQL statements over zskip tables: each table in FROM is replaced by a native read of its survivors.
+
+DuckDB's own planner decides which conditions apply to which scan: DuckDB explains the statement over empty stubs
+(`stubs`), and the conditions at a stub's scan prune its table (`zskip.statements`). The rest of the text is unchanged.
+
+| a statement                                                      | runs                                            |
+| ---------------------------------------------------------------- | ----------------------------------------------- |
+| reads only zskip tables, and no clock                            | when its relation is read                       |
+| reads a clock, a macro, or a table or view of the connection     | at once, in the transaction in which it is read |
+| is no query, or has no zskip table in it                         | as DuckDB runs it                               |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zskip.binder.sql_text import require_parameters
+from zskip.engines.duckdb.native_scan import UNGUARDED
+from zskip.engines.duckdb.relation import opened
+from zskip.engines.missing_files import naming_bad_files
+from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
+from zskip.language.sql_literals import identifier
+from zskip.plan import Plan, find_survivors
+from zskip.statements.duckdb.catalog import Catalog, open_index
+from zskip.statements.duckdb.error_places import pointing_at
+from zskip.statements.duckdb.index_rows import with_index_rows
+from zskip.statements.duckdb.named_columns import named_columns
+from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
+from zskip.statements.duckdb.pruned_tables import PrunedTable, pruned_tables
+from zskip.statements.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
+from zskip.statements.duckdb.stubs import names_file_columns
+from zskip.statements.duckdb.survivor_reads import Values, default_alias, read_survivors
+from zskip.statements.duckdb.table_places import Place, Word, edited, has_pivot, tokens
+from zskip.statements.duckdb.written_names import named_as_written, naming_edits
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["Rewritten", "rewrite", "sql"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A statement that reads only the survivors.
+
+    ``plans``: the text of each table and its plan, in textual order · ``reasons``: what each rule skipped in each
+    table, in the same order · ``settled``: it has the same meaning whenever it runs · ``gains``: it skips some file.
+    """
+
+    sql: str
+    parameters: Mapping[str, Any] | Sequence[Any] | None
+    plans: tuple[tuple[str, Plan], ...]
+    reasons: tuple[tuple[str, ...], ...]
+    settled: bool
+    gains: bool
+
+
+def sql(
+    statement: str,
+    con: duckdb.DuckDBPyConnection | None = None,
+    *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    freshness: str = "list",
+) -> duckdb.DuckDBPyRelation:
+    """Run a statement that names zskip tables by their paths, and read only the files that it needs.
+
+    ``SELECT count(*) FROM 'lake/conn' c JOIN 'lake/dns' d USING (uid) WHERE c.src_ip = '10.47.1.100'``: each table is
+    pruned by the conditions that DuckDB itself applies to it, through joins, subqueries and CTEs; everything else is
+    DuckDB's. ``con``: the connection, or None for DuckDB's default one · ``params``: values for ``?``, ``$1`` (a
+    sequence) or ``$name`` (a mapping) · ``tables``: names for tables or paths, as in ``FROM conn`` ·
+    ``storage_options``: for paths that are URLs · ``freshness``: "list" detects changes in folders that zskip only
+    indexes, "trust" does not list them. The text may contain several statements: each runs before the next one,
+    ``params`` belong to the last one, and the result is that of the last one that returns rows.
+    A query returns a lazy relation over the current versions. A query that reads zskip tables together with a clock, a
+    macro, or tables of the connection runs at once, and so does any statement that is not a query.
+
+    Raises `SqlSyntaxError`, `UnsupportedSql` (for views, and for statements that change a zskip table),
+    `UnknownParameter`, `SchemaError`, and `TableNotFound` for a path without a table; DuckDB raises all other errors.
+    """
+    if not isinstance(statement, str):
+        raise InvalidOption(f"A statement is SQL text, not {statement!r}.")
+    require_parameters(params)
+    con = opened(con)
+    catalog = _catalog(con, tables, storage_options, freshness)
+    *first, last = statements(con, statement)
+    rows = None
+    for one in first:
+        relation = _run(one, con, None, catalog, freshness, statement, at_once=True)
+        rows = relation if _returns_rows(one, relation) else rows
+    relation = _run(last, con, params, catalog, freshness, statement)
+    return rows if rows is not None and not _returns_rows(last, relation) else relation
+
+
+def rewrite(
+    statement: str,
+    con: duckdb.DuckDBPyConnection,
+    *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    freshness: str = "list",
+    prune: bool = True,
+) -> Rewritten:
+    """The statement that `sql` runs for one statement, with its plans. Without ``prune``, it reads all files.
+
+    Makes remote tables readable on ``con``.
+    """
+    catalog = _catalog(con, tables, storage_options, freshness)
+    found = statements(con, statement)
+    if len(found) != 1:
+        raise UnsupportedSql(f"Expected one statement, got {len(found)}.", statement)
+    return _rewritten(parse_tables(found[0], catalog), con, params, freshness, prune)
+
+
+def _catalog(
+    con: duckdb.DuckDBPyConnection,
+    tables: Mapping[str, Any] | None,
+    storage_options: Mapping[str, Any] | None,
+    freshness: str,
+) -> Catalog:
+    if freshness not in ("list", "trust"):
+        raise InvalidOption(f'freshness= is "list" or "trust", not {freshness!r}.')
+    if tables is not None and not isinstance(tables, Mapping):
+        raise InvalidOption(
+            f'tables= is a mapping of names to tables or paths, as {{"conn": "lake/conn"}}, not {tables!r}.'
+        )
+    return Catalog(con, tables or {}, storage_options)
+
+
+# --- running ---
+
+
+def _run(
+    one: Statement,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    catalog: Catalog,
+    freshness: str,
+    text: str,
+    *,
+    at_once: bool = False,
+) -> duckdb.DuckDBPyRelation:
+    """The result of a statement. ``at_once``: run it now, even if it could be lazy."""
+    import duckdb
+
+    parsed = parse_tables(one, catalog)
+    try:
+        with _one_transaction(con) if not parsed.settled else _no_transaction():
+            try:
+                return _relation(parsed, con, params, freshness, text, at_once)
+            except OutdatedGuard:
+                return _relation(parsed, con, params, freshness, text, at_once)
+    except duckdb.CatalogException as error:
+        missing = _MISSING.search(str(error))
+        if missing is not None and (catalog.names(missing[1]) or "/" in missing[1]):
+            raise _misplaced(missing[1], text, catalog) from error
+        if missing is not None and open_index(missing[1], catalog.options) is not None:
+            name = missing[1]
+            raise duckdb.CatalogException(
+                f"There is no table with the name {name}, but a zskip table at the path {name}: FROM '{name}' reads it."
+            ) from None
+        raise
+
+
+def _relation(
+    parsed: Parsed,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    freshness: str,
+    text: str,
+    at_once: bool,
+) -> duckdb.DuckDBPyRelation:
+    """The result of a statement. Raises `OutdatedGuard` on the first run after a SET."""
+    rewritten = _worth_rewriting(parsed, con, params, freshness)
+    scans = [planned.scan for _, planned in rewritten.plans]
+    with pointing_at(text, rewritten.sql), naming_bad_files(*scans), detecting_outdated_guard(con):
+        relation = con.sql(rewritten.sql, params=rewritten.parameters)
+        if relation is None:
+            return relation
+        # DuckDB binds a relation again to get its names, which has no effects only for a query.
+        if parsed.statement.kind == "SELECT":
+            relation = named_as_written(relation, con, parsed.statement.query, params, parsed.schemas)
+        lazy = parsed.settled and not (at_once and parsed.statement.kind == "SELECT")
+        return relation if lazy else _kept(relation)
+
+
+def _returns_rows(one: Statement, relation: duckdb.DuckDBPyRelation | None) -> bool:
+    """Whether a statement's result has rows of its own, not only the number of changed rows or a success."""
+    if one.kind in ("SELECT", "CALL", "EXPLAIN"):
+        return True
+    if relation is None:
+        return False
+    return relation.columns not in (["Count"], ["Success"]) or any(
+        word.kind == "keyword" and word.text.upper() == "RETURNING" for word in tokens(one.query)
+    )
+
+
+def _kept(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The materialized rows of a relation, under the same names: DuckDB would number names that occur twice."""
+    kept = relation.materialize()
+    if kept.columns == relation.columns:
+        return kept
+    pairs = zip(kept.columns, relation.columns, strict=True)
+    return kept.project(", ".join(f"{identifier(numbered)} AS {identifier(name)}" for numbered, name in pairs))
+
+
+@contextmanager
+def _no_transaction() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _one_transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Run the block in the connection's open transaction or in a new one, for one clock and one state of all tables."""
+    import duckdb
+
+    first, second = (con.sql("SELECT txid_current()").fetchall() for _ in range(2))
+    if first == second:
+        yield
+        return
+    con.begin()
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.TransactionException):  # DuckDB has ended it: the error to raise is the first
+            con.rollback()
+        raise
+    con.commit()
+
+
+_MISSING = re.compile(r"Table with name (.+) does not exist!")
+
+
+def _misplaced(name: str, statement: str, catalog: Catalog) -> UnsupportedSql | TableNotFound:
+    """The error for a name that refers to a zskip table by its form, but that DuckDB cannot find."""
+    path = catalog.path_of(name)
+    if path is None or open_index(path, catalog.options) is not None:
+        start = statement.find(name)
+        return _unreadable(name, statement, None if start < 0 else (start, start + len(name)))
+    return TableNotFound(
+        f'There is no zskip table at "{path}", and DuckDB knows no table of that name. Make one with zskip.write or '
+        "zskip.index."
+    )
+
+
+def _unreadable(name: str, statement: str, span: tuple[int, int] | None) -> UnsupportedSql:
+    """The error for a zskip table outside the FROM of a query."""
+    return UnsupportedSql(
+        f"The zskip table \"{name}\" is read in FROM or JOIN of a query, as in FROM '{name}' or "
+        f"COPY (FROM '{name}') TO …, and cannot stand here. Table.append, Table.overwrite and Table.delete change it.",
+        statement,
+        span,
+    )
+
+
+# --- rewriting ---
+
+
+_GAINLESS: set[int] = set()
+_MOST_GAINLESS = 4096
+
+
+def _worth_rewriting(
+    parsed: Parsed, con: duckdb.DuckDBPyConnection, params: Sequence[Any] | Mapping[str, Any] | None, freshness: str
+) -> Rewritten:
+    """The rewritten statement. Without pruning if it skipped no file before, over the same versions of its tables.
+
+    Reading all files is correct even if settings or macros have changed since.
+    """
+    states = [(index.storage.identity, index.snapshot.commit_id) for _, index in parsed.found]
+    key = hash((parsed.statement.query, *states))
+    rewritten = _rewritten(parsed, con, params, freshness, prune=key not in _GAINLESS)
+    # The clock and the values of parameters change which files can be skipped.
+    if parsed.found and parsed.settled and params is None and not rewritten.gains:
+        if len(_GAINLESS) >= _MOST_GAINLESS:
+            _GAINLESS.clear()
+        _GAINLESS.add(key)
+    return rewritten
+
+
+def _rewritten(
+    parsed: Parsed,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    freshness: str,
+    prune: bool = True,
+) -> Rewritten:
+    one, words, found = parsed.statement, parsed.words, parsed.found
+    text = one.query
+    values = Values(params, takes=_takes_parameters(one))
+    values.require(one.named_parameters, text)
+    if not found:
+        return Rewritten(text, values.all, (), (), True, False)
+    _refuse_other_uses(words, [place for place, _ in found], text)
+    given = params if one.named_parameters else None
+    prune = prune and (one.kind == "SELECT" or not has_pivot(words))
+    tables = pruned_tables(text, words, found, con, given, freshness, prune, parsed.settled)
+    edits = naming_edits(words, con, text, params, parsed.schemas)
+    edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
+    plans, reasons, of_files = [], [], names_file_columns(words)
+    guards = _guards(parsed, con, params, tables)
+    for (place, index), table, guarding in zip(found, tables, guards, strict=True):
+        planned = Plan(table.survivors)
+        reasons.append(table.reasons)
+        read, scan = "", planned.scan
+        if of_files and table.index_rows is None and not len(table.survivors):
+            # A read of no file would lack the columns that DuckDB adds.
+            scan = find_survivors(index, None).narrowed(np.zeros(1, np.int64)).scan
+        if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
+            read = read_survivors(scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
+        if table.index_rows is not None:
+            schema = index.snapshot.schema.arrow
+            schema = named_columns(schema, text) if table.only_named else schema
+            read = with_index_rows(read, table.index_rows, schema, values)
+        if not place.aliased:
+            read = f"{read} AS {default_alias(place)}"
+        read = f"SELECT * FROM {read}" if place.bare else read
+        # The error of a later run shows one line of the text. On lines of their own, reads are not shown.
+        edits.append((place.start, place.end, f"\n{read}\n"))
+        plans.append((text[place.start : place.end], planned))
+    gains = any(table.gains for table in tables)
+    return Rewritten(edited(text, edits), values.all, tuple(plans), tuple(reasons), parsed.settled, gains)
+
+
+def _guards(
+    parsed: Parsed,
+    con: duckdb.DuckDBPyConnection,
+    params: Sequence[Any] | Mapping[str, Any] | None,
+    tables: Sequence[PrunedTable],
+) -> list[str]:
+    """The guard of each table's read. Only a statement that DuckDB binds again later needs any."""
+    guards = [UNGUARDED] * len(tables)
+    if not parsed.settled or not any(table.gains for table in tables):
+        return guards
+    types, ordered = (each for table in tables for each in table.types_read), any(table.ordered for table in tables)
+    names = settings_read(parsed.words, [place for place, _ in parsed.found], params, types, ordered)
+    if not names:
+        return guards
+    guarding = guard(names, con)
+    # DuckDB binds every table of a statement except those in a CTE that is never read, so one guard is enough without
+    # WITH.
+    if any(word.text.upper() == "WITH" for word in parsed.words):
+        return [guarding if table.gains else UNGUARDED for table in tables]
+    return [guarding, *guards[1:]]
+
+
+def _takes_parameters(one: Statement) -> bool:
+    """Whether DuckDB accepts parameters: not for the query that finds the values of a PIVOT, nor for PREPARE."""
+    return one.kind not in ("MULTI", "PREPARE")
+
+
+def _refuse_other_uses(words: Sequence[Word], places: Sequence[Place], text: str) -> None:
+    """Raise `UnsupportedSql` for a view or macro, in which DuckDB would store the current list of files, and for the
+    file of a COPY … FROM."""
+    verbs = [word.text.upper() for word in words[:12]]
+    if verbs[0] == "COPY" and verbs[1] != "(":
+        raise _unreadable(places[0].name, text, (places[0].start, places[0].end))
+    if verbs[0] == "EXPLAIN" and "CREATE" in verbs:
+        verbs = verbs[verbs.index("CREATE") :]
+    if verbs[0] == "CREATE" and {"VIEW", "MACRO", "FUNCTION"} & set(verbs[1:6]):
+        raise UnsupportedSql(
+            "A view or macro would go on reading the files that this table has now. Create a TABLE, or run the query "
+            "itself through zskip.sql each time.",
+            text,
+            (places[0].start, places[0].end),
+        )

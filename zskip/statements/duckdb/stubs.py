@@ -1,0 +1,288 @@
+"""Stubs: empty tables that replace zskip's tables while DuckDB plans a statement.
+
+A stub is an Arrow dataset without rows and without statistics, so DuckDB cannot fold a condition on it to a constant.
+Each occurrence of a table in the text has its own stub with columns ``zskip_<place>_<column>``. No other name looks
+like these, so a column in the plan identifies its scan. Conditions that DuckDB does not push into the scan are printed
+with the column names of the query instead. The stub therefore changes the case of some letters in these names, to a
+spelling that the statement does not use: ``tS`` in the plan can only be the table's column ``ts``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from zskip.engines.duckdb.duckdb_types import duckdb_type
+from zskip.language.sql_literals import identifier
+from zskip.statements.duckdb.named_columns import named_columns
+from zskip.statements.duckdb.table_places import Word
+from zskip.statements.plan_tree import Node, StubColumns, places_scanned_once, read_tree
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow.dataset as ds
+
+__all__ = ["Stub", "empty_rows", "engine_plan", "file_columns", "make_stubs", "names_file_columns", "printed_columns"]
+
+_LOG = logging.getLogger("zskip")
+# These use the names of columns as values, so other spellings might change the result.
+_READS_NAMES = re.compile(
+    r"\b(columns|typeof|alias|struct_keys|to_json|json_\w+|row_to_json|query|query_table)\b", re.I
+)
+# These can give the name of one column to another column, so a printed name does not identify a column.
+_MOVES_NAMES = re.compile(r"\b(replace|rename|pivot|unpivot|recursive)\b", re.I)
+# The columns of the result have the names of the left input.
+_SET_OPERATION = re.compile(r"\b(union|except|intersect)\b", re.I)
+_MOST_SPELLINGS = 30
+# The columns that DuckDB adds when it reads Parquet files, as expressions whose values its planner cannot predict.
+_FILE_COLUMNS = {
+    "filename": "nullif(CAST(uuid() AS VARCHAR), '')",
+    "file_row_number": "nullif(CAST(hash(uuid()) // 2 AS BIGINT), 0)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """``sql``: the subquery that replaces the table · ``name`` and ``rows``: the dataset that the subquery reads ·
+    ``columns``: the table's columns by the names that DuckDB's plan prints."""
+
+    sql: str
+    name: str
+    rows: ds.Dataset
+    columns: StubColumns
+
+
+def make_stubs(schemas: Sequence[pa.Schema], statement: str, *, only_named: bool = False) -> list[Stub]:
+    """The stubs of a statement's tables, one per schema. ``only_named``: only the `named_columns` of each table."""
+    reduced = (named_columns(schema, statement) if only_named else schema for schema in schemas)
+    # The cache key has the names of types: a schema cannot be hashed if one of its extension types cannot.
+    tables = (_Columns(tuple(schema.names), tuple(map(duckdb_type, schema.types))) for schema in reduced)
+    return _stubs(tuple(tables), statement)
+
+
+class _Columns(NamedTuple):
+    """The columns of a table, and DuckDB's names of their types."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def _stubs(tables: tuple[_Columns, ...], statement: str) -> list[Stub]:
+    import pyarrow.dataset as ds  # brings pandas along where that is installed
+
+    prefix = _unused_prefix(statement)
+    spellings = _Spellings(tables, statement)
+    stubs = []
+    for place, table in enumerate(tables):
+        name = f"{prefix}_{place}"
+        scanned = [f"{name}_{number}" for number in range(len(table.names))]
+        labels = [spellings.unused(column) for column in table.names]
+        selected = ", ".join(f"{column} AS {identifier(label)}" for column, label in zip(scanned, labels, strict=True))
+        printed = dict(zip(scanned, table.names, strict=True))
+        printed |= {label: column for label, column in zip(labels, table.names, strict=True) if label != column}
+        rows = ds.dataset(_empty(table.types).rename_columns(scanned))
+        stubs.append(Stub(f"(SELECT {selected} FROM {name})", name, rows, StubColumns(name, printed)))
+    return stubs
+
+
+def names_file_columns(words: Sequence[Word]) -> bool:
+    """Whether a statement may read a column that DuckDB adds to those of the files."""
+    return any(word.text.lower() in _FILE_COLUMNS for word in words)
+
+
+def file_columns(words: Sequence[Word], schemas: Sequence[pa.Schema]) -> list[tuple[int, int, str]]:
+    """The replacements, each ``(start, end, text)``, for columns that DuckDB adds to those of the files.
+
+    A stub cannot have these columns, since ``*`` must not return them. If a replacement is not valid SQL where it
+    stands, DuckDB cannot explain the statement, and nothing is pruned.
+    """
+    columns = {name.lower() for schema in schemas for name in schema.names}
+    edits = []
+    for number, word in enumerate(words):
+        name = word.text.lower()
+        before = words[number - 1].text.upper() if number else ""
+        if name in _FILE_COLUMNS and name not in columns and before != "AS":
+            qualified = number > 1 and before == "."
+            edits.append((words[number - 2].start if qualified else word.start, word.end, _FILE_COLUMNS[name]))
+    return edits
+
+
+def _unused_prefix(statement: str) -> str:
+    """A prefix for the names of stubs that does not occur in the statement.
+
+    >>> _unused_prefix("SELECT 1"), _unused_prefix("SELECT zskip_0_1")
+    ('zskip', 'zskipx')
+    """
+    prefix = "zskip"
+    while prefix in statement.lower():
+        prefix += "x"
+    return prefix
+
+
+def printed_columns(root: Node, stubs: Sequence[Stub], statement: str) -> list[StubColumns]:
+    """The columns of each stub by the printed names that identify them.
+
+    A condition above a set operation is printed with the column names of the left input, but applies to both inputs.
+    If both read the same scan, or the plan scans a stub twice, that name may mean a different column of the table.
+    Then only the names that the scan itself prints identify a column.
+    """
+    columns = [stub.columns for stub in stubs]
+    if not _SET_OPERATION.search(statement):
+        return columns
+    shared = any("CTE" in node.name for node in root.walk())
+    once = set() if shared else places_scanned_once(root)
+    return [
+        stub.columns if place in once else stub.columns._replace(printed=_scanned_columns(stub))
+        for place, stub in enumerate(stubs)
+    ]
+
+
+def _scanned_columns(stub: Stub) -> dict[str, str]:
+    """The table's columns by the names in the stub's scan."""
+    return {name: column for name, column in stub.columns.printed.items() if name in stub.rows.schema.names}
+
+
+class _Spellings:
+    """Spellings of column names, in upper and lower case, that neither the statement nor any table uses."""
+
+    def __init__(self, tables: Sequence[_Columns], statement: str) -> None:
+        # The names of types include the field names of structs.
+        self._text = " ".join([statement, *(type for table in tables for type in table.types)])
+        self._words = {*re.findall(r"\w+", self._text), *(name for table in tables for name in table.names)}
+        self._taken: set[str] = set()
+        self._keep_names = bool(_READS_NAMES.search(statement) or _MOVES_NAMES.search(statement))
+
+    def unused(self, name: str) -> str:
+        """An unused spelling of the name; the name itself if none was found or names must not change."""
+        letters = [at for at, letter in enumerate(name) if letter.isascii() and letter.isalpha()]
+        swaps = ((one, two) for one in letters for two in letters if two >= one and not self._keep_names)
+        spellings = (
+            "".join(letter.swapcase() if at in swapped else letter for at, letter in enumerate(name))
+            for swapped in islice(swaps, _MOST_SPELLINGS)
+        )
+        # Not in upper case throughout: the plan prints the type DATE in this way too.
+        mixed = (label for label in spellings if len(letters) <= 2 or not label.isupper())
+        label = next((label for label in mixed if self._is_unused(label)), name)
+        self._taken.add(label)
+        return label
+
+    def _is_unused(self, label: str) -> bool:
+        if label in self._words or label in self._taken:
+            return False
+        return label.isidentifier() or label not in self._text
+
+
+def empty_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows that DuckDB reads under the names and types of a schema's Parquet columns."""
+    return _empty(tuple(map(duckdb_type, schema.types))).rename_columns(schema.names)
+
+
+@lru_cache(maxsize=64)
+def _empty(types: tuple[str, ...]) -> pa.Table:
+    """A table without rows, in Arrow types that DuckDB reads as ``types``."""
+    import duckdb
+
+    typed = ", ".join(f"CAST(NULL AS {type}) AS c{number}" for number, type in enumerate(types))
+    with duckdb.connect() as con:
+        con.execute("SET arrow_lossless_conversion = true")
+        return con.sql(f"SELECT {typed} WHERE false").to_arrow_table()
+
+
+def engine_plan(
+    con: duckdb.DuckDBPyConnection,
+    statement: str,
+    stubs: Sequence[Stub],
+    params: Any = None,
+    in_transaction: bool = False,
+) -> Node | None:
+    """DuckDB's plan of one statement over stubs. None if DuckDB cannot explain the statement: nothing is pruned then,
+    and DuckDB raises the error when it runs the statement. ``in_transaction``: one is open, which must go on then."""
+    import duckdb
+
+    if not _is_readable():
+        return None
+    try:
+        return _explained(con, statement, {stub.name: stub.rows for stub in stubs}, params, in_transaction)
+    except duckdb.ResourceInUseException:
+        raise
+    except duckdb.Error:
+        return None
+
+
+def _explained(
+    con: duckdb.DuckDBPyConnection,
+    statement: str,
+    names: Mapping[str, ds.Dataset],
+    params: Any,
+    in_transaction: bool = False,
+) -> Node | None:
+    # DuckDB looks up a table that is not in its catalog among the variables of the calling function.
+    scope = {**names, "con": con, "text": f"EXPLAIN (FORMAT JSON) {statement}", "params": params}
+    described = _described(con, statement) if in_transaction else None
+    if described is not None:
+        # This only binds the query. An error of EXPLAIN would abort the transaction, an error of binding does not.
+        eval("con.sql(described, params=params)", {**scope, "described": described})
+    with _outliving_errors(con) if in_transaction and described is None else nullcontext():
+        rows = eval("con.execute(text, params).fetchall()", scope)
+    plans = [json.loads(text) for kind, text in rows if kind == "physical_plan"]
+    return read_tree(plans[0], tuple(names)) if plans else None
+
+
+def _described(con: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement | None:
+    """The DESCRIBE of a query; None for any other statement."""
+    import duckdb
+
+    try:
+        (described,) = con.extract_statements(f"DESCRIBE {statement}")
+    except duckdb.ParserException:
+        return None
+    return described if described.type == duckdb.StatementType.SELECT else None
+
+
+@contextmanager
+def _outliving_errors(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let the open transaction go on after errors of the parser and the binder in the block."""
+    import duckdb
+
+    con.execute("SET current_transaction_invalidation_policy = 'SYNTACTIC_ERRORS_DO_NOT_INVALIDATE'")
+    try:
+        yield
+    finally:
+        with suppress(duckdb.TransactionException):  # another error has ended it
+            con.execute("RESET current_transaction_invalidation_policy")
+
+
+_PROBE_LOCK = threading.Lock()
+
+
+def _is_readable() -> bool:
+    with _PROBE_LOCK:
+        return _probe()
+
+
+@lru_cache(maxsize=1)
+def _probe() -> bool:
+    """Whether the installed DuckDB prints plans in the form that `read_tree` expects; if not, log that once."""
+    import duckdb
+
+    schema = pa.schema([("ts", pa.int64()), ("host", pa.string())])
+    statement = "SELECT host FROM probed WHERE ts > 5 AND abs(ts) = 7"
+    (stub,) = make_stubs((schema,), statement)
+    with duckdb.connect() as con:
+        root = _explained(con, statement.replace("probed", stub.sql), {stub.name: stub.rows}, None)
+    for scan in (root and root.scans([stub.columns])) or ():
+        if scan.conditions[:1] == ('("ts" > 5)',) and '(abs("ts") = 7)' in "".join(scan.conditions[1:]):
+            return True
+    _LOG.warning("DuckDB %s prints plans in a form unknown to zskip: statements read every file.", duckdb.__version__)
+    return False

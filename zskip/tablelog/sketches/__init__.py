@@ -1,0 +1,11 @@
+"""Sketches: evidence beyond ranges of which files hold a value or a text, for columns that are not clustered.
+
+``kinds``: the registry, and the parser of the option ``sketches=`` · ``hashing``: hashes that respect SQL equality ·
+``whole_values``, ``substrings``: the kinds · ``pairs``: how segments are stored, searched and merged ·
+``build``: builds segments during a write.
+"""
+
+from zskip.tablelog.sketches.build import SketchBuilder, keys_of
+from zskip.tablelog.sketches.kinds import SKETCHES, Sketch, SketchName, named_sketches
+
+__all__ = ["SKETCHES", "Sketch", "SketchBuilder", "SketchName", "keys_of", "named_sketches"]
