@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import zskip
-from zskip import curves
-from zskip.inspect import plot
+from zskip import curves, plot
 from zskip.plan import find_survivors
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -621,11 +621,11 @@ class Table:
     ) -> altair.Chart:
         """Draw the files' boxes on two columns, and highlight those that the predicate ``where`` needs.
 
-        Notebooks display the chart; a tooltip names each file. `zskip.inspect.plot.save` writes it.
+        Notebooks display the chart; a tooltip names each file. `zskip.plot.save` writes it.
         ``dialect``, ``timezone`` and ``params`` are those of `plan`. Raises `MissingDependency` without Altair.
         """
         check_options(dialect=dialect, timezone=timezone)
-        from zskip.inspect.plot import boxes
+        from zskip.plot import boxes
 
         paths = [column.path for column in self.snapshot.schema.orderable([x, y])]
         every = np.arange(len(self._index))
@@ -683,7 +683,7 @@ class Table:
 
         Raises `UnknownColumn`, and `MissingDependency` without Altair.
         """
-        from zskip.inspect.plot import depth_histogram
+        from zskip.plot import depth_histogram
 
         return depth_histogram(self.clustering(columns))
 

@@ -157,7 +157,7 @@ def bench(given: argparse.Namespace) -> None:
 
 
 def plot(given: argparse.Namespace) -> None:
-    from zskip.inspect.plot import save
+    from zskip.plot import save
 
     if given.depth and given.where:
         raise InvalidOption("--depth counts all look-ups: leave --where out.")

@@ -8,8 +8,8 @@ import io
 import numpy as np
 
 from zskip.inspect.explore.drawn_columns import drawn_columns
-from zskip.inspect.plot import boxes
 from zskip.plan import Survivors
+from zskip.plot import boxes
 
 __all__ = ["svg"]
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 import zskip
-from zskip import layouts
+from zskip import layouts, plot
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
-from zskip.inspect import plot
 from zskip.stats import collect
 
 ROWS = pa.table(
