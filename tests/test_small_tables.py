@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from zskip.cli.bench import bench
+from zskip.bench import bench
 from zskip.cli.main import main
 
 

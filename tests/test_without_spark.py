@@ -21,7 +21,7 @@ if sys.argv[1] == "no pyspark":
 import pyarrow as pa
 import zskip
 import zskip.spark as zs
-from zskip.cli.bench import bench
+from zskip.bench import bench
 from zskip.spark.spark_backend import backend
 
 path = sys.argv[2]

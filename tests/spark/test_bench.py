@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.tables import build_table
+from zskip.bench import bench
+from zskip.bench import spark_bench as benching
 from zskip.binder import bind
-from zskip.cli.bench import bench
-from zskip.cli.bench import spark_bench as benching
 from zskip.errors import ZskipError
 
 

@@ -58,7 +58,7 @@ def look_up(
     table: Any, folder: Path, connection: duckdb.DuckDBPyConnection, name: str, predicate: str
 ) -> dict[str, Any]:
     """One look-up through zskip and over the glob: the skipped shares, the times, and whether the rows are equal."""
-    from zskip.cli.bench.clock import median
+    from zskip.bench.clock import median
 
     columns = [str(name) for name in table.schema.names]
     everything = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') WHERE {predicate}"
@@ -144,7 +144,7 @@ def shares(skipped: Any) -> dict[str, dict[str, int | None]]:
 
 def report(table: Any, seconds_write: float, answers: list[dict[str, Any]]) -> None:
     """Print the table's size, and each look-up with the same query over a plain glob."""
-    from zskip.cli.bench.report import SMALL_BYTES, TOO_SMALL
+    from zskip.bench.report import SMALL_BYTES, TOO_SMALL
 
     totals = table.snapshot.totals
     console = out()

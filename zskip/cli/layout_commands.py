@@ -139,8 +139,7 @@ def advise(given: argparse.Namespace) -> None:
 
 
 def bench(given: argparse.Namespace) -> None:
-    from zskip import api
-    from zskip.cli import bench
+    from zskip import api, bench
 
     table, before = opened(given), None
     if given.before is not None or given.before_version is not None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zskip import layouts as fitted
-from zskip.cli.bench.compare_layouts import compare
-from zskip.cli.bench.queries import timing
-from zskip.cli.bench.report import LayoutScore, Report, Timing
+from zskip.bench.compare_layouts import compare
+from zskip.bench.queries import timing
+from zskip.bench.report import LayoutScore, Report, Timing
 from zskip.core.engine_registry import engine
 from zskip.errors import InvalidOption, nearest
 

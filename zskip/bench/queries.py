@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from zskip.bench import spark_bench
+from zskip.bench.clock import median
+from zskip.bench.report import Timing, short
 from zskip.binder.workload_sql import is_query, named_tables
-from zskip.cli.bench import spark_bench
-from zskip.cli.bench.clock import median
-from zskip.cli.bench.report import Timing, short
 from zskip.errors import InvalidOption, ZskipError
 from zskip.plan import Share
 from zskip.statements.duckdb.statement import rewrite

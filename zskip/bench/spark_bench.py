@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from zskip.bench.clock import median
 from zskip.binder import bind
 from zskip.binder.workload_sql import translated
-from zskip.cli.bench.clock import median
 from zskip.errors import ZskipError
 from zskip.plan import plan
 from zskip.tablelog import Index

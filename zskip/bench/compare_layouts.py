@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from zskip import layouts
+from zskip.bench.queries import tables_of
+from zskip.bench.report import LayoutScore
 from zskip.binder.workload_sql import is_query, table_query, translated
-from zskip.cli.bench.queries import tables_of
-from zskip.cli.bench.report import LayoutScore
 from zskip.engines.duckdb.relation import planned_scan
 from zskip.errors import InvalidOption
 from zskip.layouts import Share
