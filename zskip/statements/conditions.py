@@ -10,6 +10,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from zskip.binder import bind
+from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import SqlError
 from zskip.language import Predicate, conjunction
@@ -76,11 +77,16 @@ def _reads_settings(condition: str) -> bool:
 
 _STRING, _NAME = r"'(?:[^']|'')*'", r'"(?:[^"]|"")*"'
 _CONSTANT = re.compile(rf"{_NAME}|({_STRING})(?:::(BLOB|INTERVAL)\b)?")
+# A BLOB constant with a byte that is no printable ASCII character.
+_BYTES = re.compile(r"'(?:[^'\\]|'')*\\(?:[^']|'')*'::BLOB\b")
 _FIELD = re.compile(rf"struct_extract\(({_NAME}(?:\.{_NAME})*), '((?:[^']|'')*)'\)")
 
 
 def _bindable(condition: str) -> str:
     """The condition with BLOB and INTERVAL constants and struct fields in a syntax that `bind` parses.
+
+    DuckDB compares strings with BLOB constants by their bytes, to narrow the range of a pattern. Without an escape,
+    such a constant is a string.
 
     >>> print(_bindable("struct_extract(\\"s\\", 'y') = 'a'::BLOB AND t > '1 day'::INTERVAL"))
     "s"."y" = 'a' AND t > INTERVAL '1 day'
@@ -88,7 +94,9 @@ def _bindable(condition: str) -> str:
 
     def constant(match: re.Match[str]) -> str:
         text, type = match[1], match[2]
-        return match[0] if type is None else text if type == "BLOB" else f"INTERVAL {text}"
+        if type is None or (type == "BLOB" and "\\" in text):
+            return match[0]
+        return text if type == "BLOB" else f"INTERVAL {text}"
 
     condition = _CONSTANT.sub(constant, condition)
     while (field := _FIELD.search(condition)) is not None:
@@ -99,10 +107,15 @@ def _bindable(condition: str) -> str:
 
 def _bound(condition: str, schema: Schema, timezone: str) -> Predicate | None:
     try:
-        return bind(condition, schema, timezone=timezone)
+        predicate = bind(condition, schema, timezone=timezone)
     except SqlError:
         # The engine still applies this condition, which only fails to prune.
         return None
+    # The bytes may be no valid string, and SQL would cast a string beside a BLOB instead of comparing its bytes.
+    of_bytes = _BYTES.search(condition) is None or all(
+        t.is_bytes(schema.columns[path].type) for path in predicate.columns
+    )
+    return predicate if of_bytes else None
 
 
 def known_zone(name: str) -> str | None:
