@@ -32,6 +32,7 @@ from zskip.writer.compaction.cluster_folder import cluster_folder
 from zskip.writer.options import Resources, resources_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches
+from zskip.writer.star import given_joins
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def write(
     workload: Workload | None = None,
     partition_by: str | Sequence[str] = (),
     sketches: Mapping[str, str | Sequence[str]] | None = None,
+    joins: Mapping[str, tuple[Any, Mapping[str, str]]] | None = None,
     mode: Mode = "error",
     memory_limit: int | str | None = None,
     temp_directory: str | os.PathLike[str] | None = None,
@@ -122,7 +124,7 @@ def write(
         if any(name not in known for name in named_sketches(options.sketches, base.schema)):
             raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
         return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
-    return Table(storage, append.create(storage, base, rows, options, backend))
+    return Table(storage, append.create(storage, base, rows, options, backend, joins=given_joins(joins)))
 
 
 def index(

@@ -33,7 +33,7 @@ from zskip.stats import Ranges
 from zskip.tablelog import Index
 from zskip.tablelog.sketches import SketchName
 
-__all__ = ["JoinedTable", "KeySet", "file_slices", "prune_by_keys"]
+__all__ = ["Ask", "JoinedTable", "KeySet", "can_prune", "cast_keys", "file_slices", "files_with_keys", "prune_by_keys"]
 
 # Seconds per query, per file and per row, on a typical machine, for local files of which some columns are read.
 _QUERY_SECONDS, _FILE_SECONDS, _ROW_SECONDS = 2e-3, 1.3e-4, 8e-9
@@ -130,7 +130,7 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
         join
         for join in joins
         if tables[join.place].seconds > 2 * _QUERY_SECONDS
-        and _can_prune(tables, join)
+        and can_prune(tables, join)
         and (_slices(tables, join) > 1 or _sketch_entries(tables[join.place], join.column) is not None)
     ]
     for join in pending:
@@ -148,7 +148,7 @@ def prune_by_keys(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask:
             _prune_by_values(source, table, join, *answer)
 
 
-def _can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
+def can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
     """Whether the keys compare with the column's bounds, and cannot change before both tables are read."""
     column, key = _column(tables[join.place], join.column), _column(tables[join.source], join.key)
     source = tables[join.source].survivors.index
@@ -156,16 +156,11 @@ def _can_prune(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
         return False
     if t.is_integer(column.type) and t.is_integer(key.type):
         return True
-    return not join.widened and column.type == key.type and _is_exact(column.type)
+    return not join.widened and column.type == key.type and t.is_exact(column.type)
 
 
 def _column(table: JoinedTable, name: str) -> Column | None:
     return table.survivors.index.snapshot.schema.find([name], case_sensitive=True)
-
-
-def _is_exact(type: pa.DataType) -> bool:
-    """Whether equal values are identical. Floats differ because of NaN and −0.0."""
-    return bool(t.is_date(type) or t.is_timestamp(type) or t.is_decimal128(type) or t.is_string(type))
 
 
 def _pays(tables: Sequence[JoinedTable], join: JoinKeys) -> bool:
@@ -248,7 +243,7 @@ def _met(table: JoinedTable, name: str, keys: _Bounds, nulls: bool) -> np.ndarra
     ranges = _ranges(table, name)
     if ranges is None:
         return None
-    bounds = _cast(pa.array([keys.lower, keys.upper], keys.lower.type), ranges.lower.type)
+    bounds = cast_keys(pa.array([keys.lower, keys.upper], keys.lower.type), ranges.lower.type)
     if bounds is None:
         return None
     beyond = pc.or_kleene(pc.greater(ranges.lower, bounds[1]), pc.less(ranges.upper, bounds[0]))
@@ -274,26 +269,31 @@ def _prune_by_values(
     source: JoinedTable, table: JoinedTable, join: JoinKeys, values: pa.Array, origin: Hashable
 ) -> None:
     column, survivors = _column(table, join.column), table.survivors
-    typed = None if column is None else _cast(values, column.type)
+    typed = None if column is None else cast_keys(values, column.type)
     if column is None or typed is None:
         return
     or_null = join.nulls and (join.padded or values.null_count > 0)
     typed = typed.drop_null()
     why = f"join with {source.name} by {len(typed):,} keys {join.key}"
-    index = survivors.index
-
-    def files_with_keys() -> np.ndarray:
-        term = Reference(column.path, column.type)
-        node = or_([in_(term, typed), IsNull(term)]) if or_null else in_(term, typed)
-        return find_survivors(index, Predicate(why, why, node, index.snapshot.schema, Dialect())).numbers
-
     keys = KeySet(join.column, typed, or_null, (origin, join.column, or_null))
-    files = index.once(("keys", keys.origin), files_with_keys, lambda numbers: numbers.nbytes)
+    files = files_with_keys(survivors.index, column, typed, or_null, origin)
     table.keys.append(keys)
     table.keep_only(np.isin(survivors.numbers, files), why)
 
 
-def _cast(values: pa.Array, type: pa.DataType) -> pa.Array | None:
+def files_with_keys(index: Index, column: Column, keys: pa.Array, or_null: bool, origin: Hashable) -> np.ndarray:
+    """The numbers of the files that may hold one of some keys, or NULL if ``or_null``. ``origin``: as in `KeySet`."""
+
+    def found() -> np.ndarray:
+        term = Reference(column.path, column.type)
+        node = or_([in_(term, keys), IsNull(term)]) if or_null else in_(term, keys)
+        text = f"{column.path} IN ({len(keys):,} keys)"
+        return find_survivors(index, Predicate(text, text, node, index.snapshot.schema, Dialect())).numbers
+
+    return index.once(("keys", origin, column.path, or_null), found, lambda numbers: numbers.nbytes)
+
+
+def cast_keys(values: pa.Array, type: pa.DataType) -> pa.Array | None:
     """The values cast to another type; None if it cannot represent one of them."""
     try:
         return values.cast(type)

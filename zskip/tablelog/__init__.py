@@ -7,6 +7,7 @@ parts · ``vacuum``, ``vacuum_intent``: remove files that no version needs.
 """
 
 from zskip.tablelog.commit import commit, layout_assignment
+from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
@@ -22,6 +23,7 @@ __all__ = [
     "CACHE_BYTES",
     "SOURCE_FORMATS",
     "Changes",
+    "Dimension",
     "FileUnits",
     "Index",
     "LayoutRecord",

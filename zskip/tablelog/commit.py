@@ -17,6 +17,7 @@ from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, TableExists
 from zskip.stats import DataFiles
 from zskip.storage.storage import Storage, abandon, unsafe_paths
 from zskip.tablelog import log
+from zskip.tablelog.dimensions import Dimension
 from zskip.tablelog.kept_files import require_kept
 from zskip.tablelog.new_entry import create, successor, with_patience
 from zskip.tablelog.parts import Drafts, read_part
@@ -51,6 +52,7 @@ class _Change:
     still: Callable[[Snapshot], None] | None
     sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None
     merge_sketches: bool
+    dimensions: tuple[Dimension, ...] | None
 
 
 def commit(
@@ -72,6 +74,7 @@ def commit(
     undo: Callable[[], None] | None = None,
     sketches: Callable[[tuple[SketchRecord, ...]], tuple[SketchRecord, ...]] | None = None,
     merge_sketches: bool = False,
+    dimensions: Sequence[Dimension] | None = None,
 ) -> Snapshot:
     """Make a new version of a table, or its first one if ``base`` is None, and return it.
 
@@ -82,7 +85,7 @@ def commit(
     the last committed one, nothing changes and the files are not used · ``undo``: called if the change was certainly
     not made, to remove the data files; a commit that may have been made must keep them · ``sketches``: returns the new
     sketches, given those of the previous version (none with ``replace_all``); None if unchanged · ``merge_sketches``:
-    merge all segments of each sketch into one.
+    merge all segments of each sketch into one · ``dimensions``: whose attributes the index holds; None if unchanged.
 
     If others commit first, the change is applied to their version. Files can be added unless the table's columns or
     partitions changed. Files to remove must still be in that version. The schema or layout that this commit sets must
@@ -109,9 +112,10 @@ def commit(
         still,
         sketches,
         merge_sketches,
+        None if dimensions is None else tuple(dimensions),
     )
     if restore is not None:
-        change = replace(change, schema=restore.schema, layout=restore.layout)
+        change = replace(change, schema=restore.schema, layout=restore.layout, dimensions=restore.dimensions)
     attempt = _Attempt(storage, change, base)
     try:
         attempt.store_large_layout()
@@ -181,6 +185,7 @@ class _Attempt:
             applications=dict([] if change.batch is None else [change.batch]),
             sketches=self._sketches(None),
             uniform=change.managed,
+            dimensions=change.dimensions or (),
         )
         self._require_files(candidate)
         if not self._create(candidate):
@@ -214,7 +219,7 @@ class _Attempt:
         change, uri = self.change, self.storage.uri
         if newest.table_id != base.table_id:
             raise CommitConflict(f"{uri}: the table was replaced by another one.")
-        for name in ("schema", "layout"):
+        for name in ("schema", "layout", "dimensions"):
             new, before, now = getattr(change, name), getattr(base, name), getattr(newest, name)
             if new is not None and now != before and now != new:
                 raise CommitConflict(f"{uri}: version {newest.version} changed the table's {name} meanwhile.")
@@ -247,6 +252,7 @@ class _Attempt:
             removed=change.remove if len(change.remove) <= _LISTED_REMOVALS else (),
             sketches=self._sketches(newest),
             uniform=_uniform(change, newest),
+            dimensions=_dimensions(change, newest),
         )
         if change.merge_sketches:
             candidate = merged_wholly(self.drafts, candidate)
@@ -428,6 +434,12 @@ def _uniform(change: _Change, newest: Snapshot) -> bool:
     if change.replace_all:
         return change.managed
     return newest.uniform and (change.schema is None or change.schema == newest.schema)
+
+
+def _dimensions(change: _Change, newest: Snapshot) -> tuple[Dimension, ...]:
+    if change.dimensions is not None:
+        return change.dimensions
+    return () if change.replace_all else newest.dimensions
 
 
 def _require_safe_paths(files: DataFiles) -> None:

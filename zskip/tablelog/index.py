@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from zskip.core.offsets import numbers_of_runs, offsets_of
+from zskip.core.schema import Schema
 from zskip.errors import DamagedIndex, UnsafePath
 from zskip.stats import DataFiles, FileStatistics, Ranges, Statistics
 from zskip.storage.storage import Storage, unsafe_paths
@@ -90,6 +91,19 @@ class Index:
         """The table's version: that of a zskip or Delta table, or the snapshot id of an Iceberg table."""
         return self.snapshot.version if self.source is None else int(self.snapshot.details["version"])
 
+    @cached_property
+    def schema(self) -> Schema:
+        """The columns with statistics: those of the table, and the attributes of its dimensions."""
+        return self.snapshot.indexed
+
+    @property
+    def identity(self) -> str | None:
+        """A text that only this version of this table has; None for a folder, whose files may change."""
+        snapshot, source = self.snapshot, self.source
+        if source is not None:
+            return f"{source} {snapshot.details['table']} {self.version}"
+        return f"zskip {snapshot.table_id} {snapshot.version} {snapshot.commit_id}" if snapshot.managed else None
+
     def __len__(self) -> int:
         return int(self.first_file[-1])
 
@@ -117,7 +131,7 @@ class Index:
 
     def _reader(self, shard: int, part: Part, rows: int) -> ShardReader:
         lacking = self.snapshot.lacking(self.snapshot.shards[shard])
-        return ShardReader(self.parts, part, rows, self.snapshot.schema, lacking)
+        return ShardReader(self.parts, part, rows, self.schema, lacking)
 
     def _file_reader(self, shard: int) -> ShardReader:
         record = self.snapshot.shards[shard]
@@ -143,7 +157,7 @@ class Index:
         reader = self._file_reader(shard) if level == "file" else self._row_group_reader(shard)
         if reader is None:
             return self._shard_statistics("file", shard, paths)
-        known = [path for path in paths if path in self.snapshot.schema.columns]
+        known = [path for path in paths if path in self.schema.columns]
         with self._lock:
             missing = [path for path in known if (level, shard, path) not in self._kept]
         read = reader.ranges(missing) if missing else None
@@ -310,7 +324,7 @@ class Index:
 
     def _data_files(self, shard: int) -> DataFiles:
         numbers = np.arange(self.first_file[shard], self.first_file[shard + 1])
-        paths = list(self.snapshot.schema.columns)
+        paths = list(self.schema.columns)
         files = self._file_reader(shard).statistics(paths)
         groups = self._row_group_reader(shard)
         return DataFiles(

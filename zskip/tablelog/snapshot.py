@@ -19,6 +19,7 @@ from zskip.core.schema import Schema
 from zskip.core.types import Json, decode_values
 from zskip.errors import DamagedIndex, UnsupportedFormat
 from zskip.stats import ColumnStatistics, FileStatistics, Statistics
+from zskip.tablelog.dimensions import Dimension, with_attributes
 from zskip.tablelog.parts import Part
 from zskip.tablelog.sketch_records import SketchRecord
 
@@ -174,7 +175,7 @@ class Snapshot:
     that this version lacks, if they are few; a repair uses them to find lost names. ``ancestors``: the leading digits
     of the ids of the commits before this one, the parent's first, at most `ANCESTORS` of them. ``sketches``: the
     table's, which new files get as well. ``uniform``: zskip wrote every file with exactly the table's columns and
-    types, so that no reader needs the schema.
+    types, so that no reader needs the schema. ``dimensions``: those whose attributes the index holds.
     """
 
     version: int
@@ -195,6 +196,7 @@ class Snapshot:
     ancestors: tuple[str, ...] = ()
     sketches: tuple[SketchRecord, ...] = ()
     uniform: bool = False
+    dimensions: tuple[Dimension, ...] = ()
 
     def __repr__(self) -> str:
         totals = self.totals
@@ -202,6 +204,11 @@ class Snapshot:
             f"<Snapshot {self.version}: {self.operation} at {self.time:%Y-%m-%d %H:%M:%S}, "
             f"{totals.files} files in {len(self.shards)} shards, {totals.rows} rows>"
         )
+
+    @property
+    def indexed(self) -> Schema:
+        """The columns of the index: those of the table, and the attributes of its dimensions."""
+        return Schema(with_attributes(self.schema.arrow, self.dimensions)) if self.dimensions else self.schema
 
     def lacking(self, shard: Shard) -> frozenset[str]:
         """The columns added to the table after a shard was written, which are NULL in all its rows."""
@@ -220,9 +227,9 @@ class Snapshot:
     def statistics(self, paths: Sequence[str]) -> Statistics:
         """The ranges of these columns over each shard: one unit per shard."""
         row_count = pa.array([shard.totals.rows for shard in self.shards], pa.int64())
-        columns = {}
+        columns, indexed = {}, self.indexed.columns
         for path in paths:
-            column = self.schema.columns.get(path)
+            column = indexed.get(path)
             since = self.added.get(path, 0)
             bounds = [
                 Bounds(None, None, shard.totals.rows, 0) if since > shard.version else shard.ranges.get(path)
@@ -267,6 +274,7 @@ class Snapshot:
             "layout": None if self.layout is None else self.layout.to_json(),
             "schema": base64.b64encode(self.schema.arrow.serialize().to_pybytes()).decode(),
             "sketches": [sketch.to_json() for sketch in self.sketches],
+            **({"dimensions": [each.to_json() for each in self.dimensions]} if self.dimensions else {}),
             "shards": [shard.to_json() for shard in self.shards],
         }
 
@@ -300,6 +308,7 @@ class Snapshot:
             ancestors=tuple(str(id) for id in _get(json, "ancestors", list)) if "ancestors" in json else (),
             sketches=tuple(SketchRecord.from_json(sketch) for sketch in json.get("sketches", [])),
             uniform=_get(json, "uniform", bool) if "uniform" in json else False,
+            dimensions=tuple(Dimension.from_json(each) for each in json.get("dimensions", ())),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.routing import Routing
+from zskip.writer.star import Join, as_recorded, joined_with
 from zskip.writer.write import Written
 
 __all__ = [
@@ -47,8 +49,10 @@ def create(
     options: WriteOptions,
     backend: Backend = LOCAL,
     batch: tuple[str, int] | None = None,
+    joins: Sequence[Join] = (),
 ) -> Snapshot:
     """Write a table, or replace all rows of ``base``. ``batch``: the name of an application and its batch number.
+    ``joins``: the dimensions whose attributes the layout and the index use.
 
     Raises `InvalidOption`, `UnknownColumn`, `NotOrderable`, `SchemaError`, `CommitConflict`.
     """
@@ -63,9 +67,10 @@ def create(
     partition_by = tuple(schema.column(name).parts[0] for name in options.partition_by)
     if set(partition_by) >= set(schema.arrow.names):
         raise InvalidOption("partition_by= names every column; at least one must stay in the files.")
-    schema.orderable(options.by)
     named_sketches(options.sketches, schema)
-    options = replace(options, partition_by=partition_by)
+    star = joined_with(joins, schema, options.by, options.storage_options)
+    Schema(pa.schema([*schema.arrow, *([] if star is None else star.attributes)])).orderable(options.by)
+    options = replace(options, partition_by=partition_by, star=None if star is None else lambda: star)
     written = backend.write(source, storage, schema, options, None, None, None)
     return commit(
         storage,
@@ -80,6 +85,7 @@ def create(
         batch=batch,
         undo=removal(storage, written),
         sketches=lambda before: written.sketches,
+        dimensions=() if star is None else star.dimensions,
     )
 
 
@@ -210,10 +216,11 @@ def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, in
         if form is None or not form["assignments"]:
             return None, None
         routing = Routing.from_json(form, snapshot.partition_by)
+        indexed = snapshot.indexed.columns
         for assignment in {id(one): one for one in routing.assignments}.values():
             for path, *pair in zip(assignment.columns, assignment.boundaries, assignment.quantiles, strict=True):
                 for values in pair:
-                    values.require_type(snapshot.schema.columns[path].type)
+                    values.require_type(indexed[path].type)
         rows_per_file = layout.options["fitted_rows_per_file"]
         require_number("fitted_rows_per_file", rows_per_file, least=1)
         return routing, rows_per_file
@@ -245,6 +252,7 @@ def kept_options(snapshot: Snapshot, options: WriteOptions) -> WriteOptions:
             by=recorded_options.get("by", () if layout is None else layout.columns),
             partition_by=snapshot.partition_by,
             sketches=_sketches(snapshot),
+            star=partial(as_recorded, snapshot.dimensions) if snapshot.dimensions else None,
             **{name: recorded_options[name] for name in names if recorded_options.get(name) is not None},
         )
 

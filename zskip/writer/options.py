@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from numbers import Real
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from zskip.core.byte_sizes import bytes_of
 from zskip.core.option_checks import (
@@ -23,6 +23,9 @@ from zskip.core.progress import Progress
 from zskip.core.schema import names_given
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import LAYOUTS
+
+if TYPE_CHECKING:
+    from zskip.writer.star import Star
 
 __all__ = [
     "CODECS",
@@ -84,7 +87,8 @@ class WriteOptions:
     ``file_size`` and ``memory_limit`` are bytes, or text such as "128MB" · ``weights``: the share of look-ups on each
     clustering column · ``workload``: predicates like the expected queries · ``seed``: for drawing the sample ·
     ``sketches``: the kinds of sketches of each column · ``hidden``: write data files below ``_data/`` with the ending
-    ``.pq``, where programs that list the folder, or all Parquet files in it, do not find them.
+    ``.pq``, where programs that list the folder, or all Parquet files in it, do not find them · ``star``: loads the
+    dimensions with which the rows are joined.
     """
 
     by: Sequence[str] = ()
@@ -105,6 +109,7 @@ class WriteOptions:
     progress: Progress | None = field(default=None, compare=False)
     storage_options: Mapping[str, Any] | None = None
     hidden: bool = False
+    star: Callable[[], Star] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         sizes = [name for name in ("files", "rows_per_file", "file_size") if getattr(self, name) is not None]

@@ -40,6 +40,7 @@ from zskip.writer.row_sample import LARGEST, RowSample, sample_size
 from zskip.writer.row_source import Part, RowSource
 from zskip.writer.scatter import FILE_NUMBER, MemoryBuckets, SpilledBuckets, in_parallel, split
 from zskip.writer.spool import SpillFolders, free_memory, repeatable
+from zskip.writer.star import Star
 from zskip.writer.storable import storable_rows
 from zskip.writer.transit_types import transit_schema, trimmed
 
@@ -95,8 +96,11 @@ def write_files(
         cleanup.callback(pool.shutdown, wait=True, cancel_futures=True)
         limit = int(options.memory_limit or free_memory() // 2)
         names = named_sketches(options.sketches, schema)
+        star = None if options.star is None else options.star()
+        if star is not None:
+            schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
         builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None
-        write = _Write(storage, schema, options, folders, pool, cores, limit, slots, builder)
+        write = _Write(storage, schema, options, folders, pool, cores, limit, slots, builder, star)
         try:
             return write.run(source, routing, rows_per_file)
         except BaseException:
@@ -158,7 +162,8 @@ class _FilePlan:
 class _Write:
     """A write in progress, shared by its threads.
 
-    ``limit``: bytes of memory · ``begun``: the files to remove if it fails · ``id``: the random part of their names.
+    ``schema``: the table's, with the attributes of ``star`` · ``limit``: bytes of memory · ``begun``: the files to
+    remove if it fails · ``id``: the random part of their names.
     """
 
     storage: Storage
@@ -170,6 +175,7 @@ class _Write:
     limit: int
     slots: Sequence[tuple[int, int]] | None
     sketches: SketchBuilder | None
+    star: Star | None
     begun: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     drafts: Drafts = field(init=False)
@@ -182,6 +188,8 @@ class _Write:
     def run(self, source: RowSource, routing: Routing | None, rows_per_file: int | None) -> Written:
         most, least = int(self.limit * _RESIDENT_SHARE), 1
         source = repeatable(source, most, self.folders, lambda rows: self.options.report("read", rows, None))
+        if self.star is not None:
+            source = self.star.joined(source)
         profile = self._profile(source)
         if routing is None:
             routing, rows = self._fitted(source, profile)
@@ -201,6 +209,8 @@ class _Write:
         file_plan = _FilePlan(routing, groups, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
         files = self._gather(file_plan, buckets, profile, narrow, rows)
         data_files = self._data_files(files)
+        if self.star is not None:
+            data_files = self.star.with_versions(data_files)
         segments: tuple[SketchRecord, ...] = ()
         if self.sketches is not None:
             data_files = replace(data_files, id=new_ids(len(data_files)))
@@ -389,7 +399,9 @@ class _Write:
     def _write_file(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
         cuts = even_cuts(rows.num_rows, self.group_rows)
         units = collect.row_groups(rows, cuts, self.schema)
-        stored = rows.drop_columns(list(self.options.partition_by)) if self.options.partition_by else rows
+        # The folders have the values of partition columns; the index alone knows the attributes of dimensions.
+        attributes = [] if self.star is None else [field.name for field in self.star.attributes]
+        stored = rows.drop_columns([*self.options.partition_by, *attributes])
         self.begun.append(path)
         encoding = fitted_encoding(stored, self.options.compression)
         kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names])

@@ -16,6 +16,7 @@ __all__ = [
     "is_date",
     "is_decimal",
     "is_duration",
+    "is_exact",
     "is_floating",
     "is_integer",
     "is_orderable",
@@ -189,6 +190,13 @@ def is_timestamp(type: pa.DataType) -> bool:
 
 def is_duration(type: pa.DataType) -> bool:
     return of(type).name == "duration"
+
+
+def is_exact(type: pa.DataType) -> bool:
+    """Whether equal values are identical. Floats differ because of NaN and −0.0."""
+    return bool(
+        is_integer(type) or is_date(type) or is_timestamp(type) or arrow_types.is_decimal128(type) or is_string(type)
+    )
 
 
 def is_temporal(type: pa.DataType) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from zskip.plan import Survivors, kept_survivors
 from zskip.statements.aggregates import Aggregates, IndexRows, aggregates, rows_of_index
+from zskip.statements.attributes import prune_by_attributes
 from zskip.statements.conditions import conditions_of
 from zskip.statements.duckdb.named_columns import names_its_columns
 from zskip.statements.duckdb.session import in_transaction, reads_bytes_as_text, session_of
@@ -102,6 +103,7 @@ def pruned_tables(
         complete.append(conditions.complete)
         types.append(_types_read(index.snapshot.schema, conditions.predicate, rules, number))
     queries = TableQueries(con)
+    prune_by_attributes(tables, rules.joins, queries.keys)
     prune_by_keys(tables, rules.joins, queries.keys)
     if len(tables) >= _MANY_JOINED:
         # The rules for rows depend on the predicate, which a table that is read as a whole no longer has.

@@ -1,0 +1,222 @@
+"""Attribute pruning: skip files of facts by conditions on their dimensions.
+
+If a statement needs only those facts that join the filtered rows of a dimension, and the index of the facts holds the
+dimension's attributes, the planner sees the facts' files under the dimension's schema: a file is skipped if the ranges
+of its attributes disprove the condition.
+
+    lineorder ⋈ customer ON lo_custkey = c_custkey WHERE c_region = 'ASIA'
+    file 17: customer.c_region = EUROPE…EUROPE          none of its rows has a partner that satisfies the condition
+
+Attributes hold for one version of the dimension. If it has changed, a file is also kept if it may hold the key of a
+row in the dimension's newer files that satisfies the condition; removed rows need nothing. Attributes only skip files:
+a dimension's condition says nothing about counts, minima or residuals of the facts.
+
+After "Dimensions Based Data Clustering and Zone Maps" (Ziauddin 2017) and MTO (Ding 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from zskip.core.schema import join_path
+from zskip.errors import ZskipError
+from zskip.plan import Survivors
+from zskip.pruning import outcomes
+from zskip.statements.joins import JoinKeys
+from zskip.statements.key_pruning import Ask, JoinedTable, can_prune, cast_keys, files_with_keys
+from zskip.stats import Statistics
+from zskip.tablelog import Dimension, Index, load
+
+__all__ = ["prune_by_attributes"]
+
+
+class _Reached(NamedTuple):
+    """A dimension of facts that a statement joins by the dimension's keys. ``place``: of the dimension's table ·
+    ``first``: the join of the facts themselves that leads to it."""
+
+    dimension: Dimension
+    place: int
+    first: JoinKeys
+    nulls: bool
+
+
+def prune_by_attributes(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], ask: Ask) -> None:
+    """Skip the files of facts whose attributes disprove the conditions on the dimensions that they join."""
+    facts = [number for number, table in enumerate(tables) if table.survivors.index.snapshot.dimensions]
+    if not facts:
+        return
+    joins = _closed([join for join in joins if can_prune(tables, join)])
+    for number in facts:
+        reached = _reached(tables, joins, number)
+        for one in reached.values():
+            _prune(tables[number], one, reached, tables, ask)
+
+
+def _closed(joins: Sequence[JoinKeys]) -> list[JoinKeys]:
+    """The joins, with those that follow from equal keys: a row needs a key of b, which needs one of c."""
+    found = dict.fromkeys(joins)
+    pending = list(joins)
+    while pending:
+        one = pending.pop()
+        for other in list(found):
+            for left, right in ((one, other), (other, one)):
+                if (left.source, left.key) == (right.place, right.column) and left.place != right.source:
+                    further = right._replace(
+                        place=left.place,
+                        column=left.column,
+                        nulls=left.nulls or right.nulls,
+                        padded=left.padded or right.padded,
+                        widened=left.widened or right.widened,
+                    )
+                    if further not in found:
+                        found[further] = None
+                        pending.append(further)
+    return list(found)
+
+
+def _reached(tables: Sequence[JoinedTable], joins: Sequence[JoinKeys], facts: int) -> dict[str, _Reached]:
+    """The dimensions of a table of facts, by name, that the statement joins by all of their keys."""
+    found: dict[str, _Reached] = {}
+    for dimension in tables[facts].survivors.index.snapshot.dimensions:
+        places = {join.source for join in joins}
+        for place in sorted(places):
+            used = [_join_for(joins, found, facts, place, column, key) for column, key in dimension.keys]
+            joined = [one for one in used if one is not None]
+            if len(joined) == len(used):
+                hops = [found[column.partition(".")[0]] for column, _ in dimension.keys if _is_hop(column, found)]
+                first = hops[0].first if hops else joined[0]
+                nulls = any(one.nulls for one in joined) or any(hop.nulls for hop in hops)
+                found[dimension.name] = _Reached(dimension, place, first, nulls)
+                break
+    return found
+
+
+def _is_hop(column: str, found: dict[str, _Reached]) -> bool:
+    name, dot, _ = column.partition(".")
+    return bool(dot) and name in found
+
+
+def _join_for(
+    joins: Sequence[JoinKeys], found: dict[str, _Reached], facts: int, place: int, column: str, key: str
+) -> JoinKeys | None:
+    """The join by which a column of the facts, or of another dimension, needs a key of the table at ``place``."""
+    owner = facts
+    if _is_hop(column, found):
+        name, _, column = column.partition(".")
+        owner = found[name].place
+    wanted = (owner, column, place, key)
+    return next((join for join in joins if (join.place, join.column, join.source, join.key) == wanted), None)
+
+
+def _prune(
+    facts: JoinedTable, one: _Reached, reached: dict[str, _Reached], tables: Sequence[JoinedTable], ask: Ask
+) -> None:
+    dimension, source = one.dimension, tables[one.place]
+    predicate = source.survivors.predicate
+    if predicate is None or not predicate.columns & {join_path([name]) for name in dimension.attributes.names}:
+        return
+    chain = _chain(one, reached)
+    if one.nulls and len(chain) > 1:
+        facts.reasons.append(f"attributes of {source.name} are not used: a join takes NULL for equal")
+        return
+    survivors, schema = facts.survivors, source.survivors.index.snapshot.schema.columns
+    paths = {join_path([field.name]): (dimension.path(field.name), field.type) for field in dimension.attributes}
+    of_chain = [each.dimension.version_path for each in chain]
+    units = survivors.index.files_at(survivors.numbers, [*(path for path, _ in paths.values()), *of_chain]).statistics
+    # The files of the facts, as the dimension's planner would see them; its other columns are unknown.
+    seen = {
+        name: units.columns[path]
+        for name, (path, type) in paths.items()
+        if name in schema and schema[name].type == type
+    }
+    kept = outcomes(predicate, Statistics(units.row_count, seen)).may_match
+    for each in chain:
+        stale = _Stale(facts, each, tables[each.place], ask if len(chain) == 1 else None)
+        versions = units.columns[each.dimension.version_path].lower.to_pylist()
+        for version in dict.fromkeys(versions):
+            of_version = np.asarray([found == version for found in versions])
+            if (of_version & ~kept).any():
+                kept |= of_version & stale.kept(version)
+    if one.nulls:
+        kept |= _may_be_null(facts, one.first.column)
+    facts.keep_only(kept, f"attributes of {source.name}: {predicate}")
+
+
+def _chain(one: _Reached, reached: dict[str, _Reached]) -> list[_Reached]:
+    """A dimension, and those over whose columns the facts reach it."""
+    chain = [one]
+    for each in chain:
+        hops = (column.partition(".")[0] for column, _ in each.dimension.keys if _is_hop(column, reached))
+        chain.extend(reached[name] for name in hops if reached[name] not in chain)
+    return chain
+
+
+class _Stale(NamedTuple):
+    """Decides which files stay although their attributes disprove a condition, since the dimension has changed.
+
+    ``ask``: for the keys in the dimension's newer files; None if these are not the keys of the facts themselves.
+    """
+
+    facts: JoinedTable
+    one: _Reached
+    source: JoinedTable
+    ask: Ask | None
+
+    def kept(self, version: str | None) -> np.ndarray:
+        """A flag for each file of the facts, for those with attributes of this version."""
+        index, name = self.source.survivors.index, self.source.name
+        everything = np.ones(len(self.facts.survivors.numbers), bool)
+        if version == index.identity:
+            return ~everything
+        added = None if version is None else _added_since(self.source.survivors, version)
+        if added is None:
+            self._explain("the version of which they are is gone" if version else "they were not computed")
+            return everything
+        if not len(added):
+            return ~everything
+        join = self.one.first
+        answer = (
+            None if self.ask is None else self.ask(replace(self.source, survivors=added), join.key, self.facts.seconds)
+        )
+        if answer is None:
+            self._explain(f"{name} has changed since")
+            return everything
+        column = self.facts.survivors.index.snapshot.schema.find([join.column], case_sensitive=True)
+        keys = None if column is None else cast_keys(answer[0], column.type)
+        if keys is None or column is None:
+            return everything
+        holding = files_with_keys(self.facts.survivors.index, column, keys.drop_null(), False, answer[1])
+        return np.isin(self.facts.survivors.numbers, holding)
+
+    def _explain(self, why: str) -> None:
+        reason = f"attributes of {self.source.name} are not used for some files: {why}"
+        if reason not in self.facts.reasons:
+            self.facts.reasons.append(reason)
+
+
+def _added_since(survivors: Survivors, version: str) -> Survivors | None:
+    """The survivors among the files that a table did not have in an older version; None if that is unknown."""
+    index = survivors.index
+    kind, table_id, number, commit_id = version.split(" ") if version.count(" ") == 3 else (None,) * 4
+    if kind != "zskip" or table_id != index.snapshot.table_id or number is None:
+        return None
+    try:
+        before = load(index.storage, int(number))
+        if before.commit_id != commit_id:
+            return None
+        old = Index(index.storage, before)
+        known = old.recorded_paths(np.arange(len(old), dtype=np.int64))
+    except ZskipError:
+        return None
+    return survivors.kept(~np.asarray(pc.is_in(index.recorded_paths(survivors.numbers), value_set=known)))
+
+
+def _may_be_null(facts: JoinedTable, name: str) -> np.ndarray:
+    column = facts.survivors.index.snapshot.schema.column(name)
+    units = facts.survivors.index.files_at(facts.survivors.numbers, [column.path]).statistics
+    return np.asarray(pc.fill_null(units.columns[column.path].has_null, True))
