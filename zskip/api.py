@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, get_args
 
 import pyarrow as pa
@@ -17,13 +18,14 @@ from zskip.core.byte_sizes import bytes_of
 from zskip.core.option_checks import check_options
 from zskip.core.progress import Progress, unreported
 from zskip.core.receipts import Clustered, Repaired
-from zskip.core.schema import Schema, names_given
+from zskip.core.schema import Schema, join_path, names_given
 from zskip.errors import InvalidOption, TableExists, TableNotFound
 from zskip.plan import Plan
 from zskip.storage import open_storage
 from zskip.storage.foreign_folders import refuse_folder
 from zskip.table import Table, require_version
 from zskip.tablelog import CACHE_BYTES
+from zskip.tablelog.dimensions import attribute_name
 from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, append, open_source
 from zskip.writer.backend import backend_of
@@ -32,7 +34,7 @@ from zskip.writer.compaction.cluster_folder import cluster_folder
 from zskip.writer.options import Resources, resources_of
 from zskip.writer.row_sample import RowSample
 from zskip.writer.sketching import complete_sketches
-from zskip.writer.star import given_joins
+from zskip.writer.star import Join, given_joins, schema_of
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
 if TYPE_CHECKING:
@@ -119,12 +121,40 @@ def write(
     if base is not None and mode == "error":
         raise TableExists(f'There is a table at {storage.uri} already. Say mode="append" or mode="overwrite".')
     rows = backend.open_rows(source, storage_options)
+    dimensions = given_joins(joins)
     if base is not None and mode == "append":
+        if dimensions:
+            raise InvalidOption("An append joins the table's own dimensions; give joins= when you write the table.")
         known = {each.name for each in base.sketches}
         if any(name not in known for name in named_sketches(options.sketches, base.schema)):
             raise InvalidOption("An append has the table's own sketches. Make new ones with add_sketches().")
         return Table(storage, append.append(storage, base, rows, options, backend=backend)[0])
-    return Table(storage, append.create(storage, base, rows, options, backend, joins=given_joins(joins)))
+    if dimensions and options.workload:
+        options, dimensions = _star_workload(options, dimensions, Path(storage.uri).name, Schema(rows.schema))
+    return Table(storage, append.create(storage, base, rows, options, backend, joins=dimensions))
+
+
+def _star_workload(
+    options: WriteOptions, joins: Sequence[Join], facts: str, schema: Schema
+) -> tuple[WriteOptions, tuple[Join, ...]]:
+    """The options with the statements of a workload as conditions on the facts and on attributes, and the joins with
+    the attributes that these read."""
+    from zskip.statements.duckdb.star_workload import star_conditions
+
+    queries = options.workload or ()
+    schemas = {join.name: schema_of(join, options.storage_options) for join in joins}
+    conditions = star_conditions(queries, facts, schema, schemas)
+    read = {path for each in conditions if each is not None for path in each.columns}
+    texts = tuple(text if one is None else one.bound_text for text, one in zip(queries, conditions, strict=True))
+    return replace(options, workload=texts), tuple(
+        replace(
+            join,
+            attributes=tuple(
+                name for name in schemas[join.name].arrow.names if join_path([attribute_name(join.name, name)]) in read
+            ),
+        )
+        for join in joins
+    )
 
 
 def index(

@@ -34,6 +34,9 @@ from zskip.tablelog import Dimension, Index, load
 
 __all__ = ["prune_by_attributes"]
 
+# The keys of a dimension's newer files are asked for even if the facts would be read in less time; it happens once.
+_LEAST_SECONDS = 0.05
+
 
 class _Reached(NamedTuple):
     """A dimension of facts that a statement joins by the dimension's keys. ``place``: of the dimension's table ·

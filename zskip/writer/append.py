@@ -69,6 +69,8 @@ def create(
         raise InvalidOption("partition_by= names every column; at least one must stay in the files.")
     named_sketches(options.sketches, schema)
     star = joined_with(joins, schema, options.by, options.storage_options)
+    if star is None and options.star is not None:  # an overwrite keeps the table's dimensions
+        star = options.star()
     Schema(pa.schema([*schema.arrow, *([] if star is None else star.attributes)])).orderable(options.by)
     options = replace(options, partition_by=partition_by, star=None if star is None else lambda: star)
     written = backend.write(source, storage, schema, options, None, None, None)

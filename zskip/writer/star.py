@@ -29,16 +29,18 @@ from zskip.tablelog.dimensions import attribute_name
 from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
 
-__all__ = ["Join", "Star", "as_recorded", "given_joins", "joined_with"]
+__all__ = ["Join", "Star", "as_recorded", "given_joins", "joined_with", "schema_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A dimension as `write` is given it. ``source``: its table, folder, or rows · ``keys``: as in `Dimension`."""
+    """A dimension as `write` is given it. ``source``: its table, folder, or rows · ``keys``: as in `Dimension` ·
+    ``attributes``: the columns whose ranges the index keeps, besides those that the layout names."""
 
     name: str
     source: Any
     keys: tuple[tuple[str, str], ...]
+    attributes: tuple[str, ...] = ()
 
 
 def given_joins(joins: Mapping[str, Any] | None) -> tuple[Join, ...]:
@@ -181,7 +183,7 @@ def joined_with(
     """
     if not joins:
         return None
-    wanted: dict[str, list[str]] = {join.name: [] for join in joins}
+    wanted = {join.name: list(join.attributes) for join in joins}
     for attribute in attributes:
         name, dot, column = attribute.partition(".")
         if dot and name in wanted and schema.find([attribute]) is None and column not in wanted[name]:
@@ -286,6 +288,12 @@ def _index_of(source: Any, storage_options: Mapping[str, Any] | None) -> tuple[I
         return Index(*own), own[0].uri
     foreign = source_of(source, storage_options=storage_options)
     return (None, "") if foreign is None else (index_of(foreign), foreign.storage.uri)
+
+
+def schema_of(join: Join, storage_options: Mapping[str, Any] | None) -> Schema:
+    """The columns of a dimension."""
+    index, _ = _index_of(join.source, storage_options)
+    return Schema(open_source(join.source, storage_options).schema) if index is None else index.snapshot.schema
 
 
 def _require_unique(join: Join, keys: pa.Table) -> None:
