@@ -127,6 +127,8 @@ def _prune(
     if one.nulls and len(chain) > 1:
         facts.reasons.append(f"attributes of {source.name} are not used: a join takes NULL for equal")
         return
+    if not len(facts.survivors.numbers):
+        return
     survivors, schema = facts.survivors, source.survivors.index.snapshot.schema.columns
     paths = {join_path([field.name]): (dimension.path(field.name), field.type) for field in dimension.attributes}
     of_chain = [each.dimension.version_path for each in chain]

@@ -8,6 +8,7 @@ A row whose key is NULL, or in no row of the dimension, has NULL attributes.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,9 @@ from zskip.writer.open_source import open_source
 from zskip.writer.row_source import Part, RowSource
 
 __all__ = ["Join", "Star", "as_recorded", "given_joins", "joined_with", "schema_of"]
+
+
+_LOG = logging.getLogger("zskip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +215,8 @@ def as_recorded(dimensions: Sequence[Dimension]) -> Star:
             one = _load(join, dimension.attributes.names, [key.partition(".")[2] for key in further], None)
             if one.dimension.attributes != dimension.attributes:
                 raise SchemaMismatch(f"{dimension.uri} has other types")
-        except (ZskipError, OSError):
+        except (ZskipError, OSError) as error:
+            _LOG.warning("New files have no attributes of %s, which cannot be joined: %s", dimension.name, error)
             one = _unknown(dimension, [key.partition(".")[2] for key in further])
         loaded.append(one)
     return Star(tuple(loaded))

@@ -1,0 +1,204 @@
+"""Facts pruned by the attributes of their dimensions: statements equal DuckDB's, whatever changes in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import zskip
+
+FORMS = [
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc}",
+    "SELECT {agg} FROM {f} f, {c} c WHERE f.ck = c.k AND {cc} AND {fc}",
+    "SELECT {agg} FROM {c} c JOIN {f} f ON c.k = f.ck JOIN {s} s ON f.sk = s.k WHERE {cc} AND {sc}",
+    "SELECT {agg} FROM {f} f LEFT JOIN {c} c ON f.ck = c.k WHERE {cc}",
+    "SELECT {agg} FROM {f} f LEFT JOIN {c} c ON f.ck = c.k AND {cc}",
+    "SELECT {agg} FROM {f} f FULL JOIN {c} c ON f.ck = c.k AND {cc}",
+    "SELECT {agg} FROM {c} c RIGHT JOIN {f} f ON f.ck = c.k AND {cc}",
+    "SELECT {agg} FROM {c} c LEFT JOIN {f} f ON f.ck = c.k WHERE {cc}",
+    "SELECT {agg} FROM {f} f WHERE f.ck IN (SELECT k FROM {c} c WHERE {cc})",
+    "SELECT {agg} FROM {f} f WHERE f.ck NOT IN (SELECT k FROM {c} c WHERE {cc} AND k IS NOT NULL)",
+    "SELECT {agg} FROM {f} f WHERE EXISTS (FROM {c} c WHERE c.k = f.ck AND {cc})",
+    "SELECT {agg} FROM {f} f WHERE NOT EXISTS (FROM {c} c WHERE c.k = f.ck AND {cc})",
+    "SELECT {agg} FROM {f} f SEMI JOIN (FROM {c} c WHERE {cc}) c ON f.ck = c.k",
+    "SELECT {agg} FROM {f} f ANTI JOIN (FROM {c} c WHERE {cc}) c ON f.ck = c.k",
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck IS NOT DISTINCT FROM c.k WHERE {cc}",
+    "WITH d AS (FROM {c} c WHERE {cc}) SELECT {agg} FROM {f} f JOIN d c ON f.ck = c.k JOIN d c2 ON f.sk = c2.k",
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k WHERE {cc} UNION ALL SELECT {agg} FROM {f} f WHERE {fc}",
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {n} n ON c.nk = n.nk WHERE {nc}",
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k JOIN {s} s ON f.sk = s.k JOIN {n} n ON s.nk = n.nk "
+    "WHERE c.nk = s.nk AND {nc}",
+    "SELECT c.region, {agg} FROM {f} f JOIN {c} c ON f.ck = c.k AND f.sk = c.k WHERE {cc} GROUP BY 1",
+    "SELECT {agg} FROM {f} f JOIN {s} s ON f.ck = s.k WHERE {sc}",
+    "SELECT {agg} FROM {f} f JOIN {c} c ON f.ck = c.k + 1 WHERE {cc}",
+]
+
+
+class Star:
+    """Facts, and the dimensions customers, suppliers and nations, as zskip's tables; and DuckDB over their rows."""
+
+    def __init__(self, home: Path, seed: int) -> None:
+        self.home, self.random, self.numpy = home, random.Random(seed), np.random.default_rng(seed)
+        self.con = duckdb.connect()
+        self.next_key = 200
+        self.write("nation", self.nations(), by=["nk"], files=2)
+        # A row whose key is NULL: only IS NOT DISTINCT FROM joins it, and no attribute of the facts has its name.
+        nameless = pa.table({"k": pa.array([None], pa.int64()), "region": ["R1"], "name": ["N99"]})
+        rows = pa.concat_tables([self.customers(range(200)), nameless], promote_options="default")
+        self.write("customer", rows, by=["k"], files=4)
+        self.write("supplier", self.customers(range(200)), by=["k"], files=4)
+        joins = {
+            "customer": (str(home / "customer"), {"ck": "k"}),
+            "supplier": (str(home / "supplier"), {"sk": "k"}),
+            "cn": (str(home / "nation"), {"customer.nk": "nk"}),
+            "sn": (str(home / "nation"), {"supplier.nk": "nk"}),
+        }
+        by = ["customer.region", "supplier.year", "cn.zone", "sn.zone", "customer.name"]
+        self.write("facts", self.rows(3000), by=by, joins=joins, files=24)
+
+    def write(self, name: str, rows: pa.Table, **options: object) -> None:
+        zskip.write(rows, self.home / name, **options)  # type: ignore[arg-type]
+
+    def open(self, name: str) -> zskip.Table:
+        return zskip.open(self.home / name)
+
+    def nations(self) -> pa.Table:
+        return pa.table({"nk": pa.array([*range(20), None], pa.int32()), "zone": [f"Z{n % 4}" for n in range(21)]})
+
+    def customers(self, keys: object) -> pa.Table:
+        names = [int(key) for key in keys]  # type: ignore[attr-defined]
+        draw = self.numpy
+        return pa.table(
+            {
+                "k": pa.array(names, pa.int64()),
+                "region": [None if draw.random() < 0.05 else f"R{key % 5}" for key in names],
+                "name": [f"N{draw.integers(0, 30):02d}" for _ in names],
+                "year": pa.array(draw.integers(1990, 2000, len(names)), pa.int32()),
+                "nk": pa.array(draw.integers(0, 22, len(names)), pa.int32()),
+            }
+        )
+
+    def rows(self, count: int) -> pa.Table:
+        def keys() -> pa.Array:
+            drawn = self.numpy.integers(0, 230, count)
+            return pa.array([None if self.numpy.random() < 0.03 else int(key) for key in drawn], pa.int64())
+
+        return pa.table({"ck": keys(), "sk": keys(), "v": self.numpy.integers(0, 100, count)})
+
+    def change(self) -> None:
+        """One change of one of the tables."""
+        name = self.random.choice(["facts", "customer", "customer", "supplier", "nation"])
+        table = self.open(name)
+        if name == "nation":
+            added = pa.table({"nk": pa.array([20, 21][: self.random.randint(1, 2)], pa.int32())})
+            zones = pa.array([f"Z{self.random.randint(0, 5)}" for _ in range(len(added))])
+            table.delete("nk >= 20")
+            table.append(added.append_column("zone", zones))
+            return
+        match self.random.choice(["append", "update", "delete", "optimize", "null", "restore", "vacuum", "duplicate"]):
+            case "append" if name == "facts":
+                table.append(self.rows(300))
+            case "append":
+                keys = range(self.next_key, self.next_key + 8)
+                self.next_key += 8
+                table.append(self.customers(keys))
+            case "update" if name != "facts":
+                key = self.random.randint(0, 220)
+                table.delete(f"k = {key}")
+                self.open(name).append(self.customers([key]))
+            case "delete":
+                column = "v" if name == "facts" else "k"
+                table.delete(f"{column} BETWEEN {(low := self.random.randint(0, 90))} AND {low + 4}")
+            case "optimize":
+                table.optimize(full=True)
+            case "null" if name != "facts":
+                table.append(pa.table({"k": pa.array([None], pa.int64()), "region": ["R1"], "name": ["N01"]}))
+            case "duplicate" if name != "facts":
+                table.append(self.customers([self.random.randint(0, 200)]))
+            case "restore":
+                table.restore(self.random.choice([one.version for one in table.history()[:3]]))
+            case "vacuum":
+                table.vacuum(older_than="0 seconds")
+
+    def statement(self) -> str:
+        draw = self.random
+        names = [f"N{draw.randint(0, 29):02d}" for _ in range(3)]
+        on = {
+            side: draw.choice(
+                [
+                    f"{side}.region = 'R{draw.randint(0, 5)}'",
+                    f"{side}.region IN ('R1', 'R3') AND {side}.year < {draw.randint(1990, 2000)}",
+                    f"{side}.name = '{names[0]}'",
+                    f"{side}.name = 'N99'",
+                    f"({side}.region IS NULL OR {side}.name LIKE 'N0%')",
+                    f"{side}.region <> 'R2' AND {side}.name > '{names[1]}'",
+                    f"{side}.year + 1 = {draw.randint(1991, 1999)}",
+                ]
+            )
+            for side in ("c", "s")
+        }
+        return draw.choice(FORMS).format(
+            agg="count(*) AS n, sum(f.v) AS v",
+            f="facts",
+            c=draw.choice(["customer", "customer", "supplier"]),
+            s="supplier",
+            n="nation",
+            cc=on["c"],
+            sc=on["s"],
+            nc=f"n.zone = 'Z{draw.randint(0, 5)}'",
+            fc=f"f.v < {draw.randint(0, 100)}",
+        )
+
+    def check(self, statements: int) -> int:
+        """Compare statements with DuckDB's answers; the number of them in which attributes skipped files."""
+        rows = {name: self.open(name).plan().to_arrow() for name in ("facts", "customer", "supplier", "nation")}
+        for name, each in rows.items():
+            self.con.register(f"{name}_rows", each)
+        tables = {name: self.open(name) for name in rows}
+        pruned = 0
+        for _ in range(statements):
+            statement = self.statement()
+            expected = self.con.sql(f"WITH {self.aliases(rows)} {_inner(statement)}").fetchall()
+            got = zskip.sql(statement, self.con, tables=tables).fetchall()
+            assert sorted(map(repr, got)) == sorted(map(repr, expected)), statement
+            pruned += "attributes of" in str(zskip.explain(statement, self.con, tables=tables))
+        return pruned
+
+    def aliases(self, rows: dict[str, pa.Table]) -> str:
+        return ", ".join(f"{name} AS (FROM {name}_rows)" for name in rows)
+
+
+def _inner(statement: str) -> str:
+    return statement.replace("WITH d AS", ", d AS", 1) if statement.startswith("WITH") else statement
+
+
+@pytest.fixture
+def star(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Star]:
+    made = Star(tmp_path, getattr(request, "param", 0))
+    yield made
+    made.con.close()
+
+
+def _lives(star: Star, changes: int, statements: int) -> int:
+    pruned = star.check(statements)
+    for _ in range(changes):
+        star.change()
+        pruned += star.check(statements)
+    return pruned
+
+
+@pytest.mark.parametrize("star", range(2), indirect=True)
+def test_statements_equal_duckdb_over_every_kind_of_change(star: Star) -> None:
+    assert _lives(star, changes=6, statements=12) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("star", range(100, 150), indirect=True)
+def test_ten_thousand_statements_over_every_kind_of_change(star: Star) -> None:
+    assert _lives(star, changes=12, statements=16) > 20
