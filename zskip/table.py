@@ -25,6 +25,7 @@ from zskip.core.progress import Progress, unreported
 from zskip.core.receipts import (
     Appended,
     Deleted,
+    JoinsRefreshed,
     Optimized,
     Overwritten,
     Refreshed,
@@ -50,6 +51,7 @@ from zskip.writer.compaction import compact
 from zskip.writer.delete import delete
 from zskip.writer.evolution import common_type
 from zskip.writer.options import Resources, Rewrite, resources_of, timedelta_of
+from zskip.writer.refresh_joins import refresh_joins
 from zskip.writer.sketching import complete_sketches, drop_sketches
 from zskip.writer.workload_input import Workload, file_of, queries_of
 
@@ -412,6 +414,17 @@ class Table:
         )
         self._move_to(snapshot)
         return Restored(snapshot.version, version)
+
+    def refresh_joins(self, **options: Unpack[Resources]) -> JoinsRefreshed:
+        """Compute the ranges of the dimensions' attributes anew for the files whose dimensions have changed since.
+
+        Reads the keys of these files, and rewrites none. Raises `InvalidOption` for a table without ``joins=``, and
+        `CommitConflict`.
+        """
+        given = resources_of(options)
+        snapshot, receipt = refresh_joins(self._storage, self._newest(), given)
+        self._move_to(snapshot)
+        return receipt
 
     def refresh(self, progress: Progress | None = None) -> Refreshed:
         """Move to the newest version. For a folder that zskip only indexes, update the index first.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import zskip
@@ -202,3 +203,80 @@ def test_statements_equal_duckdb_over_every_kind_of_change(star: Star) -> None:
 @pytest.mark.parametrize("star", range(100, 150), indirect=True)
 def test_ten_thousand_statements_over_every_kind_of_change(star: Star) -> None:
     assert _lives(star, changes=12, statements=16) > 20
+
+
+CUSTOMERS = pa.table({"k": [1, 2, 3], "region": ["ASIA", "EUROPE", "ASIA"]})
+
+
+def _facts(home: Path, **options: object) -> zskip.Table:
+    if not (home / "customer").exists():
+        zskip.write(CUSTOMERS, home / "customer", by=["k"])
+    rows = pa.table({"ck": [1, 2, 3, 9, None] * 20, "v": range(100)})
+    joins = {"customer": (str(home / "customer"), {"ck": "k"})}
+    given = {"by": ["customer.region"], "joins": joins, "files": 4, **options}
+    return zskip.write(rows, home / "facts", **given)  # type: ignore[arg-type]
+
+
+def test_attributes_are_in_the_index_alone(tmp_path: Path) -> None:
+    table = _facts(tmp_path)
+    assert table.schema.names == ["ck", "v"]
+    files = table.plan().paths
+    assert {tuple(pq.read_schema(path).names) for path in files} == {("ck", "v")}
+    with pytest.raises(zskip.UnknownColumn):
+        table.plan("\"customer.region\" = 'ASIA'")
+    assert len(table.plan().to_arrow()) == 100
+
+
+def test_explain_names_the_dimension_its_condition_and_why_it_is_not_used(tmp_path: Path) -> None:
+    _facts(tmp_path)
+    facts, customer = tmp_path / "facts", tmp_path / "customer"
+    statement = f"SELECT count(*) FROM '{facts}' f JOIN '{customer}' c ON f.ck = c.k WHERE c.region = 'EUROPE'"
+    assert zskip.sql(statement).fetchall() == [(20,)]
+    assert f"attributes of '{customer}': \"region\" = 'EUROPE'" in zskip.explain(statement)
+    zskip.open(customer).optimize(full=True)
+    zskip.open(customer).vacuum(older_than="0 seconds")
+    zskip.write(CUSTOMERS, customer, by=["k"], mode="overwrite")
+    zskip.open(customer).vacuum(older_than="0 seconds")
+    assert zskip.sql(statement).fetchall() == [(20,)]
+    assert "the version of which they are is gone" in zskip.explain(statement)
+
+
+def test_refresh_joins_makes_stale_attributes_current(tmp_path: Path) -> None:
+    table = _facts(tmp_path)
+    customer = zskip.open(tmp_path / "customer")
+    customer.append(pa.table({"k": [9], "region": ["AFRICA"]}))
+    facts, dimension = tmp_path / "facts", tmp_path / "customer"
+    statement = f"SELECT count(*) FROM '{facts}' f JOIN '{dimension}' c ON f.ck = c.k WHERE c.region = 'AFRICA'"
+    assert zskip.sql(statement).fetchall() == [(20,)]
+    before = table.plan().paths
+    assert table.refresh_joins().files == len(before)
+    assert table.refresh_joins().files == 0
+    assert table.plan().paths == before
+    assert zskip.sql(statement).fetchall() == [(20,)]
+    assert "are not used" not in zskip.explain(statement)
+    assert "Every proof held" in str(table.verify())
+
+
+def test_a_workload_of_statements_finds_the_attributes(tmp_path: Path) -> None:
+    workload = ["SELECT sum(v) FROM facts, customer WHERE ck = k AND region = 'ASIA' AND v < 50"]
+    table = _facts(tmp_path, by=None, workload=workload)
+    assert set(table.snapshot.layout.columns) == {'"customer.region"', "v"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"joins": {"c": (pa.table({"k": [1, 1], "region": ["A", "B"]}), {"ck": "k"})}}, "more than one row.*'k': 1"),
+        ({"joins": {"c": (CUSTOMERS, {"ck": "key"})}}, 'has no column "key"'),
+        ({"joins": {"c": (CUSTOMERS.slice(0, 2), {"ck": "region"})}}, "keys are integers, or strings"),
+        ({"joins": {"c": CUSTOMERS}}, "joins= has no dimension and keys for 'c'"),
+        ({"joins": {"a": (CUSTOMERS, {"b.k": "k"}), "b": (CUSTOMERS, {"a.k": "k"})}}, "in a circle"),
+        ({"mode": "append"}, "joins the table's own dimensions"),
+    ],
+)
+def test_joins_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    if "mode" in change:
+        _facts(tmp_path)
+    with pytest.raises(zskip.InvalidOption, match=message):
+        _facts(tmp_path, **{"by": ["c.region"] if "joins" in change else ["customer.region"], **change})
+    assert not change.get("joins") or not (tmp_path / "facts").exists()

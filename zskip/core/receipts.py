@@ -8,6 +8,7 @@ __all__ = [
     "Appended",
     "Clustered",
     "Deleted",
+    "JoinsRefreshed",
     "Optimized",
     "Overwritten",
     "Receipt",
@@ -54,6 +55,13 @@ class Deleted(Receipt):
     files_dropped: int
     files_rewritten: int
     rewritten: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinsRefreshed(Receipt):
+    """The number of files whose attributes of dimensions were computed anew."""
+
+    files: int
 
 
 @dataclass(frozen=True, slots=True)

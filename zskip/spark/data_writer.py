@@ -38,7 +38,8 @@ def write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, ov
     if layout is None:
         raise InvalidOption(f"{job.storage.uri} has no layout by which tasks could write. Use zskip.spark.write.")
     evolved = appended(base.schema.arrow, job.rows)
-    columns = {*base.partition_by, *(base.schema.column(path).parts[0] for path in base.layout.columns)}  # type: ignore[union-attr]  # there is a layout
+    own = (base.schema.columns.get(path) for path in base.layout.columns)  # type: ignore[union-attr]  # there is a layout
+    columns = {*base.partition_by, *(column.parts[0] for column in own if column is not None)}
     for name in columns if overwrite else ():
         if name not in job.rows.names or evolved.field(name).type != job.rows.field(name).type:
             raise InvalidOption(

@@ -164,6 +164,11 @@ def _write(
     local_options = [name for name in _LOCAL_OPTIONS if getattr(options, name) is not None]
     if local_options:
         raise InvalidOption(f"{local_options[0]}= is this machine's. Spark's own settings say what a session may use.")
+    if options.star is not None:
+        raise InvalidOption(
+            f"{storage.uri} is laid out by attributes of other tables (joins=), which zskip joins on one machine. "
+            "Write it without session=."
+        )
     if not options.by:
         raise InvalidOption("by= names no column. Name at least one column to cluster by.")
     if isinstance(storage, HadoopStorage):

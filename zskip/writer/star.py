@@ -115,6 +115,11 @@ class Star:
         return tuple(each.dimension for each in self.loaded)
 
     @property
+    def versions(self) -> tuple[str | None, ...]:
+        """The version of each dimension; None for rows without versions."""
+        return tuple(each.version for each in self.loaded)
+
+    @property
     def attributes(self) -> list[pa.Field]:
         return [field for each in self.dimensions for field in each.fields[:-1]]
 

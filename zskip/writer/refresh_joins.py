@@ -1,0 +1,81 @@
+"""Compute the attributes of dimensions anew for files whose dimensions have changed since; no data file is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zskip.core.receipts import JoinsRefreshed
+from zskip.core.schema import Schema
+from zskip.errors import InvalidOption
+from zskip.stats import ColumnStatistics, DataFiles, FileStatistics, collect
+from zskip.storage import Storage
+from zskip.tablelog import Index, Snapshot, commit
+from zskip.writer.append import require_managed
+from zskip.writer.options import WriteOptions
+from zskip.writer.paths import stored_rows
+from zskip.writer.star import Star, as_recorded
+from zskip.writer.write import available_cores
+
+__all__ = ["refresh_joins", "stale_files"]
+
+
+def refresh_joins(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snapshot, JoinsRefreshed]:
+    """Read the keys of the files whose attributes are not those of the dimensions' newest versions, and commit their
+    new ranges. Raises `InvalidOption` for a table without dimensions, and `CommitConflict`."""
+    require_managed(storage, base)
+    if not base.dimensions:
+        raise InvalidOption(f"{storage.uri} was written without joins=, so there are no attributes to refresh.")
+    star = as_recorded(base.dimensions)
+    index = Index(storage, base)
+    stale = stale_files(index, star)
+    if not len(stale):
+        return base, JoinsRefreshed(base.version, 0)
+    files = index.data_files().take(stale)
+    with ThreadPoolExecutor(options.threads or available_cores(), thread_name_prefix="zskip-joins") as pool:
+        groups = list(pool.map(lambda number: _attributes_of(storage, base, files, number, star), range(len(files))))
+    row_groups = _with(files.row_groups, FileStatistics.concat(groups).columns)
+    merged = FileStatistics.concat([collect.merged(units) for units in groups])
+    renewed = star.with_versions(replace(files, files=_with(files.files, merged.columns), row_groups=row_groups))
+    snapshot = commit(
+        storage,
+        base,
+        "refresh joins",
+        add=renewed,
+        remove=files.path.to_pylist(),
+        details={"files": len(files)},
+    )
+    return snapshot, JoinsRefreshed(snapshot.version, len(files))
+
+
+def stale_files(index: Index, star: Star) -> np.ndarray:
+    """The numbers of the files whose attributes are of other versions of the dimensions, or unknown."""
+    numbers = np.arange(len(index), dtype=np.int64)
+    stale = np.zeros(len(numbers), bool)
+    columns = index.files_at(numbers, [each.version_path for each in star.dimensions]).statistics.columns
+    for dimension, version in zip(star.dimensions, star.versions, strict=True):
+        if version is not None and len(numbers):
+            current = pc.equal(columns[dimension.version_path].lower, version)
+            stale |= ~np.asarray(pc.fill_null(current, False))
+    return numbers[stale]
+
+
+def _attributes_of(storage: Storage, base: Snapshot, files: DataFiles, number: int, star: Star) -> FileStatistics:
+    """The attributes' statistics of a file, one unit per row group."""
+    source = star.joined(stored_rows(storage, base, [files.path[number].as_py()]))
+    names = [field.name for field in star.attributes]
+    parts = [part() for part in source.parts(names)]
+    schema = pa.schema(star.attributes)
+    rows = pa.concat_tables([part.select(names).cast(schema) for part in parts]) if parts else schema.empty_table()
+    first, last = files.first_row_group[number], files.first_row_group[number + 1]
+    counts = np.asarray(files.row_groups.row_count[int(first) : int(last)])
+    return collect.row_groups(rows.combine_chunks(), np.append(0, np.cumsum(counts)), Schema(schema))
+
+
+def _with(units: FileStatistics, columns: Mapping[str, ColumnStatistics]) -> FileStatistics:
+    return FileStatistics(units.row_count, {**units.columns, **columns})
