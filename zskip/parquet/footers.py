@@ -26,7 +26,7 @@ from zskip.parquet.united_schema import identity, united
 from zskip.stats.files import ColumnStatistics, DataFiles, FileStatistics
 from zskip.storage import hive
 
-__all__ = ["FIELD_ID", "Listed", "Readable", "hull", "read", "row_groups"]
+__all__ = ["FIELD_ID", "Listed", "Readable", "hull", "read", "row_groups", "schemas"]
 
 FIELD_ID = b"PARQUET:field_id"
 """The key of a field's id in the metadata of Arrow schemas, present if the writer assigned ids."""
@@ -92,6 +92,17 @@ def row_groups(
     """
     parts = list(_parts(storage, listed, None, None, _BLOCK_BYTES))
     return _in_order(parts, [as_of_table(part.schema, part.units) for part in parts])
+
+
+def schemas(storage: Readable, listed: Listed) -> list[tuple[np.ndarray, Schema]]:
+    """The schemas of files, each with the numbers of its files in the listing. Raises `CorruptFile`."""
+    found: dict[bytes, tuple[list[np.ndarray], Schema]] = {}
+    first = 0
+    for ends in footer_reads.read(storage, listed, None, _BLOCK_BYTES):
+        for group in _grouped(storage, listed.path.slice(first, len(ends)), list(ends), first):
+            found.setdefault(identity(group.schema), ([], group.schema))[0].append(group.files)
+        first += len(ends)
+    return [(np.concatenate(files), schema) for files, schema in found.values()]
 
 
 def _in_order(parts: Sequence[_Part], units: Sequence[FileStatistics]) -> tuple[FileStatistics, np.ndarray]:

@@ -1,7 +1,14 @@
 """A native DuckDB scan of planned files, as SQL text and its parameters.
 
-The scan contains the table's schema, so DuckDB opens no file to infer it. Columns are matched by name: a column that a
-file lacks is NULL there, and a narrower type is widened.
+Columns are matched by name: a column that a file lacks is NULL there, and a narrower type is widened.
+
+| the files                                      | read_parquet                   | DuckDB expects             |
+| ---------------------------------------------- | ------------------------------ | -------------------------- |
+| have the table's columns and types             | without a schema               | rows of the first × files  |
+| have all columns that are read, or none has it | with ``bound_schema``          | rows of the first × files  |
+| may lack some columns                          | with ``schema``                | one row: joins suffer      |
+
+``bound_schema`` and ``column_statistics`` are undocumented: without them, `binds_schemas` leaves ``schema``.
 """
 
 from __future__ import annotations
@@ -9,6 +16,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +26,7 @@ import pyarrow as pa
 from zskip.core import types as t
 from zskip.core.schema import names_given
 from zskip.engines.duckdb.duckdb_types import duckdb_type
-from zskip.engines.duckdb.stored_form import StoredForm, stored_columns
+from zskip.engines.duckdb.stored_form import StoredColumn, StoredForm, stored_columns
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.language.sql_literals import identifier
 from zskip.storage import hive
@@ -25,20 +35,25 @@ if TYPE_CHECKING:
     from zskip.plan.scan import Scan
 
 __all__ = [
+    "FILES",
     "UNGUARDED",
     "Select",
+    "binds_schemas",
     "file_column_name",
+    "held_by_all",
     "literal",
     "native_scan",
     "partition_values",
+    "read_of_files",
     "reshaped_structs",
-    "uniform_read",
     "without_patterns",
 ]
 
 
 # The guard of a scan that may be bound under any settings.
 UNGUARDED = "false"
+FILES = "zskip_files"
+"""The parameter that holds the paths. The names of a form's parameters begin with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,122 +71,190 @@ def native_scan(
     columns: Sequence[str] | None = None,
     partition_by: Sequence[str] = (),
     where: str | None = None,
-    rows: int | None = None,
     within: str | None = None,
     file_column: str | None = None,
-    files_parameter: str = "zskip_files",
-    schema_parameter: str | None = "zskip_schema",
     whole: Collection[str] = (),
     form: StoredForm | None = None,
-    uniform: bool = False,
-    guard: str = UNGUARDED,
+    held: Mapping[str, str | None] | None = None,
 ) -> Select:
     """``SELECT columns FROM files WHERE …`` over Parquet files whose paths contain the values of ``partition_by``.
 
-    ``files``: paths or URLs for DuckDB, in which wildcards have no meaning · ``where``: a predicate in DuckDB's SQL ·
-    ``rows``: the number of rows in the files, for DuckDB's planner · ``within``: a condition on ``file_row_number`` ·
-    ``file_column``: the name of an additional column that holds each row's file · ``whole``: structs to read completely
-    before a field is extracted · ``schema_parameter``: None to write the schema into the text, which DuckDB parses more
-    slowly · ``form``: how the files store the rows, if not as the table does · ``uniform``: all files have the table's
-    columns and types, except for ``partition_by`` · ``guard``: an SQL expression that is FALSE, or raises an error when
-    DuckDB binds the scan.
-    Without files, the result has no rows, and the table's types.
+    ``where``: a predicate in DuckDB's SQL · ``file_column``: the name of an additional column that holds each row's
+    file · the others: as in `read_of_files`. Without files, the result has no rows, and the table's types.
     Raises `UnknownColumn`, and `SchemaError` where two columns differ only in case, which DuckDB cannot tell apart.
     """
     names = schema.names if columns is None else list(names_given(columns, "columns"))
-    types = {field.name: duckdb_type(field.type) for field in schema}
-    _refuse_ambiguous(schema.names)
     _require_known(names, schema)
     projected = names if file_column is None else [*names, file_column]
     projection = ", ".join(map(identifier, projected)) or "NULL"
-    condition = "" if where is None else f" WHERE {where}"
+    read = read_of_files(
+        files,
+        schema,
+        partition_by=partition_by,
+        within=within,
+        file_column=file_column,
+        whole=whole,
+        form=form,
+        held=held,
+    )
+    condition = "" if where is None or not files else f" WHERE {where}"
+    return Select(f"SELECT {projection} FROM {read.sql}{condition}", read.parameters)
+
+
+def read_of_files(
+    files: Sequence[str],
+    schema: pa.Schema,
+    *,
+    partition_by: Sequence[str] = (),
+    within: str | None = None,
+    file_column: str | None = None,
+    whole: Collection[str] = (),
+    form: StoredForm | None = None,
+    held: Mapping[str, str | None] | None = None,
+    uniform: bool = False,
+    of_files: bool = False,
+    statistics: Mapping[str, tuple[str, str]] | None = None,
+    guard: str = UNGUARDED,
+) -> Select:
+    """All rows of these files as the table's columns, for FROM. Its ``sql`` is no whole statement.
+
+    ``files``: paths or URLs for DuckDB, in which wildcards have no meaning · ``within``: a condition on
+    ``file_row_number`` · ``whole``: structs to read completely before a field is extracted · ``form``: how the files
+    store the rows, if not as the table does · ``held``: the name of each column in the files, None for one that no file
+    has; None if that is unknown · ``uniform``: all files have the table's columns and types, except for
+    ``partition_by`` · ``of_files``: the statement reads DuckDB's own columns about files, which a subquery would hide ·
+    ``statistics``: bounds of columns over all rows, as texts, which DuckDB trusts · ``guard``: an SQL expression that
+    is FALSE, or raises an error when DuckDB binds the read.
+
+    DuckDB's planner expects each file to have as many rows as the first one; with a ``schema=``, which only an unknown
+    ``held`` needs, it expects one row in all.
+    """
+    types = {field.name: duckdb_type(field.type) for field in schema}
+    _refuse_ambiguous(schema.names)
     if not files:
         nothing = ", ".join(f"CAST(NULL AS {type}) AS {identifier(name)}" for name, type in types.items())
+        added = "" if file_column is None else f", CAST(NULL AS VARCHAR) AS {identifier(file_column)}"
         bound = "" if guard == UNGUARDED else f" FROM range(CAST({guard} AS BIGINT))"
-        return Select(f"SELECT {projection} FROM (SELECT {nothing or 'NULL'}{bound} WHERE false)", {})
+        return Select(f"(SELECT {nothing or 'NULL'}{added}{bound} WHERE false)", {})
     stored = pa.schema([field for field in schema if field.name not in partition_by])
-    if form is not None:
-        source = _form_source(stored, types, rows, file_column, files_parameter, whole, form, guard)
-        parameters = {files_parameter: without_patterns(files), **form.parameters(files_parameter)}
-        return Select(f"SELECT {projection} FROM {source}{condition}", parameters)
-    stored_types = {name: types[name] for name in stored.names}
     # The default, "filename", may be one of the table's columns.
-    file = file_column or (file_column_name(schema.names) if partition_by else None)
-    schema_sql = _schema_literal(stored_types) if schema_parameter is None else f"${schema_parameter}"
-    source = f"read_parquet(${files_parameter}, {_options(schema, schema_sql, rows, file, guard)})"
+    file = file_column or (file_column_name(schema.names) if partition_by and form is None else None)
+    options = _Options(any(_holds_floats(field.type) for field in stored), file, guard, statistics or {})
+    if held is not None and not (binds_schemas() and stored.names):
+        held = None
+    plain, closed = uniform, False
     if uniform:
-        whole, schema_parameter, alone = (), None, len(files) == 1
-        source = uniform_read(f"${files_parameter}", stored, rows, alone=alone, file_column=file, guard=guard)
-    if partition_by or whole:
+        # From the footer of a single file, DuckDB would answer max(x), and returns NaN whenever x may hold NaN. A
+        # schema prevents that. With structs, which DuckDB 2.0 fails to read by field under a schema, a UNION ALL does.
+        structs = any(t.is_struct(field.type) for field in stored)
+        footer_maximum = len(files) == 1 and options.may_hold_nan
+        plain, closed = not footer_maximum or (structs and not of_files), footer_maximum and structs and not of_files
+        whole, held = (), {name: name for name in stored.names} if binds_schemas() else None
+    columns = stored_columns(stored)
+    if plain:
+        source, held = options.plain(), None
+    elif held is not None:
+        source = options.bound({inside: one.type for one in columns if (inside := held[one.name]) is not None})
+    else:
+        source = options.with_schema(columns)
+    values = {
+        one.name: _value(one, types[one.name], one.name if held is None else held[one.name], one.name in whole)
+        for one in columns
+    }
+    parameters: dict[str, Any] = {FILES: without_patterns(files)}
+    if form is not None:
+        values |= form.columns(types)
+        parameters |= form.parameters()
+    elif partition_by:
         folders = _folders(files, partition_by)
-        values = {name: _partition_value(file or "", folders.get(name, name), types[name]) for name in partition_by}
-        selected = ", ".join([_star(whole), *(f"{value} AS {identifier(name)}" for name, value in values.items())])
-        # The column file_row_number exists only in the innermost query.
-        source = f"(SELECT {selected} FROM {source}{'' if within is None else f' WHERE {within}'})"
-    elif within is not None:
-        condition = f" WHERE {within}" + ("" if where is None else f" AND (\n{where}\n)")
-    parameters = {files_parameter: without_patterns(files)}
-    if schema_parameter is not None:
-        parameters[schema_parameter] = _schema_map(stored_types)
-    select = f"SELECT {projection} FROM {source}{condition}"
-    return Select(select if within is None else _with_no_more_rows(select, max(1, len(projected))), parameters)
+        values |= {name: _partition_value(file or "", folders.get(name, name), types[name]) for name in partition_by}
+    conditions = [one for one in (within, None if form is None else form.is_live()) if one is not None]
+    as_stored = values == {name: identifier(name) for name in schema.names}
+    if as_stored and not conditions and not closed:
+        return Select(source, parameters)
+    selected = [f"{values[name]} AS {identifier(name)}" for name in schema.names]
+    if file_column is not None:
+        selected.append(identifier(file_column))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    select = f"SELECT {', '.join(selected) or 'NULL'} FROM {source}{where}"
+    # The columns file_row_number and file_index exist only in this query.
+    if conditions or closed or (form is not None and form.values):
+        select = _with_no_more_rows(select, max(1, len(selected)))
+    return Select(f"({select})", parameters)
 
 
-def _form_source(
-    schema: pa.Schema,
-    types: Mapping[str, str],
-    rows: int | None,
-    file_column: str | None,
-    parameter: str,
-    whole: Collection[str],
-    form: StoredForm,
-    guard: str,
-) -> str:
-    """The table's rows, read from files that store them in another form. ``schema``: the columns in the files."""
-    columns, renamed = stored_columns(schema)
-    entries = []
-    for key, column in columns.items():
-        default = "NULL" if column["default_value"] is None else literal(column["default_value"])
-        name = str(key) if isinstance(key, int) else literal(key)
-        entry = f"name: {literal(column['name'])}, type: {literal(column['type'])}, default_value: {default}"
-        entries.append(f"{name}: {{{entry}}}")
-    stored = f"MAP {{{', '.join(entries)}}}"
-    source = f"read_parquet(${parameter}, {_options(schema, stored, rows, file_column, guard)})"
-    taken_whole = {name: f"COALESCE({identifier(name)}, NULL)" for name in whole if name in schema.names} | renamed
-    replaced = ", ".join(f"{value} AS {identifier(name)}" for name, value in taken_whole.items())
-    selected = ", ".join([f"* REPLACE ({replaced})" if replaced else "*", *form.columns(types, parameter)])
-    live = form.is_live(parameter)
-    select = f"SELECT {selected} FROM {source}{'' if live is None else f' WHERE {live}'}"
-    if live is None and not form.values:
-        return f"({select})"
-    return f"({_with_no_more_rows(select, len(schema) + len(form.values) + (file_column is not None))})"
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of ``read_parquet``. ``file_column``: a column that it adds · others: as in `read_of_files`."""
+
+    may_hold_nan: bool
+    file_column: str | None
+    guard: str
+    statistics: Mapping[str, tuple[str, str]]
+
+    def plain(self) -> str:
+        """The columns of the first file."""
+        return self._read()
+
+    def bound(self, types: Mapping[str, str]) -> str:
+        """Columns that every file has in some order and type, and others only if the statement does not read them."""
+        all_types = types if self.file_column is None else {**types, self.file_column: "VARCHAR"}
+        return self._read(bound_schema=_struct({name: literal(type) for name, type in all_types.items()}))
+
+    def with_schema(self, columns: Sequence[StoredColumn]) -> str:
+        """Columns that a file may lack. DuckDB finds them by the names or ids that the files know."""
+        entries = []
+        for one in columns:
+            default = "NULL" if one.default is None else literal(one.default)
+            key = str(one.key) if isinstance(one.key, int) else literal(one.key)
+            entry = f"name: {literal(one.name)}, type: {literal(one.type)}, default_value: {default}"
+            entries.append(f"{key}: {{{entry}}}")
+        return self._read(schema=f"MAP {{{', '.join(entries)}}}")
+
+    def _read(self, **options: str) -> str:
+        given = {"hive_partitioning": self.guard, **options}
+        if self.may_hold_nan:
+            # Otherwise DuckDB assumes that a footer's bounds cover NaN, and loses NaN rows of files written by pyarrow.
+            given["can_have_nan"] = "true"
+        if self.file_column is not None:
+            given["filename"] = literal(self.file_column)
+        if self.statistics and "schema" not in options and binds_schemas():
+            bounds = {
+                name: f"MAP {{'min': {literal(lower)}, 'max': {literal(upper)}}}"
+                for name, (lower, upper) in self.statistics.items()
+            }
+            given["column_statistics"] = "MAP " + _struct(bounds)
+        return f"read_parquet(${FILES}, {', '.join(f'{name} = {value}' for name, value in given.items())})"
 
 
-def uniform_read(
-    files: str,
-    schema: pa.Schema,
-    rows: int | None,
-    *,
-    alone: bool,
-    file_column: str | None = None,
-    of_files: bool = False,
-    guard: str = UNGUARDED,
-) -> str:
-    """A read of files that all have the same columns. Without a schema, DuckDB counts rows by the footers.
+def _struct(fields: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{literal(name)}: {value}" for name, value in fields.items()) + "}"
 
-    ``files``: a list in SQL, or a parameter · ``alone``: the list has one file. From its footer, DuckDB would answer
-    max(x), and returns NaN whenever x may hold NaN. A schema prevents that. With structs, whose fields DuckDB 2.0 fails
-    to read under a schema, a UNION ALL prevents it · ``rows``: the number of rows in the files, needed with a schema ·
-    ``of_files``: the statement reads DuckDB's own columns about files, which a subquery around the read would hide ·
-    ``file_column``, ``guard``: as in `native_scan`.
-    """
-    footer_maximum = alone and any(_holds_floats(field.type) for field in schema)
-    if footer_maximum and (of_files or not any(t.is_struct(field.type) for field in schema)):
-        types = {field.name: duckdb_type(field.type) for field in schema}
-        return f"read_parquet({files}, {_options(schema, _schema_literal(types), rows, file_column, guard)})"
-    read = f"read_parquet({files}, {_options(schema, None, None, file_column, guard)})"
-    columns = len(schema) + (file_column is not None)
-    return f"({_with_no_more_rows(f'SELECT * FROM {read}', columns)})" if footer_maximum else read
+
+def _value(column: StoredColumn, type: str, inside: str | None, whole: bool) -> str:
+    """A column of the table as an expression. ``inside``: its name in the read; None if no file has it."""
+    if inside is None:
+        return f"CAST({'NULL' if column.default is None else literal(column.default)} AS {type})"
+    # COALESCE keeps DuckDB from reading single fields of a struct.
+    together = f"COALESCE({identifier(inside)}, NULL)"
+    return column.renamed(together) or (together if whole else identifier(inside))
+
+
+@lru_cache(maxsize=1)
+def binds_schemas() -> bool:
+    """Whether the installed DuckDB has the undocumented options ``bound_schema`` and ``column_statistics``."""
+    import duckdb
+
+    with TemporaryDirectory() as folder, duckdb.connect() as con:
+        path = literal(str(Path(folder) / "probed.parquet"))
+        con.execute(f"COPY (SELECT 7::INTEGER AS a, 'x' AS b) TO {path} (FORMAT parquet)")
+        bound = "bound_schema = {'b': 'VARCHAR', 'a': 'BIGINT'}"
+        statistics = "column_statistics = MAP {'a': MAP {'min': '7', 'max': '9'}}"
+        read = f"FROM read_parquet([{path}], hive_partitioning = false, {bound}, {statistics}) WHERE a > 6"
+        try:
+            return con.sql(read).fetchall() == [("x", 7)]
+        except duckdb.Error:
+            return False
 
 
 def _with_no_more_rows(select: str, columns: int) -> str:
@@ -181,6 +264,13 @@ def _with_no_more_rows(select: str, columns: int) -> str:
     ``file_row_number`` or ``file_index`` is pushed down to that scan.
     """
     return f"{select} UNION ALL SELECT {', '.join(['NULL'] * columns)} WHERE false"
+
+
+def held_by_all(scan: Scan) -> dict[str, str | None] | None:
+    """The columns of a table by name, if each of its files has them all for certain."""
+    if not scan.managed or scan.added or scan.source is not None:
+        return None
+    return {name: name for name in scan.schema.arrow.names if name not in scan.partition_by}
 
 
 def reshaped_structs(scan: Scan) -> list[str]:
@@ -195,13 +285,6 @@ def reshaped_structs(scan: Scan) -> list[str]:
         for field in scan.schema.arrow
         if t.is_struct(field.type) and (not scan.managed or field.name in grown)
     ]
-
-
-def _star(whole: Collection[str]) -> str:
-    """All columns; those in ``whole`` in COALESCE, which keeps DuckDB from reading single fields of a struct."""
-    if not whole:
-        return "*"
-    return f"* REPLACE ({', '.join(f'COALESCE({identifier(name)}, NULL) AS {identifier(name)}' for name in whole)})"
 
 
 def literal(text: str) -> str:
@@ -224,34 +307,6 @@ def without_patterns(paths: Sequence[str]) -> list[str]:
     if not any(mark in together for mark in "[*?"):
         return list(paths)
     return [re.sub(r"[\[*?]", r"[\g<0>]", path) for path in paths]
-
-
-def _schema_map(stored: Mapping[str, str]) -> dict[str, list[Any]]:
-    """The value of the option ``schema``, a MAP, as DuckDB's Python client takes a MAP."""
-    columns = [{"name": name, "type": type, "default_value": None} for name, type in stored.items()]
-    return {"key": list(stored), "value": columns}
-
-
-def _schema_literal(stored: Mapping[str, str]) -> str:
-    columns = ", ".join(
-        f"{literal(name)}: {{name: {literal(name)}, type: {literal(type)}, default_value: NULL}}"
-        for name, type in stored.items()
-    )
-    return f"MAP {{{columns}}}"
-
-
-def _options(schema: pa.Schema, schema_sql: str | None, rows: int | None, file_column: str | None, guard: str) -> str:
-    options = [f"hive_partitioning = {guard}"]
-    if schema_sql is not None:
-        options.append(f"schema = {schema_sql}")
-    if any(_holds_floats(field.type) for field in schema):
-        # Otherwise DuckDB assumes that a footer's bounds cover NaN, and loses NaN rows of files written by pyarrow.
-        options.append("can_have_nan = true")
-    if file_column is not None:
-        options.append(f"filename = {literal(file_column)}")
-    if rows is not None:
-        options.append(f"explicit_cardinality = {max(rows, 1)}")
-    return ", ".join(options)
 
 
 def partition_values(path: str, types: Mapping[str, pa.DataType]) -> dict[str, pa.Scalar]:

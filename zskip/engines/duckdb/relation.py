@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zskip.core import types as t
 from zskip.engines.duckdb.connection_settings import require_planned_meaning
-from zskip.engines.duckdb.native_scan import Select, native_scan, reshaped_structs
+from zskip.engines.duckdb.native_scan import Select, held_by_all, native_scan, reshaped_structs
 from zskip.engines.duckdb.stored_form import stored_form
 from zskip.engines.missing_files import naming_bad_files
 from zskip.errors import InvalidOption, UnsupportedSql
@@ -64,9 +64,9 @@ def planned_scan(
         where=condition(scan),
         within=rows_to_read(scan),
         file_column=file_column,
-        rows=scan.rows,
         whole=reshaped_structs(scan),
         form=stored_form(scan),
+        held=held_by_all(scan),
     )
 
 

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ from zskip.language.sql_literals import identifier
 if TYPE_CHECKING:
     from zskip.plan.scan import Scan
 
-__all__ = ["StoredForm", "stored_columns", "stored_form"]
+__all__ = ["StoredColumn", "StoredForm", "stored_columns", "stored_form"]
 
 _STORED_AS, _FIELD_ID, _DEFAULT = b"zskip.stored_as", b"zskip.field_id", b"zskip.default"
 _NUMBER = "(file_index + 1)::BIGINT"
+_VALUES, _DELETED = "zskip_files_value", "zskip_files_deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +38,32 @@ class StoredForm:
     values: Mapping[str, list[Any]]
     deleted: list[str | None]
 
-    def columns(self, types: Mapping[str, str], parameter: str) -> list[str]:
-        """The partition columns as expressions in a SELECT from the files."""
-        return [
-            f"CAST(list_extract(${parameter}_value_{place}, {_NUMBER}) AS {types[name]}) AS {identifier(name)}"
-            for place, name in enumerate(self.values)
-        ]
+    def take(self, files: Sequence[int]) -> StoredForm:
+        """The form of some of the files, by number, in that order."""
+        values = {name: [each[file] for file in files] for name, each in self.values.items()}
+        return StoredForm(values, [self.deleted[file] for file in files])
 
-    def is_live(self, parameter: str) -> str | None:
+    def columns(self, types: Mapping[str, str]) -> dict[str, str]:
+        """The partition columns as expressions in a SELECT from the files, by name."""
+        return {
+            name: f"CAST(list_extract(${_VALUES}_{place}, {_NUMBER}) AS {types[name]})"
+            for place, name in enumerate(self.values)
+        }
+
+    def is_live(self) -> str | None:
         """The condition that a row is not deleted; None if no row is."""
         if not any(self.deleted):
             return None
-        bits = f"list_extract(CAST(${parameter}_deleted AS BIT[]), {_NUMBER})"
+        bits = f"list_extract(CAST(${_DELETED} AS BIT[]), {_NUMBER})"
         return (
             f"CASE WHEN file_row_number < coalesce(bit_length({bits}), 0) "
             f"THEN get_bit({bits}, file_row_number::INTEGER) = 0 ELSE true END"
         )
 
-    def parameters(self, parameter: str) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """The values of the parameters in `columns` and `is_live`."""
-        given: dict[str, Any] = {
-            f"{parameter}_value_{place}": values for place, values in enumerate(self.values.values())
-        }
-        return given | ({f"{parameter}_deleted": self.deleted} if any(self.deleted) else {})
+        given: dict[str, Any] = {f"{_VALUES}_{place}": values for place, values in enumerate(self.values.values())}
+        return given | ({_DELETED: self.deleted} if any(self.deleted) else {})
 
 
 def stored_form(scan: Scan) -> StoredForm | None:
@@ -71,13 +75,28 @@ def stored_form(scan: Scan) -> StoredForm | None:
     return StoredForm(values, [_bits(scan.deletes.get(path)) for path in scan.relative_paths])
 
 
-def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], dict[str, str]]:
-    """The columns as the MAP of ``schema=``, by the names or ids that the files know, and those to be renamed inside.
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column of the table as the files store it.
 
-    The second is an expression for each column that holds fields of other names.
+    ``key``: its name or field id in the files · ``type``: DuckDB's, with the field names of the files · ``default``:
+    the value in files without the column, as text.
     """
-    columns: dict[str | int, dict[str, Any]] = {}
-    inside: dict[str, str] = {}
+
+    name: str
+    key: str | int
+    type: str
+    default: str | None
+    arrow: pa.DataType
+
+    def renamed(self, stored: str) -> str | None:
+        """An expression that converts a stored value to the table's type; None if they are the same."""
+        return _renamed(stored, self.arrow, 0)
+
+
+def stored_columns(schema: pa.Schema) -> list[StoredColumn]:
+    """The columns of a table as its files store them."""
+    columns = []
     for field in schema:
         metadata = field.metadata or {}
         key: str | int = (
@@ -86,14 +105,9 @@ def stored_columns(schema: pa.Schema) -> tuple[dict[str | int, dict[str, Any]], 
             else metadata.get(_STORED_AS, field.name.encode()).decode()
         )
         default = metadata.get(_DEFAULT)
-        columns[key] = {
-            "name": field.name,
-            "type": duckdb_type(_stored_type(field.type)),
-            "default_value": None if default is None else default.decode(),
-        }
-        if (renamed := _renamed(f"COALESCE({identifier(field.name)}, NULL)", field.type, 0)) is not None:
-            inside[field.name] = renamed
-    return columns, inside
+        type = duckdb_type(_stored_type(field.type))
+        columns.append(StoredColumn(field.name, key, type, None if default is None else default.decode(), field.type))
+    return columns
 
 
 def _stored_type(type: pa.DataType) -> pa.DataType:

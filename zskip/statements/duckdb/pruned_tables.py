@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from zskip.language import Predicate
     from zskip.tablelog import Index
 
-__all__ = ["PrunedTable", "pruned_tables"]
+__all__ = ["FILE_POSITION", "PrunedTable", "pruned_tables"]
 
 # A column that DuckDB adds: the file's position in the list of files, which changes when files are skipped.
-_FILE_POSITION = "file_index"
+FILE_POSITION = "file_index"
 # The fewest tables that can be joined in different orders.
 _MANY_JOINED = 3
 
@@ -89,7 +89,7 @@ def pruned_tables(
 
     ``settled``: the statement reads only these tables, and calls only DuckDB's own functions.
     """
-    rules = _rules(text, words, found, con, params, settled) if prune else _Rules()
+    rules = _rules(text, words, found, con, params, settled) if prune else _unpruned(text, settled)
     tables, complete, types = [], [], []
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
@@ -118,6 +118,10 @@ def pruned_tables(
     ]
 
 
+def _unpruned(text: str, settled: bool) -> _Rules:
+    return _Rules(only_named=settled and names_its_columns(text))
+
+
 def _types_read(schema: Schema, predicate: Predicate | None, rules: _Rules, place: int) -> tuple[pa.DataType, ...]:
     """The types of the columns that the rules read in a table; null for an unknown column."""
     names = {join.column for join in rules.joins if join.place == place}
@@ -141,7 +145,7 @@ def _rules(
     settled: bool,
 ) -> _Rules:
     """The inputs of the rules; none if DuckDB's plan is unavailable or cannot be interpreted."""
-    if any(word.text.lower() == _FILE_POSITION for word in words):
+    if any(word.text.lower() == FILE_POSITION for word in words):
         return _Rules()
     # Raises an error for unread rows, which the next query would discard. Statements that are not settled always run in
     # a transaction.

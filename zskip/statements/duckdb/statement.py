@@ -32,10 +32,10 @@ from zskip.statements.duckdb.error_places import pointing_at
 from zskip.statements.duckdb.index_rows import with_index_rows
 from zskip.statements.duckdb.named_columns import named_columns
 from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
-from zskip.statements.duckdb.pruned_tables import PrunedTable, pruned_tables
+from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, pruned_tables
 from zskip.statements.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.statements.duckdb.stubs import names_file_columns
-from zskip.statements.duckdb.survivor_reads import Values, default_alias, read_survivors
+from zskip.statements.duckdb.survivor_reads import ReadBy, Values, default_alias, read_survivors
 from zskip.statements.duckdb.table_places import Place, Word, edited, has_pivot, tokens
 from zskip.statements.duckdb.written_names import named_as_written, naming_edits
 
@@ -306,19 +306,21 @@ def _rewritten(
     edits = naming_edits(words, con, text, params, parsed.schemas)
     edits += [(word.start, word.end, values.numbered()) for word in words if word.text == "?"]
     plans, reasons, of_files = [], [], names_file_columns(words)
+    joined = (len(found) > 1 or not parsed.settled) and not any(word.text.lower() == FILE_POSITION for word in words)
     guards = _guards(parsed, con, params, tables)
     for (place, index), table, guarding in zip(found, tables, guards, strict=True):
         planned = Plan(table.survivors)
         reasons.append(table.reasons)
-        read, scan = "", planned.scan
-        if of_files and table.index_rows is None and not len(table.survivors):
+        read, survivors, schema = "", table.survivors, index.snapshot.schema.arrow
+        named = named_columns(schema, text)
+        schema = named if table.only_named else schema
+        if of_files and table.index_rows is None and not len(survivors):
             # A read of no file would lack the columns that DuckDB adds.
-            scan = find_survivors(index, None).narrowed(np.zeros(1, np.int64)).scan
+            survivors = find_survivors(index, None).narrowed(np.zeros(1, np.int64))
         if table.index_rows is None or len(table.survivors) or guarding != UNGUARDED:
-            read = read_survivors(scan, index.snapshot.uniform, con, values, of_files=of_files, guard=guarding)
+            by = ReadBy(schema.names, named.names, joined, freshness == "list", of_files)
+            read = read_survivors(survivors, con, values, by, guarding)
         if table.index_rows is not None:
-            schema = index.snapshot.schema.arrow
-            schema = named_columns(schema, text) if table.only_named else schema
             read = with_index_rows(read, table.index_rows, schema, values)
         if not place.aliased:
             read = f"{read} AS {default_alias(place)}"

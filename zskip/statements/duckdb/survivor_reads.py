@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow.compute as pc
+
 from zskip.core import types as t
-from zskip.engines.duckdb.native_scan import UNGUARDED, literal, native_scan, uniform_read, without_patterns
+from zskip.engines.duckdb.native_scan import FILES, UNGUARDED, binds_schemas, literal, read_of_files
 from zskip.engines.duckdb.relation import readable_paths
 from zskip.engines.duckdb.stored_form import stored_form
 from zskip.errors import UnknownParameter
 from zskip.language.sql_literals import identifier
-from zskip.plan.scan import Scan
+from zskip.plan import Survivors
+from zskip.statements.duckdb.file_classes import FileClass, bounds, file_classes, is_current
 from zskip.statements.duckdb.session import reads_bytes_as_text, texts_for_bytes
 from zskip.statements.duckdb.table_places import Place
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["Values", "default_alias", "read_survivors"]
+__all__ = ["ReadBy", "Values", "default_alias", "read_survivors"]
 
 
 class Values:
@@ -72,42 +78,108 @@ class Values:
         return self.add(list(values)) if self.takes else _literals(values)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadBy:
+    """How a statement reads a table.
+
+    ``columns``: those that it may read · ``named``: those that its text names · ``joined``: it joins the table, so that
+    DuckDB's estimates matter, and the order of rows does not · ``listed``: the table's folder was listed, if others may
+    change its files · ``of_files``: it reads DuckDB's own columns about files.
+    """
+
+    columns: Sequence[str]
+    named: Sequence[str] = ()
+    joined: bool = False
+    listed: bool = True
+    of_files: bool = False
+
+
 def read_survivors(
-    scan: Scan,
-    uniform: bool,
-    con: duckdb.DuckDBPyConnection,
-    values: Values,
-    *,
-    of_files: bool = False,
-    guard: str = UNGUARDED,
+    survivors: Survivors, con: duckdb.DuckDBPyConnection, values: Values, by: ReadBy, guard: str = UNGUARDED
 ) -> str:
-    """A read of a scan's files, for FROM. ``uniform``: as in the snapshot · ``of_files``: as in `uniform_read` ·
-    ``guard``: as in `native_scan`."""
-    files, schema, form = readable_paths(scan, con), scan.schema.arrow, stored_form(scan)
+    """A read of a scan's files, for FROM. ``guard``: as in `read_of_files`."""
+    scan, snapshot = survivors.scan, survivors.index.snapshot
+    schema = scan.schema.arrow
     stored = texts_for_bytes(schema) if reads_bytes_as_text(con, scan.schema) else schema
-    uniform = uniform and form is None
-    if files and uniform and not scan.partition_by:
-        paths = values.add_list(without_patterns(files))
-        return uniform_read(paths, stored, scan.rows, alone=len(files) == 1, of_files=of_files, guard=guard)
-    # With schema=, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
+    statistics: dict[str, tuple[str, str]] = {}
+    if len(scan) and is_current(survivors, by.listed):
+        if by.joined:
+            statistics = survivors.once(("bounds", tuple(by.named)), lambda: bounds(survivors, by.named))
+        survivors = _without_empty(survivors)
+        scan = survivors.scan
+    uniform = snapshot.uniform and scan.plain
+    everything = [FileClass(np.ones(len(scan), bool), None)]
+    classes = everything
+    if len(scan) and not uniform and binds_schemas():
+        classes = survivors.once(("classes", tuple(by.columns)), lambda: file_classes(survivors, by.columns))
+        if len(classes) > 1 and by.of_files:
+            classes = everything
+    # With a schema, DuckDB 2.0 invalidates the database if it pushes an IN list with NULL down to a field of a struct.
     # It pushes nothing down to fields of structs that are read completely.
     structs = [field.name for field in schema if t.is_struct(field.type)]
-    select = native_scan(
-        files,
-        stored,
-        partition_by=scan.partition_by,
-        rows=scan.rows,
-        schema_parameter=None,
-        whole=structs,
-        form=form,
-        uniform=uniform,
-        guard=guard,
-    )
-    names = {name: values.add_list(value) for name, value in select.parameters.items()}
-    return f"({re.sub(_PARAMETER, lambda match: names[match[1]], select.sql)})"
+    reads = []
+    for each in classes:
+        part = scan if each.files.all() else scan.narrowed(each.files)
+        files, form = readable_paths(part, con), stored_form(part)
+        if by.joined and not by.of_files:
+            order = _typical_first(part.files.column("rows").to_numpy()).tolist()
+            files, form = [files[number] for number in order], None if form is None else form.take(order)
+        read = read_of_files(
+            files,
+            stored,
+            partition_by=scan.partition_by,
+            whole=structs,
+            form=form,
+            held=each.held,
+            uniform=uniform,
+            of_files=by.of_files,
+            statistics=_of_stored(statistics, each.held),
+            guard=guard,
+        )
+        names = {name: values.add_list(value) for name, value in read.parameters.items()}
+        reads.append(re.sub(_PARAMETER, partial(_renamed, names), read.sql))
+    if len(reads) == 1:
+        return reads[0]
+    return "(" + " UNION ALL ".join(f"SELECT * FROM {read}" for read in reads) + ")"
 
 
-_PARAMETER = re.compile(r"\$(zskip_files\w*)")
+def _renamed(names: Mapping[str, str], match: re.Match[str]) -> str:
+    return names[match[1]]
+
+
+def _of_stored(
+    statistics: Mapping[str, tuple[str, str]], held: Mapping[str, str | None] | None
+) -> dict[str, tuple[str, str]]:
+    """The same bounds by the names of the columns in the files."""
+    if held is None:
+        return dict(statistics)
+    return {inside: ends for name, ends in statistics.items() if (inside := held.get(name)) is not None}
+
+
+def _without_empty(survivors: Survivors) -> Survivors:
+    """The survivors that have rows, or the first one: DuckDB takes each file to be like the first."""
+    empty = np.asarray(pc.fill_null(pc.equal(survivors.rows, 0), False))
+    if not empty.any():
+        return survivors
+    if empty.all():
+        empty[0] = False
+    return survivors.kept(~empty)
+
+
+def _typical_first(rows: np.ndarray) -> np.ndarray:
+    """An order of files that begins with one of the mean number of rows, if the first one has far more or fewer."""
+    order = np.arange(len(rows))
+    if not len(rows) or np.isnan(rows.astype(float)).any():
+        return order
+    mean = rows.mean()
+    if mean / _FAR <= rows[0] <= mean * _FAR:
+        return order
+    typical = int(np.abs(rows - mean).argmin())
+    return np.concatenate([[typical], np.delete(order, typical)])
+
+
+_FAR = 1.5
+_PARAMETER = re.compile(rf"\$({FILES}\w*)")
 
 
 def _literals(texts: Sequence[str | None]) -> str:

@@ -21,7 +21,7 @@ from zskip.core import types as t
 from zskip.engines.duckdb.native_scan import literal
 from zskip.errors import ZskipError
 from zskip.language.sql_literals import identifier
-from zskip.statements.duckdb.survivor_reads import Values, read_survivors
+from zskip.statements.duckdb.survivor_reads import ReadBy, Values, read_survivors
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,7 +51,7 @@ class TableQueries:
         None if there are too many, or the query fails or takes longer than ``seconds``.
         """
         query = f"SELECT DISTINCT {identifier(key)} AS key FROM {{}} LIMIT {_MOST_KEYS + 1}"
-        values, origin = self._answer(query, table.survivors, table.keys, _conditions(table.survivors), seconds)
+        values, origin = self._answer(query, key, table.survivors, table.keys, _conditions(table.survivors), seconds)
         return None if values is None or len(values) > _MOST_KEYS else (values, origin)
 
     def worst_of_first(self, survivors: Survivors, wanted: FirstRows, seconds: float) -> pa.Scalar | None:
@@ -69,15 +69,22 @@ class TableQueries:
         present = f"{name} IS NOT NULL{f' AND NOT isnan({name})' if t.is_floating(column.type) else ''}"
         first = f"SELECT {name} AS key FROM {{}} AND {present} ORDER BY key {order} LIMIT {wanted.rows}"
         query = f"SELECT {worst}(key) AS key FROM ({first}) HAVING count(*) = {wanted.rows}"
-        values, _ = self._answer(query, survivors, (), conditions, seconds)
+        values, _ = self._answer(query, column.parts[0], survivors, (), conditions, seconds)
         return values[0] if values is not None and len(values) else None
 
     def _answer(
-        self, query: str, survivors: Survivors, keys: Sequence[KeySet], conditions: Sequence[str], seconds: float
+        self,
+        query: str,
+        column: str,
+        survivors: Survivors,
+        keys: Sequence[KeySet],
+        conditions: Sequence[str],
+        seconds: float,
     ) -> tuple[pa.Array | None, Hashable]:
         """The column "key" of a query in which ``{}`` stands for the rows of some files, and its cache key.
 
-        The column is None if the query fails or takes longer than ``seconds``.
+        ``column``: the table's column in the query. The result's column is None if the query fails or takes longer than
+        ``seconds``.
         """
         snapshot, storage = survivors.index.snapshot, survivors.index.storage
         # Rules may have skipped more files than the conditions and keys, so the files are part of the cache key.
@@ -87,20 +94,26 @@ class TableQueries:
         with _LOCK:
             if origin in _KNOWN:
                 return _KNOWN[origin], origin
-        values = self._run(query, survivors, keys, conditions, seconds)
+        values = self._run(query, column, survivors, keys, conditions, seconds)
         with _LOCK:
             _KNOWN[origin] = values
         return values, origin
 
     def _run(
-        self, query: str, survivors: Survivors, keys: Sequence[KeySet], conditions: Sequence[str], seconds: float
+        self,
+        query: str,
+        column: str,
+        survivors: Survivors,
+        keys: Sequence[KeySet],
+        conditions: Sequence[str],
+        seconds: float,
     ) -> pa.Array | None:
         import duckdb
 
         parameters = Values(None, takes=True)
         with self._con.cursor() as cursor, _at_most(seconds, cursor):
             try:
-                read = read_survivors(survivors.scan, survivors.index.snapshot.uniform, self._con, parameters)
+                read = read_survivors(survivors, self._con, parameters, ReadBy(_columns_read(survivors, column, keys)))
                 wanted = [f"({one})" for one in conditions]
                 for number, each in enumerate(keys):
                     cursor.register(f"zskip_keys_{number}", pa.table({"key": each.values}))
@@ -115,6 +128,12 @@ class TableQueries:
                 # The statement itself will raise the error when it runs.
                 return None
         return rows.column("key").combine_chunks()
+
+
+def _columns_read(survivors: Survivors, column: str, keys: Sequence[KeySet]) -> list[str]:
+    predicate, columns = survivors.predicate, survivors.index.snapshot.schema.columns
+    names = [] if predicate is None else [columns[path].parts[0] for path in predicate.columns]
+    return [*dict.fromkeys([*names, *(each.column for each in keys), column])]
 
 
 def _conditions(survivors: Survivors) -> tuple[str, ...]:
