@@ -91,10 +91,11 @@ def pruned_tables(
     """
     rules = _rules(text, words, found, con, params, settled) if prune else _unpruned(text, settled)
     tables, complete, types = [], [], []
+    changes = {index: listed(index) if freshness == "list" else None for index in {index for _, index in found}}
     for number, (place, index) in enumerate(found):
         scans = [scan for scan in rules.scans if scan.place == number]
         conditions = conditions_of(scans, index.snapshot.schema, lambda: session_of(con))
-        survivors = kept_survivors(index, conditions.predicate, changes=listed(index) if freshness == "list" else None)
+        survivors = kept_survivors(index, conditions.predicate, changes=changes[index])
         table = JoinedTable(text[place.start : place.end], survivors)
         if conditions.predicate is not None:
             skipped = survivors.total_files - len(survivors)
