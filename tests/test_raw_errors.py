@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -332,3 +338,60 @@ def test_times_at_the_ends_of_years_stand_in_lists(unit: str, tmp_path: Path) ->
     ends = "TIMESTAMPTZ '9999-12-31 23:59:59+00', TIMESTAMPTZ '0001-01-01 00:00:00+00'"
     assert table.plan(f"t IN ({ends}, TIMESTAMPTZ '1970-01-01 00:00:00+00')").to_arrow()["n"].to_pylist() == [1]
     assert len(table.plan(f"t NOT IN ({ends})").to_arrow()) == 2
+
+
+READS: dict[str, Callable[[zskip.Table], object]] = {
+    "to_arrow": lambda table: table.plan(MISSPELT).to_arrow(),
+    "to_duckdb": lambda table: table.plan(MISSPELT).to_duckdb(),
+    "count": lambda table: table.plan(MISSPELT).count(),
+    "delete": lambda table: table.delete(MISSPELT),
+}
+MISSPELT = "lowr(s) = 'a'"
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_misspelt_function_is_underlined_in_the_predicate(
+    read: Callable[[zskip.Table], object], tmp_path: Path
+) -> None:
+    """And zskip's own SQL, with its parameters, is not shown."""
+    table = zskip.write(pa.table({"s": ["a", "b"]}), tmp_path / "t", by="s")
+    with pytest.raises(duckdb.CatalogException, match="name lowr does not exist") as caught:
+        read(table)
+    assert "  lowr(s) = 'a'\n  ^^^^" in str(caught.value)
+    assert "read_parquet" not in str(caught.value)
+    assert 'Did you mean "lower"?' in table.plan(MISSPELT).explain()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"a": ["text"]}, 'The column "a" has types without a common type: int64 in {others}, and string in 7.parquet'),
+        ({"A": [1]}, 'A column is named "a" in {others} and "A" in 7.parquet'),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(rows: dict[str, Any], message: str, tmp_path: Path) -> None:
+    for number in range(20):
+        pq.write_table(pa.table({"a": [number]}), tmp_path / f"{number}.parquet")
+    table = zskip.index(tmp_path)
+    pq.write_table(pa.table(rows), tmp_path / "7.parquet")
+    with pytest.raises(SchemaMismatch, match=re.escape(message.format(others="the table"))):
+        table.refresh()
+    shutil.rmtree(tmp_path / "_zskip")
+    with pytest.raises(SchemaMismatch, match=re.escape(message.format(others="0.parquet"))):
+        zskip.index(tmp_path)
+
+
+def test_an_interrupt_of_duckdb_is_a_keyboard_interrupt(tmp_path: Path) -> None:
+    table = zskip.write(pa.table({"a": np.arange(2_000_000) % 100}), tmp_path / "t", by="a", files=2)
+    child = f"""
+import os, signal, threading, zskip
+table = zskip.open({str(tmp_path / "t")!r})
+threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    table.delete("list_sum(range(100 + a)) < 0")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "interrupted\n", done.stderr
+    assert zskip.open(tmp_path / "t").version == table.version

@@ -265,6 +265,18 @@ def test_an_interrupt_is_130_whenever_it_comes(when: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_rows_with_two_columns_of_one_name_print_both(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query", "SELECT 1 AS a, 2 AS a, 3 AS a_2, [4] AS a", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"a": 1, "a_3": 2, "a_2": 3, "a_4": [4]}
+
+
+def test_columns_of_rows_may_be_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zskip.write(pa.table({"a,b": [1], "id.h": [2], 'c"d': [3], "e": [4]}), tmp_path / "t", by="e")
+    names = 'e,id.h,"a,b","c""d"'
+    assert main(["query", str(tmp_path / "t"), "--columns", names, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"e": 4, "id.h": 2, "a,b": 1, 'c"d': 3}
+
+
 def test_every_command_prints_json(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command but `completion` takes --json; those that the other tests do not run print one JSON document."""
     commands = next(action for action in parser()._actions if action.dest == "COMMAND" or action.choices).choices

@@ -152,3 +152,46 @@ def test_profiles_of_aws(in_s3: Place, tmp_path: Path, monkeypatch: pytest.Monke
         zskip.open(url, storage_options={**options, "profile": "lakes"})
     monkeypatch.setenv("AWS_PROFILE", "lake")
     assert zskip.open(url, storage_options=options).count() == 100
+
+
+# Of the user and password of an endpoint or a proxy, nothing may be shown. Nobody listens at port 9.
+SECRET_OPTIONS: dict[str, dict[str, Any]] = {
+    "endpoint": {"endpoint": "http://me:s3cr3t@127.0.0.1:9", "allow_http": True},
+    "proxy": {
+        "endpoint": "http://lake.example",
+        "allow_http": True,
+        "client_options": {"proxy_url": "http://me:s3cr3t@127.0.0.1:9"},
+    },
+}
+REQUESTS: dict[str, Callable[[Any], object]] = {
+    "exists": lambda storage: storage.exists("a"),
+    "list": lambda storage: storage.list(),
+    "names": lambda storage: storage.names("a"),
+    "size_and_modified": lambda storage: storage.size_and_modified(["a"]),
+    "read": lambda storage: storage.read("a"),
+    "read_range": lambda storage: storage.read_range("a", 0, 1),
+    "put": lambda storage: storage.put("a", b""),
+    "put_once": lambda storage: storage.put_once("a", b""),
+    "put_if_absent": lambda storage: storage.put_if_absent("a", b""),
+    "move": lambda storage: storage.move("a", "b"),
+    "delete": lambda storage: storage.delete(["a"]),
+    "filesystem": lambda storage: storage.filesystem().open(storage.uri_of("a")),
+}
+
+
+@pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize("options", SECRET_OPTIONS.values(), ids=SECRET_OPTIONS)
+def test_no_error_in_a_chain_shows_a_secret(
+    options: dict[str, Any], request_of: Callable[[Any], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    keys = {"access_key_id": "key", "secret_access_key": "s3cr3t", "region": "x", "retry_config": AT_ONCE}
+    storage = open_storage("s3://bucket/t", {**options, **keys})
+    with pytest.raises(TableError) as caught:
+        request_of(storage)
+    chain: list[BaseException] = [caught.value]
+    while (one := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(one)
+    assert len(chain) > 1
+    shown = [*map(str, chain), *map(repr, chain), repr(storage), str(storage.filesystem()), storage.identity]
+    assert not [text for text in (*shown, caplog.text) if "s3cr3t" in text]

@@ -20,9 +20,10 @@ from zskip.binder.refusals import name_as_written, opaque, require_condition, re
 from zskip.binder.sql_text import SourceText
 from zskip.core import types as t
 from zskip.core.schema import Schema
+from zskip.errors import nearest
 from zskip.language import tree
 from zskip.language.bound import Dialect
-from zskip.language.functions import call
+from zskip.language.functions import call, evaluated_by_duckdb
 from zskip.language.functions.parsed_arguments import require_only
 from zskip.language.literals import Refused
 from zskip.language.tree import Literal, Node, Opaque, Scalar
@@ -112,5 +113,7 @@ class Binder:
         if found is not None:
             return found
         name = name_as_written(self, node)
+        unparsed = isinstance(node, exp.Anonymous)
+        hint = f".{near}" if unparsed and (near := nearest(node.name, evaluated_by_duckdb(), listed=True)) else ""
         cause = Cause.CASE_FOLDED if name.lower() in _CASE_FOLDING else Cause.UNSUPPORTED
-        raise Refused(f"{name} is not a function that zskip knows", cause)
+        raise Refused(f"{name} is not a function that zskip knows{hint}", cause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "predicate_options",
     "statements",
     "summary",
+    "top_level_names",
     "write_options",
 ]
 
@@ -56,6 +58,18 @@ def names(text: str) -> list[str]:
     if not all(found):
         raise argparse.ArgumentTypeError(f"a list of names, separated by commas, is needed, not {text!r}")
     return found
+
+
+def top_level_names(text: str) -> list[str]:
+    """Names of columns as the rows have them, separated by commas; double quotes around a name are not part of it.
+
+    >>> top_level_names('ts,id.orig_h,"a,b"')
+    ['ts', 'id.orig_h', 'a,b']
+    """
+    from zskip.core.schema import split_path
+
+    found = names(text)
+    return [".".join(split_path(name)) if re.fullmatch('".+"', name) else name for name in found]
 
 
 def numbers(text: str) -> list[float]:

@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from zskip.cli.arguments import (
     add_predicate_options,
     add_storage,
     add_version,
-    names,
     opened,
     pairs,
     predicate_options,
     summary,
+    top_level_names,
 )
 from zskip.cli.terminal import fact_text, grid, is_unicode, out, print_facts, print_json, working
 from zskip.core.byte_sizes import size_text
@@ -67,7 +68,7 @@ def add_commands(commands: Commands) -> None:
     )
     command.add_argument("path", metavar="PATH_OR_SQL", help="a table, or a whole SELECT over tables")
     command.add_argument("predicate", nargs="?", help="what stands after WHERE, if a table is given")
-    command.add_argument("--columns", type=names, metavar="A,B", help="the columns to print")
+    command.add_argument("--columns", type=top_level_names, metavar="A,B", help="the columns to print")
     command.add_argument("--limit", type=int, metavar="N", help="print at most so many rows")
     command.add_argument("--explain", action="store_true", help="show what is skipped, and why, instead of the rows")
     add_predicate_options(command)
@@ -114,7 +115,7 @@ def query(given: argparse.Namespace) -> None:
 
     if given.limit is not None and not 0 <= given.limit < 1 << 63:
         raise InvalidOption(f"--limit is a number of rows, not {given.limit}.")
-    from zskip.statements.duckdb.error_places import pointing_at
+    from zskip.engines.duckdb.error_places import pointing_at
 
     # The statement that runs is rewritten, but errors point into the text that the user typed.
     typed = given.path if is_statement(given.path) else given.predicate or "TRUE"
@@ -205,6 +206,7 @@ def print_json_rows(rows: Any) -> None:
     from zskip.cli.terminal import plain
 
     ascii_only = not is_unicode(sys.stdout)
+    rows = rows.rename_columns(distinct(rows.column_names))
     for batch in rows.to_batches():
         try:
             objects = batch.to_pylist()
@@ -213,6 +215,19 @@ def print_json_rows(rows: Any) -> None:
             objects = [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
         for row in objects:
             sys.stdout.write(json.dumps(_finite(row), default=plain, ensure_ascii=ascii_only, allow_nan=False) + "\n")
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names in which no two are equal, as JSON objects need them: a repeated one gets a number.
+
+    >>> distinct(["a", "b", "a", "a_1", "a"])
+    ['a', 'b', 'a_2', 'a_1', 'a_3']
+    """
+    found: list[str] = []
+    for name in names:
+        others = (f"{name}_{number}" for number in range(2, len(names) + 2))
+        found.append(next(one for one in others if one not in names and one not in found) if name in found else name)
+    return found
 
 
 def _python_value(scalar: Any) -> Any:

@@ -23,7 +23,7 @@ from zskip.core.schema import names_given
 from zskip.engines.duckdb.duckdb_types import ambiguous, duckdb_type, lossless
 from zskip.engines.duckdb.native_scan import file_column_name, literal, partition_values
 from zskip.engines.duckdb.relation import condition, planned_scan, readable_paths
-from zskip.engines.missing_files import naming_bad_files
+from zskip.engines.missing_files import reading
 from zskip.errors import SchemaError, UnknownColumn, nearest
 from zskip.language.sql_literals import identifier
 from zskip.parquet.arrow_differences import open_parquet
@@ -60,7 +60,7 @@ def to_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[pa.
 
 
 def _read(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with naming_bad_files(scan):
+    with reading(scan):
         yield from batches
 
 
@@ -75,7 +75,7 @@ def count(scan: Scan) -> int:
         return counted + read
     con = connection(rest)
     select = planned_scan(rest, con, [])
-    with naming_bad_files(rest):
+    with reading(rest):
         (row,) = con.execute(f"SELECT count(*) FROM ({select.sql})", dict(select.parameters)).fetchall()
     found: int = row[0]
     return counted + found
@@ -92,7 +92,7 @@ def counts(scan: Scan) -> NDArray[np.int64]:
         file = file_column_name(scan.schema.arrow.names)
         read = planned_scan(scan, con, [], file)
         tally = f"SELECT {file}, count(*) AS rows FROM ({read.sql}) GROUP BY {file}"
-        with naming_bad_files(scan):
+        with reading(scan):
             rows = con.sql(tally, params=dict(read.parameters)).to_arrow_table()
         place = pc.index_in(rows.column(file), value_set=pa.array(readable_paths(scan, con)))
         found[np.asarray(place)] = np.asarray(rows.column("rows"))

@@ -9,30 +9,45 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zskip.engines.duckdb.error_places import pointing_at
 from zskip.errors import CorruptFile, SchemaMismatch, TableNotFound, ZskipError
 from zskip.tablelog import latest_version
 
 if TYPE_CHECKING:
     from zskip.plan.scan import Scan
 
-__all__ = ["naming_bad_files"]
+__all__ = ["naming_bad_files", "reading"]
 
 _TOO_FAR = "Could not convert Timestamp to higher precision"
+_INTERRUPTED = "Query interrupted"  # how DuckDB reports Ctrl-C, in a RuntimeError
 _NAMED = 10
 """The maximum number of files that a note on an error names."""
+
+
+@contextmanager
+def reading(scan: Scan) -> Iterator[None]:
+    """As `naming_bad_files`; and errors about the SQL in which zskip reads a plan point into the plan's predicate."""
+    text = "" if scan.predicate is None else scan.predicate.text
+    with pointing_at(text, ""), naming_bad_files(scan):
+        yield
 
 
 @contextmanager
 def naming_bad_files(*scans: Scan) -> Iterator[None]:
     """Raise `TableNotFound` for missing files and `CorruptFile` for a damaged one in place of an engine's error.
 
-    If every file can be read on its own, the engine's error is raised with a note that names the files.
+    If every file can be read on its own, the engine's error is raised with a note that names the files. An interrupt is
+    raised as `KeyboardInterrupt`.
     """
     import duckdb
 
     try:
         yield
     except ZskipError:
+        raise
+    except RuntimeError as error:
+        if str(error) == _INTERRUPTED:
+            raise KeyboardInterrupt from error
         raise
     except (duckdb.Error, OSError, pa.ArrowInvalid) as error:  # Arrow's if DuckDB fails during a stream
         for scan in scans:

@@ -70,7 +70,9 @@ def read(
     folders = hive.partitions(names)
     table = schema
     if table is None or grow:
-        table = united([*([] if table is None else [table]), *(part.schema for part in parts)], folders)
+        known = [] if table is None else [("the table", table)]
+        of_files = [(names[int(part.files[0])].as_py(), part.schema) for part in parts]
+        table = united([*known, *of_files], folders)
     units, counts = _in_order(parts, [_as_of_table(part, table, folders) for part in parts])
     owner = np.repeat(np.arange(len(names)), counts)
     in_files = {field.name.lower() for part in parts for field in part.schema.arrow}

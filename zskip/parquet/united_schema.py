@@ -20,12 +20,13 @@ def identity(schema: Schema) -> bytes:
     return identity
 
 
-def united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Schema:
+def united(schemas: Sequence[tuple[str, Schema]], folders: dict[str, pa.StringArray]) -> Schema:
     """The columns of all files, with numbers widened, followed by the partition columns in the names of folders.
 
-    Raises `SchemaMismatch` for a column whose types have no common type, and for names that differ only in case.
+    ``schemas``: each with the name of a file that has it, or of the table. Raises `SchemaMismatch` for a column whose
+    types have no common type, and for names that differ only in case.
     """
-    distinct = [schema.arrow.remove_metadata() for schema in {identity(each): each for each in schemas}.values()]
+    distinct = [schema.arrow.remove_metadata() for schema in {identity(each): each for _, each in schemas}.values()]
     types: dict[str, list[pa.DataType]] = {}
     for field in (field for each in distinct for field in each):
         if field.type not in (known := types.setdefault(field.name, [])):
@@ -37,9 +38,7 @@ def united(schemas: Sequence[Schema], folders: dict[str, pa.StringArray]) -> Sch
     try:
         schema = pa.unify_schemas(distinct, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise SchemaMismatch(
-            f"The files have columns of the same name whose types have no common type: {error}"
-        ) from error
+        raise SchemaMismatch(_without_common_type(schemas) or f"The files have no common schema: {error}") from error
     _require_one_spelling(Schema(schema), schemas)
     for key, values in folders.items():
         if schema.get_field_index(key) < 0:
@@ -62,14 +61,31 @@ def _common(type: pa.DataType) -> pa.DataType:
     return type
 
 
-def _require_one_spelling(united: Schema, schemas: Sequence[Schema]) -> None:
+def _without_common_type(schemas: Sequence[tuple[str, Schema]]) -> str | None:
+    """The message about the first column whose types cannot be united, with a file of each type."""
+    found: dict[str, dict[pa.DataType, str]] = {}
+    for where, schema in schemas:
+        for field in schema.arrow:
+            types = found.setdefault(field.name, {})
+            types.setdefault(_common(field.type), where)
+            try:
+                pa.unify_schemas([pa.schema([(field.name, type)]) for type in types], promote_options="permissive")
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                has = ", and ".join(f"{type} in {name}" for type, name in types.items())
+                return f'The column "{field.name}" has types without a common type: {has}. Move one of them away.'
+    return None
+
+
+def _require_one_spelling(united: Schema, schemas: Sequence[tuple[str, Schema]]) -> None:
     """Raise `SchemaMismatch` for names that differ only in case: one column in some engines, two in others."""
     spelled: dict[tuple[str, ...], str] = {}
     for column in united:
         other = spelled.setdefault(tuple(part.lower() for part in column.parts), column.path)
-        if other != column.path and not any({other, column.path} <= schema.columns.keys() for schema in schemas):
-            raise SchemaMismatch(
-                f'A column is named "{other}" in some files and "{column.path}" in others: one column in engines that '
-                "ignore case, two in others. Rewrite the files with one name: "
-                "zskip.write(duckdb.sql(\"FROM read_parquet('…/*.parquet', union_by_name = true)\"), new_path, by=…)."
-            )
+        if other == column.path or any({other, column.path} <= schema.columns.keys() for _, schema in schemas):
+            continue
+        one, two = (next(name for name, schema in schemas if path in schema.columns) for path in (other, column.path))
+        raise SchemaMismatch(
+            f'A column is named "{other}" in {one} and "{column.path}" in {two}: one column in engines that '
+            "ignore case, two in others. Rewrite the files with one name: "
+            "zskip.write(duckdb.sql(\"FROM read_parquet('…/*.parquet', union_by_name = true)\"), new_path, by=…)."
+        )

@@ -17,7 +17,7 @@ from obstore import exceptions, store
 from zskip.errors import InvalidOption, MissingDependency, UnsupportedStore
 from zskip.storage.secrets import refuse_user, without_secrets
 from zskip.storage.storage import Listing, table_path, unsafe_paths
-from zskip.storage.store_errors import client_message, translated
+from zskip.storage.store_errors import client_message, shorten, translated
 from zskip.storage.upload import Upload
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def open_remote(url: str, options: Mapping[str, Any]) -> ObjectStorage:
                 _STORES[scheme], bucket, config=config or None, **arguments | {"retry_config": _NO_RETRIES}
             )
         except (exceptions.BaseError, TypeError, ValueError) as error:
+            shorten(error)
             raise InvalidOption(
                 f'The store at "{without_secrets(url)}" cannot be opened: {client_message(error)}'
             ) from error
@@ -236,6 +237,7 @@ class ObjectStorage:
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 return False
             except (exceptions.NotSupportedError, NotImplementedError) as error:
+                shorten(error)
                 raise UnsupportedStore(
                     f"The store of {self.uri} cannot create an object only if it is absent, so a commit could lose "
                     f"another writer's: {client_message(error)}"

@@ -11,7 +11,7 @@ from obstore import exceptions
 from zskip.errors import TableError, first_line
 from zskip.storage.secrets import without_secrets
 
-__all__ = ["client_message", "translated"]
+__all__ = ["client_message", "shorten", "translated"]
 
 _PAGE = "See docs/object-stores.md."
 # A pattern in the client's message → the cause and the remedy. The first match counts.
@@ -37,13 +37,24 @@ def translated(uri: str, path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        shorten(error)
         raise FileNotFoundError(f"{uri}/{path} does not exist.") from error
     except exceptions.BaseError as error:
         kinds = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
         refused = isinstance(error, kinds) or _REFUSED.search(str(error)) is not None
         kind = PermissionError if refused else TableError
         what = f"The store {'refuses access to' if refused else 'failed at'} {uri}/{path}"
-        raise kind(f"{what}: {_cause(error, refused)}") from error
+        cause = _cause(error, refused)
+        shorten(error)
+        raise kind(f"{what}: {cause}") from error
+
+
+def shorten(error: BaseException | None) -> None:
+    """Reduce a client's error, and those before it, to `client_message`: tracebacks and logs show chained errors."""
+    while error is not None:
+        if isinstance(error, exceptions.BaseError | FileNotFoundError):
+            error.args = (client_message(error),)
+        error = error.__cause__ or error.__context__
 
 
 def _cause(error: Exception, refused: bool) -> str:
@@ -56,6 +67,6 @@ def _cause(error: Exception, refused: bool) -> str:
     return client_message(error)
 
 
-def client_message(error: Exception) -> str:
+def client_message(error: BaseException) -> str:
     """The first line of a client's message, without secrets; the other lines dump its internal structures."""
     return without_secrets(first_line(error))

@@ -10,7 +10,7 @@ from zskip.core import types as t
 from zskip.engines.duckdb.connection_settings import require_planned_meaning
 from zskip.engines.duckdb.native_scan import Select, held_by_all, native_scan, reshaped_structs
 from zskip.engines.duckdb.stored_form import stored_form
-from zskip.engines.missing_files import naming_bad_files
+from zskip.engines.missing_files import reading
 from zskip.errors import InvalidOption, UnsupportedSql
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def to_duckdb(
         require_planned_meaning(scan.predicate, con)
     same_clock(scan, con)
     read = planned_scan(scan, con, columns)
-    with naming_bad_files(scan):
+    with reading(scan):
         return con.sql(read.sql, params=dict(read.parameters))
 
 

@@ -4,7 +4,7 @@
 (which of them are zskip tables), ``named_columns`` and ``stubs`` (DuckDB's plan of the statement), ``pruned_tables``
 (the files that remain after all rules), ``table_queries`` (queries that the rules need), ``survivor_reads`` and
 ``index_rows`` (the reads that replace the tables), ``settings_guard`` (raises if a setting has changed since),
-``written_names`` (the names of the result's columns), ``error_places`` (errors that point into the user's text).
+``written_names`` (the names of the result's columns).
 """
 
 from zskip.statements.duckdb.explain_statement import explain, explain_facts

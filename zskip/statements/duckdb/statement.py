@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zskip.binder.sql_text import require_parameters
+from zskip.engines.duckdb.error_places import pointing_at
 from zskip.engines.duckdb.native_scan import UNGUARDED
 from zskip.engines.duckdb.relation import opened
 from zskip.engines.missing_files import naming_bad_files
@@ -28,7 +29,6 @@ from zskip.errors import InvalidOption, TableNotFound, UnsupportedSql
 from zskip.language.sql_literals import identifier
 from zskip.plan import Plan, find_survivors
 from zskip.statements.duckdb.catalog import Catalog, open_index
-from zskip.statements.duckdb.error_places import pointing_at
 from zskip.statements.duckdb.index_rows import with_index_rows
 from zskip.statements.duckdb.named_columns import named_columns
 from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
