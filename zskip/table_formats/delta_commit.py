@@ -19,7 +19,7 @@ from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, TableError, UncertainCommit, UnsupportedFormat, first_line
 from zskip.stats import DataFiles
-from zskip.storage import Storage
+from zskip.storage import Staged, Storage
 from zskip.table_formats.delta import DeltaSource
 from zskip.table_formats.delta_log_checks import commit_path
 from zskip.table_formats.source import FIELD_ID, STORED_AS
@@ -74,16 +74,20 @@ def require_replaceable(source: DeltaSource, index: Index, files: np.ndarray) ->
 
 
 def replace_files(
-    source: DeltaSource, index: Index, gone: np.ndarray, files: DataFiles, values: Sequence[Mapping[str, str | None]]
+    source: DeltaSource,
+    index: Index,
+    gone: np.ndarray,
+    files: DataFiles,
+    values: Sequence[Mapping[str, str | None]],
+    staged: Staged,
 ) -> int:
     """Replace the files numbered ``gone`` with ``files``, in a commit on the version of the index.
 
-    ``values``: the partition values of each new file, as strings. Returns the new version.
-    Raises `CommitConflict`, with nothing changed, if the table has a newer version, was recreated, or a vacuum removed
-    the files; and `UncertainCommit` if the commit may have been made.
+    ``values``: the partition values of each new file, as strings · ``staged``: the new files. Returns the new version.
+    Raises `CommitConflict`, with the same rows as before, if the table has a newer version, was recreated, or a vacuum
+    removed the files; and `UncertainCommit` if it is unknown whether the commit was made.
     """
     from deltalake import CommitProperties
-    from deltalake.exceptions import CommitFailedError, DeltaError
     from deltalake.transaction import AddAction, RemoveAction
 
     uri, state = source.storage.uri, index.snapshot.details
@@ -98,9 +102,11 @@ def replace_files(
     removes = [RemoveAction(path, False, now) for path in index.paths(gone).to_pylist()]
     _require_base(source, state)
     _require_files(source, files)
+    # With retries, a commit on an old version succeeds, and restores rows that others have deleted since.
     properties = CommitProperties(max_commit_retries=0, custom_metadata={"writtenBy": "zskip", "run": run})
+    path = commit_path(version + 1)
+    staged.maybe_committed(f"It was made if {path} in the folder {uri} contains {run}.")
     try:
-        # With retries, a commit on an old version succeeds, and restores rows that others have deleted since.
         table.create_write_transaction(
             [*adds, *removes],
             "append",
@@ -108,35 +114,60 @@ def replace_files(
             list(index.snapshot.partition_by),
             commit_properties=properties,
         )
-    except CommitFailedError as error:
-        raise CommitConflict(f"{uri}: version {version} is no longer the newest ({error}).") from error
-    except DeltaError as error:
-        if not _is_of(source.storage, version + 1, run):
-            raise CommitConflict(f"{uri}: deltalake refuses the commit: {first_line(error)}") from error
-        _check_committed(source, state, files, run)
-        raise UncertainCommit(
-            f"{uri}: version {version + 1} was made, and then deltalake failed: {first_line(error)}"
-        ) from error
-    _check_committed(source, state, files, run)
+    except Exception as error:
+        # The log knows: deltalake also raises after it has committed, and after a request whose answer was lost.
+        found = _run_of(source.storage, path, run)
+        if found is None and source.storage.local is None:
+            raise  # a request on its way may still create the entry
+        if not found:
+            staged.refused()
+            raise CommitConflict(f"{uri}: version {version} is no longer the newest, or {first_line(error)}") from error
+    staged.committed()
+    _require_kept(source, state, files)
     return version + 1
 
 
-def _check_committed(source: DeltaSource, state: Mapping[str, Any], files: DataFiles, run: str) -> None:
-    """Withdraw the commit and raise `CommitConflict` if its base or its files were removed while it was made."""
-    storage, version = source.storage, int(state["version"]) + 1
+def _run_of(storage: Storage, path: str, run: str) -> bool | None:
+    """Whether a commit was made by this run; None if it does not exist."""
+    return run.encode() in storage.read(path) if storage.exists(path) else None
+
+
+def _require_kept(source: DeltaSource, state: Mapping[str, Any], files: DataFiles) -> None:
+    """Return to the version before the commit if others removed its base or its files while it was made.
+
+    Its entry stays, since others may have seen it. Raises `CommitConflict` once the table has the rows of before, and
+    `UncertainCommit` if it does not.
+    """
+    from deltalake import CommitProperties
+
+    version = int(state["version"]) + 1
     try:
         _require_base(source, state)
         _require_files(source, files)
     except CommitConflict as error:
-        if storage.exists(commit_path(version + 1)):
-            raise UncertainCommit(
-                f"{error} Version {version} names the files all the same, and others have committed after it: go back "
-                f"to version {version - 1} with deltalake's restore."
-            ) from error
-        if _is_of(storage, version, run):
-            storage.delete([commit_path(version)])
-            storage.remove_empty("_delta_log")
-        raise
+        try:
+            table = source.newest().table()
+            if table.version() == version:
+                # Refused if another version comes first.
+                table.restore(version - 1, commit_properties=CommitProperties(max_commit_retries=0))
+                raise error
+        except CommitConflict:
+            raise
+        except Exception as failure:
+            raise UncertainCommit(_names_lost_files(error, version, first_line(failure))) from failure
+        raise UncertainCommit(_names_lost_files(error, version, "others have committed after it")) from error
+    except Exception as error:
+        raise UncertainCommit(
+            f"Version {version} was made, and then it could not be seen whether its files are there "
+            f"({first_line(error)}). No file was removed."
+        ) from error
+
+
+def _names_lost_files(error: CommitConflict, version: int, why: str) -> str:
+    return (
+        f"{error} Version {version} names the files all the same, and cannot be undone here: {why}. Go back to version "
+        f"{version - 1} with deltalake's restore."
+    )
 
 
 def _require_base(source: DeltaSource, state: Mapping[str, Any]) -> None:
@@ -160,12 +191,6 @@ def _require_files(source: DeltaSource, files: DataFiles) -> None:
         raise CommitConflict(
             f"{source.storage.uri_of(gone[0].as_py())} was removed, as by a vacuum, before it was used."
         )
-
-
-def _is_of(storage: Storage, version: int, run: str) -> bool:
-    """Whether the commit of a version was made by this run."""
-    path = commit_path(version)
-    return storage.exists(path) and run.encode() in storage.read(path)
 
 
 def _stats(files: DataFiles, schema: Schema, partition_by: Sequence[str]) -> list[str]:

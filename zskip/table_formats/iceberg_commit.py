@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -12,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip.errors import CommitConflict, UncertainCommit, UnsupportedFormat, first_line
+from zskip.errors import CommitConflict, UnsupportedFormat, first_line
+from zskip.storage import Staged
 from zskip.table_formats.iceberg import IcebergSource, manifest_entries
 from zskip.table_formats.iceberg_paths import path_in
 from zskip.table_formats.locate import index_of
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["replace_files", "require_replaceable"]
 
 _ATTEMPTS = 5
+_RUN = "zskip.run"
+"""The property of a snapshot that tells which call of zskip has made it."""
 
 
 def require_replaceable(source: IcebergSource) -> Table:
@@ -50,66 +54,103 @@ def replace_files(source: IcebergSource, index: Index, gone: np.ndarray, rows: I
     Raises `CommitConflict`, with nothing changed, if they are not, or if the table was dropped or recreated; and
     `UncertainCommit` if the catalog does not report whether the commit was made.
     """
-    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+    from pyiceberg.exceptions import CommitFailedException
 
     table = require_replaceable(source)
     paths, deletes, columns = index.paths(gone), index.deletes(gone), index.snapshot.schema
     written: list[DataFile] = []
-    try:
+    with Staged(partial(_delete, table)) as staged:
         replaced = _live_entries(source, table, paths)
         numbers = itertools.count()
         for part in rows:
-            written += _write_data_files(table, part, run, numbers)
+            made = list(_write_data_files(table, part, run, numbers))
+            staged.add(file.file_path for file in made)
+            written += made
         for attempt in range(_ATTEMPTS):
             for file in written:
                 if not table.io.new_input(file.file_path).exists():
                     raise CommitConflict(f"{file.file_path} was removed, as by a clean-up of orphans, before its use.")
             try:
-                _commit(table, replaced, written)
+                _commit(table, replaced, written, run, staged)
                 return len(written)
-            except CommitFailedException:
+            except CommitFailedException as error:
                 if attempt == _ATTEMPTS - 1:
-                    raise
-            table.refresh()
+                    raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
+            _refresh(table)
             fresh = index_of(source.after_commit())
             found = np.flatnonzero(np.asarray(pc.is_in(fresh.paths(np.arange(len(fresh))), value_set=paths)))
             if fresh.snapshot.schema != columns or fresh.paths(found) != paths or fresh.deletes(found) != deletes:
                 raise CommitConflict("Another writer changed files that were being laid out.")
             replaced = _live_entries(source, table, paths)
-    except UncertainCommit:
-        raise
-    except BaseException as error:
-        _delete(table, written)
-        refused = isinstance(error, CommitFailedException | ValidationException | NoSuchTableError)
-        if refused or _is_recreated(error):
-            raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
-        raise
     raise AssertionError
 
 
-def _commit(table: Table, replaced: Sequence[DataFile], written: Sequence[DataFile]) -> None:
-    """Replace the files in one snapshot on top of the loaded one, without pyiceberg's retries."""
-    from pyiceberg.exceptions import RESTError
+def _commit(table: Table, replaced: Sequence[DataFile], written: Sequence[DataFile], run: UUID, staged: Staged) -> None:
+    """Replace the files in one snapshot on top of the loaded one, without pyiceberg's retries.
+
+    Raises pyiceberg's CommitFailedException if another writer came first, `CommitConflict` for any other refusal, and
+    `UncertainCommit`.
+    """
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
     from pyiceberg.table import Table, TableProperties
 
     # On a retry, pyiceberg would not check whether rows of the replaced files have been deleted since.
     once = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     metadata = table.metadata.model_copy(update={"properties": once})
     tried = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+    name = ".".join(table.name())
+    staged.maybe_committed(f"Load the table {name} again: it was made if a snapshot has zskip.run = {run}.")
     try:
-        with tried.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
+        with (
+            tried.transaction() as transaction,
+            transaction.update_snapshot(snapshot_properties={_RUN: str(run)}).overwrite() as snapshot,
+        ):
             for file in replaced:
                 snapshot.delete_data_file(file)
             for file in written:
                 snapshot.append_data_file(file)
-    except FileNotFoundError as error:
-        raise CommitConflict(f"{error} is gone.") from error
-    except (RESTError, OSError) as error:
-        raise UncertainCommit(
-            f"{table.metadata_location}: its catalog does not say whether it committed ({first_line(error)}). Load the "
-            "table again: it did if the newest snapshot is an overwrite of this time."
-        ) from error
+    except (CommitFailedException, ValidationException, NoSuchTableError) as error:
+        staged.refused()
+        if isinstance(error, CommitFailedException):
+            raise
+        raise CommitConflict(f"The catalog refuses the commit ({first_line(error)}).") from error
+    except Exception as error:
+        # The catalog knows: its library also raises after a commit, and after a request whose answer was lost.
+        now = _loaded(table)
+        if now is None or str(run) not in _runs(now):
+            # These come from reading the table before the request; any other request may still arrive.
+            if isinstance(error, FileNotFoundError) or _is_recreated(error):
+                staged.refused()
+                raise CommitConflict(f"The table was changed ({first_line(error)}).") from error
+            raise
+        tried = now
+    staged.committed()
     table.metadata, table.metadata_location = tried.metadata, tried.metadata_location
+
+
+def _loaded(table: Table) -> Table | None:
+    """The table as its catalog has it now; None if the catalog does not answer, or has no such table."""
+    with suppress(Exception):
+        return table.catalog.load_table(table.name())
+    return None
+
+
+def _runs(table: Table) -> set[str]:
+    """The calls of zskip that made snapshots of the table."""
+    summaries = [snapshot.summary for snapshot in table.metadata.snapshots if snapshot.summary is not None]
+    return {each.additional_properties[_RUN] for each in summaries if _RUN in each.additional_properties}
+
+
+def _refresh(table: Table) -> None:
+    """Load the newest state of the table. Raises `CommitConflict` if it was dropped or recreated."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table.refresh()
+    except (NoSuchTableError, ValueError) as error:
+        if isinstance(error, ValueError) and not _is_recreated(error):
+            raise
+        raise CommitConflict(f"The table was dropped or recreated ({first_line(error)}).") from error
 
 
 def _is_recreated(error: BaseException) -> bool:
@@ -126,10 +167,10 @@ def _live_entries(source: IcebergSource, table: Table, paths: pa.StringArray) ->
     return found
 
 
-def _delete(table: Table, written: Sequence[DataFile]) -> None:
-    for file in written:
+def _delete(table: Table, paths: Sequence[str]) -> None:
+    for path in paths:
         with suppress(OSError):  # an orphan, which Iceberg's clean-up removes
-            table.io.delete(file.file_path)
+            table.io.delete(path)
 
 
 def _write_data_files(table: Table, rows: pa.Table, run: UUID, numbers: itertools.count[int]) -> Iterable[DataFile]:

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,10 +28,10 @@ from zskip.binder import bind
 from zskip.core.receipts import Clustered
 from zskip.core.schema import Schema
 from zskip.engines.arrow import to_batches
-from zskip.errors import CommitConflict, InvalidOption, TableNotFound, UncertainCommit
+from zskip.errors import CommitConflict, InvalidOption, TableNotFound
 from zskip.plan import find_survivors
 from zskip.plan.survivors import Survivors
-from zskip.storage import Storage, abandon, hive
+from zskip.storage import Staged, Storage, abandon, hive
 from zskip.storage.local import LocalStorage
 from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
 from zskip.table_formats.delta import DeltaSource
@@ -144,25 +145,21 @@ def _commit_delta(source: DeltaSource, index: Index, paths: pa.StringArray, writ
     """Replace the files in the newest version, if all of them are live in it. Returns the new version."""
     before = index.snapshot
     values = [_partition_values(path, before.partition_by) for path in written.files.path.to_pylist()]
-    try:
+    with Staged(partial(abandon, source.storage)) as staged:
+        staged.add(written.files.path.to_pylist())
         for _ in range(_ATTEMPTS):
             names = index.paths(np.arange(len(index)))
             gone = np.flatnonzero(np.asarray(pc.is_in(names, value_set=paths)))
             if len(gone) < len(paths) or index.deletes(gone).null_count < len(gone):
                 raise CommitConflict("Another writer changed files that were being laid out.")
             try:
-                return delta_commit.replace_files(source, index, gone, written.files, values)
+                return delta_commit.replace_files(source, index, gone, written.files, values, staged)
             except CommitConflict as error:
                 conflict = error
             index = index_of(source)
             if index.snapshot.details["table"] != before.details["table"] or index.snapshot.schema != before.schema:
                 break
         raise conflict
-    except UncertainCommit:
-        raise
-    except BaseException:
-        abandon(source.storage, written.files.path.to_pylist())
-        raise
 
 
 def _partition_values(path: str, partition_by: Sequence[str]) -> Mapping[str, str | None]:

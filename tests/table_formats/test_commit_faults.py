@@ -1,0 +1,231 @@
+"""Faults at the request that commits a layout of a Delta or Iceberg table: every live version has all its files.
+
+| the request | Delta and Iceberg say |
+| --- | --- |
+| is refused, since another writer came first | the layout is committed on top, or `CommitConflict` |
+| fails before it begins | nothing, since it is tried again; `UncertainCommit` where a request may still arrive |
+| is done, and its answer is an error or lost | nothing: the log names the run |
+| arrives after its error | `UncertainCommit` |
+| is interrupted, before or after it is done | the interrupt |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
+from sqlalchemy.exc import OperationalError
+
+import zskip
+from tests.clouds import STORES, Place, unavailable
+from zskip.errors import UncertainCommit
+from zskip.storage.local import LocalStorage
+
+ROWS = pa.table({"a": range(40), "b": range(40, 80)})
+Call = Callable[[], object]
+
+
+class Fault:
+    """``before``, ``after``: what the call raises before or after it is done · ``late``: the call is done after its
+    error, when the caller has returned · ``said``: what the caller gets."""
+
+    def __init__(
+        self,
+        before: BaseException | None = None,
+        after: BaseException | None = None,
+        *,
+        late: bool = False,
+        said: type[BaseException] | None = None,
+    ) -> None:
+        self.before, self.after, self.late, self.said = before, after, late, said
+        self.pending: list[Call] = []
+        self.calls = 0
+
+    def __call__(self, call: Call) -> object:
+        self.calls += 1
+        if self.calls > 1:
+            return call()
+        if self.late:
+            self.pending.append(call)
+        if self.before is not None:
+            raise self.before
+        done = call()
+        if self.after is not None:
+            raise self.after
+        return done
+
+
+def delta_faults(local: bool) -> dict[str, Fault]:
+    lost = None if local else UncertainCommit  # a disk has no request on its way, so that the commit is tried again
+    found = {
+        "fails before": Fault(OSError("the network is down"), said=lost),
+        "refused for another reason": Fault(DeltaError("the schema is wrong"), said=lost),
+        "an answer of 500 although done": Fault(after=OSError("500 Internal Server Error")),
+        "a conflict although done": Fault(after=CommitFailedError("version 4 already exists")),
+        "deltalake fails after it is done": Fault(after=DeltaError("a hook failed")),
+        "another class of error after it is done": Fault(after=RuntimeError("a bug")),
+        "interrupted before": Fault(KeyboardInterrupt(), said=KeyboardInterrupt),
+        "interrupted after": Fault(after=KeyboardInterrupt(), said=KeyboardInterrupt),
+    }
+    if not local:
+        found["arrives late"] = Fault(OSError("timed out"), late=True, said=UncertainCommit)
+    return found
+
+
+def act(fault: Fault, call: Call) -> str:
+    """Run a call whose request fails; the message of its error."""
+    if fault.said is None:
+        call()
+        return ""
+    with pytest.raises(fault.said) as caught:
+        call()
+    return str(caught.value)
+
+
+def patch_delta(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    write = DeltaTable.create_write_transaction
+    monkeypatch.setattr(
+        DeltaTable,
+        "create_write_transaction",
+        lambda table, *given, **named: fault(lambda: write(table, *given, **named)),
+    )
+
+
+@pytest.mark.parametrize("name", delta_faults(True))
+def test_a_local_delta_table_keeps_its_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, fault = tmp_path / "t", delta_faults(True)[name]
+    for _ in range(3):
+        write_deltalake(path, ROWS, mode="append")
+    with monkeypatch.context() as patched:
+        patch_delta(patched, fault)
+        act(fault, lambda: zskip.cluster(path, by=["a", "b"], files=4))
+    assert_delta_holds(path, ROWS, 3, None)
+    zskip.cluster(path, by=["a", "b"], files=4)
+    assert_delta_holds(path, ROWS, 3, None)
+
+
+def assert_delta_holds(path: Any, rows: pa.Table, times: int, options: dict[str, str] | None) -> None:
+    """Every version of a Delta table can be read, and has the rows."""
+    newest = DeltaTable(path, storage_options=options)
+    for version in range(times - 1, newest.version() + 1):
+        found = pa.table(DeltaTable(path, version=version, storage_options=options).scan())
+        assert sorted(found["a"].to_pylist()) == sorted(rows["a"].to_pylist() * times)
+        assert pc.sum(found["b"]).as_py() == pc.sum(rows["b"]).as_py() * times
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Place]:
+    if missing := unavailable("s3"):
+        pytest.skip(missing)
+    with STORES["s3"]() as place:
+        yield place
+
+
+@pytest.mark.parametrize("name", delta_faults(False))
+def test_a_delta_table_on_s3_keeps_its_files(name: str, bucket: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, options = bucket
+    url, fault = f"{root}/faults {name}", delta_faults(False)[name]
+    theirs = {name: value for name, value in options.items() if isinstance(value, str)} | {"allow_http": "true"}
+    for _ in range(3):
+        write_deltalake(url, ROWS, mode="append", storage_options=theirs)
+    with monkeypatch.context() as patched:
+        patch_delta(patched, fault)
+        message = act(fault, lambda: zskip.cluster(url, by=["a", "b"], files=4, storage_options=options))
+    if fault.said is UncertainCommit:
+        assert "No file was removed. It was made if _delta_log/00000000000000000003.json" in message
+    for late in fault.pending:
+        late()
+    assert_delta_holds(url, ROWS, 3, theirs)
+
+
+def test_a_look_at_the_files_that_fails_after_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t"
+    for _ in range(3):
+        write_deltalake(path, ROWS, mode="append")
+    look = LocalStorage.size_and_modified
+    log = path / "_delta_log" / "00000000000000000003.json"
+
+    def unavailable(storage: LocalStorage, paths: Any) -> Any:
+        if log.exists():
+            raise OSError("503 Slow Down")
+        return look(storage, paths)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "size_and_modified", unavailable)
+        with pytest.raises(UncertainCommit, match="Version 3 was made"):
+            zskip.cluster(path, by=["a", "b"], files=4)
+    assert_delta_holds(path, ROWS, 3, None)
+
+
+def test_an_append_while_a_commit_is_undone_leaves_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry of a commit whose files are gone was removed, although another version was on top of it."""
+    path = tmp_path / "t"
+    for _ in range(3):
+        write_deltalake(path, ROWS, mode="append")
+    write = DeltaTable.create_write_transaction
+
+    def with_files_removed(table: DeltaTable, adds: list[Any], *given: Any, **named: Any) -> None:
+        write(table, adds, *given, **named)
+        for file in path.glob("part-00000?-*.parquet"):
+            file.unlink()
+        write_deltalake(path, ROWS, mode="append")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", with_files_removed)
+        with pytest.raises(UncertainCommit, match="others have committed after it"):
+            zskip.cluster(path, by=["a", "b"], files=4)
+    DeltaTable(path).restore(2)
+    assert pa.table(DeltaTable(path).scan()).num_rows == 120
+
+
+# --- Iceberg ---
+
+UNKNOWN = CommitStateUnknownException("502 Bad Gateway")
+LOCKED = OperationalError("UPDATE", {}, Exception("database is locked"))
+ICEBERG_FAULTS: dict[str, Callable[[], Fault]] = {
+    "fails before": lambda: Fault(OSError("the network is down"), said=UncertainCommit),
+    "an answer of 502 although done": lambda: Fault(after=UNKNOWN),
+    "the catalog's database fails after it is done": lambda: Fault(after=LOCKED),
+    "the catalog's database fails before": lambda: Fault(LOCKED, said=UncertainCommit),
+    "another class of error after it is done": lambda: Fault(after=KeyError("metadata")),
+    "arrives late": lambda: Fault(UNKNOWN, late=True, said=UncertainCommit),
+    "interrupted before": lambda: Fault(KeyboardInterrupt(), said=KeyboardInterrupt),
+    "interrupted after": lambda: Fault(after=KeyboardInterrupt(), said=KeyboardInterrupt),
+}
+
+
+@pytest.mark.parametrize("name", ICEBERG_FAULTS)
+def test_an_iceberg_table_keeps_its_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = load_catalog("c", type="in-memory", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", ROWS.schema)
+    for _ in range(3):
+        table.append(ROWS)
+    fault, commit = ICEBERG_FAULTS[name](), SqlCatalog.commit_table
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", lambda *given: fault(lambda: commit(*given)))
+        message = act(fault, lambda: zskip.cluster(table, by=["a", "b"], files=2))
+    if fault.said is UncertainCommit:
+        assert "No file was removed. Load the table n.t again" in message
+    assert_iceberg_holds(catalog)
+    for late in fault.pending:
+        late()
+    assert_iceberg_holds(catalog)
+    zskip.cluster(catalog.load_table("n.t"), by=["a", "b"], files=2)
+    assert_iceberg_holds(catalog)
+
+
+def assert_iceberg_holds(catalog: Catalog) -> None:
+    now = catalog.load_table("n.t")
+    for snapshot in now.snapshots()[2:]:
+        found = now.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        assert sorted(found["a"].to_pylist()) == sorted(ROWS["a"].to_pylist() * 3)
