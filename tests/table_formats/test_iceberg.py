@@ -505,3 +505,22 @@ def test_a_snapshot_has_the_columns_that_it_had(catalog: Catalog) -> None:
     assert opened.plan("a = 7").to_arrow()["rid"].to_pylist() == [7]
     assert opened.plan("a = 7").count() == 1
     assert zskip.open(table).plan("a IS NULL").count() == 40
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_table_whose_old_snapshots_have_expired_is_read_anew(catalog: Catalog, attached: bool) -> None:
+    """Its maintenance removes the manifests that the index was made from; the table was not found from then on."""
+    table = catalog.create_table("n.t", pa.schema([("a", pa.int64())]))
+    for number in range(3):
+        table.append(pa.table({"a": [number]}))
+    assert (zskip.attach if attached else zskip.open)(table).count() == 3
+    before = {manifest.manifest_path for manifest in table.current_snapshot().manifests(table.io)}  # type: ignore[union-attr]
+    table.delete("a = 1")
+    table.overwrite(pa.table({"a": [5, 6]}))
+    now = {manifest.manifest_path for manifest in table.current_snapshot().manifests(table.io)}  # type: ignore[union-attr]
+    old = [one.snapshot_id for one in table.snapshots() if one.snapshot_id != table.current_snapshot().snapshot_id]  # type: ignore[union-attr]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    assert before - now
+    for path in before - now:
+        table.io.delete(path)
+    assert sorted(zskip.open(catalog.load_table("n.t")).to_arrow()["a"].to_pylist()) == [5, 6]

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -372,10 +372,7 @@ def _double_floor(value: float, scale: int) -> tuple[int, bool]:
 def _number_scalar(unscaled: int, type: pa.DataType) -> pa.Scalar:
     if t.is_integer(type):
         return pa.scalar(unscaled, type)
-    return pa.scalar(Decimal(unscaled).scaleb(-type.scale, _WIDE), type)
-
-
-_WIDE = Context(prec=80)
+    return pa.scalar(t.decimal_of(unscaled, type.scale), type)
 
 
 def epoch_nanoseconds(constant: pa.Scalar) -> int:

@@ -191,11 +191,14 @@ class IcebergSource:
             if manifest.manifest_path not in known
             for entry in manifest_entries(table, manifest)
         }
-        before = {
-            entry.data_file.file_path
-            for path in known - now
-            for entry in manifest_entries(table, _manifest(path, state["manifests"][path]))
-        }
+        try:
+            before = {
+                entry.data_file.file_path
+                for path in known - now
+                for entry in manifest_entries(table, _manifest(path, state["manifests"][path]))
+            }
+        except TableNotFound:
+            return None  # the table's maintenance has expired the snapshot of these manifests and removed them
         gone = tuple(self._relative(path) for path in before - entries.keys())
         added = [entry for path, entry in entries.items() if path not in before]
         return self._content(table, _schema(table, self._columns(table), self.metadata), added, {}, gone, data, deletes)

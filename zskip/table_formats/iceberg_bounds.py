@@ -71,4 +71,4 @@ def _decimal(bound: bytes | None, type: pa.Decimal128Type) -> Decimal | None:
     if bound is None:
         return None
     number = int.from_bytes(bound, "big", signed=True)
-    return Decimal(number).scaleb(-type.scale) if abs(number) < 10**type.precision else None
+    return t.decimal_of(number, type.scale) if abs(number) < 10**type.precision else None

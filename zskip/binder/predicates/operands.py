@@ -67,7 +67,7 @@ def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
     if isinstance(term, Call) and t.is_decimal(term.type):
         # The result may have more digits than its type, so a constant near the type's limits proves nothing.
         floor, digits = nearest.floor, max(term.type.precision, 18)
-        if floor is None or abs(floor.as_py()) >= Decimal(10) ** (digits - 1 - term.type.scale):
+        if floor is None or floor.as_py().copy_abs() >= Decimal(10) ** (digits - 1 - term.type.scale):
             raise Refused(f"a constant of about {digits} digits compared with a computed decimal")
     if nearest.exact and nearest.floor is not None and not in_image(term, nearest.floor):
         return replace(nearest, exact=False)

@@ -55,6 +55,7 @@ from zskip.core.types.json_values import Json, decode_values, encode_values
 from zskip.core.types.nested import with_leaves
 from zskip.core.types.type_entries import TIME_TZ, UNIT_NANOSECONDS, UUID
 from zskip.core.types.type_lookup import (
+    decimal_of,
     entries,
     is_binary,
     is_boolean,
@@ -89,6 +90,7 @@ __all__ = [
     "Form",
     "Json",
     "Type",
+    "decimal_of",
     "decode_values",
     "encode_values",
     "entries",

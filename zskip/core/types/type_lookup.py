@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 from pyarrow import types as arrow_types
 
@@ -9,6 +11,7 @@ from zskip.core.types.data_type import Type
 from zskip.core.types.type_entries import known_types
 
 __all__ = [
+    "decimal_of",
     "entries",
     "is_binary",
     "is_boolean",
@@ -190,6 +193,15 @@ def is_timestamp(type: pa.DataType) -> bool:
 
 def is_duration(type: pa.DataType) -> bool:
     return of(type).name == "duration"
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """``unscaled`` × 10^-``scale``. Unlike arithmetic on decimals, it never rounds to the caller's decimal context.
+
+    >>> decimal_of(-12345, 2)
+    Decimal('-123.45')
+    """
+    return Decimal(f"{unscaled}E{-scale}")
 
 
 def is_exact(type: pa.DataType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 import pyarrow as pa
 from sqlglot import exp
@@ -85,7 +86,7 @@ def _as_double(scalar: Scalar, other: Scalar) -> Scalar:
     if other.type != pa.float64() or not isinstance(scalar, Literal) or not t.is_decimal(scalar.type):
         return scalar
     value = scalar.value.as_py()
-    if value is None or scalar.type.scale > 22 or abs(value.scaleb(scalar.type.scale)) > 2**53:
+    if value is None or scalar.type.scale > 22 or abs(Fraction(value)) * 10**scalar.type.scale > 2**53:
         return scalar
     return Literal(pa.scalar(float(value), pa.float64()))
 

@@ -27,7 +27,7 @@ __all__ = ["wide_cast", "wide_difference", "wide_negative", "wide_product", "wid
 Exact: TypeAlias = pa.Decimal256Array
 """One bound per unit; null where it is unknown."""
 
-_END = Decimal(10) ** 38
+_END = 10**38
 _BYTES = 16
 
 
@@ -69,7 +69,7 @@ def _scale(type: pa.DataType) -> int:
 
 def _within(numbers: Exact) -> pa.BooleanArray:
     """Whether each number has at most 38 digits; null where it is unknown."""
-    end = pa.scalar(_END.scaleb(-numbers.type.scale), pa.decimal256(76, numbers.type.scale))
+    end = pa.scalar(t.decimal_of(_END, numbers.type.scale), pa.decimal256(76, numbers.type.scale))
     return pc.and_(pc.less(numbers, end), pc.greater(numbers, pc.negate(end)))
 
 
@@ -96,8 +96,8 @@ def _limits(result_type: pa.DataType) -> tuple[Decimal, Decimal]:
     """The least and the greatest number of an engine's type."""
     if result_type == pa.uint64():
         return Decimal(0), Decimal(2**64 - 1)
-    most = Decimal(10**result_type.precision - 1).scaleb(-result_type.scale)
-    return -most, most
+    most = 10**result_type.precision - 1
+    return t.decimal_of(-most, result_type.scale), t.decimal_of(most, result_type.scale)
 
 
 def _rescaled(spans: list[Span], scale: int) -> tuple[list[Span], list[tuple[Exact, Exact]]]:
