@@ -286,9 +286,9 @@ def cluster(
     Iceberg table as the object that pyiceberg's catalog returns: only the catalog can commit to it.
 
     A folder of Parquet, indexed or not, is laid out as a whole, and then is a zskip table: programs that write to it
-    must use zskip. The new files are in its subfolder ``_data``, which programs that list the folder ignore. They read
-    the old files until `Table.vacuum` removes them after its ``older_than``. Until then, `Table.restore` can return to
-    the old files.
+    must use zskip; files that others put there are not part of it until `Table.adopt` takes them in. The new files are
+    in its subfolder ``_data``, which programs that list the folder ignore. They read the old files until `Table.vacuum`
+    removes them after its ``older_than``. Until then, `Table.restore` can return to the old files.
 
     Raises `UnsupportedFormat` for a table that the format's library cannot write, and `CommitConflict` if others
     changed the same files in the meantime; then nothing is changed.

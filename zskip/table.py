@@ -23,6 +23,7 @@ from zskip.core.byte_sizes import bytes_of
 from zskip.core.option_checks import check_options, refuse, require_output
 from zskip.core.progress import Progress, unreported
 from zskip.core.receipts import (
+    Adopted,
     Appended,
     Deleted,
     JoinsRefreshed,
@@ -46,6 +47,7 @@ from zskip.table_formats import Source
 from zskip.tablelog import CACHE_BYTES, Index, Snapshot
 from zskip.tablelog.sketches import named_sketches
 from zskip.writer import WriteOptions, append
+from zskip.writer import adopt as adopting
 from zskip.writer.backend import backend_of
 from zskip.writer.compaction import compact
 from zskip.writer.delete import delete
@@ -271,6 +273,19 @@ class Table:
         self._move_to(snapshot)
         return done
 
+    def adopt(self, **options: Unpack[Resources]) -> Adopted:
+        """Append the rows of Parquet files that other programs put into the table's folder, and remove these files.
+
+        Columns may be added, as by `append`. A call that was interrupted is finished by the next. Options as for
+        `append`. Raises `SchemaMismatch`, which names the column, and `CorruptFile`.
+        """
+        given = resources_of(options)
+        base = self._newest()
+        with tablelog.naming_vacuums(self._storage, base):
+            snapshot, done = adopting.adopt(self._storage, base, given)
+        self._move_to(snapshot)
+        return done
+
     def overwrite(
         self, source: Any, *, by: str | Sequence[str] | None = None, session: Any = None, **options: Unpack[Rewrite]
     ) -> Overwritten:
@@ -447,7 +462,7 @@ class Table:
             newest = complete_sketches(self._storage, newest, WriteOptions())[0] if newest.sketches else newest
         if newest.version != self.version:
             self._move_to(newest)
-        return Refreshed(self.version, before)
+        return Refreshed(self.version, before, len(tablelog.dropped_files(self._storage, newest)))
 
     def vacuum(self, older_than: str | timedelta = "7 days", *, dry_run: bool = False) -> Vacuumed:
         """Remove versions that were replaced longer ago than ``older_than``, and files that no other version names.

@@ -231,6 +231,7 @@ def summary(table: Any) -> dict[str, Any]:
         "by": list(layout.columns) if layout else [],
         "partition_by": list(snapshot.partition_by),
         "managed": snapshot.managed,
+        **dropped(table),
         "sketches": [
             {
                 "column": sketch.name.column,
@@ -243,3 +244,13 @@ def summary(table: Any) -> dict[str, Any]:
         ],
         "columns": {field.name: str(field.type) for field in table.schema},
     }
+
+
+def dropped(table: Any) -> dict[str, str]:
+    """A fact about files that other programs put into the table's folder, if there are any."""
+    from zskip import tablelog
+
+    if table.snapshot.details.get("source") in tablelog.SOURCE_FORMATS:
+        return {}
+    found = len(tablelog.dropped_files(table.storage, table.snapshot))
+    return {"not_in_the_table": tablelog.dropped_text(found)} if found else {}

@@ -50,6 +50,12 @@ def add_row_commands(commands: Commands) -> None:
     add_rest(command)
 
     command = add_command(
+        commands, "adopt", adopt, "append files that other programs put into a table's folder, and remove them"
+    )
+    command.add_argument("path", help="the folder or URL of the table")
+    add_rest(command)
+
+    command = add_command(
         commands,
         "index",
         index,
@@ -158,6 +164,13 @@ def append(given: argparse.Namespace) -> None:
     table = opened(given)
     with working(f"appending to {given.path}") as progress:
         receipt = table.append(given.source, progress=progress)
+    show(receipt, given)
+
+
+def adopt(given: argparse.Namespace) -> None:
+    table = opened(given)
+    with working(f"adopting files in {given.path}") as progress:
+        receipt = table.adopt(progress=progress)
     show(receipt, given)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
+    "Adopted",
     "Appended",
     "Clustered",
     "Deleted",
@@ -32,6 +33,15 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class Appended(Receipt):
     """The rows, files and bytes that an append added."""
+
+    rows: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted(Receipt):
+    """The rows that an adopt appended, and the files and bytes of other programs that it removed."""
 
     rows: int
     files: int
@@ -110,9 +120,11 @@ class Restored(Receipt):
 
 @dataclass(frozen=True, slots=True)
 class Refreshed(Receipt):
-    """The result of a refresh. ``before``: the previous version, the same as ``version`` if nothing had changed."""
+    """The result of a refresh. ``before``: the previous version, the same as ``version`` if nothing had changed ·
+    ``dropped``: files that other programs put into a table's folder, which are not part of the table"""
 
     before: int
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from zskip.plan.shares import Share
 from zskip.plan.survivors import Survivors
 from zskip.pruning import Outcomes, outcomes, reasons
 from zskip.stats import ColumnStatistics, FileStatistics
-from zskip.tablelog import sketches_of
+from zskip.tablelog import dropped_files, dropped_text, sketches_of
 
 __all__ = ["explain", "facts"]
 
@@ -54,6 +54,8 @@ def _facts_of_plan(survivors: Survivors) -> dict[str, Any]:
     found["unreadable_sketches"] = {
         f"{name.kind} of {name.column}": why for name, why in sketches_of(survivors.index).unreadable.items()
     }
+    index = survivors.index
+    found["dropped"] = [] if index.source else dropped_files(index.storage, index.snapshot).path.to_pylist()
     if survivors.changes is not None:
         differs = survivors.changes
         paths = {"new": differs.added.path, "changed": differs.changed.path, "gone": differs.removed}
@@ -115,6 +117,8 @@ def _text_of_plan(found: Mapping[str, Any]) -> str:
             lines.append(f"{'':33}would prune: {conjunct['rewrite']}")
     for name, why in found["unreadable_sketches"].items():
         lines.append(f"the sketch {name} cannot be read, and skips nothing of what it does not know: {why}")
+    if found["dropped"]:
+        lines.append(f"{dropped_text(len(found['dropped']))}: {found['dropped'][0]}")
     for kind, paths in found.get("changes", {}).items():
         if paths:
             shown = ", ".join(paths[:_SHOWN_PATHS]) + (", …" if len(paths) > _SHOWN_PATHS else "")

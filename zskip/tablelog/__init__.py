@@ -2,12 +2,13 @@
 
 ``parts``, ``shards``, ``snapshot``: the stored form · ``log``: the versions of a table · ``commit``: makes a version
 (with ``new_entry``, ``kept_files``, ``shard_changes``) · ``index``: reads statistics for a plan · ``indexing``,
-``freshness``: folders of other writers' files · ``segments``, ``sketch_evidence``: sketches · ``repair``: rebuilds lost
-parts · ``vacuum``, ``vacuum_intent``: remove files that no version needs.
+``freshness``, ``dropped_files``: files of other writers · ``segments``, ``sketch_evidence``: sketches · ``repair``:
+rebuilds lost parts · ``vacuum``, ``vacuum_intent``: remove files that no version needs.
 """
 
 from zskip.tablelog.commit import commit, layout_assignment
 from zskip.tablelog.dimensions import Dimension
+from zskip.tablelog.dropped_files import dropped_files, dropped_text
 from zskip.tablelog.freshness import Changes, changes, listed
 from zskip.tablelog.index import CACHE_BYTES, SOURCE_FORMATS, FileUnits, Index, RowGroupUnits
 from zskip.tablelog.indexing import index_files, refresh
@@ -35,6 +36,8 @@ __all__ = [
     "Totals",
     "changes",
     "commit",
+    "dropped_files",
+    "dropped_text",
     "history",
     "index_files",
     "latest_version",

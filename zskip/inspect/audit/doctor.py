@@ -30,7 +30,7 @@ from zskip.parquet.trust import Writer, reason_to_distrust, writer
 from zskip.stats import ColumnStatistics, DataFiles
 from zskip.storage import Storage, open_storage
 from zskip.table_formats import source_of
-from zskip.tablelog import SOURCE_FORMATS, Index, load
+from zskip.tablelog import SOURCE_FORMATS, Index, dropped_files, dropped_text, latest_version, load
 
 __all__ = ["ColumnDiagnosis", "Diagnosis", "doctor"]
 
@@ -91,10 +91,15 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
     newest version are read. A file that cannot be read is part of the report. Raises `NoParquet`.
     """
     storage = open_storage(path, storage_options)
-    paths = storage.list(hidden=False).parquet().path.to_pylist()
+    everything = storage.list()
+    paths = everything.visible().parquet().path.to_pylist()
     named, doubt = named_files(path, storage, storage_options)
     others = 0 if named is None else len(set(paths) - named)
-    paths = [name for name in paths if named is None or name in named]
+    dropped = 0
+    if latest_version(storage) and (snapshot := load(storage)).managed:
+        dropped = len(dropped_files(storage, snapshot))
+    if named is not None:  # a table that `cluster` made has its files in the hidden folder _data
+        paths = [name for name in everything.path.to_pylist() if name in named]
     if not paths:
         raise NoParquet(f"There is no Parquet file below {storage.uri}.")
     with ThreadPoolExecutor(THREADS) as pool:
@@ -129,7 +134,12 @@ def doctor(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] |
         writers,
         columns,
         unreadable,
-        (*doubt, *advice_on_others(others), *advice_on_files(sizes, rows, row_groups, unreadable)),
+        (
+            *doubt,
+            *advice_on_others(others - dropped),
+            *advice_on_dropped(dropped),
+            *advice_on_files(sizes, rows, row_groups, unreadable),
+        ),
     )
 
 
@@ -188,6 +198,11 @@ def advice_on_others(others: int) -> Iterator[str]:
             f"{others:,} more files are not part of the table's newest version: they belong to older versions, which "
             "`zskip vacuum`, or that of Delta or Iceberg, removes in time, or to other writers."
         )
+
+
+def advice_on_dropped(dropped: int) -> Iterator[str]:
+    if dropped:
+        yield f"{dropped_text(dropped)}."
 
 
 def footer(storage: Storage, name: str) -> Footer | str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zskip.tablelog import dropped_text
+
 __all__ = ["Check", "Verification", "Wrong"]
 
 
@@ -42,7 +44,8 @@ class Verification:
     """The results of `verify`.
 
     ``missing``: files in the index that do not exist or have another size · ``damaged``: files that cannot be read,
-    with the reason · ``unchecked``: predicates left out, since their plans read such files.
+    with the reason · ``unchecked``: predicates left out, since their plans read such files · ``dropped``: files that
+    other programs put into a table's folder, which are not part of the table.
     """
 
     uri: str
@@ -51,6 +54,7 @@ class Verification:
     missing: tuple[str, ...]
     damaged: Mapping[str, str]
     unchecked: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -71,6 +75,8 @@ class Verification:
         ]
         lines += [f"MISSING  {path}" for path in self.missing]
         lines += [f"DAMAGED  {path}: {reason}" for path, reason in self.damaged.items()]
+        if self.dropped:
+            lines.append(f"{dropped_text(len(self.dropped))}: {self.dropped[0]}.")
         if self.unchecked:
             lines.append(f"Predicates not checked, since their plans read these files: {len(self.unchecked):,}.")
         for check in self.checks:

@@ -24,7 +24,7 @@ from zskip.inspect.audit.verification import Check, Verification, Wrong
 from zskip.plan import Plan, Survivors, find_survivors
 from zskip.plan.scan import Scan
 from zskip.plan.survivors import surviving_groups
-from zskip.tablelog import Index
+from zskip.tablelog import Index, dropped_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -105,7 +105,8 @@ def verify(
     damaged = {path: reason for path, reason in sorted(auditor.damaged.items()) if path not in resized}
     unchecked = tuple(text for text, check in zip(texts, checks, strict=True) if check is None)
     checked = tuple(check for check in checks if check is not None)
-    return Verification(index.storage.uri, index.version, checked, missing, damaged, unchecked)
+    dropped = () if index.source else tuple(dropped_files(index.storage, index.snapshot).path.to_pylist())
+    return Verification(index.storage.uri, index.version, checked, missing, damaged, unchecked, dropped)
 
 
 def _require_texts(predicates: object) -> None:

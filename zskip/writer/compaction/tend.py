@@ -75,6 +75,7 @@ def tend(
         add("refresh", lambda: _refresh(storage, dry_run))
     add("sketches", lambda: _sketches(storage, options, dry_run, backend))
     if managed:
+        steps += _dropped(storage)
         add("optimize", lambda: _optimize(storage, options, budget, dry_run, backend))
     add("vacuum", lambda: _vacuum(storage, older_than, dry_run))
     return Tended(tablelog.latest_version(storage), tuple(steps), budget.spent, dry_run)
@@ -104,6 +105,12 @@ def _refresh(storage: Storage, dry_run: bool) -> Step:
         return Step("refresh", f"would index {counts}")
     newest = tablelog.refresh(index, found=found)
     return Step("refresh", f"indexed {counts}", receipt=Refreshed(newest.version, index.version))
+
+
+def _dropped(storage: Storage) -> list[Step]:
+    """A step that names files of other programs in the folder, if there are any: whether to adopt them is not its."""
+    found = len(tablelog.dropped_files(storage, tablelog.load(storage)))
+    return [Step("adopt", "changed nothing", tablelog.dropped_text(found))] if found else []
 
 
 def _sketches(storage: Storage, options: WriteOptions, dry_run: bool, backend: Backend) -> Step:

@@ -1,0 +1,141 @@
+"""Files that other programs put into a table's folder are named by every report, and one call takes them in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import zskip
+from tests.cli.test_cli import facts
+from zskip.errors import CommitConflict
+from zskip.inspect.audit import doctor
+from zskip.writer import append
+
+WHAT = "2 files that other programs put into the folder are not part of the table: adopt() appends and removes them"
+
+
+def ids(table: zskip.Table) -> list[int]:
+    return sorted(table.to_arrow().column("id").to_pylist())
+
+
+def drop(folder: Path) -> None:
+    pq.write_table(pa.table({"id": [100, 101], "more": ["x", "y"]}), folder / "late.parquet")
+    (folder / "sub").mkdir()
+    pq.write_table(pa.table({"id": [102]}), folder / "sub" / "later.parquet")
+
+
+@pytest.fixture(params=["clustered", "clustered, then vacuumed", "written"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> zskip.Table:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    if request.param == "written":
+        zskip.write(pa.table({"id": range(20)}), folder, by="id", files=2)
+    else:
+        for number in range(4):
+            pq.write_table(pa.table({"id": range(number * 5, number * 5 + 5)}), folder / f"{number}.parquet")
+        zskip.cluster(folder, by="id", files=2)
+    opened = zskip.open(folder)
+    if "vacuumed" in request.param:
+        opened.vacuum("0 seconds")
+    return opened
+
+
+def test_every_report_names_dropped_files(table: zskip.Table, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(table.uri)
+    quiet = [table.plan("id = 3").explain(), str(doctor(folder)), str(table.verify(random=1)), str(table.tend())]
+    assert not [text for text in quiet if "adopt" in text]
+    assert table.refresh().dropped == 0
+    drop(folder)
+    assert WHAT in table.plan("id = 3").explain()
+    assert table.plan("id = 3").as_dict()["dropped"] == ["late.parquet", "sub/later.parquet"]
+    assert table.refresh().dropped == 2
+    assert f"{WHAT}." in doctor(folder).advice
+    assert WHAT in str(table.verify(random=1))
+    assert WHAT in str(table.tend())
+    assert facts(capsys, "info", str(folder))["not_in_the_table"] == WHAT
+    assert ids(table) == list(range(20))
+
+
+def test_one_call_takes_them_in(table: zskip.Table, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(table.uri)
+    drop(folder)
+    done = facts(capsys, "adopt", str(folder))
+    assert (done["rows"], done["files"]) == (3, 2)
+    table.refresh()
+    assert ids(table) == [*range(20), 100, 101, 102]
+    assert table.plan("id = 101").to_arrow().column("more").to_pylist() == ["y"]
+    assert not (folder / "late.parquet").exists()
+    assert table.adopt().files == 0
+    assert len(ids(table)) == 23
+
+
+def test_a_file_that_was_replaced_after_clustering_is_new(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
+    zskip.cluster(tmp_path, by="id")
+    pq.write_table(pa.table({"id": [3, 4, 5]}), tmp_path / "a.parquet")
+    table = zskip.open(tmp_path)
+    assert table.refresh().dropped == 1
+    assert table.adopt().rows == 3
+    assert ids(table) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("when", ["before the append", "after the append", "while files are removed"])
+def test_a_crash_neither_loses_nor_doubles_rows(when: str, table: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(table.uri)
+    drop(folder)
+    appended, removed = append.append, type(table._storage).delete
+
+    def append_then_stop(*given: object, **options: object) -> object:
+        if when == "after the append":
+            appended(*given, **options)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    def remove_one(storage: object, paths: list[str]) -> None:
+        removed(storage, paths[:1])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if "append" in when:
+            patched.setattr(append, "append", append_then_stop)
+        else:
+            patched.setattr(type(table._storage), "delete", remove_one)
+        with pytest.raises(KeyboardInterrupt):
+            table.adopt()
+    table.refresh()
+    table.adopt()
+    assert ids(table) == [*range(20), 100, 101, 102]
+    assert not list(folder.glob("**/late*.parquet"))
+    assert not list((folder / "_zskip" / "adopt").glob("*"))
+
+
+def test_a_claimed_file_that_changed_is_not_guessed_at(table: zskip.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(table.uri)
+    drop(folder)
+
+    def stop(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(append, "append", stop)
+        with pytest.raises(KeyboardInterrupt):
+            table.adopt()
+    (folder / "late.parquet").unlink()
+    with pytest.raises(CommitConflict, match=r"1 of the files .* remove .*adopt/00000001\.json"):
+        table.adopt()
+    (folder / "_zskip" / "adopt" / "00000001.json").unlink()
+    assert table.adopt().rows == 1
+
+
+def test_hive_folders_are_read(tmp_path: Path) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"id": [day]}), tmp_path / f"day={day}" / "a.parquet")
+    zskip.cluster(tmp_path, by="id")
+    (tmp_path / "day=3").mkdir()
+    pq.write_table(pa.table({"id": [3]}), tmp_path / "day=3" / "b.parquet")
+    table = zskip.open(tmp_path)
+    assert table.adopt().rows == 1
+    assert table.plan("day = 3").to_arrow().to_pylist() == [{"id": 3, "day": 3}]

@@ -1,0 +1,103 @@
+"""Adopt: append the rows of files that other programs put into a table's folder, and remove the files.
+
+A claim lists the files before anything else happens, and has a number; the append is the batch of that number. So a
+crash at any place leaves a claim that the next call, of any process, finishes: rows that are in the table are not
+appended again, and a file is removed only after its rows were committed, and only if it is still the claimed file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from zskip.core.receipts import Adopted
+from zskip.errors import CommitConflict
+from zskip.parquet import footers
+from zskip.plan import find_survivors
+from zskip.storage import Storage, hive
+from zskip.storage.storage import Listing
+from zskip.tablelog import Changes, Index, Snapshot, load
+from zskip.tablelog.dropped_files import dropped_files
+from zskip.writer import append
+from zskip.writer.backend import LOCAL, Rows
+from zskip.writer.options import WriteOptions
+
+__all__ = ["adopt"]
+
+_CLAIMS = "_zskip/adopt"
+_APPLICATION = "zskip adopt"
+
+
+def adopt(storage: Storage, base: Snapshot, options: WriteOptions) -> tuple[Snapshot, Adopted]:
+    """Append all dropped files and remove them. Raises `SchemaMismatch`, `CorruptFile` and `CommitConflict`."""
+    append.require_managed(storage, base)
+    rows = files = size = 0
+    for name in storage.names(_CLAIMS):  # of calls that did not finish
+        base, done = _finish(storage, base, options, int(name.removesuffix(".json")))
+        rows, files, size = rows + done.rows, files + done.files, size + done.bytes
+    found = dropped_files(storage, base)
+    if len(found):
+        number = base.applications.get(_APPLICATION, 0) + 1
+        claim = [[each.as_py() for each in entry] for entry in zip(found.path, found.size, found.modified, strict=True)]
+        storage.put_if_absent(_claim(number), json.dumps(claim).encode())  # else another process claimed them
+        base, done = _finish(storage, base, options, number)
+        rows, files, size = rows + done.rows, files + done.files, size + done.bytes
+    return base, Adopted(base.version, rows, files, size)
+
+
+def _claim(number: int) -> str:
+    return f"{_CLAIMS}/{number:08d}.json"
+
+
+def _finish(storage: Storage, base: Snapshot, options: WriteOptions, number: int) -> tuple[Snapshot, Adopted]:
+    """Append the files of a claim that are there, unless its batch is in the table, and remove them and the claim."""
+    try:
+        claimed = [tuple(entry) for entry in json.loads(storage.read(_claim(number)))]
+    except FileNotFoundError:  # another process has finished it
+        return load(storage), Adopted(base.version, 0, 0, 0)
+    rows = 0
+    if base.applications.get(_APPLICATION, 0) < number:
+        found = _unchanged(storage, claimed)
+        if len(found) < len(claimed):
+            # Nobody can tell whether another process is appending them just now.
+            raise CommitConflict(
+                f"{storage.uri}: {len(claimed) - len(found)} of the files that were to be adopted have changed or are "
+                f"gone. If no other adopt() is running, remove {storage.uri_of(_claim(number))} and call it again."
+            )
+        base, done = append.append(storage, base, _rows(storage, base, found), options, (_APPLICATION, number))
+        rows = done.rows
+    gone = _unchanged(storage, claimed)
+    storage.delete(gone.path.to_pylist())
+    storage.delete([_claim(number)])
+    return base, Adopted(base.version, rows, len(gone), sum(gone.size.to_pylist()))
+
+
+def _unchanged(storage: Storage, claimed: list[tuple[str, int, int]]) -> Listing:
+    """The claimed files that are there as they were."""
+    now = storage.size_and_modified([path for path, *_ in claimed])
+    then = {path: (size, modified) for path, size, modified in claimed}
+    same = [
+        then[path] == (size, modified)
+        for path, size, modified in zip(*(each.to_pylist() for each in (now.path, now.size, now.modified)), strict=True)
+    ]
+    return now.take(np.array(same, bool))
+
+
+def _rows(storage: Storage, base: Snapshot, files: Listing) -> Rows:
+    """The rows of the files, with the columns of all, read as a plan reads the new files of an indexed folder."""
+    schema, _ = footers.read(storage, None, None, listing=files)
+    folder = replace(
+        base,
+        schema=schema,
+        shards=(),
+        managed=False,
+        layout=None,
+        sketches=(),
+        partition_by=tuple(hive.partitions(files.path)),
+    )
+    nothing = files.take(np.zeros(0, np.int64))
+    changes = Changes(files, nothing, pa.array([], pa.string()), files)
+    return LOCAL.rows_of_scan(find_survivors(Index(storage, folder), None, changes=changes).scan)
