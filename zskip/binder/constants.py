@@ -113,7 +113,7 @@ def cast_value(value: pa.Scalar, to: exp.DataType, dialect: Dialect) -> pa.Scala
 def _exact_float(number: Decimal) -> pa.Scalar | None:
     """A number as a 32-bit float; None if it is not exact, since engines round in different ways."""
     value = pa.scalar(float(number), pa.float32())
-    return value if math.isfinite(value.as_py()) and Decimal(value.as_py()) == number else None
+    return value if math.isfinite(value.as_py()) and Decimal.from_float(value.as_py()) == number else None
 
 
 def _blob(text: str) -> pa.Scalar | None:

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -215,8 +215,7 @@ def _signed(value: int) -> int:
 
 def _decimal(data: bytes) -> Decimal:
     fields = _message(data)
-    with localcontext(prec=38):
-        return Decimal(int.from_bytes(_field(fields, 1), "little", signed=True)).scaleb(-_field(fields, 3, 0))
+    return t.decimal_of(int.from_bytes(_field(fields, 1), "little", signed=True), _field(fields, 3, 0))
 
 
 def _user_defined(data: bytes) -> str:

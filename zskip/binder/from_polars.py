@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -188,8 +187,7 @@ def _constant(node: Any, type: pa.DataType) -> str:
     elif name == "Date" and t.is_date32(type):
         return literal(date(1970, 1, 1) + timedelta(days=value), "duckdb")
     elif name == "Decimal" and t.is_decimal128(type) and value[2] <= type.scale:
-        with localcontext(prec=38):
-            return literal(Decimal(value[0]).scaleb(-value[2]), "duckdb")
+        return literal(t.decimal_of(value[0], value[2]), "duckdb")
     elif name == "Datetime" and t.is_timestamp(type):
         ticks, unit, zone = value
         return _timestamp(ticks, unit, zone, type)

@@ -89,7 +89,7 @@ def fit(constant: pa.Scalar, type: pa.DataType, dialect: str, timezone: str) -> 
     if t.is_floating(type):
         return _fit_float(constant, type, dialect)
     if t.is_integer(type) or t.is_decimal(type):
-        if dialect == "spark" and t.is_integer(type) and t.is_decimal(source) and abs(constant.as_py()) >= 2**63:
+        if dialect == "spark" and t.is_integer(type) and t.is_decimal(source) and constant.as_py().copy_abs() >= 2**63:
             raise Refused("a constant outside BIGINT: Spark returns TRUE or FALSE for it even beside NULL")
         return _fit_number(constant, type)
     if t.is_date(type) or t.is_timestamp(type):

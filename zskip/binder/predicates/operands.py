@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 
 import pyarrow as pa
 from sqlglot import exp
@@ -67,7 +66,7 @@ def fitted(binding: Binding, term: Scalar, value: pa.Scalar) -> Fit:
     if isinstance(term, Call) and t.is_decimal(term.type):
         # The result may have more digits than its type, so a constant near the type's limits proves nothing.
         floor, digits = nearest.floor, max(term.type.precision, 18)
-        if floor is None or floor.as_py().copy_abs() >= Decimal(10) ** (digits - 1 - term.type.scale):
+        if floor is None or floor.as_py().copy_abs() >= t.decimal_of(1, term.type.scale + 1 - digits):
             raise Refused(f"a constant of about {digits} digits compared with a computed decimal")
     if nearest.exact and nearest.floor is not None and not in_image(term, nearest.floor):
         return replace(nearest, exact=False)
