@@ -174,7 +174,7 @@ def test_twenty_appends_are_merged_and_then_there_is_nothing_to_do(tmp_path: Pat
     assert table.optimize(dry_run=True).files_after is None
     done = table.optimize()
     assert 0 < done.bytes_rewritten < total / 2
-    assert done.files_after <= 2 * 20  # what was appended to a slot is one file
+    assert done.files_after <= 24
     assert ids(table.to_arrow()) == everything
     merged = skipped(table)
     again = table.optimize()
@@ -182,14 +182,15 @@ def test_twenty_appends_are_merged_and_then_there_is_nothing_to_do(tmp_path: Pat
     assert again.version == done.version
     table.optimize(full=True)
     assert ids(table.to_arrow()) == everything
-    assert merged > skipped(table) - 0.01
+    assert 1 - merged < 1.25 * (1 - skipped(table))
 
 
 def test_optimize_stays_below_max_bytes(table: zskip.Table) -> None:
     for seed in range(2, 8):
         table.append(rows_of(2000, seed))
-    limit = table.optimize(dry_run=True).bytes_rewritten // 2
-    assert 0 < table.optimize(max_bytes=limit).bytes_rewritten <= limit
+    due = table.optimize(dry_run=True).bytes_rewritten
+    assert table.optimize(max_bytes=due // 2).bytes_rewritten == 0  # a merge is made as a whole
+    assert table.optimize(max_bytes=due).bytes_rewritten == due
 
 
 def test_overwrite_keeps_what_is_not_given_anew(table: zskip.Table) -> None:

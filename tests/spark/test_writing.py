@@ -209,8 +209,8 @@ def test_partitions_may_read_other_columns(spark: SparkSession, tmp_path: Path) 
     asked = [f"y = '{value}'" for value in range(100, 1000, 25)]
     layout = {"by": "x", "partition_by": "p", "files": 16, "row_group_rows": 400, "workload": asked, "layout": "tree"}
     local = zskip.write(rows, tmp_path / "local", **layout)
-    routing, _ = append.routing_of(local.storage, local.snapshot)
-    assert routing is not None
+    assert local.snapshot.layout is not None
+    routing = Routing.from_json(tablelog.layout_assignment(local.storage, local.snapshot.layout), ("p",))
     assert [one.columns for one in routing.assignments] == [("x",), ("x", "y")]
 
     numbers = pa.array((number >= 20_000).astype(np.int32))

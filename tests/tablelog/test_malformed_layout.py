@@ -92,6 +92,8 @@ def check_all(folder: Path, every: int) -> None:
     changes = [(place, value) for place in places(entry) for value in (*HOSTILE, ABSENT)][::every]
     # An entry without one of its shards is that of a smaller table.
     changes = [(place, value) for place, value in changes if not (value is ABSENT and place[:-1] == ("shards",))]
+    # Nothing reads how an earlier write was cut.
+    changes = [(place, value) for place, value in changes if place[:2] != ("layout", "assignment")]
     refused = 0
     for place, value in changes:
         shutil.copytree(folder / "whole", folder / "copy")
@@ -115,14 +117,7 @@ def test_many_malformed_entries_are_refused(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("error")
 def test_an_append_by_a_malformed_layout_names_the_version(tmp_path: Path) -> None:
     entry = written(tmp_path)
-    first = ("assignment", "assignments", 0)
     for place, value in (
-        ((*first, "tree", "below", 0), 0),
-        ((*first, "tree", "column", 0), 7),
-        ((*first, "cells", "first", 0), 99),
-        ((*first, "columns", 0, "boundaries", "type"), "string"),
-        ((*first, "columns", 0, "path"), "nowhere"),
-        (("assignment", "assignment", 0), -1),
         (("options", "fitted_rows_per_file"), 0),
         (("options", "by"), 5),
         (("options", "row_group_rows"), "many"),

@@ -21,7 +21,7 @@ from zskip.layouts.reads import limit
 from zskip.stats import Ranges, Statistics
 from zskip.stats.keys import dense_codes, order_bits, sortable_numbers
 
-__all__ = ["Clustering", "ColumnDepth", "depths"]
+__all__ = ["Clustering", "ColumnDepth", "depths", "value_widths"]
 
 _LEAST_SHARE = 1e-10
 """The least width of a single value, as a share of the column's range: smaller ones vanish in sums of doubles."""
@@ -91,7 +91,7 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
         return ColumnDepth(units, float(always), always, skipped, max(at_most, skipped), (), always)
     # Sweep over the segments: each bound is a segment, and so is the gap between it and the next. ``edges``: the starts
     # and ends of the segments; a unit covers the segments from ``first`` to ``last``.
-    at, between = _widths(distinct)
+    at, between = value_widths(distinct)
     edges = np.concatenate([[0.0], np.cumsum(np.stack([at, between], axis=1).ravel())])
     first, last = 2 * (lower - 1), 2 * (upper - 1)
 
@@ -114,7 +114,7 @@ def _depth(ranges: Ranges | None, rows: NDArray[np.float64], at_most: float) -> 
     )
 
 
-def _widths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def value_widths(distinct: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The width of each sorted value, and of the gap from it to the next; the width of an integer is 1."""
     if t.is_floating(distinct.type):
         most = np.finfo(np.float64).max / 4

@@ -14,10 +14,11 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption
 from zskip.stats import DataFiles
 from zskip.storage import Storage, open_storage
-from zskip.tablelog import Snapshot, with_segments
+from zskip.tablelog import Index, Snapshot, with_segments
 from zskip.writer import WriteOptions, Written, append, storable_schema, write_files
 from zskip.writer.backend import LOCAL
 from zskip.writer.evolution import appended
+from zskip.writer.routing import fitted
 from zskip.writer.row_source import of_reader
 
 __all__ = ["WriteJob", "write_job"]
@@ -34,11 +35,10 @@ def write_job(path: str, storage_options: dict[str, Any], rows: pa.Schema, *, ov
     job = WriteJob(path, storage_options, 0, storable_schema(rows), overwrite)
     base = tablelog.load(job.storage)
     append.require_managed(job.storage, base)
-    layout = append.routing_of(job.storage, base)[0]
-    if layout is None:
+    if base.layout is None or not base.layout.columns:
         raise InvalidOption(f"{job.storage.uri} has no layout by which tasks could write. Use zskip.spark.write.")
     evolved = appended(base.schema.arrow, job.rows)
-    own = (base.schema.columns.get(path) for path in base.layout.columns)  # type: ignore[union-attr]  # there is a layout
+    own = (base.schema.columns.get(path) for path in base.layout.columns)
     columns = {*base.partition_by, *(column.parts[0] for column in own if column is not None)}
     for name in columns if overwrite else ():
         if name not in job.rows.names or evolved.field(name).type != job.rows.field(name).type:
@@ -66,22 +66,21 @@ class WriteJob:
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Write the rows of a task. After an error none of its files remains."""
         storage, base = self._base()
-        routing, rows_per_file = append.routing_of(storage, base)
+        kept = append.kept_options(base, _TASK)
         given = of_reader(pa.RecordBatchReader.from_batches(self.rows, self._cast(batches)))
         schema = self.rows if self.overwrite else appended(base.schema.arrow, self.rows)
-        return write_files(given, storage, Schema(schema), append.kept_options(base, _TASK), routing, rows_per_file)
+        look_ups = None if self.overwrite else append.look_ups_of(Index(storage, base), kept)
+        return write_files(given, storage, Schema(schema), append.sized_by_rows(base, kept), look_ups)
 
     def commit(self, parts: Sequence[Written]) -> None:
         """Commit the files of all tasks at once. Raises `CommitConflict` after removing the files."""
         storage, base = self._base()
-        routing, rows_per_file = append.routing_of(storage, base)
-        assert routing is not None  # `write_job` requires a layout
-        assert rows_per_file is not None
+        by = append.kept_options(base, WriteOptions()).by
         whole = Written(
-            routing,
+            fitted(self.rows.empty_table(), by, {(): 0}, 1, WriteOptions(by=by)),
             DataFiles.concat([part.files for part in parts]),
             sum(part.rows for part in parts),
-            rows_per_file,
+            max([part.rows_per_file for part in parts], default=1),
             reduce(with_segments, [part.sketches for part in parts], ()),
         )
         done = replace(LOCAL, write=lambda *_: whole)

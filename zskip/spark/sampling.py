@@ -14,13 +14,14 @@ from zskip.core.schema import Schema
 from zskip.spark.handoff import column
 from zskip.writer import Routing, WriteOptions
 from zskip.writer.encode import fitted_encoding, stored_bytes
+from zskip.writer.look_ups import LookUps
 from zskip.writer.routing import fitted, fitted_columns, partition_numbers
 from zskip.writer.row_sample import sample_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Sampled", "count_and_sample", "fit", "sample"]
+__all__ = ["Sampled", "count_and_sample", "fit"]
 
 _HEAD_ROWS = 20_000
 
@@ -39,16 +40,14 @@ class Sampled:
     values: pa.Table
 
 
-def count_and_sample(rows: DataFrame, schema: Schema, options: WriteOptions, routing: Routing | None) -> Sampled:
+def count_and_sample(rows: DataFrame, schema: Schema, options: WriteOptions) -> Sampled:
     total, keys, counts, values = _partitions(rows, schema, options)
     existing = [name for name in fitted_columns(schema, options) if name in rows.columns]
-    files = options.files or (routing.files if routing else 0)
-    return Sampled(
-        sample(rows, schema.arrow, existing, sample_size(files), total, options.seed), total, keys, counts, values
-    )
+    size = sample_size(options.files or (total // options.rows_per_file if options.rows_per_file else 0))
+    return Sampled(_sample(rows, schema.arrow, existing, size, total, options.seed), total, keys, counts, values)
 
 
-def sample(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
+def _sample(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
     """About ``size`` of the ``total`` rows with these columns; all rows if there are no more than ``size``."""
     arrow = pa.schema([schema.field(name).with_nullable(True) for name in columns])
     if not total or not columns:
@@ -59,11 +58,11 @@ def sample(rows: DataFrame, schema: pa.Schema, columns: Sequence[str], size: int
     return _in_utc(selected.toArrow()).cast(arrow)
 
 
-def fit(rows: DataFrame, sampled: Sampled, schema: Schema, options: WriteOptions) -> Routing:
-    """Fit a routing to the sample."""
+def fit(rows: DataFrame, sampled: Sampled, schema: Schema, options: WriteOptions, look_ups: LookUps | None) -> Routing:
+    """Fit a routing to the sample. ``look_ups``: those of the table that the rows join"""
     by = [found.path for found in schema.orderable(options.by)]
     counts = dict(zip(sampled.keys, sampled.counts, strict=True))
-    return fitted(sampled.rows, by, counts, _files(rows, sampled.total, options), options)
+    return fitted(sampled.rows, by, counts, _files(rows, sampled.total, options), options, look_ups)
 
 
 def _partitions(

@@ -9,7 +9,7 @@ into the table and their footers are read. The commit is the same as for every b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import layouts
 from zskip.core import types as t
 from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, MissingDependency, SchemaError, UnsupportedSql
-from zskip.layouts import Assignment
 from zskip.plan import find_survivors
 from zskip.plan.scan import Scan
 from zskip.spark import sampling, staging
@@ -33,8 +31,9 @@ from zskip.spark.spark_session import require_java, require_pyspark, require_ses
 from zskip.spark.spark_types import arrow_schema, spark_schema
 from zskip.storage import Storage, abandon, undone_on_error
 from zskip.tablelog import Index
-from zskip.writer import Routing, WriteOptions, Written, storable_schema
+from zskip.writer import WriteOptions, Written, storable_schema
 from zskip.writer.backend import Backend
+from zskip.writer.look_ups import LookUps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,10 +69,8 @@ def backend(session: SparkSession) -> Backend:
         open_rows=partial(_open_rows, session),
         rows_of_scan=partial(_rows_of_scan, session),
         rows_of_files=partial(_rows_of_files, session),
-        sample=_sample,
         write=_write,
         map=partial(map_items, session),
-        recuts_at_once=True,
     )
 
 
@@ -121,10 +118,6 @@ def _rows_of_files(session: SparkSession, index: Index, numbers: np.ndarray) -> 
     return _rows_of_scan(session, find_survivors(index, None).narrowed(numbers).scan)
 
 
-def _sample(rows: _Rows, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
-    return sampling.sample(rows.df, rows.schema, columns, size, total, seed)
-
-
 def _require_writable(schema: pa.Schema) -> None:
     """Raise `SchemaError` for a column that Spark would write back as another type."""
     for field in schema:
@@ -156,9 +149,7 @@ def _write(
     storage: Storage,
     schema: Schema,
     options: WriteOptions,
-    routing: Routing | None,
-    rows_per_file: int | None,
-    slots: Sequence[tuple[int, int]] | None,
+    look_ups: LookUps | None,
 ) -> Written:
     """`write_files` on the cluster. The DataFrame is evaluated three times: to count, to sample and to write."""
     local_options = [name for name in _LOCAL_OPTIONS if getattr(options, name) is not None]
@@ -174,14 +165,10 @@ def _write(
     if isinstance(storage, HadoopStorage):
         storage.require_writable()  # fail before the work
     df = _conformed(rows.df, schema)
-    sampled = sampling.count_and_sample(df, schema, options, routing)
-    if routing is None:
-        routing = sampling.fit(df, sampled, schema, options)
-        rows_per_file = max(1, -(-sampled.total // max(routing.files, 1)))
-    else:
-        routing = routing.extended(sampled.keys, _one_file(routing, schema))
-    length = rows_per_file or max(1, sampled.total)
-    files = staging.write(df, storage, schema, options, routing, sampled, length, slots)
+    sampled = sampling.count_and_sample(df, schema, options)
+    routing = sampling.fit(df, sampled, schema, options, look_ups)
+    length = max(1, -(-sampled.total // max(routing.files, 1)))
+    files = staging.write(df, storage, schema, options, routing, sampled, length)
     with undone_on_error(partial(abandon, storage, files.path.to_pylist())):
         files, sketches = sketched(df.sparkSession, storage, schema, options, files)
     return Written(routing, files, pc.sum(files.files.row_count, min_count=0).as_py(), length, sketches)
@@ -221,9 +208,3 @@ def _as(values: Column, given: DataType, wanted: DataType) -> Column:
     if isinstance(given, MapType) and isinstance(wanted, MapType) and given.keyType == wanted.keyType:
         return f.transform_values(values, lambda _, value: _as(value, given.valueType, wanted.valueType))
     return values.cast(wanted)
-
-
-def _one_file(routing: Routing, schema: Schema) -> Assignment:
-    """An assignment for partitions without a fitted one: a single file each."""
-    like = routing.assignments[0]
-    return layouts.fit(schema.arrow.empty_table(), list(like.columns), layout=like.layout, files=1, total_rows=0)

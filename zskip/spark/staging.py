@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -22,7 +21,7 @@ from zskip.spark.sort_order import arranged
 from zskip.spark.spark_session import setting
 from zskip.stats import DataFiles, FileStatistics
 from zskip.storage import Storage, abandon, undone_on_error
-from zskip.writer import FileGroups, Routing, WriteOptions, least_rows, slot_label, slots_per_file
+from zskip.writer import Routing, WriteOptions
 from zskip.writer.options import ROW_GROUP_ROWS
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write"]
 
-_FILE, _SLOT, _PARTITION = "__zskip_file", "__zskip_slot", "__zskip_partition"
+_FILE, _PARTITION = "__zskip_file", "__zskip_partition"
 _CODECS = {"none": "uncompressed", "lz4": "lz4_raw"}
 # These override the session's settings, for example for old readers: only footers of these forms can be trusted.
 _PARQUET_FORM = {
@@ -50,23 +49,16 @@ def write(
     routing: Routing,
     sampled: Sampled,
     rows_per_file: int,
-    slots: Sequence[tuple[int, int]] | None,
 ) -> DataFiles:
-    """Write the rows as data files, without a commit. After an error none of them remains.
-
-    ``slots``: for each file number, the first and last slot, after which the file is named. If it is None, a small
-    write combines neighbouring slots and names files after those.
-    """
-    wide = 1 if slots is not None else slots_per_file(sampled.total, routing.files, least_rows(rows_per_file))
-    groups = FileGroups.of(routing, wide)
+    """Write the rows as data files, without a commit. After an error none of them remains."""
     identity = secrets.token_hex(8)
     staged = f"_zskip/staging-{identity}"
     moved: list[str] = []
     try:
         with undone_on_error(lambda: abandon(storage, moved)):
             if sampled.total:
-                _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file, groups)
-                _move(storage, staged, options, identity, slots, groups, moved)
+                _run(rows, unquote(spark_uri(storage, staged)), options, routing, sampled, rows_per_file)
+                _move(storage, staged, options, identity, moved)
             return _data_files(rows, storage, schema, moved)
     finally:
         _clear(storage, staged)
@@ -82,7 +74,6 @@ def _run(
     routing: Routing,
     sampled: Sampled,
     rows_per_file: int,
-    groups: FileGroups,
 ) -> None:
     from pyspark.sql import functions as f
 
@@ -93,34 +84,19 @@ def _run(
     if partition_by:
         rows = _with_partition(rows, routing, sampled)
     rows = layout_expressions.file_numbers(routing, rows, _FILE, _PARTITION if partition_by else None)
-    bundled = bool((groups.first < groups.last).any())
-    if bundled:
-        rows = rows.withColumn(_SLOT, f.col(_FILE)).withColumn(
-            _FILE, layout_expressions.lookup(groups.first, f.col(_FILE))
-        )
-    # A small append has only a few rows for each file of the layout, so one task writes several files.
-    rows_per_slot = sampled.total / max(1, routing.files)
-    alone = not bundled and rows_per_slot > group_rows
-    together = 1 if alone else max(1, int(rows_per_file / 2 / max(1.0, rows_per_slot)))
-    number = f.col(_FILE) if together == 1 else (f.col(_FILE) / together).cast("int")
-    rows = rows.repartitionById(max(1, -(-routing.files // together)), number)
-    folders = partition_by if together == 1 else [*partition_by, _FILE]
-    if together > 1:
-        order.append(f.col(_FILE))
-    if bundled:
-        order.append(f.col(_SLOT))
-    if together == 1 and not bundled and 2 * rows_per_file > group_rows:  # the maximum rows of a file
+    rows = rows.repartitionById(max(1, routing.files), f.col(_FILE))
+    if 2 * rows_per_file > group_rows:  # the maximum rows of a file
         rows = arranged(rows, routing, sampled.rows, sampled.total, group_rows, _FILE, order)
     elif order:
         rows = rows.sortWithinPartitions(*order)
     writer = (
-        rows.select(*[column(name) for name in dict.fromkeys([*names, *folders])])
+        rows.select(*[column(name) for name in names])
         .write.option("compression", _CODECS.get(options.compression, options.compression))
         .option("parquet.block.row.count.limit", str(group_rows))
         .option("maxRecordsPerFile", str(max(2 * rows_per_file, 1)))
     )
-    if folders:
-        writer = writer.partitionBy(*folders)
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
     with setting(rows.sparkSession, {**_PARQUET_FORM, **_COMPILABLE}):
         writer.parquet(uri)
 
@@ -149,33 +125,22 @@ def _move(
     staged: str,
     options: WriteOptions,
     identity: str,
-    slots: Sequence[tuple[int, int]] | None,
-    groups: FileGroups,
     moved: list[str],
 ) -> None:
     """Move the committed files into the table in layout order, appending the path of each to ``moved``.
 
-    A file's number in the layout is the number of its task, from its name, or of its folder if a task wrote several
-    files.
+    A file's number in the layout is the number of its task, from its name.
     """
     found = []
     for path in storage.list(staged).path.to_pylist():
         inner = path[len(staged) + 1 :]
         folder, _, name = inner.rpartition("/")
-        above, _, last = folder.rpartition("/")
         match = re.match(r"part-(\d+)-.*[-.]c(\d+)", name)
         if match and name.endswith(".parquet") and not inner.startswith("_temporary/"):
-            shared = last.startswith(f"{_FILE}=")
-            number = int(last.partition("=")[2] if shared else match[1])
-            found.append((number, above if shared else folder, int(match[2]), path))
+            found.append((int(match[1]), folder, int(match[2]), path))
     for number, folder, piece, path in sorted(found):
         suffix = f"-{piece}" if piece else ""
-        # Fitting partitions may yield one file more than requested.
-        if slots is None:
-            named = f"{slot_label(number, int(groups.last[number]))}-{identity}"
-        else:
-            named = f"{slot_label(*slots[min(number, len(slots) - 1)])}-{identity}-{number}"
-        target = options.data_path(f"{folder}/" if folder else "", f"part-{named}{suffix}")
+        target = options.data_path(f"{folder}/" if folder else "", f"part-{number:06d}-{identity}{suffix}")
         moved.append(target)
         storage.move(path, target)
 

@@ -16,7 +16,7 @@ from zskip.tablelog.snapshot import from_bytes
 
 __all__ = ["DATA_FILE", "refuse_files_of_tables", "refuse_files_of_tables_below"]
 
-DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*\.(parquet|pq)$"
+DATA_FILE = r"(^|/)part-[0-9]{6,}(_[0-9]{6,})?-[0-9a-f]{16}(-[0-9]+)*(-in-[0-9a-f]{16})?\.(parquet|pq)$"
 
 
 def refuse_files_of_tables(storage: Storage, files: pa.StringArray) -> None:

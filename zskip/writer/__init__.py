@@ -3,7 +3,7 @@
 | step                        | modules                                                                                |
 | --------------------------- | -------------------------------------------------------------------------------------- |
 | reading rows                | `open_source`, `paths`, `row_source`, `spool`, `storable`, `evolution`                 |
-| sending them to files       | `row_sample`, `routing`, `file_groups`, `scatter`, `compact_rows`, `transit_types`     |
+| sending them to files       | `row_sample`, `routing`, `look_ups`, `scatter`, `compact_rows`, `transit_types`        |
 | encoding one file           | `encode`                                                                               |
 | the whole write             | `write`                                                                                |
 | changes to a table          | `append`, `delete`, on this machine or on a cluster (`backend`)                        |
@@ -12,7 +12,6 @@
 """
 
 from zskip.writer.evolution import common_type, evolved
-from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions
 from zskip.writer.routing import Routing
@@ -21,17 +20,13 @@ from zskip.writer.storable import storable_rows, storable_schema
 from zskip.writer.write import Written, write_files
 
 __all__ = [
-    "FileGroups",
     "Routing",
     "RowSource",
     "WriteOptions",
     "Written",
     "common_type",
     "evolved",
-    "least_rows",
     "open_source",
-    "slot_label",
-    "slots_per_file",
     "storable_rows",
     "storable_schema",
     "write_files",

@@ -17,12 +17,13 @@ from zskip.core.schema import Schema
 from zskip.errors import CommitConflict, DamagedIndex, FilesRemoved, InvalidOption, nearest, shown
 from zskip.storage import Storage, abandon, hive, undone_on_error
 from zskip.storage.foreign_folders import refuse_folder
-from zskip.tablelog import LayoutRecord, Snapshot, commit, layout_assignment, load, with_segments
+from zskip.tablelog import Index, LayoutRecord, Snapshot, commit, load, with_segments
 from zskip.tablelog.sketches import SKETCHES, named_sketches
 from zskip.writer.backend import LOCAL, Backend, Rows
 from zskip.writer.evolution import appended
+from zskip.writer.look_ups import LookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
-from zskip.writer.routing import Routing
+from zskip.writer.routing import weights_of
 from zskip.writer.star import Join, as_recorded, joined_with
 from zskip.writer.write import Written
 
@@ -32,12 +33,15 @@ __all__ = [
     "create",
     "kept_options",
     "layout_record",
+    "look_ups_of",
     "removal",
     "require_managed",
-    "routing_of",
+    "rows_per_file",
+    "sized_by_rows",
 ]
 
 _ATTEMPTS = 10
+_MOST_FILES = 20_000
 _LARGEST_BATCH = 1 << 63
 _SIZES = ("files", "rows_per_file", "file_size")
 
@@ -73,7 +77,7 @@ def create(
         star = options.star()
     Schema(pa.schema([*schema.arrow, *([] if star is None else star.attributes)])).orderable(options.by)
     options = replace(options, partition_by=partition_by, star=None if star is None else lambda: star)
-    written = backend.write(source, storage, schema, options, None, None, None)
+    written = backend.write(source, storage, schema, options, None)
     return commit(
         storage,
         base,
@@ -116,7 +120,7 @@ def append(
     batch: tuple[str, int] | None = None,
     backend: Backend = LOCAL,
 ) -> tuple[Snapshot, Appended]:
-    """Write rows as new files by the table's own layout; no existing file changes.
+    """Write rows as new files, a layout group of their own; no existing file changes.
 
     A ``batch`` (application, number) that the table already contains adds nothing. Raises `InvalidOption`,
     `SchemaMismatch` and `CommitConflict`.
@@ -128,11 +132,10 @@ def append(
     kept = kept_options(base, options)
     schema = Schema(appended(base.schema.arrow, source.schema))
     _require_same_partition_types(base, schema)
-    routing, rows_per_file = routing_of(storage, base)
-    written = backend.write(source, storage, schema, kept, routing, rows_per_file, None)
+    look_ups = look_ups_of(Index(storage, base), kept)
+    written = backend.write(source, storage, schema, sized_by_rows(base, kept), look_ups)
     if not written.rows:
         return base, Appended(base.version, 0, 0, 0)
-    new_partitions = routing is None or len(written.routing.keys) > len(routing.keys)
     remove = removal(storage, written)
     not_committed: list[bool] = []
     for attempt in range(_ATTEMPTS):
@@ -143,7 +146,7 @@ def append(
                 "append",
                 add=written.files,
                 schema=None if schema.arrow.equals(base.schema.arrow) else schema,
-                layout=layout_record(written, kept) if new_partitions and not attempt else None,
+                layout=layout_record(written, kept) if base.layout is None and not attempt else None,
                 details={"rows": written.rows, "files": len(written.files)},
                 batch=batch,
                 undo=lambda: not_committed.append(True),
@@ -185,14 +188,14 @@ def _newest(storage: Storage, base: Snapshot) -> Snapshot:
 
 
 def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:
-    """The layout record for the snapshot of a write; later appends follow it."""
+    """The layout record for the snapshot of a write; later writes keep to its options."""
     assignments = written.routing.assignments
     columns = assignments[0].columns if assignments else ()
     recorded_options = {
         "files": options.files,
         "rows_per_file": options.rows_per_file,
         "file_size": options.file_size,
-        "fitted_rows_per_file": written.rows_per_file,
+        "fitted_rows_per_file": options.rows_per_file or written.rows_per_file,
         "row_group_rows": options.row_group_rows or ROW_GROUP_ROWS,
         "compression": options.compression,
         "weights": dict(options.weights) if isinstance(options.weights, Mapping) else options.weights,
@@ -205,27 +208,40 @@ def layout_record(written: Written, options: WriteOptions) -> LayoutRecord:
     return LayoutRecord(name, columns, recorded_options, written.routing.to_json())
 
 
-def routing_of(storage: Storage, snapshot: Snapshot) -> tuple[Routing | None, int | None]:
-    """A table's routing, and the number of rows of a full file; both are None for a table without a layout.
-
-    Raises `DamagedIndex` if the recorded layout is invalid.
-    """
-    layout = snapshot.layout
-    if layout is None:
-        return None, None
+def rows_per_file(snapshot: Snapshot, kept: WriteOptions) -> int:
+    """The rows of a full file. ``kept``: the table's own options. Raises `DamagedIndex` if it is not recorded."""
+    if kept.rows_per_file is not None:
+        return kept.rows_per_file
+    totals = snapshot.totals
+    if kept.files is None and totals.rows and totals.bytes:
+        return max(1, round(totals.rows / kept.file_count(totals.rows, totals.bytes / totals.rows)))
     with _as_damaged_index(snapshot):
-        form: Any = layout_assignment(storage, layout)
-        if form is None or not form["assignments"]:
-            return None, None
-        routing = Routing.from_json(form, snapshot.partition_by)
-        indexed = snapshot.indexed.columns
-        for assignment in {id(one): one for one in routing.assignments}.values():
-            for path, *pair in zip(assignment.columns, assignment.boundaries, assignment.quantiles, strict=True):
-                for values in pair:
-                    values.require_type(indexed[path].type)
-        rows_per_file = layout.options["fitted_rows_per_file"]
-        require_number("fitted_rows_per_file", rows_per_file, least=1)
-        return routing, rows_per_file
+        recorded = (snapshot.layout.options if snapshot.layout else {}).get("fitted_rows_per_file", 1)
+        require_number("fitted_rows_per_file", recorded, least=1)
+        return int(recorded)
+
+
+def sized_by_rows(snapshot: Snapshot, kept: WriteOptions) -> WriteOptions:
+    """The options to write some rows of a table, in files as large as its own."""
+    if kept.files is None:
+        return kept
+    return replace(kept, files=None, rows_per_file=rows_per_file(snapshot, kept))
+
+
+def look_ups_of(index: Index, kept: WriteOptions, *, exact: bool = False) -> LookUps | None:
+    """The look-ups by a table's clustering columns; None if it has none. ``kept``: the table's own options.
+
+    ``exact``: by the ranges of files even in a table of very many. Those of shards are wider, but suffice to fit rows.
+    """
+    schema, layout = index.snapshot.indexed, index.snapshot.layout
+    with _as_damaged_index(index.snapshot):
+        given = kept.by or (() if layout is None else layout.columns)
+        by = [column.path for column in schema.orderable(given)]
+        weights = weights_of(kept.weights, kept.by) if kept.by else None
+    if not by:
+        return None
+    statistics = index.files(None, by).statistics if exact or len(index) <= _MOST_FILES else index.shards(by)
+    return LookUps.of(statistics, by, weights)
 
 
 @contextmanager

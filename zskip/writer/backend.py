@@ -17,11 +17,10 @@ from zskip.engines.arrow import to_batches
 from zskip.plan.scan import Scan
 from zskip.storage import Storage, open_storage
 from zskip.tablelog import Index
+from zskip.writer.look_ups import LookUps
 from zskip.writer.open_source import open_source
 from zskip.writer.options import WriteOptions
 from zskip.writer.paths import stored_rows
-from zskip.writer.routing import Routing
-from zskip.writer.row_sample import RowSample
 from zskip.writer.row_source import RowSource, of_reader
 from zskip.writer.write import Written, available_cores, write_files
 
@@ -42,25 +41,17 @@ class Backend:
     ``open_storage(url, storage_options)``: the storage of a table's folder · ``open_rows(source, storage_options)``:
     the rows of a caller's source · ``rows_of_scan(scan)``: the rows that a scan selects ·
     ``rows_of_files(index, numbers)``: the rows of some files of a table ·
-    ``sample(rows, columns, size, total, seed)``: about ``size`` of ``total`` rows, with these top-level columns ·
-    ``write(rows, storage, schema, options, routing, rows_per_file, slots)``: write data files as `write_files` does,
-    and leave none after an error · ``map(storage, function, items, options)``: the result of a function for each item,
-    in their order; the function can be pickled and reads files of the storage.
-
-    ``recuts_at_once``: whether optimize rewrites all groups of files in one write, as a cluster does, or one by one.
+    ``write(rows, storage, schema, options, look_ups)``: write data files as `write_files` does, and leave none after an
+    error · ``map(storage, function, items, options)``: the result of a function for each item, in their order; the
+    function can be pickled and reads files of the storage.
     """
 
     open_storage: Callable[[str | os.PathLike[str], Mapping[str, Any] | None], Storage]
     open_rows: Callable[[Any, Mapping[str, Any] | None], Rows]
     rows_of_scan: Callable[[Scan], Rows]
     rows_of_files: Callable[[Index, np.ndarray], Rows]
-    sample: Callable[[Any, Sequence[str], int, int, int], pa.Table]
-    write: Callable[
-        [Any, Storage, Schema, WriteOptions, Routing | None, int | None, Sequence[tuple[int, int]] | None],
-        Written,
-    ]
+    write: Callable[[Any, Storage, Schema, WriteOptions, LookUps | None], Written]
     map: Callable[[Storage, Callable[[Any], Any], Sequence[Any], WriteOptions], Generator[Any, None, None]]
-    recuts_at_once: bool
 
 
 def _rows_of_scan(scan: Scan) -> RowSource:
@@ -69,29 +60,6 @@ def _rows_of_scan(scan: Scan) -> RowSource:
 
 def _rows_of_files(index: Index, numbers: np.ndarray) -> RowSource:
     return stored_rows(index.storage, index.snapshot, index.paths(numbers).to_pylist())
-
-
-def _sample(source: RowSource, columns: Sequence[str], size: int, total: int, seed: int) -> pa.Table:
-    sample = RowSample(size, seed, total)
-    rows = 0
-    for part in source.parts(columns):
-        table = part().select(columns)
-        sample.add(table, rows)
-        rows += table.num_rows
-    sampled = sample.rows()
-    return pa.schema([source.schema.field(name) for name in columns]).empty_table() if sampled is None else sampled
-
-
-def _write(
-    source: RowSource,
-    storage: Storage,
-    schema: Schema,
-    options: WriteOptions,
-    routing: Routing | None,
-    rows_per_file: int | None,
-    slots: Sequence[tuple[int, int]] | None,
-) -> Written:
-    return write_files(source, storage, schema, options, routing, rows_per_file, slots=slots)
 
 
 def _map(
@@ -105,7 +73,7 @@ def _map(
             raise
 
 
-LOCAL = Backend(open_storage, open_source, _rows_of_scan, _rows_of_files, _sample, _write, _map, recuts_at_once=False)
+LOCAL = Backend(open_storage, open_source, _rows_of_scan, _rows_of_files, write_files, _map)
 
 
 def backend_of(session: Any) -> Backend:

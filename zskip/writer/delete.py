@@ -1,5 +1,7 @@
 """Delete: files whose rows all match are dropped unread; files with some matching rows are rewritten without them.
 
+A file is rewritten in place: it keeps its layout group. (A cluster writes what is left as a new group.)
+
 A delete is serializable: it removes the rows from the version right before its own, so it also checks the files that
 other writers have added in the meantime. If another writer removed one of its files, the delete raises.
 """
@@ -10,20 +12,21 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core.receipts import Deleted
-from zskip.engines.arrow import counts
+from zskip.engines.arrow import counts, to_batches
 from zskip.errors import CommitConflict, CorruptFile
 from zskip.language import Predicate
 from zskip.plan import Survivors, find_survivors
 from zskip.stats import DataFiles
 from zskip.storage import Storage
 from zskip.tablelog import Index, Snapshot, commit, with_segments
-from zskip.writer.append import kept_options, removal, require_managed, routing_of
+from zskip.writer.append import kept_options, look_ups_of, removal, require_managed, sized_by_rows
 from zskip.writer.backend import LOCAL, Backend
 from zskip.writer.options import WriteOptions
-from zskip.writer.write import Written
+from zskip.writer.write import Written, rewrite_files
 
 __all__ = ["delete"]
 
@@ -111,19 +114,26 @@ class _Deletion:
         if not len(dropped) and not len(partly):
             return
         left = find_survivors(affected.index, self.rest).narrowed(partly)
-        routing, rows_per_file = routing_of(self.storage, base)
         kept = kept_options(base, self.options)
-        written = self.backend.write(
-            self.backend.rows_of_scan(left.scan), self.storage, base.schema, kept, routing, rows_per_file, None
-        )
+        if self.backend is LOCAL:
+
+            def rows_left(number: int) -> pa.Table:
+                scan = left.narrowed(np.array([number])).scan
+                return pa.Table.from_batches(to_batches(scan), scan.schema.arrow)
+
+            written = rewrite_files(left.index, partly, rows_left, kept)
+        else:
+            rows = self.backend.rows_of_scan(left.scan)
+            look_ups = look_ups_of(left.index, kept)
+            written = self.backend.write(rows, self.storage, base.schema, sized_by_rows(base, kept), look_ups)
         if matched is not None and _rows(affected, partly) - written.rows != matched.sum():
             self._require_complete(affected.narrowed(partly), matched, written)
-        rows = _rows(affected, dropped) + _rows(affected, partly) - written.rows
-        if not rows:
+        removed = _rows(affected, dropped) + _rows(affected, partly) - written.rows
+        if not removed:
             removal(self.storage, written)()
             return
         paths = [tuple(affected.index.paths(numbers).to_pylist()) for numbers in (dropped, partly)]
-        self.steps.append(_Step(paths[0], paths[1], written, rows))
+        self.steps.append(_Step(paths[0], paths[1], written, removed))
 
     def _require_complete(self, affected: Survivors, matched: np.ndarray, written: Written) -> None:
         """Raise `CorruptFile` unless the matching and the remaining rows add up to the rows that the index records.

@@ -21,7 +21,7 @@ from zskip.core.schema import split_path
 from zskip.core.types import logical_type, may_hold_nan
 from zskip.stats import FileStatistics
 
-__all__ = ["Encoding", "even_cuts", "fitted_encoding", "stored_bytes", "write_file"]
+__all__ = ["Encoding", "encoding_of", "even_cuts", "fitted_encoding", "stored_bytes", "write_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,22 @@ def fitted_encoding(rows: pa.Table, compression: str) -> Encoding:
         if t.is_dictionary(values.type) or _repeats(values, _MOST_DISTINCT_INTEGERS if integers else _MOST_DISTINCT):
             dictionary.append(path)
         elif integers:
+            delta.append(path)
+    return Encoding(compression, tuple(dictionary), tuple(delta))
+
+
+def encoding_of(file: pq.FileMetaData, rows: pa.Table, compression: str) -> Encoding:
+    """The encoding of an existing file, for rows that replace its own. Columns that it lacks are stored plainly."""
+    dictionary, delta = [], []
+    leaves = dict(_leaves(rows.slice(0, 0)))
+    chunks = file.row_group(0) if file.num_row_groups else None
+    for chunk in () if chunks is None else map(chunks.column, range(chunks.num_columns)):
+        path = chunk.path_in_schema
+        if path not in leaves:
+            continue
+        if chunk.has_dictionary_page:
+            dictionary.append(path)
+        elif "DELTA_BINARY_PACKED" in chunk.encodings and any(holds(leaves[path].type) for holds in _INTEGERS):
             delta.append(path)
     return Encoding(compression, tuple(dictionary), tuple(delta))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from zskip.core.schema import Schema
 from zskip.errors import InvalidOption, nearest
 from zskip.layouts import Assignment
 from zskip.storage import hive
+from zskip.writer.look_ups import LookUps
 from zskip.writer.options import WriteOptions
 
 __all__ = ["Routing", "fitted", "fitted_columns", "partition_numbers", "top_level", "weights_of"]
@@ -73,11 +74,6 @@ class Routing:
     def assignment_of(self, file: int) -> Assignment:
         return self.assignments[self.partition_of(file)]
 
-    def extended(self, keys: Sequence[tuple[str, ...]], assignment: Assignment) -> Routing:
-        """This routing with further partitions, which share one assignment."""
-        new = tuple(key for key in keys if key not in set(self.keys))
-        return replace(self, keys=self.keys + new, assignments=self.assignments + (assignment,) * len(new))
-
     def to_json(self) -> Any:
         """The JSON form; it contains an assignment that several partitions share once."""
         distinct: dict[int, int] = {}
@@ -104,9 +100,17 @@ class Routing:
 
 
 def fitted(
-    sample: pa.Table, by: Sequence[str], counts: Mapping[tuple[str, ...], int], files: int, options: WriteOptions
+    sample: pa.Table,
+    by: Sequence[str],
+    counts: Mapping[tuple[str, ...], int],
+    files: int,
+    options: WriteOptions,
+    look_ups: LookUps | None = None,
 ) -> Routing:
-    """Fit a layout to each partition's part of a sample. ``counts``: the rows of each partition · ``files``: of all."""
+    """Fit a layout to each partition's part of a sample.
+
+    ``counts``: the rows of each partition · ``files``: of all · ``look_ups``: those of the table that the rows join
+    """
     keys, numbers = partition_numbers(sample, options.partition_by)
     number_of = {key: number for number, key in enumerate(keys)}
     weights = weights_of(options.weights, options.by)
@@ -125,6 +129,8 @@ def fitted(
         rows = sample
         if options.partition_by:
             rows = sample.take(pa.array(np.flatnonzero(numbers == number_of.get(key, -1))))
+        if look_ups is not None and options.workload is None:
+            weights = weights_of(look_ups.weights_of(rows, counts[key]), by)
         assignments.append(
             layouts.fit(
                 rows,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,29 +22,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zskip import layouts
 from zskip.core.offsets import offsets_of
 from zskip.core.schema import Schema
+from zskip.parquet.arrow_differences import open_parquet
 from zskip.stats import DataFiles, FileStatistics, collect
 from zskip.storage import Storage, abandon
-from zskip.tablelog import SketchRecord
+from zskip.tablelog import Index, SketchRecord
 from zskip.tablelog.parts import Drafts
 from zskip.tablelog.segments import new_ids, published
 from zskip.tablelog.sketches import SketchBuilder, keys_of, named_sketches
 from zskip.writer.compact_rows import NarrowForms
-from zskip.writer.encode import even_cuts, fitted_encoding, stored_bytes, write_file
-from zskip.writer.file_groups import FileGroups, least_rows, slot_label, slots_per_file
+from zskip.writer.encode import Encoding, encoding_of, even_cuts, fitted_encoding, stored_bytes, write_file
+from zskip.writer.file_names import in_place
+from zskip.writer.look_ups import LookUps
 from zskip.writer.options import ROW_GROUP_ROWS, WriteOptions
 from zskip.writer.routing import Routing, fitted, fitted_columns, partition_numbers, top_level
 from zskip.writer.row_sample import LARGEST, RowSample, sample_size
-from zskip.writer.row_source import Part, RowSource
+from zskip.writer.row_source import Part, RowSource, of_parts
 from zskip.writer.scatter import FILE_NUMBER, MemoryBuckets, SpilledBuckets, in_parallel, split
 from zskip.writer.spool import SpillFolders, free_memory, repeatable
 from zskip.writer.star import Star
 from zskip.writer.storable import storable_rows
 from zskip.writer.transit_types import transit_schema, trimmed
 
-__all__ = ["Written", "write_files"]
+__all__ = ["Written", "rewrite_files", "write_files"]
 
 _MOST_BUCKETS = 256
 # Shares of the memory limit: for rows in memory, for parts on their way to the buckets, and for a bucket while it is
@@ -55,6 +56,8 @@ _SKETCH_SHARE = 0.125
 _SORTING_FACTOR = 1.25
 # A column's dictionary of strings may take the memory limit divided by this number.
 _DICTIONARY_DIVISOR = 64
+# The memory to rewrite a file in place, as a multiple of its size on disk.
+_UNPACKED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +79,35 @@ def write_files(
     storage: Storage,
     schema: Schema,
     options: WriteOptions,
-    routing: Routing | None = None,
-    rows_per_file: int | None = None,
+    look_ups: LookUps | None = None,
     *,
-    slots: Sequence[tuple[int, int]] | None = None,
+    routing: Routing | None = None,
 ) -> Written:
-    """Write the rows of a source as new data files, by ``routing``, or by a layout fitted to these rows.
+    """Write the rows of a source as new data files, by a layout fitted to these rows, or by ``routing``.
 
-    A file is named after its number in the routing, or after the entry of ``slots`` for that number: the first and the
-    last slot of the table's layout whose rows it contains. Columns that the source lacks are NULL. With a routing, a
-    file that would get more than twice ``rows_per_file`` is split, and without ``slots`` neighbouring files of few rows
-    are merged (`file_groups`). The files belong to the table only after a commit. After an error or an interrupt, it
-    removes the files written so far.
+    ``look_ups``: those of the table that the rows join, for the weights of the fit. A file is named after its number in
+    the layout and the run of this write, which is its layout group. Columns that the source lacks are NULL. The files
+    belong to the table only after a commit. After an error or an interrupt, it removes the files written so far.
     """
+    with _begun(storage, schema, options, look_ups) as write:
+        return write.run(source, routing)
+
+
+def rewrite_files(
+    index: Index, numbers: np.ndarray, rows_of: Callable[[int], pa.Table], options: WriteOptions
+) -> Written:
+    """Replace files of a table one for one, by the rows that ``rows_of`` returns for each number, in their order.
+
+    A file keeps its layout group and its encoding; one without rows is left out. As many files are in memory at once as
+    the memory limit allows. After an error or an interrupt, it removes the files written so far.
+    """
+    with _begun(index.storage, index.snapshot.schema, options, None) as write:
+        return write.run_in_place(index, numbers, rows_of)
+
+
+@contextmanager
+def _begun(storage: Storage, schema: Schema, options: WriteOptions, look_ups: LookUps | None) -> Iterator[_Write]:
+    """A write whose files are removed after an error."""
     with ExitStack() as cleanup:
         folders = cleanup.enter_context(SpillFolders(options.temp_directory))
         cores = options.threads or available_cores()
@@ -100,9 +119,9 @@ def write_files(
         if star is not None:
             schema = Schema(pa.schema([*schema.arrow, *star.attributes], metadata=schema.arrow.metadata))
         builder = SketchBuilder(names, int(limit * _SKETCH_SHARE), folders.make) if names else None
-        write = _Write(storage, schema, options, folders, pool, cores, limit, slots, builder, star)
+        write = _Write(storage, schema, options, folders, pool, cores, limit, look_ups, builder, star)
         try:
-            return write.run(source, routing, rows_per_file)
+            yield write
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             abandon(storage, write.begun)
@@ -137,27 +156,6 @@ class _File:
     units: FileStatistics
 
 
-@dataclass(frozen=True, slots=True)
-class _FilePlan:
-    """How slots are grouped into files.
-
-    ``counts``: the rows of each slot · ``least``: the least number of rows of a file of several slots · ``most_rows``:
-    the greatest number of rows of any file.
-    """
-
-    routing: Routing
-    groups: FileGroups
-    counts: np.ndarray
-    least: int
-    most_rows: int
-
-    def pieces(self, first: int, rows: int) -> int:
-        """The number of files for a group of slots. ``first``: its first slot · ``rows``: the number of its rows."""
-        count = 1 if rows <= self.most_rows else -(-2 * rows // self.most_rows)
-        filled = int(np.count_nonzero(self.counts[first : int(self.groups.last[first]) + 1]))
-        return max(count, min(filled, rows // self.least))
-
-
 @dataclass(slots=True)
 class _Write:
     """A write in progress, shared by its threads.
@@ -173,7 +171,7 @@ class _Write:
     pool: ThreadPoolExecutor
     cores: int
     limit: int
-    slots: Sequence[tuple[int, int]] | None
+    look_ups: LookUps | None
     sketches: SketchBuilder | None
     star: Star | None
     begun: list[str] = field(default_factory=list)
@@ -185,29 +183,51 @@ class _Write:
         self.group_rows = self.options.row_group_rows or ROW_GROUP_ROWS
         self.drafts = Drafts(self.storage)
 
-    def run(self, source: RowSource, routing: Routing | None, rows_per_file: int | None) -> Written:
-        most, least = int(self.limit * _RESIDENT_SHARE), 1
+    def run(self, source: RowSource, routing: Routing | None) -> Written:
+        most = int(self.limit * _RESIDENT_SHARE)
         source = repeatable(source, most, self.folders, lambda rows: self.options.report("read", rows, None))
         if self.star is not None:
             source = self.star.joined(source)
         profile = self._profile(source)
+        rows = source.row_count or 0
         if routing is None:
             routing, rows = self._fitted(source, profile)
             self.group_rows = self.options.group_rows(rows)
-            rows_per_file = max(1, -(-rows // max(routing.files, 1)))
-        else:
-            routing, rows = self._extended(source, routing)
-            least = least_rows(rows_per_file) if rows_per_file else 1
-        # A group of slots must be in one bucket. Which slots get rows is unknown as yet; groups are widest if all do.
-        ungrouped = self.slots is not None
-        widest = FileGroups.of(routing, 1 if ungrouped else slots_per_file(rows, routing.files, least))
-        buckets, bucket_of = self._buckets(widest, int(rows * profile.in_memory))
+        buckets, bucket_of = self._buckets(routing.files, int(rows * profile.in_memory))
         narrow = NarrowForms(profile.transit, self.limit // _DICTIONARY_DIVISOR)
-        counts = self._scatter(source, routing, profile, buckets, bucket_of, narrow, rows)
-        filled = int(np.count_nonzero(counts))
-        groups = widest if ungrouped else FileGroups.of(routing, slots_per_file(rows, routing.files, least, filled))
-        file_plan = _FilePlan(routing, groups, counts, least, 2 * rows_per_file if rows_per_file else rows + 1)
-        files = self._gather(file_plan, buckets, profile, narrow, rows)
+        self._scatter(source, routing, profile, buckets, bucket_of, narrow, rows)
+        files = self._gather(routing, buckets, profile, narrow, rows)
+        return self._written(routing, files, rows)
+
+    def run_in_place(self, index: Index, numbers: np.ndarray, rows_of: Callable[[int], pa.Table]) -> Written:
+        paths = index.paths(numbers).to_pylist()
+        by = [column.path for column in self.schema.orderable(self.options.by)]
+        sorted_by = top_level(by, self.schema)
+
+        def replaced(item: tuple[int, int, str]) -> _File | None:
+            position, number, path = item
+            given = rows_of(number)
+            if not given.num_rows:
+                return None
+            if self.star is not None:
+                joined = self.star.joined(of_parts(given.schema, [given])).parts(None)
+                given = pa.concat_tables(part() for part in joined)
+            rows = storable_rows(given, transit_schema(given, self.schema.arrow, self.options.partition_by))
+            folder = path[: path.rfind("/") + 1].removeprefix("_data/" if self.options.hidden else "")
+            target = self.options.data_path(folder, in_place(path, self.id, position))
+            uri = self.storage.uri_of(path)
+            with open_parquet(uri if self.storage.local else self.storage.filesystem().open(uri)) as old:
+                encoding = encoding_of(old.metadata, rows, self.options.compression)
+            return self._write_file(target, rows, sorted_by, encoding)
+
+        largest = max(np.asarray(pc.fill_null(index.sizes(numbers), 0)).tolist(), default=0)
+        window = int(max(1, min(self.cores + 1, self.limit // max(1, _UNPACKED * largest))))
+        items = zip(range(len(paths)), numbers.tolist(), paths, strict=True)
+        files = [file for file in in_parallel(self.pool, replaced, items, window) if file is not None]
+        rows = sum(pc.sum(file.units.row_count).as_py() for file in files)
+        return self._written(Routing((), ((),), ()), files, rows)
+
+    def _written(self, routing: Routing, files: Sequence[_File], rows: int) -> Written:
         data_files = self._data_files(files)
         if self.star is not None:
             data_files = self.star.with_versions(data_files)
@@ -216,7 +236,7 @@ class _Write:
             data_files = replace(data_files, id=new_ids(len(data_files)))
             ids = dict(zip(data_files.path.to_pylist(), data_files.id.to_pylist(), strict=True))
             segments = published(self.drafts, self.sketches, ids, self.cores)
-        return Written(routing, data_files, rows, rows_per_file or max(rows, 1), segments)
+        return Written(routing, data_files, rows, max(1, -(-rows // max(len(files), 1))), segments)
 
     def _profile(self, source: RowSource) -> _RowProfile:
         for part in source.parts(None):
@@ -259,38 +279,16 @@ class _Write:
         if sampled is None:
             sampled = pa.schema([self.schema.arrow.field(name) for name in columns]).empty_table()
             counts = {} if options.partition_by else {(): 0}
-        return fitted(sampled, by, counts, options.file_count(rows, profile.stored), options), rows
-
-    def _extended(self, source: RowSource, routing: Routing) -> tuple[Routing, int]:
-        """The routing extended by the new partitions of these rows, and the number of rows."""
-        if not routing.partition_by and source.row_count is not None:
-            return routing, source.row_count
-        columns = list(routing.partition_by)
-        rows = 0
-        keys: dict[tuple[str, ...], None] = {}
-        for part in source.parts(columns or None):
-            table = part()
-            rows += table.num_rows
-            keys.update(dict.fromkeys(partition_numbers(table, columns)[0]))
-        return routing.extended(sorted(keys), self._one_file(routing)), rows
-
-    def _one_file(self, routing: Routing) -> layouts.Assignment:
-        """An assignment of a single file, for new partitions."""
-        model = routing.assignments[0] if routing.assignments else None
-        by = list(model.columns) if model else [column.path for column in self.schema.orderable(self.options.by)]
-        empty = self.schema.arrow.empty_table()
-        return layouts.fit(empty, by, layout=model.layout if model else self.options.layout, files=1, total_rows=0)
+        return fitted(sampled, by, counts, options.file_count(rows, profile.stored), options, self.look_ups), rows
 
     # --- scatter ---
 
-    def _buckets(self, groups: FileGroups, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
-        """Empty buckets for ``size`` bytes, and the bucket of each slot. The slots of a group are in one bucket."""
+    def _buckets(self, files: int, size: int) -> tuple[MemoryBuckets | SpilledBuckets, np.ndarray]:
+        """Empty buckets for ``size`` bytes, and the bucket of each file."""
         in_memory = size <= self.limit * _RESIDENT_SHARE
         wanted = _MOST_BUCKETS if in_memory else max(1, -(-size * self.cores // int(self.limit * _BUCKET_SHARE * 2)))
-        numbers = groups.numbers
-        group_count = int(numbers.max(initial=0)) + 1
-        count = max(1, min(group_count, wanted, _MOST_BUCKETS))
-        bucket_of = numbers * count // group_count
+        count = max(1, min(files, wanted, _MOST_BUCKETS))
+        bucket_of = np.arange(max(files, 1)) * count // max(files, 1)
         if in_memory:
             return MemoryBuckets(count), bucket_of
         return SpilledBuckets(count, self.folders.make()), bucket_of
@@ -304,23 +302,20 @@ class _Write:
         bucket_of: np.ndarray,
         narrow: NarrowForms,
         total: int,
-    ) -> np.ndarray:
-        """Distribute the rows to the buckets. Returns the number of rows of each slot."""
+    ) -> None:
+        """Distribute the rows to the buckets."""
 
-        def scattered(part: Part) -> tuple[list[tuple[int, pa.Table]], np.ndarray]:
+        def scattered(part: Part) -> list[tuple[int, pa.Table]]:
             rows = storable_rows(part(), profile.transit)
             if not rows.num_rows:
-                return [], np.zeros(0, np.int64)
-            files = routing.route(rows)
-            return split(narrow.narrowed(rows), files, bucket_of, buckets.takes), np.bincount(files)
+                return []
+            return split(narrow.narrowed(rows), routing.route(rows), bucket_of, buckets.takes)
 
         done = 0
-        counts = np.zeros(routing.files, np.int64)
         # A part is in memory up to three times: as read, in transit types, and sorted by file.
         window = int(self.limit * _PARTS_SHARE) // max(3 * profile.part_bytes, 1)
         window = min(max(window, 1), self.cores + 1)
-        for pieces, counted in in_parallel(self.pool, scattered, source.parts(None), window):
-            counts[: len(counted)] += counted
+        for pieces in in_parallel(self.pool, scattered, source.parts(None), window):
             for bucket, rows in pieces:
                 buckets.add(bucket, rows)
                 done += rows.num_rows
@@ -328,13 +323,12 @@ class _Write:
         buckets.finish()
         # Before writing files, return the memory for reading to the system.
         pa.default_memory_pool().release_unused()
-        return counts
 
     # --- gather ---
 
     def _gather(
         self,
-        file_plan: _FilePlan,
+        routing: Routing,
         buckets: MemoryBuckets | SpilledBuckets,
         profile: _RowProfile,
         narrow: NarrowForms,
@@ -346,7 +340,7 @@ class _Write:
             # A bucket's rows are in memory twice: in their narrow form, and sorted in transit types.
             sorting = _SORTING_FACTOR * profile.in_memory * buckets.rows(bucket)
             with memory.reserved(int(buckets.bytes(bucket) + sorting)):
-                return list(self._files_of(buckets.take(bucket), file_plan, narrow, profile.transit))
+                return list(self._files_of(buckets.take(bucket), routing, narrow, profile.transit))
 
         filled = [bucket for bucket in range(len(buckets)) if buckets.rows(bucket)]
         files: list[_File] = []
@@ -359,13 +353,13 @@ class _Write:
         return files
 
     def _files_of(
-        self, bucket: list[pa.RecordBatch], file_plan: _FilePlan, narrow: NarrowForms, schema: pa.Schema
+        self, bucket: list[pa.RecordBatch], routing: Routing, narrow: NarrowForms, schema: pa.Schema
     ) -> Iterator[_File]:
         """Write the files of one bucket. ``schema``: of the rows, with transit types.
 
         It frees each column as soon as the last file has taken its rows.
         """
-        pending = _by_file(bucket, file_plan.groups.first)
+        pending = _by_file(bucket)
         del bucket
         while pending:
             file, runs = pending.pop(0)
@@ -375,38 +369,31 @@ class _Write:
             }
             rows = sum(run.num_rows for run in runs)
             del runs
-            assignment = file_plan.routing.assignment_of(file)
-            count = file_plan.pieces(file, rows)
-            piece_rows = -(-rows // count)
-            length = int(even_cuts(piece_rows, self.group_rows)[1])
+            assignment = routing.assignment_of(file)
             by = top_level(assignment.columns, self.schema)
-            for name in columns if count > 1 else by:  # combine the chunks of columns that are used more than once
+            for name in by:  # combine the chunks of columns that are used more than once
                 columns[name] = _combined(columns[name])
             keys = pa.table({name: narrow.widened(name, columns[name]) for name in by})
-            arranged = assignment.arrange(keys, length)
+            arranged = assignment.arrange(keys, int(even_cuts(rows, self.group_rows)[1]))
             del keys
-            label = f"{slot_label(file, int(file_plan.groups.last[file]))}-{self.id}"
-            if self.slots is not None:
-                # The file of a new partition comes after all others.
-                label = f"{slot_label(*self.slots[min(file, len(self.slots) - 1)])}-{self.id}-{file}"
-            pieces = np.split(arranged, range(piece_rows, len(arranged), piece_rows))
-            for piece, row_numbers in enumerate(pieces):
-                name = f"part-{label}-{piece}" if count > 1 else f"part-{label}"
-                path = self.options.data_path(file_plan.routing.folder_of(file), name)
-                rows_of_piece = _taken(columns, narrow, schema, row_numbers, last=piece == len(pieces) - 1)
-                yield self._write_file(path, trimmed(rows_of_piece), assignment)
+            path = self.options.data_path(routing.folder_of(file), f"part-{file:06d}-{self.id}")
+            rows_of_file = _taken(columns, narrow, schema, arranged)
+            yield self._write_file(path, trimmed(rows_of_file), by)
 
-    def _write_file(self, path: str, rows: pa.Table, assignment: layouts.Assignment) -> _File:
+    def _write_file(
+        self, path: str, rows: pa.Table, sorted_by: Sequence[str], encoding: Encoding | None = None
+    ) -> _File:
+        """``encoding``: by default fitted to the rows."""
         cuts = even_cuts(rows.num_rows, self.group_rows)
         units = collect.row_groups(rows, cuts, self.schema)
         # The folders have the values of partition columns; the index alone knows the attributes of dimensions.
         attributes = [] if self.star is None else [field.name for field in self.star.attributes]
         stored = rows.drop_columns([*self.options.partition_by, *attributes])
         self.begun.append(path)
-        encoding = fitted_encoding(stored, self.options.compression)
+        encoding = encoding or fitted_encoding(stored, self.options.compression)
         kept = pa.schema([self.schema.arrow.field(name) for name in stored.column_names])
         with self.storage.open_writer(path) as target:
-            write_file(target, stored, kept, cuts, units, encoding, top_level(assignment.columns, self.schema))
+            write_file(target, stored, kept, cuts, units, encoding, sorted_by)
         if self.sketches is not None:
             self.sketches.add(path, [keys_of(name, self.schema, rows) for name in self.sketches.names])
         return _File(path, units)
@@ -428,11 +415,11 @@ class _Write:
         )
 
 
-def _by_file(bucket: list[pa.RecordBatch], file_of: np.ndarray) -> list[tuple[int, list[pa.RecordBatch]]]:
-    """The rows of each file, by ascending number, as slices of the pieces. ``file_of``: the file of each slot."""
+def _by_file(bucket: list[pa.RecordBatch]) -> list[tuple[int, list[pa.RecordBatch]]]:
+    """The rows of each file, by ascending number, as slices of the pieces."""
     by_file: dict[int, list[pa.RecordBatch]] = {}
     for piece in bucket:
-        numbers = file_of[piece.column(FILE_NUMBER).to_numpy()]
+        numbers = piece.column(FILE_NUMBER).to_numpy()
         edges = [*np.flatnonzero(np.diff(numbers, prepend=-1)).tolist(), len(numbers)]
         for start, end in pairwise(edges):
             by_file.setdefault(int(numbers[start]), []).append(piece.slice(start, end - start))
@@ -444,15 +431,12 @@ def _combined(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.table({"": column}).combine_chunks().column(0)
 
 
-def _taken(
-    columns: dict[str, pa.ChunkedArray], narrow: NarrowForms, schema: pa.Schema, rows: np.ndarray, *, last: bool
-) -> pa.Table:
-    """Rows of the columns, by number, in transit types. ``last``: remove each column once its rows are taken."""
+def _taken(columns: dict[str, pa.ChunkedArray], narrow: NarrowForms, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
+    """Rows of the columns, by number, in transit types. It removes each column once its rows are taken."""
     row_numbers = pa.array(rows)
 
     def taken(name: str) -> pa.ChunkedArray:
-        column = columns.pop(name) if last else columns[name]
-        return narrow.widened(name, _combined(column).take(row_numbers))
+        return narrow.widened(name, _combined(columns.pop(name)).take(row_numbers))
 
     return pa.Table.from_arrays([taken(name) for name in schema.names], schema=schema)
 

@@ -40,8 +40,7 @@ def seconds_to_write(sample: pa.Table, assignment: Assignment, total_rows: int) 
 def _seconds(rows: pa.Table, assignment: Assignment) -> float:
     """The seconds that writing some rows takes."""
     routing, schema = Routing((), ((),), (assignment,)), Schema(storable_schema(rows.schema))
-    full = max(1, rows.num_rows // assignment.files)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        write_files(open_source(rows, None), open_storage(folder), schema, WriteOptions(), routing, full)
+        write_files(open_source(rows, None), open_storage(folder), schema, WriteOptions(), routing=routing)
         return time.perf_counter() - started

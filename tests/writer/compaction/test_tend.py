@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zskip
-from tests.writer.compaction.test_optimize import ids, rows_of
+from tests.writer.compaction.test_optimize import ids, in_partitions, rows_of
 from zskip.cli.main import main
 from zskip.core.receipts import Optimized, Step, Vacuumed
 from zskip.errors import CommitConflict, InvalidOption
@@ -62,29 +62,8 @@ def test_what_is_due_is_done_once(tmp_path: Path) -> None:
     assert [step.done for step in table.tend(older_than="0 seconds").steps] == ["nothing was due"] * 3
 
 
-def test_more_files_than_before_are_said_to_have_smaller_ranges(tmp_path: Path) -> None:
-    """Small appends put neighbouring slots into one file; together they suffice for a file a slot."""
-    random = np.random.default_rng(1)
-    rows = [pa.table({name: random.integers(0, 1000, n) for name in "ab"}) for n in (2000, *[60] * 9)]
-    table = zskip.write(rows[0], tmp_path / "t", by=["a", "b"], files=20)
-    for each in rows[1:]:
-        table.append(each)
-    optimized = steps(table.tend())["optimize"]
-    receipt = optimized.receipt
-    assert isinstance(receipt, Optimized)
-    assert receipt.files_after is not None
-    made = receipt.files_after - receipt.files_before + receipt.files_rewritten
-    assert made > receipt.files_rewritten
-    assert f" as {made} with smaller ranges; a look-up skips" in optimized.done
-    assert receipt.skipped_after is not None
-    assert receipt.skipped_before is not None
-    assert receipt.skipped_after > receipt.skipped_before + 0.1
-
-
 def test_what_no_budget_is_left_for_is_left_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = zskip.write(rows_of(60_000, 1), tmp_path / "t", by=["a"], layout="linear", files=100)
-    for seed in range(2, 8):
-        table.append(rows_of(700, seed))
+    table = in_partitions(tmp_path / "t")
     before, due = ids(table), table.optimize(dry_run=True)
     none = table.tend(max_seconds=0)
     assert {(step.done, step.left) for step in none.steps} == {("did not begin", "the 0 seconds were over")}

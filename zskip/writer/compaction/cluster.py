@@ -2,8 +2,9 @@
 
     survivors of where= that are not laid out yet ──rows──▶ layout ──▶ new files ──▶ the format's transaction
 
-The index stores the fitted layout and the ids of the writes that followed it, so a later call lays out only newer
-files. If another writer commits in the meantime, the commit is retried as long as the files that were read are live.
+The index stores the options of the layout and the ids of the writes that followed it, each a layout group. A later
+call lays out newer files as a group, and merges groups where that pays (`layout_groups`). If another writer commits in
+the meantime, the commit is retried as long as the files that were read are live.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ from zskip.table_formats import Source, delta_commit, iceberg_commit, index_of
 from zskip.table_formats.delta import DeltaSource
 from zskip.table_formats.iceberg import IcebergSource
 from zskip.tablelog import Index, LayoutRecord, Snapshot, commit
-from zskip.writer import WriteOptions
-from zskip.writer.append import layout_record, routing_of
+from zskip.writer import WriteOptions, append
+from zskip.writer.compaction.layout_groups import merges
 from zskip.writer.row_source import of_reader
 from zskip.writer.write import Written, write_files
 
@@ -60,55 +61,151 @@ def cluster(
 ) -> Clustered:
     """Lay out the files of a table that may hold rows of ``where`` (by default all files), up to ``max_bytes``.
 
-    Files that an earlier call laid out by the same columns stay unchanged. With ``full``, the layout is fitted again,
-    to all files. Raises `CommitConflict` if another writer replaced the same files, and `UnsupportedFormat` for a table
-    that the format's library cannot write.
+    Files that an earlier call laid out by the same columns stay unchanged until merging their groups pays. With
+    ``full``, the layout is fitted again, to all files. Raises `CommitConflict` if another writer replaced the same
+    files, and `UnsupportedFormat` for a table that the format's library cannot write.
     """
     index = index_of(source)
-    snapshot = index.snapshot
-    if not options.by and snapshot.layout is not None:
-        options = replace(options, by=tuple(snapshot.layout.options["by"]))
+    version = int(index.snapshot.details["version"])
+    options, runs = _laid_out_by(index.snapshot, options, full=full)
+    with _unless_changed(source):
+        sets = _sets(index, where, runs, options, max_bytes)
+    files = sum(len(each.files) for each in sets)
+    size = sum(int(pc.sum(each.files.sizes, min_count=0).as_py()) for each in sets)
+    if dry_run or not sets:
+        return Clustered(version, files, size, None if dry_run else 0, dry_run)
+    written = 0
+    for number, each in enumerate(sets):
+        if number:
+            # The commit before this one made another version.
+            with _unless_changed(source):
+                index, each = _moved(index_of(source), each)
+        made = _lay_out(source, index, each, options, runs)
+        source, version, runs, written = made.source, made.version, made.runs, written + made.files
+    return Clustered(version, files, size, written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """Files to rewrite together. ``weights``: for the fit; None for those of the options"""
+
+    files: Survivors
+    weights: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The table after a commit, its version, the runs that followed its layout, and the number of files written."""
+
+    source: Source
+    version: int
+    runs: list[str]
+    files: int
+
+
+def _laid_out_by(snapshot: Snapshot, options: WriteOptions, *, full: bool) -> tuple[WriteOptions, list[str]]:
+    """The options of the layout, and the runs that followed it; none if a new layout begins."""
+    known = snapshot.layout
+    if not options.by and known is not None:
+        options = replace(options, by=tuple(known.options["by"]))
     if not options.by and options.workload is None:
         raise InvalidOption("Give by=, the columns to lay out by: this table has no layout yet.")
     by = [column.path for column in snapshot.schema.orderable(options.by)]
-    known = snapshot.layout if snapshot.layout is not None and list(snapshot.layout.options["by"]) == by else None
-    runs: list[str] = [] if known is None or full else list(known.options["runs"])
-    with _unless_changed(source):
-        chosen = _chosen(index, where, runs, max_bytes)
-    size = int(pc.sum(chosen.sizes, min_count=0).as_py())
-    version = int(snapshot.details["version"])
-    if dry_run or not len(chosen):
-        return Clustered(version, len(chosen), size, None if dry_run else 0, dry_run)
     options = replace(options, by=by, partition_by=snapshot.partition_by)
-    routing, rows_per_file = routing_of(index.parts, snapshot) if runs else (None, None)
+    if known is None or full or list(known.options["by"]) != by:
+        return options, []
+    sizes = [name for name in ("files", "rows_per_file", "file_size") if getattr(options, name) is not None]
+    if not sizes:
+        options = replace(options, rows_per_file=int(known.options["fitted_rows_per_file"]))
+    return options, list(known.options["runs"])
+
+
+def _sets(
+    index: Index, where: str | None, runs: Sequence[str], options: WriteOptions, max_bytes: int | None
+) -> list[_Set]:
+    """The sets of files to rewrite, the best first, within ``max_bytes``: merges of groups, and the new files.
+
+    The files of a run are a layout group. Those in no run are new: they become one, by a merge or alone.
+    """
+    predicate = None if where is None else bind(where, index.snapshot.schema)
+    everything = find_survivors(index, None)
+    numbers = find_survivors(index, predicate).numbers
+    paths = index.paths(numbers)
+    group = np.full(len(numbers), len(runs), np.int64)
+    for number, run in enumerate(runs):
+        group[np.asarray(pc.match_substring(paths, run))] = number
+    new = group == len(runs)
+    found: list[_Set] = []
+    look_ups = append.look_ups_of(index, options, exact=True) if runs else None
+    if look_ups is not None:
+        rows = np.asarray(pc.fill_null(index.row_counts(numbers), 0), np.float64)
+        full = append.rows_per_file(index.snapshot, options)
+        group_of = np.unique(group, return_inverse=True)[1]
+        for merge in merges(paths, rows, look_ups.of_files(numbers), full, group_of):
+            found.append(_Set(everything.narrowed(numbers[merge.numbers]), merge.weights))
+            new[merge.numbers] = False
+    if new.any():
+        found.append(_Set(everything.narrowed(numbers[new])))
+    if max_bytes is None:
+        return found
+    within = []
+    for each in found:
+        sizes = np.cumsum(np.asarray(each.files.sizes))
+        if each.weights is None:  # new files can be laid out bit by bit
+            each = _Set(each.files.narrowed(each.files.numbers[sizes <= max_bytes]))
+        elif sizes[-1] > max_bytes:
+            continue
+        if len(each.files):
+            max_bytes -= int(pc.sum(each.files.sizes).as_py())
+            within.append(each)
+    return within
+
+
+def _lay_out(source: Source, index: Index, chosen: _Set, options: WriteOptions, runs: list[str]) -> _Made:
+    """Rewrite some files in one commit of the table's format, and record it in the index."""
+    snapshot, files = index.snapshot, chosen.files
+    look_ups = append.look_ups_of(index, options) if runs and chosen.weights is None else None
+    fitting = options
+    if chosen.weights is not None and options.workload is None:
+        fitting = replace(options, weights=chosen.weights)
 
     def laid_out(into: Storage) -> Written:
-        scan = chosen.scan
+        scan = files.scan
         rows = of_reader(pa.RecordBatchReader.from_batches(scan.schema.arrow, to_batches(scan)))
-        return write_files(rows, into, _plain(scan.schema), options, routing, rows_per_file)
+        return write_files(rows, into, _plain(scan.schema), fitting, look_ups)
 
     if isinstance(source, DeltaSource):
         with _unless_changed(source):
-            delta_commit.require_replaceable(source, index, chosen.numbers)
+            delta_commit.require_replaceable(source, index, files.numbers)
             written = laid_out(source.storage)
-            version = _commit_delta(source, index, index.paths(chosen.numbers), written)
+            version = _commit_delta(source, index, index.paths(files.numbers), written)
         count = len(written.files)
-        runs += sorted({match[1] for path in written.files.path.to_pylist() if (match := _RUN.search(path))})
+        made = sorted({match[1] for path in written.files.path.to_pylist() if (match := _RUN.search(path))})
     elif isinstance(source, IcebergSource):
         iceberg_commit.require_replaceable(source)
-        options = replace(options, partition_by=())
+        fitting = replace(fitting, partition_by=())
         run = uuid4()
         with _unless_changed(source), tempfile.TemporaryDirectory(dir=options.temp_directory) as folder:
             written = laid_out(LocalStorage(Path(folder)))
-            files = [str(Path(folder) / path) for path in written.files.path.to_pylist()]
-            count = iceberg_commit.replace_files(source, index, chosen.numbers, map(pq.read_table, files), run)
+            paths = [str(Path(folder) / path) for path in written.files.path.to_pylist()]
+            count = iceberg_commit.replace_files(source, index, files.numbers, map(pq.read_table, paths), run)
         source = source.after_commit()
         version = source.snapshot_id(source.opened())
-        runs.append(str(run))
+        made = [str(run)]
     else:
         raise InvalidOption(f"{source.format} tables cannot be laid out.")
-    _record(source, snapshot.details["table"], layout_record(written, options), runs)
-    return Clustered(version, len(chosen), size, count)
+    runs = [*runs, *made]
+    _record(source, snapshot.details["table"], append.layout_record(written, options), runs)
+    return _Made(source, version, runs, count)
+
+
+def _moved(index: Index, chosen: _Set) -> tuple[Index, _Set]:
+    """The same files in a newer index. Raises `CommitConflict` if some are gone."""
+    everything = find_survivors(index, None)
+    numbers = np.flatnonzero(np.asarray(pc.is_in(everything.relative_paths, value_set=chosen.files.relative_paths)))
+    if len(numbers) < len(chosen.files):
+        raise CommitConflict("Another writer removed files that were to be merged.")
+    return index, replace(chosen, files=everything.narrowed(numbers))
 
 
 @contextmanager
@@ -121,20 +218,6 @@ def _unless_changed(source: Source) -> Iterator[None]:
             f"{source.home.uri} was changed by others while it was being laid out: {error} Nothing was changed here. "
             "Run it again."
         ) from error
-
-
-def _chosen(index: Index, where: str | None, runs: Sequence[str], max_bytes: int | None) -> Survivors:
-    """The files to lay out, up to ``max_bytes``: those that may hold rows of ``where`` and are in none of ``runs``."""
-    predicate = None if where is None else bind(where, index.snapshot.schema)
-    everything = find_survivors(index, None)
-    numbers = find_survivors(index, predicate).numbers
-    if runs:
-        names = index.paths(numbers).to_pylist()
-        numbers = numbers[[not any(run in name for run in runs) for name in names]]
-    if max_bytes is not None:
-        sizes = np.cumsum(np.asarray(index.sizes(numbers)))
-        numbers = numbers[sizes <= max_bytes]
-    return everything.narrowed(numbers)
 
 
 def _plain(schema: Schema) -> Schema:

@@ -62,9 +62,7 @@ def cluster_folder(
     options = replace(
         options, partition_by=base.partition_by, sketches=kept_options(base, options).sketches, hidden=True
     )
-    written = backend.write(
-        backend.rows_of_scan(find_survivors(index, None).scan), storage, schema, options, None, None, None
-    )
+    written = backend.write(backend.rows_of_scan(find_survivors(index, None).scan), storage, schema, options, None)
     undo = removal(storage, written)
     with undone_on_error(undo):
         require_same_rows(index, numbers, written)

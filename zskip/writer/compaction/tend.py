@@ -161,9 +161,7 @@ def _rewritten(done: Optimized) -> str:
         return f"rewrote {what}"
     made = done.files_after - done.files_before + done.files_rewritten
     skips = f"a look-up skips {done.skipped_after:.1%} of the rows, {done.skipped_before:.1%} before"
-    # A small file of many slots becomes one file per slot, so a rewrite can increase the number of files.
-    smaller = " with smaller ranges" if made > done.files_rewritten else ""
-    return f"rewrote {what} as {made}{smaller}; {skips}"
+    return f"rewrote {what} as {made}; {skips}"
 
 
 def _vacuum(storage: Storage, older_than: timedelta, dry_run: bool) -> Step:
