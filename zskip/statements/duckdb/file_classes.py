@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zskip.core import types as t
-from zskip.core.schema import Schema
+from zskip.core.schema import Column, Schema
 from zskip.engines.duckdb.stored_form import StoredColumn, stored_columns
 from zskip.errors import ZskipError
 from zskip.parquet import footers
 from zskip.plan import Survivors
+from zskip.stats import Statistics
 
 __all__ = ["FileClass", "bounds", "file_classes", "is_current"]
 
@@ -200,10 +201,20 @@ def bounds(survivors: Survivors, columns: Sequence[str]) -> dict[str, tuple[str,
     ]
     if not wanted or not len(survivors.numbers):
         return {}
-    known = survivors.index.files_at(survivors.numbers, [column.path for column in wanted]).statistics.columns
+    index, paths = survivors.index, tuple(column.path for column in wanted)
+    if len(survivors.numbers) < len(index):
+        return _hull(index.files_at(survivors.numbers, paths).statistics, wanted)
+    return index.once(
+        ("bounds", paths),
+        lambda: _hull(index.files_at(survivors.numbers, paths).statistics, wanted),
+        lambda _: _CACHED_BYTES * len(paths),
+    )
+
+
+def _hull(files: Statistics, wanted: Sequence[Column]) -> dict[str, tuple[str, str]]:
     found = {}
     for column in wanted:
-        ranges = known[column.path]
+        ranges = files.columns[column.path]
         matters = pc.fill_null(ranges.has_value, True)
         lower, upper = ranges.lower.filter(matters), ranges.upper.filter(matters)
         if len(lower) and not lower.null_count and not upper.null_count:

@@ -33,6 +33,7 @@ from zskip.statements.duckdb.index_rows import with_index_rows
 from zskip.statements.duckdb.named_columns import named_columns
 from zskip.statements.duckdb.parsed_statements import Parsed, Statement, parse_tables, statements
 from zskip.statements.duckdb.pruned_tables import FILE_POSITION, PrunedTable, pruned_tables
+from zskip.statements.duckdb.session import in_transaction
 from zskip.statements.duckdb.settings_guard import OutdatedGuard, detecting_outdated_guard, guard, settings_read
 from zskip.statements.duckdb.stubs import names_file_columns
 from zskip.statements.duckdb.survivor_reads import ReadBy, Values, default_alias, read_survivors
@@ -222,8 +223,7 @@ def _one_transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Run the block in the connection's open transaction or in a new one, for one clock and one state of all tables."""
     import duckdb
 
-    first, second = (con.sql("SELECT txid_current()").fetchall() for _ in range(2))
-    if first == second:
+    if in_transaction(con):
         yield
         return
     con.begin()
